@@ -62,9 +62,10 @@ void AdminDoor::close() {
   http_.reset();
 }
 
-std::string AdminDoor::url() const {
+std::string AdminDoor::line() const {
   if (http_ == nullptr) return "";
-  return (tls_ ? "https://" : "http://") + net::format_host_port(host_, http_->port());
+  return std::string("admin on ") + (tls_ ? "https://" : "http://") +
+         net::format_host_port(host_, http_->port()) + "\n";
 }
 
 }  // namespace pelton::apps

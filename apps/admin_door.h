@@ -26,8 +26,8 @@ class AdminDoor {
   // Before what it reports on goes away.
   void close();
 
-  // Empty if it is closed.
-  std::string url() const;
+  // For stdout; empty if it is closed.
+  std::string line() const;
 
  private:
   server::AdminServer admin_;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <new>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -59,32 +60,35 @@ int main(int argc, char** argv) {
                    "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}};
   // Filled below: what describes every verb is among them. Outlives those, as it holds them.
   std::vector<cli::Verb> described;
-  const cli::CommandLine command_line(program, {apps::serve_verb(),
-                                                apps::chat_verb(),
-                                                apps::generate_verb(),
-                                                apps::logits_verb(),
-                                                apps::tokenize_verb(),
-                                                apps::grammar_verb(),
-                                                apps::inspect_verb(),
-                                                apps::pack_verb(),
-                                                apps::plan_verb(),
-                                                apps::calibrate_verb(),
-                                                apps::simulate_verb(),
-                                                apps::verify_verb(),
-                                                apps::synth_verb(),
-                                                apps::bench_latency_verb(),
-                                                apps::bench_prefix_verb(),
-                                                apps::bench_serve_verb(),
-                                                apps::bench_throughput_verb(),
-                                                apps::bench_compare_verb(),
-                                                apps::bench_sweep_verb(),
-                                                apps::bench_history_verb(),
-                                                apps::bench_bandwidth_verb(),
-                                                apps::pull_verb(),
-                                                apps::cache_list_verb(),
-                                                apps::cache_purge_verb(),
-                                                apps::completion_verb(program, described),
-                                                apps::manual_verb(program, described)});
+  std::vector<cli::Verb> verbs = {apps::serve_verb(),
+                                  apps::gateway_verb(),
+                                  apps::chat_verb(),
+                                  apps::generate_verb(),
+                                  apps::logits_verb(),
+                                  apps::tokenize_verb(),
+                                  apps::grammar_verb(),
+                                  apps::inspect_verb(),
+                                  apps::pack_verb(),
+                                  apps::plan_verb(),
+                                  apps::calibrate_verb(),
+                                  apps::simulate_verb(),
+                                  apps::verify_verb(),
+                                  apps::synth_verb(),
+                                  apps::bench_latency_verb(),
+                                  apps::bench_prefix_verb(),
+                                  apps::bench_serve_verb(),
+                                  apps::bench_throughput_verb(),
+                                  apps::bench_compare_verb(),
+                                  apps::bench_sweep_verb(),
+                                  apps::bench_history_verb(),
+                                  apps::bench_bandwidth_verb(),
+                                  apps::pull_verb(),
+                                  apps::cache_list_verb(),
+                                  apps::cache_purge_verb(),
+                                  apps::completion_verb(program, described),
+                                  apps::manual_verb(program, described)};
+  for (cli::Verb& verb : apps::fleet_verbs()) verbs.push_back(std::move(verb));
+  const cli::CommandLine command_line(program, std::move(verbs));
   described = command_line.verbs();
   apps::ArgumentCopy arguments(argc, argv);
   // A thread or memory that the system does not give us where nothing can do without.

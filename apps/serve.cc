@@ -10,6 +10,7 @@
 #include "apps/connection_bound.h"
 #include "apps/door_flags.h"
 #include "apps/engine_flags.h"
+#include "apps/fleet_listener.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
 #include "apps/loading.h"
@@ -54,6 +55,16 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
              "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
              "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
              url);
+}
+
+std::string grpc_line(const server::GrpcDoor& grpc, const std::string& host) {
+  return grpc.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", host, grpc.port());
+}
+
+// On stdout, for whoever started us.
+void print_addresses(const std::string& lines, base::Log& log) {
+  const Result<void> written = write_output(lines);
+  if (!written) log.warning(written.error().message);  // nobody reads it; serving matters more
 }
 
 // Who is asked to stop while the model is loaded has nothing to drain: it has stopped, as asked.
@@ -130,6 +141,9 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(grpc.open(*grpc_options));
   }
 
+  FleetListener fleet(server, log);
+  TRY(fleet.open(arguments, http_options.threads));
+
   // Listeners and formats' compiling, which look at models, are stopped by hand before they go.
   ModelHost models(
       {.arguments = arguments,
@@ -151,6 +165,7 @@ Result<void> run(const cli::Arguments& arguments) {
   AdminDoor admin(models.administration(http), log);
   TRY(admin.open(arguments, tls));
   const auto close_doors = [&](std::chrono::milliseconds grace) {
+    fleet.close(grace);
     grpc.close(grace);
     http.stop(grace);
     server.services().stop_pools();  // whose jobs look at models
@@ -167,13 +182,9 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   print_banner(*loaded, url);
   LifeCycle life({arguments, interrupt, server, grpc, reporting, tls, log});
-  const std::string admin_line =
-      admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
-  const std::string grpc_line =
-      grpc.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", host, grpc.port());
-  const Result<void> told =
-      write_output(fmt::format("listening on {}\n{}{}", url, admin_line, grpc_line));
-  if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
+  print_addresses(fmt::format("listening on {}\n{}{}{}", url, admin.line(), grpc_line(grpc, host),
+                              fleet.line()),
+                  log);
 
   life.wait_for_the_end();
   models.stop_watching();  // they speak to a door that will be closed
@@ -239,6 +250,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

@@ -87,7 +87,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   }
   options.overhead = choice.calibration.overhead;
   options.replica_count = static_cast<int>(arguments.integer("--replicas"));
-  TRY_ASSIGN(options.dispatch, simulator::parse_dispatch(arguments.text("--dispatch")));
+  TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
   if (arguments.has("--faults")) {
@@ -226,11 +226,11 @@ cli::Verb simulate_verb() {
                  .default_text = "1",
                  .least = 1,
                  .most = 10'000},
-                {.name = "--dispatch",
+                {.name = "--router",
                  .value = "HOW",
-                 .help = "who gets a request",
+                 .help = "who gets a request; cost: as the gateway; prefix-threshold: as SGLang",
                  .default_text = "least-busy",
-                 .choices = {"round-robin", "least-busy", "session"}},
+                 .choices = simulator::router_names()},
                 {.name = "--faults",
                  .value = "FILE",
                  .help = "what goes wrong when (docs/formats/workload.md)"},

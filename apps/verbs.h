@@ -9,6 +9,9 @@
 namespace pelton::apps {
 
 cli::Verb serve_verb();
+cli::Verb gateway_verb();
+// fleet ls, show, drain, undrain, eject, restore: to a running gateway.
+std::vector<cli::Verb> fleet_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb logits_verb();

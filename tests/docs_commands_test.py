@@ -10,7 +10,8 @@ fence names its language. A fence of commands is marked in its info string, whic
                    also by --print-config; a script of this repository must exist and know the flags
   ```sh run        run, all lines in one shell, within seconds. MODEL, openai/gpt-oss-20b and a gpt-oss-20b
                    folder are the model in the box; ports of this machine are free ones; files stay for the
-                   page's next fence. `pelton serve` comes back once it listens, and serves until the page ends
+                   page's next fence. `pelton serve` and `pelton gateway` come back once they listen, and serve until
+                   the page ends: one of each, and workers by their --fleet-port
   ```sh run server the same, with `pelton serve MODEL` running already
   ```sh run exits=5  the shell's exit code
 
@@ -298,12 +299,18 @@ def free_port():
 
 # Stands before the binary in a page's shell: `serve` comes back once it listens.
 WRAPPER = r"""#!/usr/bin/env bash
-if [[ $1 != serve || " $* " == *" --print-config"* || " $* " == *" --help"* ]]; then exec "$REAL" "$@"; fi
-[[ -e $SERVERS/pid ]] && kill "$(cat "$SERVERS/pid")" && while kill -0 "$(cat "$SERVERS/pid")" 2>/dev/null; do sleep 0.02; done
-"$REAL" "$@" >"$SERVERS/out" 2>"$SERVERS/err" &
-echo $! >"$SERVERS/pid"
-until grep -q '^listening on ' "$SERVERS/out"; do
-  if ! kill -0 $! 2>/dev/null; then wait $!; code=$?; rm "$SERVERS/pid"; cat "$SERVERS/err" >&2; exit $code; fi
+case $1 in
+  serve) name=serve; [[ " $* " =~ " --fleet-port "([0-9]+) ]] && name=worker-${BASH_REMATCH[1]};;
+  gateway) name=gateway;;
+  *) exec "$REAL" "$@";;
+esac
+if [[ " $* " =~ " --"(print-config|help|check|new-key)" " ]]; then exec "$REAL" "$@"; fi
+pid=$SERVERS/$name.pid
+[[ -e $pid ]] && kill "$(cat "$pid")" && while kill -0 "$(cat "$pid")" 2>/dev/null; do sleep 0.02; done
+"$REAL" "$@" >"$SERVERS/$name.out" 2>"$SERVERS/$name.err" &
+echo $! >"$pid"
+until grep -q '^listening on ' "$SERVERS/$name.out"; do
+  if ! kill -0 $! 2>/dev/null; then wait $!; code=$?; rm "$pid"; cat "$SERVERS/$name.err" >&2; exit $code; fi
   sleep 0.02
 done
 disown
@@ -333,9 +340,9 @@ class Shell:
         """The page's script with this shell's model and ports."""
         script = re.sub(r"(?<![\w/-])(?:\./|build/release/)pelton\b", "pelton", script)
         script = re.sub(r"(?<![\w/])(?:openai/gpt-oss-20b|\./gpt-oss-20b|MODEL)(?![\w.-])", str(BOX), script)
-        script = re.sub(r"(pelton serve .*?)\s*&$", r"\1", script, flags=re.MULTILINE)
+        script = re.sub(r"(pelton (?:serve|gateway) .*?)\s*&$", r"\1", script, flags=re.MULTILINE)
         script = re.sub(r"(127\.0\.0\.1:|localhost:)(\d+)", lambda m: m[1] + self.port(m[2]), script)
-        return re.sub(r"(--(?:admin-|grpc-)?port[ =])(\d+)", lambda m: m[1] + self.port(m[2]), script)
+        return re.sub(r"(--(?:admin-|grpc-|fleet-)?port[ =])(\d+)", lambda m: m[1] + self.port(m[2]), script)
 
     def run(self, script):
         return subprocess.run(["bash", "-c", "set -e -o pipefail\n" + script], cwd=self.folder / "work", env=self.env,
@@ -343,12 +350,12 @@ class Shell:
                               timeout=180, check=False)
 
     def serves(self):
-        return (self.folder / "servers" / "pid").exists()
+        return (self.folder / "servers" / "serve.pid").exists()
 
     def close(self):
-        if self.serves():
+        for pid in (self.folder / "servers").glob("*.pid"):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int((self.folder / "servers" / "pid").read_text()), signal.SIGKILL)
+                os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 class Run(unittest.TestCase):

@@ -32,11 +32,12 @@ VALUES = {
     "--response-store-age": "60", "--response-store-bytes": "1MiB", "--response-store-entries": "5",
     "--sampled-turn-tokens": "1000", "--trace-share": "0.5", "--watchdog-action": "exit", "--watchdog-seconds": "30",
     "--weight-scrub-hours": "1",
+    "--admin": "http://127.0.0.1:1", "--fleet-host": "127.0.0.1", "--fleet-name": "w", "--fleet-port": "0", "--fleet-zone": "z",
     "--activations": "int8", "--backend": "openai-chat", "--base-url": "http://127.0.0.1:1", "--batch": "8",
     "--batch-size": "2", "--block-size": "16", "--buffer-size": "1MiB", "--burstiness": "2", "--chunk": "16",
     "--client-threads": "2", "--compute": "bf16", "--concurrencies": "1,2", "--connections": "2", "--count": "3",
     "--current-date": "2026-11-23", "--custom-output-len": "5", "--dataset-name": "random", "--day-period": "60",
-    "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--devices": "2", "--dispatch": "round-robin",
+    "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--devices": "2", "--router": "cost",
     "--duration": "5", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
     "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
     "--goodput": "ttft:500", "--gpu": "h100", "--headroom": "0.1", "--header": "a=b", "--host": "127.0.0.1",
@@ -82,6 +83,7 @@ class Flags(unittest.TestCase):
                                                                      {"from": "gpt", "value": "hello to you and to all of them"}]}]))
         (f / "custom.jsonl").write_text('{"prompt": "hello", "output_tokens": 3}\n')
         (f / "faults.json").write_text("[]")
+        (f / "gateway.toml").write_text('[[pool]]\nname = "a"\nmodel = "m"\n[[worker]]\npool = "a"\nurl = "http://127.0.0.1:1"\n')
         (f / "steps.jsonl").write_text("".join(
             json.dumps({"ns": 1_000_000 + 250_000 * rows, "rows": [n for _ in range(rows) for n in (context, 1, 1)]})
             + "\n" for rows in range(1, 9) for context in (50, 400, 900)))
@@ -162,6 +164,9 @@ class Flags(unittest.TestCase):
             "pull": [["pull", "someone/tiny", "--endpoint", "http://127.0.0.1:1"]],
             "cache list": [["cache", "list"]],
             "cache purge": [["cache", "purge", "--all"], ["cache", "purge", "some/one"]],
+            "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
+            "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
+            **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
             "completion": [["completion", "bash"]],
             "manual": [["manual"], ["manual", "serve"]],
         }
@@ -180,6 +185,7 @@ class Flags(unittest.TestCase):
                    ("grammar", "--instance"): self.folder / "seven.json", ("manual", "--out"): self.folder / "man",
                    ("pull", "--endpoint"): "http://127.0.0.1:1", ("simulate", "--goodput"): "ttft:500",
                    ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
+                   ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation"}
         if (verb, flag) in special:
             return special[(verb, flag)]
@@ -236,7 +242,8 @@ class Flags(unittest.TestCase):
         f = self.folder
         files = {"--access-log-file": f / "access.log", "--api-key-file": f / "keys", "--step-log": f / "serve.steps",
                  "--pin-prefix": f / "text.txt", "--reasoning-key-file": f / "secret", "--tls-cert": f / "cert.pem", "--tls-key": f / "key.pem",
-                 "--tls-client-ca": f / "cert.pem", "--config": f / "pelton.toml", "--executor": None}
+                 "--tls-client-ca": f / "cert.pem", "--config": f / "pelton.toml", "--executor": None,
+                 "--fleet-key-file": f / "keys"}
         words = [flag]
         if takes:
             value = files.get(flag, self.value_of("serve", flag))

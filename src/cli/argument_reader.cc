@@ -251,6 +251,7 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
 }
 
 Result<void> ArgumentReader::read_config_file() {
+  if (!verb_.configurable) return {};  // a --config of its own is another kind of file
   for (size_t i = 0; i < verb_.flags.size(); ++i) {
     if (verb_.flags[i].name != kConfigFlag) continue;
     TRY_ASSIGN(const Said said, said_of(verb_.flags[i], i));
@@ -364,7 +365,8 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t in
 Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& arguments) const {
   Arguments::Value& value = arguments.values_[flag.name];
   value = {.source = said.source, .origin = said.origin};
-  const bool ours = flag.name == kConfigFlag || flag.name == kPrintConfigFlag;
+  const bool ours =
+      verb_.configurable && (flag.name == kConfigFlag || flag.name == kPrintConfigFlag);
   if (!ours && !flag.ignored) value.asked = std::make_shared<std::atomic<bool>>(false);
   if (said.source == Source::kNobody) return {};
   if (flag.kind == Flag::Kind::kSwitch) {

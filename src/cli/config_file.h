@@ -1,5 +1,5 @@
 // A configuration file: TOML, a flat list of names, which are the flags' without their dashes. Only
-// read here; what the names mean is the command line's business. toml++ stays in this file's .cc.
+// read here; what the names mean is the command line's business.
 #pragma once
 
 #include <string>

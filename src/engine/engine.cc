@@ -159,6 +159,12 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
         fmt::format("{} answers were asked for; 1 to {} are possible", answers, kAnswersMax), "n"};
   }
   TRY(check_request(request, capacity()));
+  if (!request.resumed.empty() && request.resumed.size() != static_cast<size_t>(answers)) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} answers were asked for and {} resumed", answers, request.resumed.size()),
+        "resumed"};
+  }
   Inbox::Arrival arrival{.request = std::move(request),
                          .streams = {},
                          .queued_ns = clock_.now_ns(),

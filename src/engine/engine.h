@@ -89,7 +89,8 @@ class Engine {
 
   // `count` answers to one prompt (1 to kAnswersMax), which is computed once, each a stream of its
   // own. They differ in their seeds: the request's, and the numbers after it. A greedy request
-  // gives the same answer again and again.
+  // gives the same answer again and again. Of a request with resumed answers `count` is their
+  // number, and each stream has what follows.
   static constexpr int kAnswersMax = 128;
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
   // The same for a reader who shares a thread with others: what is for them comes by `outbox`.

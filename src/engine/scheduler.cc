@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,6 +38,34 @@ Result<void> check_blocks(int64_t prompt, int64_t output, const ExecutorCapacity
                   prompt, output, fmt::join(needed, " and "), fmt::join(had, " and "))};
 }
 
+Result<void> check_resumed(const request::GenerationRequest& request,
+                           const ExecutorCapacity& capacity) {
+  for (const request::ResumedAnswer& answer : request.resumed) {
+    if (request.pooling) {
+      return Error{ErrorCode::kInvalidArgument, "an embedding cannot be resumed", "resumed"};
+    }
+    if (answer.index < 0) {
+      return Error{ErrorCode::kInvalidArgument, "a resumed answer's index is negative", "resumed"};
+    }
+    if (answer.tokens.size() > static_cast<size_t>(request.stop.max_new_tokens)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("a resumed answer has {} tokens, more than max_new_tokens, which "
+                               "is {}",
+                               answer.tokens.size(), request.stop.max_new_tokens),
+                   "resumed"};
+    }
+    for (const TokenId token : answer.tokens) {
+      if (token >= 0 && token < capacity.vocab_size) continue;
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("a resumed answer holds the token id {}; the model's go from 0 to "
+                               "{}",
+                               token, capacity.vocab_size - 1),
+                   "resumed"};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_request(const request::GenerationRequest& request,
@@ -65,6 +94,7 @@ Result<void> check_request(const request::GenerationRequest& request,
                              prompt, output, capacity.context_tokens_max),
                  "max_new_tokens"};
   }
+  TRY(check_resumed(request, capacity));
   return check_blocks(prompt, output, capacity);
 }
 
@@ -101,13 +131,19 @@ Result<std::vector<SequenceId>> Scheduler::submit_answers(request::GenerationReq
                                                           int count) {
   CHECK(count > 0);
   TRY(check_request(request, unpinned_capacity()));
+  const std::vector<request::ResumedAnswer> resumed = std::exchange(request.resumed, {});
+  CHECK(resumed.empty() || resumed.size() == static_cast<size_t>(count));
+  const uint64_t seed = request.sampling.seed;
   const SequenceId family = count > 1 ? next_id_ : kNoFamily;
   std::vector<SequenceId> ids;
   for (int i = 0; i < count; ++i) {
     const bool is_last = i + 1 == count;
+    const request::ResumedAnswer* const begun =
+        resumed.empty() ? nullptr : &resumed[static_cast<size_t>(i)];
+    request.sampling.seed = seed + static_cast<uint64_t>(begun != nullptr ? begun->index : i);
     ids.push_back(enter(is_last ? std::move(request) : request, family));
+    if (begun != nullptr) resume(sequences_.at(ids.back()), begun->tokens);
     if (is_last) break;
-    ++request.sampling.seed;
     request.pin_prefix = false;
     request.sampling.prompt_logprobs = -1;  // one prompt: its first answer tells
   }
@@ -132,6 +168,21 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   if (sequence.request.start_by_ns) start_bys_.emplace(*sequence.request.start_by_ns, id);
   return id;
+}
+
+// From here on it is as one that was preempted. What it was made to say it has said; where a forced
+// token was due and another one came, its row had been planned before that was known.
+void Scheduler::resume(Sequence& sequence, std::span<const TokenId> output) {
+  for (const TokenId token : output) {
+    const TokenId forced = next_forced(sequence);
+    if (forced != kNotForced && forced != token) take_back_forced(sequence, forced);
+    sequence.tokens.push_back(token);
+    if (sequence.request.quota) count_quota(sequence, token);
+  }
+  if (output.empty()) return;
+  if (const std::optional<FinishReason> reason = finish_of(sequence)) {
+    end(sequence, *reason, std::nullopt);  // only its end was lost
+  }
 }
 
 void Scheduler::cancel(SequenceId id) {
@@ -334,7 +385,7 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
   if (!sequence.was_scheduled) {
     sequence.was_scheduled = true;
     forget_start_by(sequence);
-    sequence.cached = sequence.computed;
+    sequence.cached = std::min(sequence.computed, sequence.prompt_count);
     counters_.prompt_tokens += sequence.prompt_count;
     (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
                                   : counters_.prompt_tokens_cached) += sequence.cached;
@@ -569,6 +620,15 @@ kv::PerGroup<int> Scheduler::blocks_used() const {
     used.push_back(pools_.pool(group, kv::kDevice).used_count());
   }
   return used;
+}
+
+int64_t Scheduler::prompt_tokens_left() const {
+  int64_t tokens = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.stage == Sequence::Stage::kEnded) continue;
+    tokens += std::max(0, sequence.prompt_count - sequence.computed);
+  }
+  return tokens;
 }
 
 std::vector<SequenceId> Scheduler::live() const {

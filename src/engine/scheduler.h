@@ -79,7 +79,8 @@ class Scheduler {
   Result<SequenceId> submit(request::GenerationRequest request);
 
   // `count` answers to one prompt, which is computed once: sequences of their own, that differ in
-  // their seeds, which are the request's and the numbers after it. The first of them pins.
+  // their seeds, which are the request's and the numbers after it. The first of them pins. Of a
+  // request with resumed answers `count` is their number.
   Result<std::vector<SequenceId>> submit_answers(request::GenerationRequest request, int count);
 
   // Ends it now, with kCancelled or with `error`; unknown and ended ids are ignored. A row in a
@@ -109,6 +110,8 @@ class Scheduler {
 
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return queue_.waiting_count(); }
+  // Of their prompts, those that are still to be computed; of a prompt that waits, all.
+  int64_t prompt_tokens_left() const;
   // Some sequence waits for what its guide allows.
   bool any_deferred() const;
   // Guesses are computed: a step behind would have to wait for what becomes of them.
@@ -233,6 +236,7 @@ class Scheduler {
   void adopt(Sequence& sequence, const Found& found);
   bool adopt_group(int group, kv::BlockTable& table, const Found& found);
   SequenceId enter(request::GenerationRequest request, SequenceId family);
+  void resume(Sequence& sequence, std::span<const TokenId> output);
   void settle(Sequence& sequence, int end);
   kv::BlockPool::EvictionPriority rank_of(int group, const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
@@ -250,6 +254,7 @@ class Scheduler {
   void count_draft(Sequence& sequence, const SequenceResult& result);
   static void return_draft_blocks(Sequence& sequence, int accepted);
   bool accept(Sequence& sequence, SampledToken token);
+  static std::optional<FinishReason> finish_of(const Sequence& sequence);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void keep_last_window(const Sequence& sequence);

@@ -249,21 +249,22 @@ bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
   if (pins && sequence.output_count() == 1) pin(sequence);
 
+  const std::optional<FinishReason> reason = finish_of(sequence);
+  if (reason) end(sequence, *reason, std::nullopt);
+  return !reason;
+}
+
+// Why its last token, which is of its output, ends it; nothing: it goes on.
+std::optional<FinishReason> Scheduler::finish_of(const Sequence& sequence) {
   const request::StopRule& stop = sequence.request.stop;
-  const bool is_stop_token =
-      std::find(stop.stop_tokens.begin(), stop.stop_tokens.end(), token) != stop.stop_tokens.end();
+  const bool is_stop_token = std::find(stop.stop_tokens.begin(), stop.stop_tokens.end(),
+                                       sequence.tokens.back()) != stop.stop_tokens.end();
   // An early one was banned: if it came all the same, its grammar leaves nothing else.
   const bool may_stop = sequence.output_count() > stop.min_new_tokens || sequence.request.guide;
-  if (is_stop_token && may_stop) {
-    end(sequence, FinishReason::kStop, std::nullopt);
-  } else if (sequence.output_count() >= sequence.output_max) {
-    end(sequence, FinishReason::kLength, std::nullopt);
-  } else if (repeats_itself(sequence)) {
-    end(sequence, FinishReason::kRepetition, std::nullopt);
-  } else {
-    return true;
-  }
-  return false;
+  if (is_stop_token && may_stop) return FinishReason::kStop;
+  if (sequence.output_count() >= sequence.output_max) return FinishReason::kLength;
+  if (repeats_itself(sequence)) return FinishReason::kRepetition;
+  return std::nullopt;
 }
 
 // As soon as a slice begins it is known where it must end at the latest.

@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 
 #include "base/check.h"
+#include "net/shared_key.h"
 #include "net/tls_pem.h"
 
 namespace pelton::net {
@@ -49,6 +50,12 @@ Result<TlsIdentity::State> TlsIdentity::read(const Files& files) {
 
 Result<std::shared_ptr<TlsIdentity>> TlsIdentity::load(const Files& files) {
   TRY_ASSIGN(State state, read(files));
+  return std::shared_ptr<TlsIdentity>(new TlsIdentity(std::move(state)));
+}
+
+std::shared_ptr<TlsIdentity> TlsIdentity::of_shared_keys(const std::vector<std::string>& keys) {
+  State state{.context = make_tls_context(), .texts = {}, .expires_s = 0};
+  accept_shared_keys(*state.context, keys);
   return std::shared_ptr<TlsIdentity>(new TlsIdentity(std::move(state)));
 }
 

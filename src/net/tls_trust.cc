@@ -2,6 +2,7 @@
 
 #include <openssl/ssl.h>
 
+#include "net/shared_key.h"
 #include "net/tls_pem.h"
 
 namespace pelton::net {
@@ -25,6 +26,13 @@ Result<std::shared_ptr<const TlsTrust>> TlsTrust::load(const Files& files) {
         use_certificates(*context, {certificate, files.certificate}, {key, files.key});
     if (!used) return used.error();
   }
+  return std::shared_ptr<const TlsTrust>(new TlsTrust(std::move(context)));
+}
+
+std::shared_ptr<const TlsTrust> TlsTrust::of_shared_keys(const std::vector<std::string>& keys) {
+  std::shared_ptr<SSL_CTX> context = make_tls_context();
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  show_shared_key(*context, keys);
   return std::shared_ptr<const TlsTrust>(new TlsTrust(std::move(context)));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -20,6 +21,10 @@ class TlsTrust {
 
   // Errors: kBadConfig with the file's name.
   static Result<std::shared_ptr<const TlsTrust>> load(const Files& files);
+
+  // A server that holds the first of `keys`, of 32 bytes each, and nobody else; it learns that this
+  // client holds it too. TLS 1.3 only.
+  static std::shared_ptr<const TlsTrust> of_shared_keys(const std::vector<std::string>& keys);
 
   const std::shared_ptr<ssl_ctx_st>& context() const { return context_; }
 

@@ -63,6 +63,13 @@ struct StopRule {
 // token, or the mean over all of them.
 enum class Pooling : uint8_t { kLast, kMean };
 
+// An answer that began elsewhere: the output that it had. For penalties, stop rules, the thinking
+// budget, the grammar and max_new_tokens it counts as sampled here; it is not emitted again.
+struct ResumedAnswer {
+  int index = 0;  // its seed is the request's plus this
+  std::vector<TokenId> tokens;
+};
+
 struct GenerationRequest {
   std::string id;               // for logs
   std::vector<TokenId> prompt;  // at least one token
@@ -87,6 +94,8 @@ struct GenerationRequest {
   std::vector<TokenId> prediction;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
+  // One for each answer that is asked for; empty: all of them begin with their first token.
+  std::vector<ResumedAnswer> resumed;
 };
 
 }  // namespace pelton::request

@@ -15,6 +15,8 @@
 #include "engine/token_stream.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "server/answer_observer.h"
+#include "server/request_identity.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
@@ -23,6 +25,7 @@ namespace pelton::server {
 enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
 struct Endpoint;
+struct ResumedAnswers;
 
 struct Call {
   net::HttpRequest request;
@@ -42,6 +45,12 @@ struct Call {
   // That it asks, once it is chosen: held for all that hangs on the call.
   std::shared_ptr<const ServedModel> model;
   std::unique_ptr<access::AdmissionTicket> ticket;  // of one that makes the model work
+
+  std::shared_ptr<RequestIdentity> identity;  // from its request's first stage on
+  // Of one that a gateway has sent: what of its answers was said elsewhere (null: nothing), and who
+  // keeps what is said here (null: nobody).
+  std::shared_ptr<const ResumedAnswers> resumed;
+  std::shared_ptr<AnswerObserver> observer;
 
   // What is recorded of it; null: nobody wants to know.
   access::RequestRecord* record() const { return entry == nullptr ? nullptr : entry->record(); }

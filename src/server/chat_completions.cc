@@ -20,9 +20,9 @@ namespace pelton::server {
 namespace {
 
 ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
-                                   const std::string& id, const base::Clock& clock) {
+                                   const std::string& id, int64_t created_s) {
   return {.head = {.id = id,
-                   .created = clock.unix_ms() / 1000,
+                   .created = created_s,
                    .model = model.shown_name(request.model),
                    .reasoning_field = model.reasoning_field,
                    .legacy_calls = request.legacy_calls},
@@ -58,13 +58,15 @@ class ChatCompletion final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_->generation;
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
-    std::string id = answer_id("chatcmpl-", generation.request_id, scope.services.draw());
-    options_ = answer_options(*request_, scope.model, id, scope.services.clock);
+    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                      scope.identity.created_ms);
+    std::string id = answer_id("chatcmpl-", generation.request_id, scope.identity.draw());
+    options_ = answer_options(*request_, scope.model, id, scope.identity.created_s());
     ChatChoice::Options& choice = options_.choice;
     const std::vector<TokenId>& opening = choice.turn.opening;
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+    has_sampled_turns_ = prompt.has_sampled_turns;
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
     std::vector<TokenId> prediction;
     if (request_->prediction) prediction = scope.model.tokenizer.encode(*request_->prediction);
@@ -79,23 +81,24 @@ class ChatCompletion final : public ModelRequest {
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
                              .prediction = std::move(prediction),
-                             .seed_if_none = scope.services.draw(),
+                             .seed_if_none = scope.identity.draw(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }
 
   void start(Call call, Services& services) override {
     work_.can_be_controlled = true;
+    work_.has_sampled_turns = has_sampled_turns_;
     const ServedModel& model = *call.model;  // which goes with the call
-    start_generation(std::move(call), services, std::move(work_), [&] {
-      options_.choice.call_id_seed = services.draw();
-      return std::make_unique<ChatAnswer>(model, std::move(options_));
-    });
+    options_.choice.call_id_seed = call.identity->draw();
+    start_generation(std::move(call), services, std::move(work_),
+                     [&] { return std::make_unique<ChatAnswer>(model, std::move(options_)); });
   }
 
  private:
   std::shared_ptr<const api::ChatRequest> request_;
   ChatAnswer::Options options_;
+  bool has_sampled_turns_ = false;
   EngineWork work_;
 };
 
@@ -109,7 +112,9 @@ class ChatInputTokens final : public ModelRequest {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    count_ = scope.services.chat_prompt_of(request_, scope.model, scope.tenant).tokens.size() +
+    count_ = scope.services
+                 .chat_prompt_of(request_, scope.model, scope.tenant, scope.identity.created_ms)
+                 .tokens.size() +
              turn_options(request_, scope.model).opening.size();
     return std::nullopt;
   }

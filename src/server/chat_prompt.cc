@@ -50,6 +50,7 @@ ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model, 
       if (sampled && !pieces[i].shows_reasoning && format.has_reasoning(*sampled)) sampled.reset();
     }
     if (sampled) {
+      prompt.has_sampled_turns = true;
       add(format.turn_start());
       add(*sampled);
     } else {

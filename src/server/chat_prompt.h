@@ -17,6 +17,8 @@ namespace pelton::server {
 struct ChatPrompt {
   std::vector<TokenId> tokens;  // up to where the model's turn begins
   RollingHash history;          // of all before that
+  // A past turn stands in it as this server sampled it: another one might write it otherwise.
+  bool has_sampled_turns = false;
 };
 
 // `messages`: those that the `turn`s in `conversation` are indices of. Past reasoning is left out:

@@ -22,11 +22,9 @@ namespace {
 
 CompletionAnswer::Options answer_options(const api::CompletionRequest& request,
                                          const ServedModel& model, const std::string& id,
-                                         const base::Clock& clock) {
+                                         int64_t created_s) {
   const api::GenerationFields& fields = request.generation;
-  return {.head = {.id = id,
-                   .created = clock.unix_ms() / 1000,
-                   .model = model.shown_name(request.model)},
+  return {.head = {.id = id, .created = created_s, .model = model.shown_name(request.model)},
           .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
           .choices_per_prompt = static_cast<size_t>(fields.n),
           .stop = stop_strings(fields),
@@ -92,9 +90,9 @@ class Completion final : public ModelRequest {
 };
 
 std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& scope) {
-  id_ = answer_id("cmpl-", request_->generation.request_id, scope.services.draw());
-  seed_if_none_ = scope.services.draw();
-  options_ = answer_options(*request_, scope.model, id_, scope.services.clock);
+  id_ = answer_id("cmpl-", request_->generation.request_id, scope.identity.draw());
+  seed_if_none_ = scope.identity.draw();
+  options_ = answer_options(*request_, scope.model, id_, scope.identity.created_s());
   for (size_t i = 0; i < request_->prompts.size(); ++i) {
     if (auto error = prepare_prompt(i, with, scope)) return error;
   }

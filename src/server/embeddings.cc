@@ -29,9 +29,9 @@ ModelRequest::Fields fields_of(const api::EmbeddingFields& fields,
 
 api::EmbeddingAnswer head_of(std::string_view prefix, const api::EmbeddingFields& fields,
                              const ModelRequest::Scope& scope) {
-  return {.id = random_id(prefix, {.seed = scope.services.draw(), .counter = 0}),
+  return {.id = random_id(prefix, {.seed = scope.identity.draw(), .counter = 0}),
           .model = scope.model.shown_name(fields.model),
-          .created = scope.services.clock.unix_ms() / 1000};
+          .created = scope.identity.created_s()};
 }
 
 // The words alone: a turn of ours is not looked up as it was sampled.
@@ -84,7 +84,7 @@ class OpenAiEmbeddings final : public ModelRequest {
     PooledPrompts prompts;
     if (!request_.messages.empty()) {
       const std::string date =
-          scope.model.current_date.value_or(base::local_date(scope.services.clock.unix_ms()));
+          scope.model.current_date.value_or(base::local_date(scope.identity.created_ms));
       prompts.add("messages",
                   chat_to_embed(request_, scope.model, date, scope.services.turn_cache));
     }

@@ -16,6 +16,7 @@ struct EngineWork {
   Generation::Mode mode = Generation::Mode::kWhole;
   Generation::Pacing pacing = {};
   bool can_be_controlled = false;  // by its id, while it runs (RunningAnswers)
+  bool has_sampled_turns = false;  // see ChatPrompt
 };
 
 }  // namespace pelton::server

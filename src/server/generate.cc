@@ -26,13 +26,13 @@ class Generate final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_.generation;
     return keep(engine_work(scope, generation,
-                            {.id = random_id("gen-", {.seed = scope.services.draw(), .counter = 0}),
+                            {.id = random_id("gen-", {.seed = scope.identity.draw(), .counter = 0}),
                              .prompt = std::move(request_.tokens),
                              .prompt_field = "token_ids",
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.identity.draw()}),
                 work_);
   }
 

@@ -1,11 +1,13 @@
 #include "server/generation.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "server/reply.h"
+#include "server/resumed_answers.h"
 
 namespace pelton::server {
 namespace {
@@ -114,16 +116,46 @@ void Generation::start(bool begins_at_once) {
       if (const auto self = weak.lock()) self->on_tick();
     });
   }
-  if (begins_at_once) {
-    std::string events;
-    answer_->take_events(events);
-    write(events);
+  std::string events;
+  if (begins_at_once) answer_->take_events(events);
+  if (call_.resumed != nullptr) {
+    if (call_.resumed->delivered) events.clear();
+    repeat(*call_.resumed);
   }
+  write(events);
   notifier_ = exchange.make_notifier(weak);
-  if (choices_.empty()) notifier_->notify();  // nothing is to be sampled: the answer is complete
+  if (running_ == 0) notifier_->notify();  // nothing is to be sampled: the answer is complete
   // A stream notifies only while it lives; the notifier and the exchange outlive it.
   for (Choice& choice : choices_) {
+    if (choice.progress == Progress::kEnded) continue;
     choice.stream.on_ready([notifier = notifier_.get()] { notifier->notify(); });
+  }
+}
+
+// Event by event, as they went out: what numbers its events counts those too.
+void Generation::repeat(const ResumedAnswers& resumed) {
+  std::string known;
+  const auto drop_events = [&] {
+    if (mode_ == Mode::kStream) answer_->take_events(known);
+    known.clear();
+  };
+  for (size_t i = 0; i < std::min(choices_.size(), resumed.choices.size()); ++i) {
+    const ResumedChoice& said = resumed.choices[i];
+    Choice& choice = choices_[i];
+    for (const engine::SampledToken& token : said.tokens) {
+      if (choice.progress != Progress::kRunning) break;
+      const Answer::Wants wants = answer_->push(i, token);
+      drop_events();
+      if (wants == Answer::Wants::kMore) continue;
+      choice.progress = Progress::kSilenced;
+      if (!said.end) choice.stream.cancel();
+    }
+    if (!said.end) continue;
+    choice.progress = Progress::kEnded;
+    --running_;
+    watch_.end(i, *said.end);
+    answer_->end(i, *said.end);
+    drop_events();
   }
 }
 
@@ -138,6 +170,7 @@ void Generation::pump() {
   if (mode_ == Mode::kStream) answer_->take_events(events);
   if (running_ == 0) return finish(events);
   write(events);
+  if (call_.observer != nullptr) call_.observer->flush();
 }
 
 void Generation::on_drained() {
@@ -164,6 +197,7 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
       mode_ == Mode::kWhole || call_.exchange->queued_bytes() >= pacing_.merged_from_bytes;
   for (const engine::SampledToken& token : batch.tokens) {
     if (choice.progress != Progress::kRunning) break;
+    if (call_.observer != nullptr) call_.observer->note_token(index, token);
     const Answer::Wants wants = answer_->push(index, token);
     if (!merged) answer_->take_events(events);
     if (wants == Answer::Wants::kMore) continue;
@@ -186,6 +220,7 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
   }
   choices_[index].progress = Progress::kEnded;
   --running_;
+  if (call_.observer != nullptr) call_.observer->note_end(index, end);
   answer_->end(index, end);
 }
 
@@ -194,6 +229,7 @@ void Generation::finish(std::string& events) {
     call_.send(json_reply(answer_->whole_body()));
   } else {
     answer_->take_last_events(events);
+    if (call_.observer != nullptr) call_.observer->note_last();
     write(events);
     note_answered(200);
     call_.exchange->finish();
@@ -211,6 +247,11 @@ void Generation::fail(const engine::StreamEnd& end, std::string& events) {
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
   is_ours ? log_.error(line) : log_.debug(line);
   answer_->fail(api_error, end);
+  if (is_ours && call_.observer != nullptr) {
+    std::string event;
+    answer_->append_error(api_error, event);
+    call_.observer->note_failure(api_error, event);
+  }
   if (!stream_begun_) {
     call_.send(api_error);
   } else {

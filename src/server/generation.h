@@ -87,6 +87,8 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   // appended to `events`.
   void take(size_t index, engine::TokenStream::Batch& batch, std::string& events);
   void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
+  // What of the answer was said elsewhere; its events are known to the client.
+  void repeat(const ResumedAnswers& resumed);
   void end(size_t index, engine::StreamEnd end, std::string& events);
   void finish(std::string& events);
   // `events`: of what came before the error.

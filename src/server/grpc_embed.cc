@@ -45,7 +45,7 @@ class GrpcEmbedding final : public ModelRequest {
       if (!tokens.ok()) return api::api_error(tokens.error());
       prompts.add(api::item_path("inputs", i), *std::move(tokens));
     }
-    const std::string id = random_id("grpc-", {.seed = scope.services.draw(), .counter = 0});
+    const std::string id = random_id("grpc-", {.seed = scope.identity.draw(), .counter = 0});
     return keep(std::move(prompts).work(id, request_.fields, with, scope), work_);
   }
 

@@ -36,7 +36,7 @@ GrpcLogprobs logprobs_of(int wanted) {
 }
 
 std::string new_id(const ModelRequest::Scope& scope) {
-  return random_id("grpc-", {.seed = scope.services.draw(), .counter = 0});
+  return random_id("grpc-", {.seed = scope.identity.draw(), .counter = 0});
 }
 
 void stream_answer(Call call, Services& services, EngineWork work, MakeAnswer make_answer) {
@@ -71,7 +71,8 @@ class GrpcChat final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     turn_ = turn_options(*request_, scope.model);
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
+    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                      scope.identity.created_ms);
     prompt.tokens.insert(prompt.tokens.end(), turn_.opening.begin(), turn_.opening.end());
     turn_.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, request_->generation,
@@ -82,14 +83,15 @@ class GrpcChat final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.identity.draw()}),
                 work_);
   }
 
   void start(Call call, Services& services) override {
     const ServedModel& model = *call.model;  // which goes with the call
+    const uint64_t call_id_seed = call.identity->draw();
     stream_answer(std::move(call), services, std::move(work_), [&] {
-      return grpc_chat_answer(model, std::move(turn_), services.draw(),
+      return grpc_chat_answer(model, std::move(turn_), call_id_seed,
                               logprobs_of(request_->top_logprobs));
     });
   }
@@ -131,7 +133,7 @@ class GrpcText final : public ModelRequest {
                              .logprobs = request_->logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.identity.draw()}),
                 work_);
   }
 
@@ -174,7 +176,7 @@ class GrpcTokens final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = request_.generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.identity.draw()}),
                 work_);
   }
 

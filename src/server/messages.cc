@@ -38,12 +38,14 @@ class Message final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     options_.turn = turn_options(*request_, scope.model);
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
+    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                      scope.identity.created_ms);
     const std::vector<TokenId>& opening = options_.turn.opening;
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-    options_.head = {.id = random_id("msg_", {.seed = scope.services.draw(), .counter = 0}),
+    has_sampled_turns_ = prompt.has_sampled_turns;
+    options_.head = {.id = random_id("msg_", {.seed = scope.identity.draw(), .counter = 0}),
                      .model = scope.model.shown_name(request_->model)};
     options_.timings = request_->generation.timings;
     options_.stream = request_->generation.stream;
@@ -54,22 +56,23 @@ class Message final : public ModelRequest {
                              .prompt_kind = api::ContextLength::Prompt::kMessages,
                              .deadline_ns = with.deadline_ns,
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw(),
+                             .seed_if_none = scope.identity.draw(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }
 
   void start(Call call, Services& services) override {
     const ServedModel& model = *call.model;  // which goes with the call
-    start_generation(std::move(call), services, std::move(work_), [&] {
-      options_.tool_id_seed = services.draw();
-      return std::make_unique<MessagesAnswer>(model, std::move(options_));
-    });
+    options_.tool_id_seed = call.identity->draw();
+    work_.has_sampled_turns = has_sampled_turns_;
+    start_generation(std::move(call), services, std::move(work_),
+                     [&] { return std::make_unique<MessagesAnswer>(model, std::move(options_)); });
   }
 
  private:
   std::shared_ptr<const api::ChatRequest> request_;
   MessagesAnswer::Options options_;
+  bool has_sampled_turns_ = false;
   EngineWork work_;
 };
 
@@ -87,7 +90,9 @@ class MessageTokens final : public ModelRequest {
     return {.model = request_.model, .warnings = request_.warnings};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    count_ = scope.services.chat_prompt_of(request_, scope.model, scope.tenant).tokens.size() +
+    count_ = scope.services
+                 .chat_prompt_of(request_, scope.model, scope.tenant, scope.identity.created_ms)
+                 .tokens.size() +
              turn_options(request_, scope.model).opening.size();
     return std::nullopt;
   }

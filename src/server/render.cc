@@ -64,11 +64,12 @@ class ChatRendering final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
     std::vector<TokenId> tokens =
-        scope.services.chat_prompt_of(request_, model, scope.tenant).tokens;
+        scope.services.chat_prompt_of(request_, model, scope.tenant, scope.identity.created_ms)
+            .tokens;
     const ChatTurn::Options turn = turn_options(request_, model);
     tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
     api::append_rendered(
-        {.id = answer_id("chatcmpl-", request_.generation.request_id, scope.services.draw()),
+        {.id = answer_id("chatcmpl-", request_.generation.request_id, scope.identity.draw()),
          .model = model.shown_name(request_.model),
          .tokens = tokens,
          .text = model.tokenizer.decode(tokens),
@@ -106,7 +107,7 @@ class CompletionRendering final : public ModelRequest {
       const auto tokens = completion_prompt(request_.prompts[i], scope.model, "prompt");
       if (!tokens.ok()) return api::api_error(tokens.error());
       if (i > 0) answer_ += ',';
-      std::string id = answer_id("cmpl-", request_.generation.request_id, scope.services.draw());
+      std::string id = answer_id("cmpl-", request_.generation.request_id, scope.identity.draw());
       if (request_.prompts.size() > 1) id += "-" + std::to_string(i);
       api::append_rendered({.id = std::move(id),
                             .model = scope.model.shown_name(request_.model),

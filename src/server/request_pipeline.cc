@@ -20,6 +20,11 @@ class Passage : public std::enable_shared_from_this<Passage> {
     if (work && !services_.admit(call, *work)) return;
     model_ = call.model;
     tenant_ = call.tenant;
+    if (call.identity == nullptr) {
+      call.identity = std::make_shared<RequestIdentity>(
+          RequestIdentity{.seed = services_.draw(), .created_ms = services_.clock.unix_ms()});
+    }
+    identity_ = call.identity;
     principal_ = call.caller;
     body_ = std::move(call.request.body);
     call.request.body.clear();
@@ -34,7 +39,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
  private:
   ModelRequest::Scope scope() const {
-    return {.services = services_, .model = *model_, .tenant = tenant_};
+    return {.services = services_, .model = *model_, .tenant = tenant_, .identity = *identity_};
   }
 
   void on_read(Call call) {
@@ -84,6 +89,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::shared_ptr<const ServedModel> model_;  // goes after what was made of it
   const std::unique_ptr<ModelRequest> request_;
   std::string tenant_;
+  std::shared_ptr<RequestIdentity> identity_;
   access::Principal principal_;
   std::string body_;  // until it has been read
   std::optional<api::ApiError> error_;

@@ -40,6 +40,7 @@ class ModelRequest {
     Services& services;
     const ServedModel& model;
     const std::string& tenant;
+    RequestIdentity& identity;
   };
 
   // The body is understood, so far as that needs no tokens: what it asks for is in fields() from

@@ -166,7 +166,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(request.previous_response_id, scope, link));
   const PromptContext of{
-      .date = model.current_date.value_or(base::local_date(scope.services.clock.unix_ms())),
+      .date = model.current_date.value_or(base::local_date(scope.identity.created_ms)),
       .salt =
           scope.services.access_control.cache_salt(scope.tenant, request.generation.cache_salt)};
   if (request.forced_call) {

@@ -221,17 +221,18 @@ class ResponseCreation final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::ResponseRequest& request = plan_->request;
     auto error = keep(engine_work(scope, request.generation,
-                                  {.id = random_id("resp_", {.seed = scope.services.draw()}),
+                                  {.id = random_id("resp_", {.seed = scope.identity.draw()}),
                                    .prompt = std::move(plan_->prompt->tokens),
                                    .prompt_field = "input",
                                    .prompt_kind = api::ContextLength::Prompt::kResponseInput,
                                    .deadline_ns = with.deadline_ns,
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
-                                   .seed_if_none = scope.services.draw(),
+                                   .seed_if_none = scope.identity.draw(),
                                    .may_call = !request.tools.empty()}),
                       work_);
     work_.answers = 1;
+    work_.has_sampled_turns = plan_->prompt->has_sampled_turns;
     return error;
   }
 
@@ -255,7 +256,7 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
       .place = {.turns = &services.turn_cache, .history = plan_->prompt->history},
       .timings = request.generation.timings,
       .on_ended = {}};
-  options.head.created_at = services.clock.unix_ms() / 1000;
+  options.head.created_at = call.identity->created_s();
   if (request.encrypted_reasoning) {
     options.output.encrypt_reasoning = [&services, tenant = call.tenant](std::string_view text) {
       return services.encrypted_reasoning.encrypt(text, tenant);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "chat/format_of.h"
 
 namespace pelton::server {
@@ -34,7 +36,8 @@ constexpr int kCountsMax = 4;  // numbers that may follow an id
 struct Piece {
   std::string text;  // while the script is read
   std::vector<TokenId> tokens;
-  int counted = 0;  // 1: by the first number after the id
+  int counted = 0;       // 1: by the first number after the id
+  bool checked = false;  // letters, and not the id with numbers
 };
 
 struct Rule {
@@ -51,11 +54,20 @@ std::string_view take_number(std::string_view text, size_t& at) {
   return text.substr(begin, end - begin);
 }
 
+uint64_t number_of(std::string_view digits) {
+  uint64_t number = 0;
+  for (const char digit : digits) number = number * 10 + static_cast<uint64_t>(digit - '0');
+  return number;
+}
+
 // Which rule answers which prompt. Engine thread only.
 class Script {
  public:
-  Script(std::vector<Rule> rules, const tokenizer::Tokenizer& tokenizer)
-      : rules_(std::move(rules)), tokenizer_(tokenizer), wrong_(tokenizer.encode("!").front()) {}
+  Script(std::vector<Rule> rules, std::string abort_on, const tokenizer::Tokenizer& tokenizer)
+      : rules_(std::move(rules)),
+        abort_on_(std::move(abort_on)),
+        tokenizer_(tokenizer),
+        wrong_(tokenizer.encode("!").front()) {}
 
   TokenId next_token(const engine::ModelledExecutor::Seen& seen) {
     const auto prompt_count = static_cast<size_t>(seen.prompt_count);
@@ -65,7 +77,7 @@ class Script {
     Scheduled& scheduled = slots_[static_cast<size_t>(seen.slot)];
     if (scheduled.arrival != seen.arrival) {
       scheduled.arrival = seen.arrival;
-      answer_to(seen.tokens.first(prompt_count), scheduled);
+      answer_to(seen.tokens.first(prompt_count), seen.sampling.seed, scheduled);
     }
     const std::span<const TokenId> written = seen.tokens.subspan(prompt_count);
     const std::vector<TokenId>& answer = scheduled.answer;
@@ -85,8 +97,9 @@ class Script {
   };
 
   // The first rule has "when": "" and so always stands somewhere.
-  void answer_to(std::span<const TokenId> prompt, Scheduled& scheduled) const {
+  void answer_to(std::span<const TokenId> prompt, uint64_t seed, Scheduled& scheduled) const {
     const std::string text = tokenizer_.decode(prompt);
+    if (!abort_on_.empty() && text.find(abort_on_) != std::string::npos) std::abort();
     const Rule* best = &rules_.front();
     size_t best_end = 0;
     for (const Rule& rule : rules_) {
@@ -102,27 +115,31 @@ class Script {
       scheduled.answer.insert(scheduled.answer.end(), piece.tokens.begin(), piece.tokens.end());
       if (piece.counted == 0) continue;
       scheduled.counted = true;
-      append_counted(std::string_view(text).substr(best_end), piece.counted, scheduled.answer);
+      append_counted(std::string_view(text).substr(best_end), piece, seed, scheduled.answer);
     }
   }
 
   // `text` begins with the id.
-  void append_counted(std::string_view text, int which, std::vector<TokenId>& answer) const {
+  void append_counted(std::string_view text, const Piece& piece, uint64_t seed,
+                      std::vector<TokenId>& answer) const {
     size_t at = 0;
     const std::string_view id = take_number(text, at);
     std::string_view digits;
-    for (int i = 0; i < which; ++i) digits = take_number(text, at);
+    for (int i = 0; i < piece.counted; ++i) digits = take_number(text, at);
     if (id.size() > kIdDigitsMax || digits.size() > kIdDigitsMax) return;
-    size_t count = 0;
-    for (const char digit : digits) count = count * 10 + static_cast<size_t>(digit - '0');
-    for (size_t i = 0; i < std::min(count, kCountedItemsMax); ++i) {
-      const std::string item = fmt::format("{}{}{} ", id, static_cast<char>('a' + which - 1), i);
+    const uint64_t letters = base::random_bits(seed, number_of(id));
+    for (size_t i = 0; i < std::min<uint64_t>(number_of(digits), kCountedItemsMax); ++i) {
+      const std::string item =
+          piece.checked
+              ? std::string(1, static_cast<char>('a' + base::random_bits(letters, i) % 26))
+              : fmt::format("{}{}{} ", id, static_cast<char>('a' + piece.counted - 1), i);
       const std::vector<TokenId> tokens = tokenizer_.encode(item);
       answer.insert(answer.end(), tokens.begin(), tokens.end());
     }
   }
 
   const std::vector<Rule> rules_;
+  const std::string abort_on_;
   const tokenizer::Tokenizer& tokenizer_;
   const TokenId wrong_;
   std::vector<Scheduled> slots_;
@@ -137,15 +154,17 @@ Result<Piece> read_piece(const Json& json, const std::string& path, const std::s
   if (json.is_string()) return Piece{.text = json.as_string(), .tokens = {}, .counted = 0};
   const std::optional<std::string> text = json.string("text");
   const int64_t times = json.integer("times").value_or(1);
-  const int64_t counted = json.integer("counted").value_or(0);
+  const bool checked = json.find("checked") != nullptr;
+  const int64_t counted = json.integer(checked ? "checked" : "counted").value_or(0);
   if (!text && counted >= 1 && counted <= kCountsMax) {
-    return Piece{.text = {}, .tokens = {}, .counted = static_cast<int>(counted)};
+    return Piece{
+        .text = {}, .tokens = {}, .counted = static_cast<int>(counted), .checked = checked};
   }
   if (!text || times < 0 || times > kTimesMax) {
     return bad_script(file_name, path,
-                      fmt::format("must be a string, {{\"text\": …, \"times\": 0 to {}}} or "
-                                  "{{\"counted\": 1 to {}}}",
-                                  kTimesMax, kCountsMax));
+                      fmt::format("must be a string, {{\"text\": …, \"times\": 0 to {}}}, "
+                                  "{{\"counted\": 1 to {}}} or {{\"checked\": 1 to {}}}",
+                                  kTimesMax, kCountsMax, kCountsMax));
   }
   Piece piece;
   for (int64_t i = 0; i < times; ++i) piece.text += *text;
@@ -232,6 +251,44 @@ Result<int64_t> read_integer(const Json& json, const char* key, int64_t fallback
   return *value;
 }
 
+// What a step takes, in microseconds.
+struct StepCost {
+  double step_us = 0;
+  double prefill_token_us = 0;
+  double row_us = 0;
+  double context_token_us = 0;
+  double scale = 1;
+
+  int64_t step_ns(const engine::StepPlan& plan) const {
+    double us = step_us;
+    for (const engine::ScheduledRow& row : plan.sequences) {
+      us += row_us + context_token_us * static_cast<double>(row.start);
+      if (row.token_count() > 1) us += prefill_token_us * static_cast<double>(row.token_count());
+    }
+    return static_cast<int64_t>(us * scale * 1e3);
+  }
+};
+
+Result<StepCost> read_step_cost(const Json& json, const std::string& file_name) {
+  StepCost cost;
+  const auto read = [&](const char* key, double factor, double most, double& into) -> Result<void> {
+    if (json.find(key) == nullptr) return {};
+    const std::optional<double> value = json.number(key);
+    if (!value || *value < 0 || *value > most) {
+      return bad_script(file_name, key, fmt::format("must be a number from 0 to {}", most));
+    }
+    into = *value * factor;
+    return {};
+  };
+  constexpr double kUsMax = 1e6;
+  TRY(read("step_ms", 1e3, kStepMsMax, cost.step_us));
+  TRY(read("us_per_prefill_token", 1, kUsMax, cost.prefill_token_us));
+  TRY(read("us_per_row", 1, kUsMax, cost.row_us));
+  TRY(read("us_per_context_token", 1, kUsMax, cost.context_token_us));
+  TRY(read("clock_scale", 1, 1e3, cost.scale));
+  return cost;
+}
+
 }  // namespace
 
 Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view text,
@@ -244,7 +301,6 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   }
   const Json& json = *parsed;
   TRY_ASSIGN(std::vector<Rule> rules, read_rules(json, file_name, tokenizer));
-  TRY_ASSIGN(const int64_t step_ms, read_integer(json, "step_ms", 0, kStepMsMax, file_name));
   TRY_ASSIGN(int64_t context,
              read_integer(json, "context", kContextDefault, kContextMax, file_name));
   context = std::max<int64_t>(context, 16);
@@ -276,7 +332,8 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   const int host_room = static_cast<int>(host_blocks);
   options.capacity.groups = {{{.name = "full"}, {room, host_room}},
                              {{.name = "window", .sliding_window = 128}, {room, host_room}}};
-  const auto script = std::make_shared<Script>(std::move(rules), tokenizer);
+  const auto script =
+      std::make_shared<Script>(std::move(rules), json.string("abort_on").value_or(""), tokenizer);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);
   };
@@ -286,10 +343,11 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
       return Error{ErrorCode::kInternal, "this step was to fail", ""};
     };
   }
-  if (step_ms > 0) {
+  TRY_ASSIGN(const StepCost cost, read_step_cost(json, file_name));
+  if (cost.step_us + cost.prefill_token_us + cost.row_us + cost.context_token_us > 0) {
     options.timing = {
         .clock = &clock,
-        .step_ns = [step_ms](const engine::StepPlan&) { return step_ms * 1'000'000; },
+        .step_ns = [cost](const engine::StepPlan& plan) { return cost.step_ns(plan); },
         .pass = [](int64_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }};
   }
   return options;

@@ -15,6 +15,17 @@
 // {"counted": 2} writes "4711b0 … 4711b19 ". Where what was computed before is not what was
 // written, a "!" is.
 //
+// A piece {"checked": 1} makes answers of which a client can check that each token is the right
+// one: with "when" "check " and a prompt "… check 4711 300 …" it writes 300 letters, of which
+// letter i is 'a' + random_bits(random_bits(seed, 4711), i) % 26 (base/random.h), seed being the
+// request's, plus the answer's number where there are several. A "!" as above.
+//
+// "step_ms" is what a step takes; to it come "us_per_prefill_token" for each token of a prompt,
+// "us_per_row" for each sequence and "us_per_context_token" for each token that a sequence has.
+// "clock_scale": all of that times this.
+//
+// "abort_on": a prompt with these words ends the process, as a request that kills its server would.
+//
 // "blocks", "host_blocks": room for keys and values, and to swap them to, of either group; without,
 // every slot may be full at once. "checks": all that a plan promises is CHECKed at every step.
 // "fail_every": each so manyth step fails.

@@ -106,10 +106,28 @@ bool Server::identify(Call& call, const EndpointMatch& match) {
 void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
   const EndpointMatch match = find_endpoint(request.method, request.path);
   Call call = new_call(std::move(request), std::move(exchange), match);
+  if (call.request.method == "OPTIONS") return call.send(preflight_answer(call.headers));
+  if (!identify(call, match)) return;
+  answer(std::move(call), match);
+}
+
+void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                              Forwarded forwarded) {
+  const EndpointMatch match = find_endpoint(request.method, request.path);
+  Call call = new_call(std::move(request), std::move(exchange), match);
+  call.caller = std::move(forwarded.principal);
+  call.tenant = call.caller.tenant;
+  if (call.record() != nullptr) call.record()->tenant = call.tenant;
+  call.transport_deadline_ns = forwarded.deadline_ns;
+  call.identity = std::make_shared<RequestIdentity>(forwarded.identity);
+  call.resumed = std::move(forwarded.resumed);
+  call.observer = std::move(forwarded.observer);
+  answer(std::move(call), match);
+}
+
+void Server::answer(Call call, const EndpointMatch& match) {
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;
-  if (method == "OPTIONS") return call.send(preflight_answer(call.headers));
-  if (!identify(call, match)) return;
   if (match.endpoint == nullptr && match.allowed_methods.empty()) {
     return call.send(api::not_found(method, path));
   }

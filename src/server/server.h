@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -36,6 +37,17 @@ class Server {
 
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
 
+  // The same for a request that a gateway of this fleet sends: it has seen whose it is.
+  struct Forwarded {
+    access::Principal principal;
+    RequestIdentity identity;
+    std::optional<int64_t> deadline_ns;  // on the server's clock
+    std::shared_ptr<const ResumedAnswers> resumed;
+    std::shared_ptr<AnswerObserver> observer;
+  };
+  void handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                        Forwarded forwarded);
+
   // What its endpoints share, for listeners of other protocols and for those who report.
   Services& services() { return services_; }
   const Services& services() const { return services_; }
@@ -47,6 +59,7 @@ class Server {
                 const EndpointMatch& match);
   // Whether it may come in; otherwise it has been answered.
   bool identify(Call& call, const EndpointMatch& match);
+  void answer(Call call, const EndpointMatch& match);
 
   Services services_;
 };

@@ -1,6 +1,7 @@
 #include "server/services.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "server/chat_conversation.h"
 #include "server/random_id.h"
 #include "server/reply.h"
+#include "server/resumed_answers.h"
 
 namespace pelton::server {
 namespace {
@@ -31,6 +33,17 @@ std::string system_secret() {
 uint64_t system_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+// Of a request that may have to go on elsewhere, or has come from there.
+void use_same_prompt(const Call& call, size_t prompt, EngineWork& work) {
+  const bool is_known = call.resumed != nullptr && prompt < call.resumed->prompts.size() &&
+                        !call.resumed->prompts[prompt].empty();
+  if (is_known) {
+    work.request.prompt = call.resumed->prompts[prompt];
+  } else if (call.observer != nullptr && work.has_sampled_turns) {
+    call.observer->note_prompt(prompt, work.request.prompt);
+  }
 }
 
 // Why an entry answers nobody.
@@ -169,7 +182,18 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
                                                                  std::vector<EngineWork> all) {
   std::vector<engine::TokenStream> streams;
   std::optional<api::ApiError> refused;
+  size_t prompt = 0;
+  if (!std::ranges::all_of(all, can_resume)) call.resumed = nullptr;
   for (EngineWork& one : all) {
+    const size_t first = streams.size();
+    const int answers = one.answers;
+    use_same_prompt(call, prompt++, one);
+    std::vector<int> open;  // of them; those that are over have no stream to wait for
+    if (call.resumed != nullptr) open = resume_work(*call.resumed, first, one);
+    if (call.resumed != nullptr && open.empty()) {
+      for (int i = 0; i < answers; ++i) streams.emplace_back(nullptr);
+      continue;
+    }
     auto submitted =
         server::submit(*call.ticket, *call.model, std::move(one.request),
                        {.answers = one.answers, .outbox = outboxes.of_thread(*call.exchange)});
@@ -177,7 +201,15 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
       refused = std::move(*error);
       break;
     }
-    for (engine::TokenStream& stream : std::get<0>(submitted)) streams.push_back(std::move(stream));
+    std::vector<engine::TokenStream>& made = std::get<0>(submitted);
+    if (call.resumed == nullptr) {
+      std::ranges::move(made, std::back_inserter(streams));
+      continue;
+    }
+    for (int i = 0; i < answers; ++i) streams.emplace_back(nullptr);
+    for (size_t i = 0; i < open.size(); ++i) {
+      streams[first + static_cast<size_t>(open[i])] = std::move(made[i]);
+    }
   }
   access_control.add_limits(call.caller, call.headers);
   if (!refused) return streams;
@@ -186,8 +218,8 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
 }
 
 ChatPrompt Services::chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                                    std::string_view tenant) {
-  const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
+                                    std::string_view tenant, int64_t created_ms) {
+  const std::string date = model.current_date.value_or(base::local_date(created_ms));
   return chat_prompt(conversation_of(request, date), request.messages, model, turn_cache,
                      access_control.cache_salt(tenant, request.generation.cache_salt));
 }

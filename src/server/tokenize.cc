@@ -30,8 +30,11 @@ class Tokenization final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
     std::vector<TokenId> tokens =
-        request_.chat ? scope.services.chat_prompt_of(*request_.chat, model, scope.tenant).tokens
-                      : model.tokenizer.encode(request_.prompt);
+        request_.chat
+            ? scope.services
+                  .chat_prompt_of(*request_.chat, model, scope.tenant, scope.identity.created_ms)
+                  .tokens
+            : model.tokenizer.encode(request_.prompt);
     if (request_.chat && !request_.chat->begins_answer) drop_turn_start(model, tokens);
     api::Tokenized tokenized{
         .tokens = tokens, .context_max = model.context_limit(), .texts = std::nullopt};

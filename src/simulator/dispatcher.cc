@@ -1,11 +1,25 @@
 #include "simulator/dispatcher.h"
 
+#include <array>
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/random.h"
 
 namespace pelton::simulator {
 namespace {
+
+using Policy = Dispatcher::Policy;
+
+constexpr std::array<std::pair<std::string_view, Policy>, 6> kNames = {
+    {{"round-robin", Policy::kRoundRobin},
+     {"least-busy", Policy::kLeastBusy},
+     {"session", Policy::kSession},
+     {"two-choices", Policy::kTwoChoices},
+     {"prefix-threshold", Policy::kPrefixThreshold},
+     {"cost", Policy::kCost}}};
 
 int first_up(std::span<const ReplicaState> replicas, size_t from) {
   for (size_t i = 0; i < replicas.size(); ++i) {
@@ -15,23 +29,38 @@ int first_up(std::span<const ReplicaState> replicas, size_t from) {
   return -1;
 }
 
+int busy(const ReplicaState& replica) {
+  return replica.running + replica.queued;
+}
+
 int least_busy(std::span<const ReplicaState> replicas) {
   int best = -1;
-  int least = 0;
   for (size_t i = 0; i < replicas.size(); ++i) {
-    const int busy = replicas[i].running + replicas[i].queued;
-    if (!replicas[i].is_up || (best >= 0 && busy >= least)) continue;
-    best = static_cast<int>(i);
-    least = busy;
+    const bool is_less = best < 0 || busy(replicas[i]) < busy(replicas[static_cast<size_t>(best)]);
+    if (replicas[i].is_up && is_less) best = static_cast<int>(i);
   }
   return best;
 }
 
+int two_choices(std::span<const ReplicaState> replicas, uint64_t draw) {
+  const int one = first_up(replicas, base::random_bits(draw, 0) % replicas.size());
+  const int other = first_up(replicas, base::random_bits(draw, 1) % replicas.size());
+  if (one < 0) return -1;
+  const bool is_less =
+      busy(replicas[static_cast<size_t>(other)]) < busy(replicas[static_cast<size_t>(one)]);
+  return is_less ? other : one;
+}
+
 }  // namespace
 
-int Dispatcher::choose(std::span<const ReplicaState> replicas, int64_t conversation) {
+Dispatcher::Dispatcher(const Options& options)
+    : options_(options),
+      hasher_(options.hash_seed),
+      index_(looks_at_prefixes() ? options.index_bytes : 0) {}
+
+int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& asked) {
   if (replicas.empty()) return -1;
-  switch (policy_) {
+  switch (options_.policy) {
     case Policy::kRoundRobin: {
       const int chosen = first_up(replicas, next_ % replicas.size());
       if (chosen >= 0) next_ = static_cast<size_t>(chosen) + 1;
@@ -39,19 +68,90 @@ int Dispatcher::choose(std::span<const ReplicaState> replicas, int64_t conversat
     }
     case Policy::kLeastBusy:
       return least_busy(replicas);
-    case Policy::kSession:
-      break;
+    case Policy::kTwoChoices:
+      return two_choices(replicas, asked.draw);
+    case Policy::kSession: {
+      const uint64_t name = base::mix64(static_cast<uint64_t>(asked.conversation) + 1);
+      return first_up(replicas, name % replicas.size());
+    }
+    case Policy::kPrefixThreshold:
+    case Policy::kCost:
+      return choose_by_prefix(replicas, asked);
   }
-  const uint64_t name = base::mix64(static_cast<uint64_t>(conversation) + 1);
-  return first_up(replicas, name % replicas.size());
+  return -1;
 }
 
-Result<Dispatcher::Policy> parse_dispatch(std::string_view name) {
-  if (name == "round-robin") return Dispatcher::Policy::kRoundRobin;
-  if (name == "least-busy") return Dispatcher::Policy::kLeastBusy;
-  if (name == "session") return Dispatcher::Policy::kSession;
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'{}' is not round-robin, least-busy or session", name), "dispatch"};
+std::vector<kv::BlockHash> Dispatcher::names_of(std::span<const TokenId> prompt) const {
+  const auto block = static_cast<size_t>(options_.block_tokens);
+  std::vector<kv::BlockHash> names;
+  kv::BlockHash parent = hasher_.root({});
+  for (size_t at = 0; at + block <= prompt.size(); at += block) {
+    parent = hasher_.extend(parent, prompt.subspan(at, block));
+    names.push_back(parent);
+  }
+  return names;
+}
+
+int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
+  const std::vector<kv::BlockHash> names = names_of(asked.prompt);
+  std::vector<int> hits(replicas.size());
+  index_.find(names, hits);
+  std::vector<gateway::CostCandidate> candidates;
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const ReplicaState& replica = replicas[i];
+    candidates.push_back({.costs = options_.costs,
+                          .slots = replica.slots,
+                          .rows = replica.running,
+                          .context_tokens = replica.context_tokens,
+                          .waiting = replica.queued,
+                          .waiting_tokens = replica.prompt_tokens_left,
+                          .kv_used = replica.kv_used,
+                          .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
+                          .usable = replica.is_up});
+  }
+  const gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
+                                     .output_tokens = static_cast<int64_t>(typical_output_)};
+  const std::optional<size_t> chosen =
+      options_.policy == Policy::kCost
+          ? gateway::choose_by_cost(request, candidates, asked.draw, nullptr)
+          : gateway::choose_by_threshold(request, candidates);
+  if (!chosen) return -1;
+  // It will hold them soon: who comes next with the same prefix should follow.
+  for (const kv::BlockHash& name : names) index_.add(name, static_cast<int>(*chosen));
+  return static_cast<int>(*chosen);
+}
+
+void Dispatcher::note_events(int replica, std::span<const kv::Event> events, int widest_group) {
+  for (const kv::Event& event : events) {
+    if (event.group != widest_group || event.tier != kv::kDevice) continue;
+    if (event.kind == kv::Event::Kind::kStored) {
+      index_.add(event.block, replica);
+    } else {
+      index_.remove(event.block, replica);
+    }
+  }
+}
+
+void Dispatcher::note_lost(int replica) {
+  if (looks_at_prefixes()) index_.forget(replica);
+}
+
+void Dispatcher::note_output(int64_t tokens) {
+  constexpr double kShare = 0.02;  // of the newest answer in the average
+  typical_output_ += kShare * (static_cast<double>(tokens) - typical_output_);
+}
+
+std::vector<std::string> router_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : kNames) names.emplace_back(name);
+  return names;
+}
+
+Result<Dispatcher::Policy> parse_router(std::string_view name) {
+  for (const auto& [known, policy] : kNames) {
+    if (known == name) return policy;
+  }
+  return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is no router", name), "router"};
 }
 
 }  // namespace pelton::simulator

@@ -1,42 +1,87 @@
-// Who of several replicas gets a request: the plain ones. The gateway's router takes this place
-// once a fleet is simulated with it. Owned by the simulation; one thread.
+// Who of several replicas gets a request: plain rules to compare with, and the gateway's router
+// (gateway/cost_router.h) with its index of what replicas hold. Owned by the simulation; one
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "base/token_id.h"
+#include "gateway/cost_router.h"
+#include "gateway/prefix_index.h"
+#include "kv/block_hash.h"
+#include "kv/event_log.h"
 
 namespace pelton::simulator {
 
 struct ReplicaState {
   bool is_up = true;
+  int slots = 1;
   int running = 0;
   int queued = 0;
-  int64_t queued_tokens = 0;
+  int64_t prompt_tokens_left = 0;  // to be computed, of those that run and wait
+  int64_t context_tokens = 0;      // of those that run
+  double kv_used = 0;              // 0 to 1
 };
 
 class Dispatcher {
  public:
   enum class Policy {
     kRoundRobin,
-    kLeastBusy,  // the fewest requests running and waiting
-    kSession,    // a conversation stays with one replica while that is up
+    kLeastBusy,        // the fewest requests running and waiting
+    kSession,          // a conversation stays with one replica while that is up
+    kTwoChoices,       // of two that are drawn the less busy one
+    kPrefixThreshold,  // SGLang's rule: the longest match, unless loads are too uneven
+    kCost,             // the gateway's: the least time lost, of all requests
   };
 
-  explicit Dispatcher(Policy policy) : policy_(policy) {}
+  struct Options {
+    Policy policy = Policy::kLeastBusy;
+    int replicas = 1;
+    int block_tokens = 16;
+    uint64_t hash_seed = 0;  // as the replicas name their blocks
+    size_t index_bytes = size_t{512} << 20;
+    gateway::StepCosts costs;  // of each replica
+  };
 
+  explicit Dispatcher(const Options& options);
+
+  struct Asked {
+    int64_t conversation = 0;
+    std::span<const TokenId> prompt;
+    uint64_t draw = 0;
+  };
   // The replica's index; -1: none is up.
-  int choose(std::span<const ReplicaState> replicas, int64_t conversation);
+  int choose(std::span<const ReplicaState> replicas, const Asked& asked);
+
+  // It routes by what replicas hold.
+  bool looks_at_prefixes() const {
+    return options_.policy == Policy::kCost || options_.policy == Policy::kPrefixThreshold;
+  }
+  // What has become and ceased to be findable at a replica, of its widest KV group.
+  void note_events(int replica, std::span<const kv::Event> events, int widest_group);
+  void note_lost(int replica);
+  // An answer had so many tokens.
+  void note_output(int64_t tokens);
 
  private:
-  const Policy policy_;
+  int choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked);
+  std::vector<kv::BlockHash> names_of(std::span<const TokenId> prompt) const;
+
+  const Options options_;
+  const kv::BlockHasher hasher_;
+  gateway::PrefixIndex index_;
+  double typical_output_ = 256;
   size_t next_ = 0;
 };
 
-// "round-robin", "least-busy", "session".
-Result<Dispatcher::Policy> parse_dispatch(std::string_view name);
+// "round-robin", "least-busy", "session", "two-choices", "prefix-threshold", "cost".
+std::vector<std::string> router_names();
+Result<Dispatcher::Policy> parse_router(std::string_view name);
 
 }  // namespace pelton::simulator

@@ -68,6 +68,7 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
     : options_(options),
       times_(times),
       windows_(windows_of(options.capacity)),
+      kv_events_(std::max(options.kv_events_max, 1)),
       executor_(
           {.capacity = options.capacity,
            .next_token =
@@ -87,12 +88,38 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
              .slots = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}),
       core_(options.capacity,
             {.prefix_cache = options.prefix_cache,
-             .hash_seed = options.seed,
+             .hash_seed = options.hash_seed,
+             .events = options.kv_events_max > 0 ? &kv_events_ : nullptr,
              .policy = options.policy},
             {.steps_in_flight_max = options.steps_in_flight_max,
              .overlapped_step_ns_max = options.overlapped_step_ns_max,
              .step_ns = warm_step_ns(times, windows_)},
             [this](base::FunctionRef<void(engine::AdmissionQueue&)> use) { use(line_); }) {}
+
+int64_t Replica::prompt_tokens_left() const {
+  int64_t tokens = core_.scheduler().prompt_tokens_left();
+  for (const auto& [request, asked] : inbox_) tokens += std::ssize(asked.prompt);
+  return tokens;
+}
+
+int64_t Replica::context_tokens() const {
+  const int widest = kv::widest_group(options_.capacity.groups);
+  return int64_t{core_.scheduler().blocks_used()[widest]} * options_.capacity.block_tokens;
+}
+
+double Replica::kv_used() const {
+  const int widest = kv::widest_group(options_.capacity.groups);
+  return static_cast<double>(core_.scheduler().blocks_used()[widest]) /
+         std::max(options_.capacity.blocks(widest, kv::kDevice), 1);
+}
+
+std::vector<kv::Event> Replica::take_kv_events() {
+  kv::EventLog::Reading reading =
+      kv_events_.read({.from = kv_events_read_, .events_max = options_.kv_events_max});
+  CHECK(reading.missed == 0, "events of the KV cache were forgotten unread");
+  kv_events_read_ = reading.next;
+  return std::move(reading.events);
+}
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
   TRY(engine::check_request(asked, options_.capacity));

@@ -13,6 +13,7 @@
 #include "engine/admission_queue.h"
 #include "engine/engine_core.h"
 #include "engine/modelled_executor.h"
+#include "kv/event_log.h"
 #include "request/generation_request.h"
 
 namespace pelton::simulator {
@@ -46,7 +47,9 @@ class Replica {
     std::vector<double> residuals;
     std::vector<double> prompt_residuals;
     uint64_t seed = 0;
-    bool checks = false;  // the executor CHECKs every plan, the scheduler its books
+    uint64_t hash_seed = 0;  // of the blocks' names, a fleet's
+    int kv_events_max = 0;   // kept for kv_events(); 0: nobody reads them
+    bool checks = false;     // the executor CHECKs every plan, the scheduler its books
   };
 
   // Of a request, by the number the caller gave it.
@@ -82,6 +85,14 @@ class Replica {
     return static_cast<int>(inbox_.size()) + core_.scheduler().waiting_count();
   }
   int64_t queued_tokens() const { return line_.tokens(); }
+  // Of prompts, to be computed.
+  int64_t prompt_tokens_left() const;
+  // Of the widest KV group on the device: tokens in blocks that sequences hold, and as a share.
+  int64_t context_tokens() const;
+  double kv_used() const;
+  // What the prefix cache has stored and removed since the last call. CHECKs that it is asked
+  // before any of it is forgotten.
+  std::vector<kv::Event> take_kv_events();
   ReplicaCounts counts() const;
 
  private:
@@ -99,6 +110,8 @@ class Replica {
   const Options options_;
   const cost_model::StepTimeModel& times_;
   const cost_model::Windows windows_;  // of the KV groups, for counting keys
+  kv::EventLog kv_events_;
+  int64_t kv_events_read_ = 0;
   engine::ModelledExecutor executor_;
   engine::AdmissionQueue line_;
   engine::EngineCore core_;

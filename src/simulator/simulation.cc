@@ -17,6 +17,40 @@ namespace {
 
 constexpr int kReplicasMax = 10'000;
 constexpr uint64_t kDoorStream = 0x646F6F7273;
+constexpr uint64_t kRouterStream = 0x726F75746572;
+
+// Of one replica's KV cache in one step, at most: each block that is stored may push another one
+// out, in each group.
+int kv_events_max(const engine::ExecutorCapacity& capacity) {
+  const int blocks = capacity.batch_tokens_max / capacity.block_tokens + capacity.sequences_max;
+  return std::max(1024, 4 * blocks * capacity.groups.size());
+}
+
+// A step's line through three points, and what a token of a prompt takes in a full step.
+gateway::StepCosts step_costs(const cost_model::StepTimeModel& times,
+                              const engine::ExecutorCapacity& capacity) {
+  cost_model::Windows windows;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    windows.push_back(group.spec.sliding_window);
+  }
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kShort = 1000;
+  constexpr int64_t kLong = 4000;
+  const auto decodes_s = [&](int64_t rows, int64_t context) {
+    return times.seconds(cost_model::StepLoad::decodes(rows, context, windows));
+  };
+  gateway::StepCosts costs;
+  costs.context_token_s = std::max(
+      0.0, (decodes_s(kRows, kLong) - decodes_s(kRows, kShort)) / (kRows * (kLong - kShort)));
+  costs.row_s = std::max(0.0, (decodes_s(kRows, kShort) - decodes_s(1, kShort)) / (kRows - 1) -
+                                  costs.context_token_s * kShort);
+  costs.fixed_s =
+      std::max(0.0, decodes_s(1, kShort) - costs.row_s - costs.context_token_s * kShort);
+  cost_model::StepLoad prompt;
+  prompt.add_row(0, capacity.batch_tokens_max, false, windows);
+  costs.prefill_token_s = times.seconds(prompt) / capacity.batch_tokens_max;
+  return costs;
+}
 
 int64_t nanoseconds(double seconds) {
   return static_cast<int64_t>(std::llround(seconds * 1e9));
@@ -56,7 +90,11 @@ class Fleet {
       : options_(options),
         workload_(workload),
         times_(times),
-        dispatcher_(options.dispatch),
+        dispatcher_({.policy = options.dispatch,
+                     .replicas = options.replica_count,
+                     .block_tokens = options.replica.capacity.block_tokens,
+                     .hash_seed = options.replica.hash_seed,
+                     .costs = step_costs(times, options.replica.capacity)}),
         states_(static_cast<size_t>(options.replica_count)),
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
@@ -71,6 +109,7 @@ class Fleet {
   std::unique_ptr<Replica> make_replica(size_t index) const {
     Replica::Options options = options_.replica;
     options.seed = base::random_bits(options_.seed, 0x7265706C + index);
+    if (dispatcher_.looks_at_prefixes()) options.kv_events_max = kv_events_max(options.capacity);
     return std::make_unique<Replica>(options, times_);
   }
   void add(Event event) {
@@ -118,7 +157,8 @@ class Fleet {
   SimulationResult result_;
   const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
   int64_t orders_ = 0;
-  uint64_t doors_ = 0;  // drawn
+  uint64_t routed_ = 0;  // drawn
+  uint64_t doors_ = 0;   // drawn
   int64_t last_ns_ = 0;
   int64_t doors_free_ns_ = 0;  // when the next request can be read, by any of the replicas
   int open_ = 0;
@@ -238,13 +278,20 @@ void Fleet::send(int64_t now_ns, int64_t request) {
 void Fleet::observe(size_t replica) {
   states_[replica].running = replicas_[replica]->running_count();
   states_[replica].queued = replicas_[replica]->queued_count();
-  states_[replica].queued_tokens = replicas_[replica]->queued_tokens();
+  states_[replica].slots = options_.replica.capacity.sequences_max;
+  if (!dispatcher_.looks_at_prefixes()) return;
+  states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
+  states_[replica].context_tokens = replicas_[replica]->context_tokens();
+  states_[replica].kv_used = replicas_[replica]->kv_used();
 }
 
 void Fleet::arrive(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
   for (size_t i = 0; i < states_.size(); ++i) observe(i);
-  sent.replica = dispatcher_.choose(states_, static_cast<int64_t>(sent.conversation));
+  sent.replica = dispatcher_.choose(
+      states_, {.conversation = static_cast<int64_t>(sent.conversation),
+                .prompt = sent.prompt,
+                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++)});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
@@ -271,6 +318,10 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   told_.clear();
   replicas_[replica]->wake(now_ns, told_);
   for (const Replica::Told& told : told_) take(told);
+  if (dispatcher_.looks_at_prefixes()) {
+    dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events(),
+                            kv::widest_group(options_.replica.capacity.groups));
+  }
   schedule(replica);
 }
 
@@ -319,6 +370,7 @@ void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
 void Fleet::finish(int64_t now_ns, int64_t request) {
   const auto index = static_cast<size_t>(request);
   records_[index].end_ns = now_ns;
+  if (records_[index].ok) dispatcher_.note_output(records_[index].output_tokens);
   Request& done = requests_[index];
   done.done = true;
   last_ns_ = std::max(last_ns_, now_ns);
@@ -368,6 +420,7 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   replicas_[replica] = make_replica(replica);
   replicas_[replica]->slow_down(slowness_[replica]);
   states_[replica].is_up = false;
+  dispatcher_.note_lost(static_cast<int>(replica));
   schedule(replica);
   const size_t known = requests_.size();
   for (size_t i = 0; i < known; ++i) {

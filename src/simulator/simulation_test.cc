@@ -267,6 +267,42 @@ TEST(Simulation, SlowStepsAndFailedStepsAreSeenByTheirRequests) {
   EXPECT_GE(summary.failed, 1);
 }
 
+// Conversations of which each begins with one of a few long prefixes, more than one replica can
+// keep: whoever routes by what replicas hold computes less and answers sooner.
+TEST(Simulation, RoutersThatKnowPrefixesComputeLess) {
+  const workload::Workload load = requests(
+      R"({"dataset":"prefix_repetition","prefix_tokens":600,"suffix_tokens":40,
+          "output_tokens":20,"prefix_count":24,"count":300,"rate":60,"seed":3})");
+  struct Outcome {
+    double cached = 0;  // share of the prompts
+    double ttft_ms = 0;
+  };
+  const auto outcome = [&](Dispatcher::Policy policy) {
+    SimulationOptions options = small_fleet(4);
+    options.dispatch = policy;
+    options.replica.capacity.groups[0].block_counts[kv::kDevice] = 500;
+    options.replica.capacity.groups[1].block_counts[kv::kDevice] = 500;
+    const SimulationResult result = run(options, load);
+    Outcome mean;
+    double prompts = 0;
+    for (const report::RequestRecord& record : result.records) {
+      EXPECT_TRUE(record.ok) << record.error;
+      mean.cached += static_cast<double>(record.cached_tokens);
+      prompts += static_cast<double>(record.input_tokens);
+      mean.ttft_ms += static_cast<double>(record.first_byte_ns - record.start_ns) * 1e-6;
+    }
+    mean.cached /= prompts;
+    mean.ttft_ms /= static_cast<double>(result.records.size());
+    return mean;
+  };
+  const Outcome robin = outcome(Dispatcher::Policy::kRoundRobin);
+  const Outcome threshold = outcome(Dispatcher::Policy::kPrefixThreshold);
+  const Outcome cost = outcome(Dispatcher::Policy::kCost);
+  EXPECT_GT(cost.cached, robin.cached + 0.1);
+  EXPECT_GT(threshold.cached, robin.cached + 0.1);
+  EXPECT_LT(cost.ttft_ms, robin.ttft_ms);
+}
+
 // Rows of any lengths on fleets of any size with any faults: nobody is forgotten, and the
 // schedulers' books and the plans hold (checks are on).
 TEST(SimulationProperty, EveryRequestEndsOnce) {
@@ -276,7 +312,7 @@ TEST(SimulationProperty, EveryRequestEndsOnce) {
     };
     SimulationOptions options = small_fleet(1 + pick(1, 4));
     options.seed = seed;
-    options.dispatch = static_cast<Dispatcher::Policy>(pick(2, 3));
+    options.dispatch = static_cast<Dispatcher::Policy>(pick(2, 6));
     options.replica.capacity.groups[0].block_counts[kv::kDevice] = 60 + pick(3, 200);
     options.replica.capacity.groups[1].block_counts[kv::kDevice] = 120;
     options.replica.steps_in_flight_max = 1 + pick(4, 2);

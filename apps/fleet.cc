@@ -1,0 +1,115 @@
+// pelton fleet ...: asks a running gateway's admin listener, and gives it commands.
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/json.h"
+#include "net/http_client.h"
+#include "net/url.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+Flag admin_flag() {
+  return {.name = "--admin",
+          .value = "URL",
+          .help = "the gateway's admin listener, as it prints it",
+          .default_text = "http://127.0.0.1:8091"};
+}
+
+cli::Positional name_positional() {
+  return {.name = "NAME", .help = "a worker, as `fleet ls` names it"};
+}
+
+// What the gateway answers; its refusals are errors in its own words.
+Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path) {
+  TRY_ASSIGN(net::HttpCall call,
+             net::make_http_call(std::move(method), arguments.text("--admin") + path));
+  call.whole_time_max = std::chrono::seconds(10);
+  TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
+  TRY_ASSIGN(Json json, Json::parse(response.body));
+  if (response.status == 200) return json;
+  const Json* error = json.find("error");
+  const std::string words =
+      error == nullptr ? "" : error->string("message").value_or("no reason was given");
+  return Error{response.status == 404 ? ErrorCode::kInvalidArgument : ErrorCode::kIo,
+               fmt::format("the gateway answers {}: {}", response.status, words)};
+}
+
+std::string path_of(const cli::Arguments& arguments) {
+  return "/v1/workers/" + net::percent_encode(arguments.text("NAME"));
+}
+
+std::string table(const Json::Array& workers) {
+  std::string out = fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {}\n", "NAME", "POOL",
+                                "STATE", "RUNNING", "WAITING", "REQUESTS", "FAILURES", "ADDRESS");
+  for (const Json& one : workers) {
+    const auto text = [&](std::string_view key) { return one.string(key).value_or(""); };
+    const auto number = [&](std::string_view key) { return one.integer(key).value_or(0); };
+    out += fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {}\n", text("name"),
+                       text("pool"), text("state"), number("running"), number("waiting"),
+                       number("requests"), number("failures"), text("address"));
+  }
+  return out;
+}
+
+Result<void> list(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const Json answer, ask(arguments, "GET", "/v1/workers"));
+  const Json* workers = answer.find("workers");
+  if (workers == nullptr || !workers->is_array()) {
+    return Error{ErrorCode::kIo, "no gateway answers there"};
+  }
+  if (arguments.has("--json")) return write_output(workers->dump() + "\n");
+  return write_text(table(workers->as_array()));
+}
+
+Result<void> show(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const Json answer, ask(arguments, "GET", path_of(arguments)));
+  return write_output(answer.dump() + "\n");
+}
+
+cli::Verb command_verb(std::string word, std::string summary) {
+  return {.name = "fleet " + word,
+          .summary = std::move(summary),
+          .positionals = {name_positional()},
+          .flags = {admin_flag()},
+          .examples = {fmt::format("pelton fleet {} gpu-7", word)},
+          .run = [word](const cli::Arguments& arguments) -> Result<void> {
+            TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
+            return {};
+          }};
+}
+
+}  // namespace
+
+std::vector<cli::Verb> fleet_verbs() {
+  std::vector<cli::Verb> verbs;
+  verbs.push_back({.name = "fleet ls",
+                   .summary = "Lists a gateway's workers and their states.",
+                   .flags = {admin_flag(),
+                             {.name = "--json",
+                              .help = "a JSON array instead of a table",
+                              .kind = Flag::Kind::kSwitch}},
+                   .examples = {"pelton fleet ls", "pelton fleet ls --admin http://10.0.0.2:8091"},
+                   .run = list});
+  verbs.push_back({.name = "fleet show",
+                   .summary = "Shows all that a gateway knows of one worker, as JSON.",
+                   .positionals = {name_positional()},
+                   .flags = {admin_flag()},
+                   .examples = {"pelton fleet show gpu-7"},
+                   .run = show});
+  verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
+  verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
+  verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));
+  verbs.push_back(command_verb("restore", "Ends a worker's ejection."));
+  return verbs;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,149 @@
+// pelton gateway: one address before many workers, until SIGTERM or Ctrl-C.
+#include "gateway/gateway.h"
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/life_cycle.h"
+#include "apps/verbs.h"
+#include "apps/version.h"
+#include "base/file.h"
+#include "cli/interrupt.h"
+#include "cluster/fleet_key.h"
+#include "net/http_server.h"
+#include "net/url.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr std::chrono::seconds kDrainTime{25};
+
+Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config) {
+  gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
+  if (!options.config.keys_file.empty()) {
+    const Result<std::string> text = base::read_file(options.config.keys_file, size_t{1} << 24);
+    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message};
+    TRY(options.keys.add_file(*text, options.config.keys_file));
+  }
+  if (!options.config.fleet_key_file.empty()) {
+    TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
+    options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
+  }
+  return options;
+}
+
+// Closed before the gateway goes.
+struct Listeners {
+  std::unique_ptr<net::HttpServer> http;
+  std::unique_ptr<net::HttpServer> admin;  // null: there is none
+};
+
+Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
+                                 base::Log& log) {
+  Listeners listeners;
+  listeners.http = std::make_unique<net::HttpServer>(
+      net::HttpServer::Options{.address = config.host,
+                               .port = config.port,
+                               .threads = config.threads,
+                               .connections_max = 16'384},
+      [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+        gateway.handle(std::move(request), exchange);
+      },
+      log);
+  TRY(listeners.http->start());
+  if (config.admin_port < 0) return listeners;
+  listeners.admin = std::make_unique<net::HttpServer>(
+      net::HttpServer::Options{.address = config.admin_host,
+                               .port = config.admin_port,
+                               .connections_max = 64,
+                               .descriptors_spared = 0,
+                               .body_bytes_max = 4096},
+      [&gateway](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        gateway.handle_admin(request, exchange);
+      },
+      log);
+  TRY(listeners.admin->start());
+  return listeners;
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
+  if (!arguments.has("--config")) {
+    return Error{ErrorCode::kInvalidArgument, "--config FILE says which workers there are",
+                 "config"};
+  }
+  const auto empty = arguments.has("--allow-empty") ? gateway::EmptyFleet::kAllowed
+                                                    : gateway::EmptyFleet::kRefused;
+  TRY_ASSIGN(const gateway::GatewayConfig config,
+             gateway::read_gateway_config(arguments.text("--config"), empty));
+  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config));
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  const cli::Interrupt interrupt;
+  gateway::Gateway gateway(std::move(options), clock, log);
+  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, log));
+  std::string lines = fmt::format("listening on http://{}\n",
+                                  net::format_host_port(config.host, listeners.http->port()));
+  if (listeners.admin != nullptr) {
+    lines += fmt::format("admin on http://{}\n",
+                         net::format_host_port(config.admin_host, listeners.admin->port()));
+  }
+  const Result<void> written = write_output(lines);
+  if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
+
+  interrupt.wait();
+  gateway.drain();
+  listeners.http->stop(kDrainTime);
+  if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
+  return {};
+}
+
+}  // namespace
+
+cli::Verb gateway_verb() {
+  cli::Verb verb{
+      .name = "gateway",
+      .summary = "Puts one address before many workers.",
+      .about =
+          "Sends each request to a worker of its model's pool, the least loaded one, and relays\n"
+          "the answer. When a worker fails, its answers go on at others from the last token: the\n"
+          "client sees no gap and no error. Workers are pelton serve with --fleet-port. Prints\n"
+          "'listening on URL' on stdout once it answers. docs/gateway.md has the file's keys.",
+      .flags = {{.name = "--config", .value = "FILE", .help = "pools and workers, as TOML"},
+                {.name = "--check",
+                 .help = "read the configuration, say whether it is sound, and end",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}},
+                {.name = "--allow-empty",
+                 .help = "start without a worker",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}},
+                {.name = "--new-key",
+                 .value = "FILE",
+                 .help = "write a new fleet key there, for gateways and workers, and end"},
+                {.name = "--log-json",
+                 .help = "log lines as JSON",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}}},
+      .exclusive = {{"--config", "--new-key"}},
+      .examples = {"pelton gateway --new-key fleet.key",
+                   "pelton gateway --config gateway.toml --check",
+                   "pelton gateway --config gateway.toml"},
+      .run = run,
+  };
+  for (Flag& flag : life_flags()) {
+    if (flag.name != "--log-level") continue;
+    flag.only_with = {{"--config"}};
+    verb.flags.push_back(std::move(flag));
+  }
+  return verb;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,293 @@
+#include "cluster/envelope.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/json_writer.h"
+
+namespace pelton::cluster {
+namespace {
+
+constexpr int64_t kCountMax = int64_t{1} << 40;
+constexpr double kSecondsMax = 1e6;
+constexpr size_t kItemsMax = 256;
+
+Error bad_field(std::string_view field, std::string_view what) {
+  return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' {}", field, what),
+               std::string(field)};
+}
+
+// The members of one JSON object by name; the first that is wrong is what finish() returns.
+class Fields {
+ public:
+  explicit Fields(const Json& json) : json_(json) {}
+
+  void read(std::string_view name, std::string& into) {
+    if (const Json* value = find(name, &Json::is_string, "must be a string")) {
+      into = value->as_string();
+    }
+  }
+  void read(std::string_view name, bool& into) {
+    if (const Json* value = find(name, &Json::is_bool, "must be true or false")) {
+      into = value->as_bool();
+    }
+  }
+  template <typename Integer>
+  void read_count(std::string_view name, Integer& into, int64_t most = kCountMax) {
+    const Json* value = find(name, &Json::is_integer, "must be a whole number");
+    if (value == nullptr) return;
+    if (value->as_integer() < 0 || value->as_integer() > most) {
+      return fail(bad_field(name, fmt::format("must be from 0 to {}", most)));
+    }
+    into = static_cast<Integer>(value->as_integer());
+  }
+  // 64 bits, which are more than JSON's numbers hold everywhere.
+  void read_bits(std::string_view name, uint64_t& into) {
+    std::string text;
+    read(name, text);
+    if (text.empty()) return;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into, 16);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      fail(bad_field(name, "must be a hexadecimal number of 64 bits"));
+    }
+  }
+  void read(std::string_view name, double& into) {
+    if (const Json* value = find(name, &Json::is_number, "must be a number")) {
+      into = value->as_number();
+    }
+  }
+  void read(std::string_view name, std::vector<std::string>& into) {
+    const Json* list = find(name, &Json::is_array, "must be an array");
+    if (list == nullptr) return;
+    for (const Json& item : list->as_array()) {
+      if (!item.is_string() || into.size() == kItemsMax) {
+        return fail(bad_field(name, fmt::format("must hold at most {} strings", kItemsMax)));
+      }
+      into.push_back(item.as_string());
+    }
+  }
+  void read(std::string_view name, HeaderFields& into) {
+    const Json* list = find(name, &Json::is_array, "must be an array");
+    if (list == nullptr) return;
+    for (const Json& item : list->as_array()) {
+      const bool is_pair = item.is_array() && item.as_array().size() == 2 &&
+                           item.as_array()[0].is_string() && item.as_array()[1].is_string();
+      if (!is_pair || into.size() == kItemsMax) {
+        return fail(
+            bad_field(name, fmt::format("must hold at most {} pairs of strings", kItemsMax)));
+      }
+      into.emplace_back(item.as_array()[0].as_string(), item.as_array()[1].as_string());
+    }
+  }
+
+  template <typename T>
+  Result<T> finish(T value) {
+    if (error_) return *std::move(error_);
+    return value;
+  }
+
+ private:
+  const Json* find(std::string_view name, bool (Json::*is_kind)() const, std::string_view what) {
+    const Json* value = json_.find(name);
+    if (value == nullptr || (value->*is_kind)()) return value;
+    fail(bad_field(name, what));
+    return nullptr;
+  }
+  void fail(Error error) {
+    if (!error_) error_ = std::move(error);
+  }
+
+  const Json& json_;
+  std::optional<Error> error_;
+};
+
+Result<Json> parse_object(std::string_view text) {
+  TRY_ASSIGN(Json json, Json::parse(text));
+  if (!json.is_object()) return Error{ErrorCode::kInvalidArgument, "must be an object"};
+  return json;
+}
+
+void write(base::JsonWriter& w, std::string_view name, const HeaderFields& fields) {
+  w.key(name).begin_array();
+  for (const auto& [key, value] : fields) {
+    w.begin_array().string(key).string(value).end_array();
+  }
+  w.end_array();
+}
+
+}  // namespace
+
+std::string encode(const RunEnvelope& one) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("protocol").integer(kProtocolVersion);
+  w.key("incarnation").string(one.incarnation).key("request_id").string(one.request_id);
+  w.key("gateway").string(one.gateway).key("attempt").integer(one.attempt);
+  w.key("dispatch").integer(one.dispatch).key("method").string(one.method);
+  w.key("path").string(one.path).key("query").string(one.query).key("remote").string(one.remote);
+  write(w, "headers", one.headers);
+  w.key("tenant").string(one.tenant).key("weight").number(one.weight);
+  w.key("seed").string(fmt::format("{:x}", one.seed)).key("created_ms").integer(one.created_ms);
+  w.key("deadline_ms").integer(one.deadline_ms).key("delivered").boolean(one.delivered);
+  w.end_object();
+  return out;
+}
+
+Result<RunEnvelope> decode_run_envelope(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  RunEnvelope one;
+  int protocol = 0;
+  Fields fields(json);
+  fields.read_count("protocol", protocol);
+  fields.read("incarnation", one.incarnation);
+  fields.read("request_id", one.request_id);
+  fields.read("gateway", one.gateway);
+  fields.read_count("attempt", one.attempt, 1 << 20);
+  fields.read_count("dispatch", one.dispatch);
+  fields.read("method", one.method);
+  fields.read("path", one.path);
+  fields.read("query", one.query);
+  fields.read("remote", one.remote);
+  fields.read("headers", one.headers);
+  fields.read("tenant", one.tenant);
+  fields.read("weight", one.weight);
+  fields.read_bits("seed", one.seed);
+  fields.read_count("created_ms", one.created_ms, kCountMax * 16);
+  fields.read_count("deadline_ms", one.deadline_ms);
+  fields.read("delivered", one.delivered);
+  if (protocol != kProtocolVersion) {
+    return bad_field("protocol",
+                     fmt::format("is {}; this worker speaks {}", protocol, kProtocolVersion));
+  }
+  if (!(one.weight > 0) || one.weight > 1e6) {
+    return bad_field("weight", "must be above 0 and at most 1000000");
+  }
+  return fields.finish(std::move(one));
+}
+
+std::string encode(const AnswerHead& head) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("status").integer(head.status);
+  write(w, "headers", head.headers);
+  w.key("streamed").boolean(head.streamed).end_object();
+  return out;
+}
+
+Result<AnswerHead> decode_answer_head(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  AnswerHead head{.status = 0};
+  Fields fields(json);
+  fields.read_count("status", head.status, 599);
+  fields.read("headers", head.headers);
+  fields.read("streamed", head.streamed);
+  if (head.status < 200) return bad_field("status", "must be from 200 to 599");
+  return fields.finish(std::move(head));
+}
+
+std::string encode(const ChoiceEnd& end) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("reason").string(end.reason);
+  w.key("prompt_tokens").integer(end.prompt_tokens);
+  w.key("cached_tokens").integer(end.cached_tokens);
+  w.key("output_tokens").integer(end.output_tokens).end_object();
+  return out;
+}
+
+Result<ChoiceEnd> decode_choice_end(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  ChoiceEnd end;
+  Fields fields(json);
+  fields.read("reason", end.reason);
+  fields.read_count("prompt_tokens", end.prompt_tokens, INT32_MAX);
+  fields.read_count("cached_tokens", end.cached_tokens, INT32_MAX);
+  fields.read_count("output_tokens", end.output_tokens, INT32_MAX);
+  return fields.finish(std::move(end));
+}
+
+std::string encode(const AnswerError& error) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("status").integer(error.status).key("message").string(error.message);
+  w.key("event").string(error.event).end_object();
+  return out;
+}
+
+Result<AnswerError> decode_answer_error(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  AnswerError error;
+  Fields fields(json);
+  fields.read_count("status", error.status, 599);
+  fields.read("message", error.message);
+  fields.read("event", error.event);
+  return fields.finish(std::move(error));
+}
+
+std::string encode(const WorkerRecord& record) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("protocol").integer(record.protocol).key("name").string(record.name);
+  w.key("incarnation").string(record.incarnation).key("models").begin_array();
+  for (const std::string& model : record.models) w.string(model);
+  w.end_array().key("slots").integer(record.slots);
+  w.key("context_tokens").integer(record.context_tokens).key("version").string(record.version);
+  w.key("zone").string(record.zone).end_object();
+  return out;
+}
+
+Result<WorkerRecord> decode_worker_record(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  WorkerRecord record{.protocol = 0};
+  Fields fields(json);
+  fields.read_count("protocol", record.protocol, 1 << 20);
+  fields.read("name", record.name);
+  fields.read("incarnation", record.incarnation);
+  fields.read("models", record.models);
+  fields.read_count("slots", record.slots, 1 << 24);
+  fields.read_count("context_tokens", record.context_tokens, 1 << 30);
+  fields.read("version", record.version);
+  fields.read("zone", record.zone);
+  if (record.protocol != kProtocolVersion) {
+    return bad_field("protocol", fmt::format("is {}; this gateway speaks {}", record.protocol,
+                                             kProtocolVersion));
+  }
+  if (record.incarnation.empty()) return bad_field("incarnation", "is missing");
+  return fields.finish(std::move(record));
+}
+
+std::string encode(const WorkerLoad& load) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("progress").integer(load.progress).key("busy_ms").integer(load.busy_ms);
+  w.key("running").integer(load.running).key("waiting").integer(load.waiting);
+  w.key("waiting_tokens").integer(load.waiting_tokens).key("wait_s").number(load.wait_s);
+  w.key("dispatch").integer(load.dispatch).key("ready").boolean(load.ready);
+  w.key("draining").boolean(load.draining).end_object();
+  return out;
+}
+
+Result<WorkerLoad> decode_worker_load(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  WorkerLoad load;
+  const auto clamped = [&](std::string_view name, int64_t most) {
+    const double value = json.number(name).value_or(0.0);
+    return static_cast<int64_t>(std::clamp(value, 0.0, static_cast<double>(most)));
+  };
+  load.progress = clamped("progress", kCountMax);
+  load.busy_ms = clamped("busy_ms", kCountMax);
+  load.running = static_cast<int>(clamped("running", 1 << 24));
+  load.waiting = static_cast<int>(clamped("waiting", 1 << 24));
+  load.waiting_tokens = clamped("waiting_tokens", kCountMax);
+  load.wait_s = std::clamp(json.number("wait_s").value_or(0.0), 0.0, kSecondsMax);
+  load.dispatch = clamped("dispatch", kCountMax);
+  load.ready = json.boolean("ready").value_or(false);
+  load.draining = json.boolean("draining").value_or(false);
+  return load;
+}
+
+}  // namespace pelton::cluster

@@ -1,0 +1,103 @@
+// What frames say of a request and its answer, as JSON: the gateway's envelope round a client's
+// body, the head of the answer, the end of a choice, an error; and what a worker says of itself.
+// Values, pure functions. Unknown fields are ignored, so that a later version may add some; a wrong
+// type or a number out of bounds is refused with the field's name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::cluster {
+
+inline constexpr int kProtocolVersion = 1;
+
+using HeaderFields = std::vector<std::pair<std::string, std::string>>;
+
+// A client's request on its way to a worker.
+struct RunEnvelope {
+  std::string incarnation;  // of the worker that is meant: another one refuses
+  std::string request_id;
+  std::string gateway;   // its name, one for each start
+  int attempt = 0;       // of this request, from 0
+  int64_t dispatch = 0;  // of this gateway to this incarnation, from 1
+  std::string method;
+  std::string path;   // percent-decoded
+  std::string query;  // raw
+  std::string remote;
+  HeaderFields headers;  // of the client's that mean something to a worker
+  std::string tenant;
+  double weight = 1.0;
+  uint64_t seed = 0;        // of all that is drawn for the answer: sampling, ids
+  int64_t created_ms = 0;   // since 1970: the answer's date, and the prompt's
+  int64_t deadline_ms = 0;  // left; 0: none
+  // Bytes of the answer have gone to the client: what is repeated of it is not sent again.
+  bool delivered = false;
+};
+
+struct AnswerHead {
+  int status = 200;
+  HeaderFields headers;
+  bool streamed = false;  // otherwise the bytes that follow are one whole body
+};
+
+// Why one choice ended, as its engine said.
+struct ChoiceEnd {
+  std::string reason;  // "stop", "length", "repetition", "cancelled"
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  int output_tokens = 0;
+};
+
+struct AnswerError {
+  int status = 500;
+  std::string message;
+  // The error as the client's protocol writes it into a stream, if nobody else goes on.
+  std::string event;
+};
+
+// Of one start of a worker.
+struct WorkerRecord {
+  int protocol = kProtocolVersion;
+  std::string name;
+  std::string incarnation;          // 128 random bits in hexadecimal
+  std::vector<std::string> models;  // ids and aliases
+  int slots = 0;                    // sequences that run at once
+  int context_tokens = 0;
+  std::string version;
+  std::string zone;
+};
+
+struct WorkerLoad {
+  int64_t progress = 0;  // steps finished since the start
+  int64_t busy_ms = 0;   // since when the engine is at what it does now; 0: it has nothing to do
+  int running = 0;
+  int waiting = 0;
+  int64_t waiting_tokens = 0;  // of prompts
+  double wait_s = 0;           // what a request that comes now would wait for a slot
+  int64_t dispatch = 0;        // the highest of this gateway's that is counted above
+  bool ready = true;           // serves; false: being loaded, unhealthy or draining
+  bool draining = false;
+};
+
+std::string encode(const RunEnvelope& envelope);
+std::string encode(const AnswerHead& head);
+std::string encode(const ChoiceEnd& end);
+std::string encode(const AnswerError& error);
+std::string encode(const WorkerRecord& record);
+std::string encode(const WorkerLoad& load);
+
+// kInvalidArgument, with the field's name.
+Result<RunEnvelope> decode_run_envelope(std::string_view json);
+Result<AnswerHead> decode_answer_head(std::string_view json);
+Result<ChoiceEnd> decode_choice_end(std::string_view json);
+Result<AnswerError> decode_answer_error(std::string_view json);
+Result<WorkerRecord> decode_worker_record(std::string_view json);
+// Numbers that cannot be are clamped: a worker that lies about its load is found by its answers.
+Result<WorkerLoad> decode_worker_load(std::string_view json);
+
+}  // namespace pelton::cluster

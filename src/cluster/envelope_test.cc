@@ -1,0 +1,92 @@
+#include "cluster/envelope.h"
+
+#include <gtest/gtest.h>
+
+#include "cluster/token_list.h"
+
+namespace pelton::cluster {
+namespace {
+
+TEST(Envelope, ComesBackAsItWas) {
+  const RunEnvelope sent{.incarnation = "abc",
+                         .request_id = "req_1",
+                         .gateway = "g",
+                         .attempt = 2,
+                         .dispatch = 77,
+                         .method = "POST",
+                         .path = "/v1/chat/completions",
+                         .query = "a=b",
+                         .remote = "10.0.0.1:5",
+                         .headers = {{"Accept", "text/event-stream"}, {"x", ""}},
+                         .tenant = "wheel",
+                         .weight = 2.5,
+                         .seed = 0xFFFF'FFFF'FFFF'FFF1,
+                         .created_ms = 1'795'000'000'123,
+                         .deadline_ms = 5'000,
+                         .delivered = true};
+  const Result<RunEnvelope> got = decode_run_envelope(encode(sent));
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_EQ(encode(*got), encode(sent));
+  EXPECT_EQ(got->seed, sent.seed);
+  EXPECT_EQ(got->headers, sent.headers);
+}
+
+TEST(Envelope, IsRefusedByField) {
+  struct Bad {
+    const char* json;
+    const char* field;
+  };
+  for (const Bad& bad : {Bad{R"({"protocol":2})", "protocol"},
+                         {R"({"protocol":1,"weight":0})", "weight"},
+                         {R"({"protocol":1,"weight":"x"})", "weight"},
+                         {R"({"protocol":1,"seed":"xyz"})", "seed"},
+                         {R"({"protocol":1,"seed":"11111111111111111"})", "seed"},
+                         {R"({"protocol":1,"attempt":-1})", "attempt"},
+                         {R"({"protocol":1,"headers":[["a"]]})", "headers"},
+                         {R"({"protocol":1,"delivered":1})", "delivered"}}) {
+    const Result<RunEnvelope> got = decode_run_envelope(bad.json);
+    ASSERT_FALSE(got.ok()) << bad.json;
+    EXPECT_EQ(got.error().field, bad.field) << bad.json;
+  }
+  EXPECT_FALSE(decode_run_envelope("[]").ok());
+  EXPECT_FALSE(decode_answer_head(R"({"status":99})").ok());
+  EXPECT_FALSE(decode_worker_record(R"({"protocol":1})").ok());
+}
+
+TEST(Envelope, AnImpossibleLoadIsClamped) {
+  const Result<WorkerLoad> load = decode_worker_load(
+      R"({"running":-5,"waiting":1e300,"waiting_tokens":"many","wait_s":-1,"busy_ms":null,"ready":1})");
+  ASSERT_TRUE(load.ok());
+  EXPECT_EQ(load->running, 0);
+  EXPECT_EQ(load->waiting, 1 << 24);
+  EXPECT_EQ(load->waiting_tokens, 0);
+  EXPECT_EQ(load->wait_s, 0);
+  EXPECT_FALSE(load->ready);
+}
+
+TEST(TokenList, ComesBackAsItWas) {
+  const TokenList ids{
+      .first = 9, .with_logprobs = false, .tokens = {{.token = 1}, {.token = 200'000}}};
+  EXPECT_EQ(*decode_token_list(encode(ids)), ids);
+  const TokenList scored{
+      .first = 0,
+      .with_logprobs = true,
+      .tokens = {{.token = 5, .logprob = -0.25f, .top = {{5, -0.25f}, {6, -2.0f}}}, {.token = 7}}};
+  EXPECT_EQ(*decode_token_list(encode(scored)), scored);
+}
+
+TEST(TokenList, IsRefusedWhereverItIsCut) {
+  const std::string wire =
+      encode(TokenList{.first = 1,
+                       .with_logprobs = true,
+                       .tokens = {{.token = 5, .logprob = -1, .top = {{6, -2}}}}});
+  for (size_t size = 0; size < wire.size(); ++size) {
+    // After five bytes it is a list without tokens.
+    EXPECT_EQ(decode_token_list(std::string_view(wire).substr(0, size)).ok(), size == 5) << size;
+  }
+  EXPECT_FALSE(decode_token_list(std::string("\0\0\0\0\0\xFF\xFF\xFF\xFF", 9)).ok());
+  EXPECT_FALSE(decode_token_list(std::string("\0\0\0\0\2", 5)).ok());
+}
+
+}  // namespace
+}  // namespace pelton::cluster

@@ -1,0 +1,105 @@
+#include "cluster/worker_health.h"
+
+#include <algorithm>
+
+namespace pelton::cluster {
+
+std::string_view worker_state_name(WorkerState state) {
+  switch (state) {
+    case WorkerState::kJoining:
+      return "joining";
+    case WorkerState::kProbing:
+      return "probing";
+    case WorkerState::kReady:
+      return "ready";
+    case WorkerState::kSuspect:
+      return "suspect";
+    case WorkerState::kEjected:
+      return "ejected";
+    case WorkerState::kDraining:
+      return "draining";
+    case WorkerState::kDown:
+      return "down";
+  }
+  return "down";
+}
+
+WorkerHealth::News WorkerHealth::note_record(const WorkerRecord& record, int64_t now_ns) {
+  watch_lost_ = refused_ = false;
+  recorded_ = true;
+  heard_ns_ = now_ns;
+  if (record.incarnation == incarnation_) return News::kSame;
+  incarnation_ = record.incarnation;
+  probed_ = false;
+  load_ = {};
+  restore();
+  return News::kNewIncarnation;
+}
+
+void WorkerHealth::note_load(const WorkerLoad& load, int64_t now_ns) {
+  load_ = load;
+  heard_ns_ = now_ns;
+  watch_lost_ = false;
+}
+
+void WorkerHealth::note_watch_lost(bool refused, int64_t now_ns) {
+  // What has not been heard lately is judged by its silence already.
+  if (!watch_lost_) heard_ns_ = std::min(heard_ns_, now_ns);
+  watch_lost_ = true;
+  refused_ = refused;
+}
+
+void WorkerHealth::note_probe(bool passed) {
+  probed_ = passed;
+}
+
+void WorkerHealth::note_outcome(bool failed, int64_t now_ns) {
+  if (!failed) {
+    failures_ = 0;
+    if (trial_) restore();
+    return;
+  }
+  if (++failures_ >= options_.failures_max || trial_) eject(now_ns);
+}
+
+void WorkerHealth::eject(int64_t now_ns) {
+  const int64_t span = options_.eject_ns << std::min(ejections_, 16);
+  ejected_until_ns_ = now_ns + std::min(span, options_.eject_max_ns);
+  ++ejections_;
+  ejected_ = true;
+  trial_ = false;
+}
+
+void WorkerHealth::restore() {
+  ejected_ = trial_ = false;
+  failures_ = ejections_ = 0;
+}
+
+void WorkerHealth::forgive(int64_t pause_ns) {
+  heard_ns_ += pause_ns;
+}
+
+bool WorkerHealth::is_hung() const {
+  return load_.busy_ms * 1'000'000 > options_.hung_after_ns;
+}
+
+WorkerState WorkerHealth::state(int64_t now_ns) const {
+  if (!recorded_) return WorkerState::kJoining;
+  const int64_t silence_ns = now_ns - heard_ns_;
+  if ((watch_lost_ && refused_) || silence_ns > options_.down_after_ns || is_hung()) {
+    return WorkerState::kDown;
+  }
+  if (watch_lost_ || silence_ns > options_.suspect_after_ns) return WorkerState::kSuspect;
+  if (drained_by_operator_ || load_.draining) return WorkerState::kDraining;
+  if (!probed_ || !load_.ready) return WorkerState::kProbing;
+  if (ejected_) return WorkerState::kEjected;
+  return WorkerState::kReady;
+}
+
+bool WorkerHealth::takes_requests(int64_t now_ns) const {
+  const WorkerState now = state(now_ns);
+  if (now == WorkerState::kReady) return true;
+  return now == WorkerState::kEjected && !trial_ && now_ns >= ejected_until_ns_;
+}
+
+}  // namespace pelton::cluster

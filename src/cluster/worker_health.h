@@ -1,0 +1,83 @@
+// One worker's state, from what is heard of it: its record, its load reports (which are the beat),
+// broken connections, outcomes of requests. Pure: time comes with each call, in nanoseconds of one
+// monotonic clock. One owner's, under that one's lock.
+//
+//   kJoining  --record--> kProbing --probe passed--> kReady
+//   kReady    --no report for 1 s, or the watch broke--> kSuspect --a report--> kReady
+//   kSuspect  --3 s of silence, or refused after a reset--> kDown --a new record--> kProbing
+//   kReady    --report without progress while busy--> kDown (hung)
+//   kReady    --failures in a row--> kEjected --5 s x 2^k, at most 60--> one trial request
+//   any       --the worker says so, or an operator--> kDraining
+//
+// Silence is judged by the listener's own clock: after a pause of its own process the owner calls
+// forgive(), so that a pause of everything makes nobody suspect.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "cluster/envelope.h"
+
+namespace pelton::cluster {
+
+enum class WorkerState { kJoining, kProbing, kReady, kSuspect, kEjected, kDraining, kDown };
+std::string_view worker_state_name(WorkerState state);
+
+class WorkerHealth {
+ public:
+  struct Options {
+    int64_t suspect_after_ns = 1'000'000'000;
+    int64_t down_after_ns = 3'000'000'000;
+    int64_t hung_after_ns = 2'000'000'000;  // busy without progress
+    int failures_max = 5;                   // in a row
+    int64_t eject_ns = 5'000'000'000;
+    int64_t eject_max_ns = 60'000'000'000;
+  };
+
+  explicit WorkerHealth(const Options& options) : options_(options) {}
+
+  // A watch is open and says who answers. A new incarnation begins anew.
+  enum class News { kSame, kNewIncarnation };
+  News note_record(const WorkerRecord& record, int64_t now_ns);
+  void note_load(const WorkerLoad& load, int64_t now_ns);
+  // The watch has broken, or could not be opened; `refused`: nobody listens there.
+  void note_watch_lost(bool refused, int64_t now_ns);
+  void note_probe(bool passed);
+  // Of a request: whether the worker failed it (a reset, a 5xx of its own, broken framing).
+  void note_outcome(bool failed, int64_t now_ns);
+  void set_draining(bool by_operator) { drained_by_operator_ = by_operator; }
+  void eject(int64_t now_ns);
+  void restore();
+
+  // Moves what was last heard so far towards now.
+  void forgive(int64_t pause_ns);
+
+  WorkerState state(int64_t now_ns) const;
+  // May have a new request. Of one that was ejected: a single trial once its time is over.
+  bool takes_requests(int64_t now_ns) const;
+  // A trial is on its way.
+  void note_trial() { trial_ = true; }
+
+  const WorkerLoad& load() const { return load_; }
+  int64_t report_age_ns(int64_t now_ns) const { return now_ns - heard_ns_; }
+
+ private:
+  bool is_hung() const;
+
+  Options options_;
+  std::string incarnation_;
+  bool recorded_ = false;
+  bool probed_ = false;
+  bool watch_lost_ = false;
+  bool refused_ = false;
+  bool drained_by_operator_ = false;
+  int64_t heard_ns_ = 0;
+  WorkerLoad load_;
+  int failures_ = 0;  // in a row
+  int ejections_ = 0;
+  int64_t ejected_until_ns_ = 0;
+  bool ejected_ = false;
+  bool trial_ = false;
+};
+
+}  // namespace pelton::cluster

@@ -1,0 +1,118 @@
+#include "cluster/worker_health.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::cluster {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+class Health : public testing::Test {
+ protected:
+  void join(const std::string& incarnation) {
+    health_.note_record({.incarnation = incarnation}, now_);
+    report();
+    health_.note_probe(true);
+  }
+  void report(WorkerLoad load = {}) { health_.note_load(load, now_); }
+  WorkerState state() const { return health_.state(now_); }
+
+  WorkerHealth health_{WorkerHealth::Options{}};
+  int64_t now_ = 1'000'000 * kMs;
+};
+
+TEST_F(Health, GetsWorkOnceItsProbeHasPassed) {
+  EXPECT_EQ(state(), WorkerState::kJoining);
+  health_.note_record({.incarnation = "a"}, now_);
+  report();
+  EXPECT_EQ(state(), WorkerState::kProbing);
+  EXPECT_FALSE(health_.takes_requests(now_));
+  health_.note_probe(true);
+  EXPECT_EQ(state(), WorkerState::kReady);
+  report({.ready = false});
+  EXPECT_EQ(state(), WorkerState::kProbing);
+}
+
+TEST_F(Health, SilenceMakesItSuspectThenDown) {
+  join("a");
+  now_ += 900 * kMs;
+  EXPECT_EQ(state(), WorkerState::kReady);
+  now_ += 200 * kMs;
+  EXPECT_EQ(state(), WorkerState::kSuspect);
+  report();
+  EXPECT_EQ(state(), WorkerState::kReady);
+  now_ += 3'001 * kMs;
+  EXPECT_EQ(state(), WorkerState::kDown);
+}
+
+TEST_F(Health, AResetAndARefusalMeanThatItIsGone) {
+  join("a");
+  health_.note_watch_lost(false, now_);
+  EXPECT_EQ(state(), WorkerState::kSuspect);
+  health_.note_watch_lost(true, now_);
+  EXPECT_EQ(state(), WorkerState::kDown);
+  EXPECT_EQ(health_.note_record({.incarnation = "b"}, now_), WorkerHealth::News::kNewIncarnation);
+  EXPECT_EQ(state(), WorkerState::kProbing);
+  health_.note_probe(true);
+  EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+TEST_F(Health, AStepThatDoesNotEndIsAHang) {
+  join("a");
+  report({.busy_ms = 1'900});
+  EXPECT_EQ(state(), WorkerState::kReady);
+  report({.busy_ms = 2'100});
+  EXPECT_EQ(state(), WorkerState::kDown);
+  report({.busy_ms = 3});
+  EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+// FT-51: everything paused, the gateway too.
+TEST_F(Health, APauseOfTheListenerIsForgiven) {
+  join("a");
+  now_ += 10'000 * kMs;
+  health_.forgive(10'000 * kMs);
+  EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+TEST_F(Health, FailuresInARowEjectItForLongerEachTime) {
+  join("a");
+  for (int i = 0; i < 4; ++i) health_.note_outcome(true, now_);
+  health_.note_outcome(false, now_);
+  for (int i = 0; i < 4; ++i) health_.note_outcome(true, now_);
+  EXPECT_EQ(state(), WorkerState::kReady);
+  health_.note_outcome(true, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_FALSE(health_.takes_requests(now_));
+  const auto wait = [&](int64_t ms) {
+    for (; ms > 0; ms -= 100) {
+      now_ += 100 * kMs;
+      report();
+    }
+  };
+  wait(5'000);
+  EXPECT_TRUE(health_.takes_requests(now_));
+  health_.note_trial();
+  EXPECT_FALSE(health_.takes_requests(now_)) << "one trial at a time";
+  health_.note_outcome(true, now_);
+  wait(5'000);
+  EXPECT_FALSE(health_.takes_requests(now_)) << "twice as long";
+  wait(5'000);
+  EXPECT_TRUE(health_.takes_requests(now_));
+  health_.note_trial();
+  health_.note_outcome(false, now_);
+  EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+TEST_F(Health, AnOperatorDrainsIt) {
+  join("a");
+  health_.set_draining(true);
+  EXPECT_EQ(state(), WorkerState::kDraining);
+  health_.set_draining(false);
+  EXPECT_EQ(state(), WorkerState::kReady);
+  report({.draining = true});
+  EXPECT_EQ(state(), WorkerState::kDraining);
+}
+
+}  // namespace
+}  // namespace pelton::cluster

@@ -1,0 +1,17 @@
+// What an operator asks of a running gateway: workers and their states, commands to them, metrics.
+// Any thread.
+#pragma once
+
+#include "gateway/fleet.h"
+#include "gateway/relay_counters.h"
+#include "net/http_message.h"
+
+namespace pelton::gateway {
+
+//   GET  /v1/workers, /v1/workers/NAME
+//   POST /v1/workers/NAME/drain, undrain, eject, restore
+//   GET  /metrics
+net::HttpResponse admin_answer(const net::HttpRequest& request, Fleet& fleet,
+                               const RelayCounters& counters);
+
+}  // namespace pelton::gateway

@@ -1,0 +1,64 @@
+#include "gateway/client_headers.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace pelton::gateway {
+namespace {
+
+constexpr std::array<std::string_view, 11> kOfConnections = {
+    "connection", "keep-alive",        "proxy-connection", "proxy-authenticate", "te",
+    "trailer",    "transfer-encoding", "upgrade",          "content-length",     "expect",
+    "date"};
+constexpr std::array<std::string_view, 6> kOfCallers = {
+    "authorization", "proxy-authorization", "x-api-key", "cookie", "x-request-id", "forwarded"};
+// Prefixes of what only a gateway or a worker may say.
+constexpr std::array<std::string_view, 7> kInternal = {
+    "x-pelton-",    "x-internal-",      "x-kv-",
+    "x-prefiller-", "x-data-parallel-", "x-gateway-destination-",
+    "x-fleet-"};
+constexpr size_t kFieldsMax = 200;
+constexpr size_t kTraceBytesMax = 512;
+
+std::string lower_case(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  return lower;
+}
+
+template <size_t kCount>
+bool is_one_of(const std::array<std::string_view, kCount>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool may_pass(std::string_view name, std::string_view value) {
+  if (is_one_of(kOfConnections, name) || is_one_of(kOfCallers, name)) return false;
+  if (name.starts_with("traceparent") || name.starts_with("tracestate")) {
+    return value.size() <= kTraceBytesMax;
+  }
+  return std::ranges::none_of(kInternal,
+                              [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+cluster::HeaderFields forwarded_headers(const net::HttpHeaders& headers) {
+  cluster::HeaderFields passed;
+  for (const auto& [name, value] : headers.fields()) {
+    if (passed.size() == kFieldsMax) break;
+    if (may_pass(lower_case(name), value)) passed.emplace_back(name, value);
+  }
+  return passed;
+}
+
+net::HttpHeaders answer_headers(const cluster::AnswerHead& head) {
+  net::HttpHeaders headers;
+  for (const auto& [name, value] : head.headers) {
+    if (!is_one_of(kOfConnections, lower_case(name))) headers.add(name, value);
+  }
+  return headers;
+}
+
+}  // namespace pelton::gateway

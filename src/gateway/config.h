@@ -1,0 +1,50 @@
+// The gateway's configuration file (TOML; docs/gateway.md lists the keys). A value, read once; what
+// is not known is refused with its line, so that a misspelt key never means a default.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::gateway {
+
+struct PoolConfig {  // workers that may stand for each other
+  std::string name;
+  std::vector<std::string> models;  // names that its requests ask for
+};
+
+struct WorkerConfig {
+  std::string pool;
+  std::string host;
+  int port = 0;
+  std::string zone;
+
+  friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
+};
+
+struct GatewayConfig {
+  std::string host = "127.0.0.1";
+  int port = 8000;  // 0: any free one
+  // Of the operator's listener; -1: there is none.
+  std::string admin_host = "127.0.0.1";
+  int admin_port = -1;
+  int threads = 1;
+  std::string keys_file;        // as `serve --api-key-file`; empty: nobody is asked for a key
+  std::string fleet_key_file;   // empty: workers are spoken to without TLS
+  int retries_max = 2;          // further workers that are tried before the client's first byte
+  double resume_budget_s = 10;  // how long a request waits for a worker to go on
+  std::vector<PoolConfig> pools;
+  std::vector<WorkerConfig> workers;
+};
+
+enum class EmptyFleet { kRefused, kAllowed };
+
+// Errors: kBadConfig, "FILE:LINE: ...".
+Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::string& file,
+                                           EmptyFleet empty);
+Result<GatewayConfig> read_gateway_config(const std::string& file, EmptyFleet empty);
+
+}  // namespace pelton::gateway

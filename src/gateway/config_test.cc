@@ -1,0 +1,86 @@
+#include "gateway/config.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::gateway {
+namespace {
+
+constexpr std::string_view kSound = R"([gateway]
+listen = "127.0.0.1:9001"
+admin = "[::1]:9002"
+retries = 1
+resume_budget = 2.5
+[[pool]]
+name = "oss"
+model = ["gpt-oss-20b", "gpt-oss"]
+[[worker]]
+pool = "oss"
+url = "http://10.0.0.5:9000"
+zone = "a"
+[[worker]]
+pool = "oss"
+url = "http://10.0.0.6:9000"
+)";
+
+TEST(GatewayConfig, IsReadAsItIsWritten) {
+  const Result<GatewayConfig> config = parse_gateway_config(kSound, "f", EmptyFleet::kRefused);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->port, 9001);
+  EXPECT_EQ(config->admin_host, "::1");
+  EXPECT_EQ(config->admin_port, 9002);
+  EXPECT_EQ(config->retries_max, 1);
+  EXPECT_EQ(config->resume_budget_s, 2.5);
+  ASSERT_EQ(config->workers.size(), 2u);
+  EXPECT_EQ(config->workers[0],
+            (WorkerConfig{.pool = "oss", .host = "10.0.0.5", .port = 9000, .zone = "a"}));
+  EXPECT_EQ(config->pools.at(0).models.size(), 2u);
+}
+
+// GW-01: what is wrong is refused with its line.
+TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
+  const std::string pool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
+  struct Bad {
+    std::string text;
+    const char* message;
+  };
+  const Bad bads[] = {
+      {"[gateway]\nlistn = \"x\"\n", "f:2: [gateway] has no key 'listn'"},
+      {"[gateway]\nlisten = 8000\n", "f:2: [gateway]: 'listen' must be a text"},
+      {"[gateway]\nlisten = \"127.0.0.1:70000\"\n",
+       "f:2: [gateway]: 'listen' must be ADDRESS:PORT"},
+      {"[gateway]\nresume_budget = -1\n",
+       "f:2: [gateway]: 'resume_budget' must be a number from 0"},
+      {"[gateway]\nretries = 1.5\n", "f:2: [gateway]: 'retries' must be a whole number"},
+      {"[gateway]\nthreads = 0\n", "f:2: [gateway]: 'threads' must be"},
+      {"[gateways]\n", "f:1: the file has no key 'gateways'"},
+      {"gateway = 3\n", "f:1: 'gateway' is a table"},
+      {"[pool]\nname = \"a\"\n", "f:1: 'pool' is written [[pool]]"},
+      {"[[pool]]\nmodel = \"m\"\n", "f:1: [[pool]]: 'name' is missing"},
+      {"[[pool]]\nname = \"a\"\n", "f:1: [[pool]]: 'model' is missing"},
+      {pool + pool, "f:5: [[pool]]: 'name' is another pool's too"},
+      {pool + "[[pool]]\nname = \"b\"\nmodel = \"m\"\n", "f:6: [[pool]]: 'model' 'm' is the pool"},
+      {pool + "[[worker]]\npool = \"b\"\nurl = \"http://h:1\"\n",
+       "f:5: [[worker]]: 'pool' names no"},
+      {pool + "[[worker]]\npool = \"a\"\nurl = \"h:1\"\n", "f:6: [[worker]]: 'url' must be"},
+      {pool + "[[worker]]\npool = \"a\"\nurl = \"http://h:0\"\n", "f:6: [[worker]]: 'url'"},
+      {pool + "[[worker]]\npool = \"a\"\nurl = \"http://h:1\"\n[[worker]]\npool = \"a\"\nurl = "
+              "\"http://h:1\"\n",
+       "f:9: [[worker]]: 'url' is another worker's too"},
+      {pool, "f:1: there is no [[worker]]"},
+      {"a = \"b\na\"", "f:1:"},
+  };
+  for (const Bad& bad : bads) {
+    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", EmptyFleet::kRefused);
+    ASSERT_FALSE(config.ok()) << bad.text;
+    EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
+    EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
+  }
+}
+
+// GW-02: no worker at all is a mistake, unless it is meant.
+TEST(GatewayConfig, NoWorkerOnlyIfAllowed) {
+  EXPECT_TRUE(parse_gateway_config("", "f", EmptyFleet::kAllowed).ok());
+}
+
+}  // namespace
+}  // namespace pelton::gateway

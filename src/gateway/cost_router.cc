@@ -1,0 +1,94 @@
+#include "gateway/cost_router.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace pelton::gateway {
+namespace {
+
+constexpr double kRoomS = 0.15;     // kappa
+constexpr double kUsedMax = 0.999;  // beyond it the term has no meaning
+constexpr double kEqualShare = 0.02;
+constexpr double kEqualS = 0.001;
+
+constexpr int kUnbalancedRequests = 64;
+constexpr double kUnbalancedRatio = 1.5;
+constexpr double kMatchMin = 0.3;
+
+int load_of(const CostCandidate& candidate) {
+  return candidate.rows + candidate.waiting + candidate.uncounted;
+}
+
+}  // namespace
+
+CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
+  const StepCosts& costs = candidate.costs;
+  const int64_t hit = std::clamp<int64_t>(candidate.hit_tokens, 0, request.prompt_tokens);
+  const double computed = static_cast<double>(request.prompt_tokens - hit);
+  const double output = static_cast<double>(std::max<int64_t>(request.output_tokens, 1));
+  const double rows = candidate.rows;
+  const double step_s =
+      costs.fixed_s + costs.row_s * (rows + 1) +
+      costs.context_token_s * static_cast<double>(candidate.context_tokens + request.prompt_tokens);
+  const double prefill_s = computed * costs.prefill_token_s;
+  CostTerms terms;
+  const double queue_s =
+      static_cast<double>(candidate.waiting_tokens + candidate.uncounted_tokens) *
+      costs.prefill_token_s;
+  terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
+  terms.first_s = candidate.distance_s + terms.wait_s + prefill_s + step_s;
+  terms.rest_s = (output - 1) * step_s;
+  terms.harm_s = rows * costs.interference * prefill_s + rows * costs.row_s * output +
+                 static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
+  const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
+  terms.room_s = kRoomS * used / (1 - used);
+  const double bias = std::clamp(candidate.bias, 0.5, 4.0);
+  terms.total_s = bias * terms.first_s + terms.rest_s + terms.harm_s + terms.room_s;
+  return terms;
+}
+
+std::optional<size_t> choose_by_cost(const CostRequest& request,
+                                     std::span<const CostCandidate> candidates, uint64_t draw,
+                                     std::vector<CostTerms>* explained) {
+  std::vector<CostTerms> terms;
+  terms.reserve(candidates.size());
+  double least_s = -1;
+  for (const CostCandidate& candidate : candidates) {
+    terms.push_back(cost_of(request, candidate));
+    if (!candidate.usable) continue;
+    least_s = least_s < 0 ? terms.back().total_s : std::min(least_s, terms.back().total_s);
+  }
+  std::vector<size_t> equal;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const double bound_s = least_s + std::max(kEqualS, kEqualShare * least_s);
+    if (candidates[i].usable && terms[i].total_s <= bound_s) equal.push_back(i);
+  }
+  if (explained != nullptr) *explained = std::move(terms);
+  if (equal.empty()) return std::nullopt;
+  const size_t one = equal[base::random_bits(draw, 0) % equal.size()];
+  const size_t other = equal[base::random_bits(draw, 1) % equal.size()];
+  return candidates[other].uncounted < candidates[one].uncounted ? other : one;
+}
+
+std::optional<size_t> choose_by_threshold(const CostRequest& request,
+                                          std::span<const CostCandidate> candidates) {
+  std::optional<size_t> idle;
+  std::optional<size_t> matching;
+  int most = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const CostCandidate& candidate = candidates[i];
+    if (!candidate.usable) continue;
+    most = std::max(most, load_of(candidate));
+    if (!idle || load_of(candidate) < load_of(candidates[*idle])) idle = i;
+    if (!matching || candidate.hit_tokens > candidates[*matching].hit_tokens) matching = i;
+  }
+  if (!idle) return std::nullopt;
+  const int least = load_of(candidates[*idle]);
+  const bool unbalanced = most - least > kUnbalancedRequests && most > kUnbalancedRatio * least;
+  const double match = static_cast<double>(candidates[*matching].hit_tokens) /
+                       static_cast<double>(std::max<int64_t>(request.prompt_tokens, 1));
+  return !unbalanced && match > kMatchMin ? matching : idle;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,76 @@
+// What sending a request to a worker costs, in seconds: how much later all requests there, the new
+// one included, will be answered. No weights to tune: each term is a time. Pure; the simulator
+// links the same.
+//
+//   u     = prompt - hit                          tokens to compute
+//   s(b,K) = a + c b + k K                        a step of b sequences with K tokens of context
+//   wait  = (waiting tokens + own, uncounted) / r, or the time until a slot is free
+//   first = distance + wait + u / r + s(b+1, K+n)
+//   rest  = (o - 1) s(b+1, K+n)
+//   harm  = b phi u / r + b c o + m u / r         sequences slowed down, requests behind it
+//   room  = kappa v / (1 - v)                     v: share of the KV cache in use
+//   cost  = bias first + rest + harm + room
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pelton::gateway {
+
+// A worker's speed, as it measures itself.
+struct StepCosts {
+  double fixed_s = 0;          // a
+  double row_s = 0;            // c
+  double context_token_s = 0;  // k
+  double prefill_token_s = 0;  // 1 / r
+  double interference = 1;     // phi: share of a prefill's time that decoding sequences lose
+};
+
+struct CostCandidate {
+  StepCosts costs;
+  int slots = 1;
+  int rows = 0;                // sequences that decode
+  int64_t context_tokens = 0;  // of these
+  int waiting = 0;             // requests
+  int64_t waiting_tokens = 0;  // of their prompts, still to be computed
+  int uncounted = 0;           // requests sent and not in its report yet
+  int64_t uncounted_tokens = 0;
+  double slot_wait_s = 0;  // until one is free, as it reported
+  double kv_used = 0;      // 0 to 1
+  int64_t hit_tokens = 0;  // of this prompt
+  double distance_s = 0;   // there and back
+  double bias = 1;         // measured over predicted time to the first token, 0.5 to 4
+  bool usable = true;
+};
+
+struct CostRequest {
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 1;  // expected
+};
+
+struct CostTerms {
+  double wait_s = 0;
+  double first_s = 0;
+  double rest_s = 0;
+  double harm_s = 0;
+  double room_s = 0;
+  double total_s = 0;
+};
+
+CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate);
+
+// The cheapest. Those within 2 % or a millisecond are equal: of two of them, drawn, the one with
+// fewer requests uncounted. None: none is usable. `explained`, if not null: each one's terms.
+std::optional<size_t> choose_by_cost(const CostRequest& request,
+                                     std::span<const CostCandidate> candidates, uint64_t draw,
+                                     std::vector<CostTerms>* explained);
+
+// SGLang's rule, to compare with: the least loaded if loads differ by more than 64 requests and by
+// half; else the longest match if that is above 0.3 of the prompt; else the least loaded.
+std::optional<size_t> choose_by_threshold(const CostRequest& request,
+                                          std::span<const CostCandidate> candidates);
+
+}  // namespace pelton::gateway

@@ -1,0 +1,76 @@
+#include "gateway/cost_router.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::gateway {
+namespace {
+
+constexpr StepCosts kCosts{.fixed_s = 0.01,
+                           .row_s = 0.0002,
+                           .context_token_s = 1e-8,
+                           .prefill_token_s = 1e-4,
+                           .interference = 1};
+
+CostCandidate worker(int rows) {
+  return {.costs = kCosts, .slots = 64, .rows = rows, .context_tokens = rows * 1000};
+}
+
+// 1000 tokens at 10 000 a second, alone: 0.1 s and a step of 10.21 ms, then nine more steps.
+TEST(CostRouter, AnEmptyWorkerCostsItsOwnTime) {
+  const CostTerms terms = cost_of({.prompt_tokens = 1000, .output_tokens = 10}, worker(0));
+  EXPECT_NEAR(terms.first_s, 0.1 + 0.01021, 1e-9);
+  EXPECT_NEAR(terms.rest_s, 9 * 0.01021, 1e-9);
+  EXPECT_EQ(terms.harm_s, 0);
+  EXPECT_EQ(terms.room_s, 0);
+  EXPECT_NEAR(terms.total_s, terms.first_s + terms.rest_s, 1e-12);
+}
+
+TEST(CostRouter, AHitIsWorthALongerQueue) {
+  CostCandidate warm = worker(8);
+  warm.hit_tokens = 8000;
+  const std::vector<CostCandidate> two = {worker(4), warm};
+  EXPECT_EQ(choose_by_cost({.prompt_tokens = 8192, .output_tokens = 50}, two, 1, nullptr), 1u);
+  EXPECT_EQ(choose_by_cost({.prompt_tokens = 100, .output_tokens = 50}, two, 1, nullptr), 0u);
+}
+
+// GW-12: a hot prefix spreads once waiting for it costs more than computing it.
+TEST(CostRouter, LoadBeatsAffinityInTheEnd) {
+  CostCandidate warm = worker(8);
+  warm.hit_tokens = 2000;
+  warm.waiting = 20;
+  warm.waiting_tokens = 20'000;
+  const std::vector<CostCandidate> two = {worker(8), warm};
+  EXPECT_EQ(choose_by_cost({.prompt_tokens = 2048, .output_tokens = 50}, two, 1, nullptr), 0u);
+}
+
+TEST(CostRouter, AFullCacheAndALiarAreAvoided) {
+  CostCandidate full = worker(0);
+  full.kv_used = 0.99;
+  CostCandidate liar = worker(0);  // says that it has nothing to do, and answers late
+  liar.bias = 100;
+  const std::vector<CostCandidate> three = {full, liar, worker(2)};
+  EXPECT_EQ(choose_by_cost({.prompt_tokens = 4000, .output_tokens = 10}, three, 1, nullptr), 2u);
+}
+
+TEST(CostRouter, ExplainsWhatItDecidesBy) {
+  std::vector<CostTerms> terms;
+  const std::vector<CostCandidate> three = {worker(1), worker(30), {.usable = false}};
+  const CostRequest request{.prompt_tokens = 500, .output_tokens = 20};
+  EXPECT_EQ(choose_by_cost(request, three, 5, &terms), 0u);
+  ASSERT_EQ(terms.size(), 3u);
+  EXPECT_LT(terms[0].total_s, terms[1].total_s);
+  EXPECT_FALSE(choose_by_cost(request, std::span(three).last(1), 5, nullptr).has_value());
+}
+
+TEST(CostRouter, TheThresholdRuleIsSglangs) {
+  CostCandidate warm = worker(10);
+  warm.hit_tokens = 400;
+  std::vector<CostCandidate> two = {worker(0), warm};
+  EXPECT_EQ(choose_by_threshold({.prompt_tokens = 1000}, two), 1u);
+  EXPECT_EQ(choose_by_threshold({.prompt_tokens = 2000}, two), 0u) << "too short a match";
+  two[1].rows = 65;
+  EXPECT_EQ(choose_by_threshold({.prompt_tokens = 1000}, two), 0u) << "too uneven a load";
+}
+
+}  // namespace
+}  // namespace pelton::gateway

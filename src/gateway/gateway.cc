@@ -1,0 +1,162 @@
+#include "gateway/gateway.h"
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "api/error.h"
+#include "api/json_object.h"
+#include "api/model_list.h"
+#include "base/random.h"
+#include "gateway/admin_pages.h"
+#include "gateway/interruption.h"
+#include "gateway/relay.h"
+
+namespace pelton::gateway {
+namespace {
+
+uint64_t random_seed() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
+
+net::HttpResponse json_answer(int status, std::string body) {
+  net::HttpResponse response{.status = status, .headers = {}, .body = std::move(body)};
+  response.headers.add("Content-Type", "application/json");
+  return response;
+}
+
+bool is_open(std::string_view path) {
+  return path == "/health" || path == "/ready" || path == "/health/live" ||
+         path == "/health/ready" || path == "/v1/health";
+}
+
+// What a worker says of itself (metrics, its kernels) is no client's business: the operator asks
+// it.
+bool is_forwarded(const net::HttpRequest& request) {
+  return request.method == "POST" || request.path.starts_with("/v1/");
+}
+
+// As a request's own name may be: it stands in headers and log lines.
+bool is_plain(std::string_view id) {
+  if (id.empty() || id.size() > 128) return false;
+  for (const char c : id) {
+    if (c <= ' ' || c > '~' || c == '"' || c == '\\') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
+    : options_(std::move(options)),
+      name_(fmt::format("{:016x}", random_seed())),
+      seed_(random_seed()),
+      clock_(clock),
+      log_(log),
+      access_control_(options_.keys, fmt::format("{:016x}", random_seed()), clock),
+      fleet_({.workers = options_.config.workers, .gateway = name_, .trust = options_.trust}, clock,
+             log),
+      client_({.threads = options_.config.threads,
+               .idle_connections_max = 1024,
+               .trust = options_.trust}) {}
+
+uint64_t Gateway::draw() {
+  return base::random_bits(seed_, draws_.fetch_add(1));
+}
+
+void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+  const std::string_view asked = request.headers.get("x-request-id");
+  const std::string request_id =
+      is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
+  const auto refuse = [&](const api::ApiError& error) {
+    exchange->send(error_answer(request.path, error, request_id));
+  };
+  std::optional<access::Principal> principal =
+      access_control_.identify(access::AccessControl::credentials_of(request.headers));
+  if (!principal && !is_open(request.path)) return refuse(api::bad_api_key());
+  if (std::optional<net::HttpResponse> own = own_answer(request)) {
+    return exchange->send(*std::move(own));
+  }
+  if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
+  std::string model;
+  const PoolConfig* pool = pool_of(request, model);
+  if (pool == nullptr) return refuse(api::model_not_found(model));
+  Relay::start({.http = std::move(request),
+                .pool = pool->name,
+                .request_id = request_id,
+                .principal = *std::move(principal),
+                .seed = draw(),
+                .created_ms = clock_.unix_ms()},
+               exchange,
+               {.fleet = fleet_,
+                .client = client_,
+                .clock = clock_,
+                .log = log_,
+                .counters = counters_,
+                .gateway = name_,
+                .retries_max = options_.config.retries_max,
+                .resume_budget_ns = static_cast<int64_t>(options_.config.resume_budget_s * 1e9)});
+}
+
+std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request) const {
+  if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
+  if (request.path == "/health/live") return json_answer(200, R"({"status":"ok"})");
+  if (is_open(request.path)) return health();
+  if (request.path == "/v1/models") return models();
+  return std::nullopt;
+}
+
+// Ready: every pool has a worker that takes requests.
+net::HttpResponse Gateway::health() const {
+  if (draining_) return json_answer(503, R"({"status":"draining"})");
+  for (const PoolConfig& pool : options_.config.pools) {
+    if (fleet_.serves(pool.name)) continue;
+    return json_answer(503, fmt::format(R"({{"status":"no worker","pool":"{}"}})", pool.name));
+  }
+  return json_answer(200, R"({"status":"ok"})");
+}
+
+net::HttpResponse Gateway::models() const {
+  std::vector<api::ModelCard> cards;
+  for (const PoolConfig& pool : options_.config.pools) {
+    int64_t context = 0;
+    for (const Fleet::Row& row : fleet_.rows()) {
+      if (row.pool == pool.name && row.record.context_tokens > 0) {
+        context = context == 0 ? row.record.context_tokens
+                               : std::min<int64_t>(context, row.record.context_tokens);
+      }
+    }
+    for (const std::string& model : pool.models) {
+      cards.push_back({.id = model, .root = pool.models.front(), .context_max = context});
+    }
+  }
+  return json_answer(200, api::model_list_body(cards));
+}
+
+const PoolConfig* Gateway::pool_of(const net::HttpRequest& request, std::string& model) const {
+  const std::vector<PoolConfig>& pools = options_.config.pools;
+  if (!request.body.empty()) {
+    const Result<std::string> asked = api::model_asked(request.body);
+    if (asked.ok()) model = *asked;
+  }
+  for (const PoolConfig& pool : pools) {
+    for (const std::string& name : pool.models) {
+      if (name == model) return &pool;
+    }
+  }
+  // What names no model means the only one; what is no JSON its worker refuses.
+  return model.empty() && pools.size() == 1 ? &pools.front() : nullptr;
+}
+
+void Gateway::handle_admin(const net::HttpRequest& request,
+                           const std::shared_ptr<net::Exchange>& exchange) {
+  if (request.method == "GET" && is_open(request.path)) {
+    return exchange->send(request.path == "/health/live" ? *own_answer(request) : health());
+  }
+  exchange->send(admin_answer(request, fleet_, counters_));
+}
+
+}  // namespace pelton::gateway

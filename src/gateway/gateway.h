@@ -1,0 +1,67 @@
+// The gateway: takes clients' requests, sees whose they are and which pool of workers is meant, and
+// relays them (gateway/relay.h). Owned by the program's entry, which hands handle() to a
+// net::HttpServer and stops that before this goes away. handle() runs on that server's net threads.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "access/access_control.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/config.h"
+#include "gateway/fleet.h"
+#include "gateway/relay_counters.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+
+namespace pelton::gateway {
+
+class Gateway {
+ public:
+  struct Options {
+    GatewayConfig config;
+    access::ApiKeys keys;                        // empty: none is asked for
+    std::shared_ptr<const net::TlsTrust> trust;  // of the workers; null: plain HTTP
+    std::string version;
+  };
+
+  // `clock` and `log` outlive it.
+  Gateway(Options options, const base::Clock& clock, base::Log& log);
+
+  void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  // The operator's listener.
+  void handle_admin(const net::HttpRequest& request,
+                    const std::shared_ptr<net::Exchange>& exchange);
+
+  // Not ready from now on; running answers go on.
+  void drain() { draining_ = true; }
+  // Answers on their way.
+  int64_t open() const { return counters_.open; }
+
+ private:
+  uint64_t draw();
+  // Its own answers: health, the list of models.
+  std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request) const;
+  net::HttpResponse health() const;
+  net::HttpResponse models() const;
+  // By the body's "model", or the only pool there is; none: nobody answers to it.
+  const PoolConfig* pool_of(const net::HttpRequest& request, std::string& model) const;
+
+  const Options options_;
+  const std::string name_;  // one for each start
+  const uint64_t seed_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  access::AccessControl access_control_;
+  RelayCounters counters_;
+  std::atomic<uint64_t> draws_ = 0;
+  std::atomic<bool> draining_ = false;
+  Fleet fleet_;
+  net::HttpClient client_;  // last: its callbacks work with all above
+};
+
+}  // namespace pelton::gateway

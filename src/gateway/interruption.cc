@@ -1,0 +1,53 @@
+#include "gateway/interruption.h"
+
+#include "api/messages_response.h"
+#include "base/json_writer.h"
+
+namespace pelton::gateway {
+namespace {
+
+bool is_anthropic(std::string_view path) {
+  return path.starts_with("/v1/messages");
+}
+
+// {"type":"error","code":…,"message":…,"param":null}, as the Responses API has it.
+std::string response_error_event(const api::ApiError& error) {
+  std::string out = "event: error\ndata: ";
+  base::JsonWriter(out)
+      .begin_object()
+      .key("type")
+      .string("error")
+      .key("code")
+      .string(error.code)
+      .key("message")
+      .string(error.message)
+      .key("param")
+      .null()
+      .end_object();
+  return out + "\n\n";
+}
+
+}  // namespace
+
+net::HttpResponse error_answer(std::string_view path, const api::ApiError& error,
+                               std::string_view request_id) {
+  net::HttpResponse response{.status = error.status, .headers = {}, .body = {}};
+  response.headers.add("Content-Type", "application/json");
+  response.headers.add("x-request-id", std::string(request_id));
+  if (error.retry_after_s > 0) {
+    response.headers.add("Retry-After", std::to_string(error.retry_after_s));
+  }
+  response.body =
+      is_anthropic(path) ? api::message_error_body(error, request_id) : api::error_body(error);
+  return response;
+}
+
+std::string interruption_event(std::string_view path, const api::ApiError& error) {
+  if (path == "/v1/responses") return response_error_event(error);
+  if (is_anthropic(path)) {
+    return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
+  }
+  return "data: " + api::error_body(error) + "\n\n";
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,19 @@
+// What the gateway itself has to say to a client, in the words of the protocol that the client
+// speaks: known by its path. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+#include "net/http_message.h"
+
+namespace pelton::gateway {
+
+// Instead of an answer.
+net::HttpResponse error_answer(std::string_view path, const api::ApiError& error,
+                               std::string_view request_id);
+// Amid a stream of events, as its last one.
+std::string interruption_event(std::string_view path, const api::ApiError& error);
+
+}  // namespace pelton::gateway

@@ -1,0 +1,67 @@
+// Which worker holds which KV block, by the blocks' names (kv/block_hash.h): how much of a prompt
+// each of them would find. Bounded by bytes: what has not been used for long makes room, and losing
+// an entry only hides a hit. A clash of the 64 bits kept of a name costs a wrong guess, never wrong
+// keys and values: the worker looks at all 128. One thread.
+//
+// An open-addressing table of 16-byte slots: 64 bits of the name, up to three workers in place;
+// more of them stand in a list of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kv/block_hash.h"
+
+namespace pelton::gateway {
+
+class PrefixIndex {
+ public:
+  static constexpr int kWorkersMax = 4095;
+
+  explicit PrefixIndex(size_t bytes_max);
+
+  // Both may be repeated: a worker holds a block once.
+  void add(const kv::BlockHash& name, int worker);
+  void remove(const kv::BlockHash& name, int worker);
+  // It holds nothing any more.
+  void forget(int worker);
+
+  // hits[w]: of the first so many blocks worker w holds each one. `hits` is as long as there are
+  // workers.
+  void find(std::span<const kv::BlockHash> names, std::span<int> hits);
+
+  size_t size() const { return size_; }  // names
+  int64_t evictions() const { return evictions_; }
+
+ private:
+  static constexpr int kInPlace = 3;
+  struct Slot {
+    uint64_t key = 0;
+    uint16_t workers[kInPlace] = {};  // with more: the list's number, in the first two
+    uint8_t count = 0;                // of workers in place; kListed: there is a list; 0: free
+    bool used = false;                // since the clock's hand came by
+  };
+  static constexpr uint8_t kListed = 255;
+  static_assert(sizeof(Slot) == 16);
+
+  size_t home(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ull) & (slots_.size() - 1); }
+  Slot* find_slot(uint64_t key);
+  void erase(size_t at);
+  void evict_one();
+  std::span<const uint16_t> workers_of(const Slot& slot) const;
+  uint32_t list_of(const Slot& slot) const;
+  void make_list(Slot& slot);
+  void free_list(Slot& slot);
+
+  std::vector<Slot> slots_;  // a power of two
+  size_t size_ = 0;
+  size_t size_max_ = 0;
+  size_t hand_ = 0;
+  int64_t evictions_ = 0;
+  std::vector<std::vector<uint16_t>> lists_;
+  std::vector<uint32_t> free_lists_;
+};
+
+}  // namespace pelton::gateway

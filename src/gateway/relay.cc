@@ -1,0 +1,343 @@
+#include "gateway/relay.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/error.h"
+#include "base/random.h"
+#include "gateway/client_headers.h"
+#include "gateway/interruption.h"
+
+namespace pelton::gateway {
+namespace {
+
+constexpr size_t kBacklogMax = size_t{256} << 10;
+constexpr std::chrono::milliseconds kLookAgain{20};
+constexpr std::chrono::milliseconds kConnectTime{1'000};
+// A worker says something at least every five seconds while it streams.
+constexpr std::chrono::milliseconds kQuietTime{600'000};
+constexpr int kCrashesMax = 2;
+// Amid an answer, and without a further token of it.
+constexpr int kMovesMax = 16;
+constexpr size_t kWholeMax = size_t{256} << 20;
+
+// An answer that another worker might give better.
+bool is_elsewhere(int status) {
+  return status == 429 || status >= 500;
+}
+
+}  // namespace
+
+void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
+                  const Services& services) {
+  ++services.counters.requests;
+  ++services.counters.open;
+  const auto relay =
+      std::make_shared<Relay>(Key(), std::move(request), std::move(exchange), services);
+  relay->exchange_->on_closed([relay] { relay->client_left(); });
+  const std::weak_ptr<Relay> weak = relay;
+  relay->exchange_->on_drained([weak] {
+    if (const auto self = weak.lock()) self->drained();
+  });
+  relay->attempt();
+}
+
+Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
+             const Services& services)
+    : services_(services),
+      request_(std::move(request)),
+      exchange_(std::move(exchange)),
+      stalled_ns_(services.clock.now_ns()) {}
+
+void Relay::attempt() {
+  if (over_ || running_) return;
+  const uint64_t draw = base::random_bits(base::fnv1a64(request_.request_id), request_.seed) +
+                        static_cast<uint64_t>(attempt_);
+  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(request_.pool, tried_, draw);
+  if (!assignment) return wait_for_worker();
+  assignment_ = *std::move(assignment);
+  tried_.push_back(assignment_.worker);
+  running_ = true;
+  progressed_ = paused_ = false;
+  reader_ = AnswerReader();
+  const int number = attempt_;
+  services_.fleet.listen(assignment_, weak_from_this(), number);
+  net::HttpCallEvents events;
+  const auto self = shared_from_this();
+  const auto status = std::make_shared<std::atomic<int>>(0);
+  events.on_head = [status](int got, const net::HttpHeaders&) { *status = got; };
+  events.on_body = [self, number](std::string_view bytes) {
+    self->exchange_->post(
+        [self, number, bytes = std::string(bytes)] { self->on_bytes(number, bytes); });
+  };
+  events.on_done = [self, number, status](Result<void> result) {
+    self->exchange_->post([self, number, status, result = std::move(result)] {
+      self->on_done(number, *status, result);
+    });
+  };
+  call_ = services_.client.start(call_to(assignment_), std::move(events));
+}
+
+// Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
+void Relay::wait_for_worker() {
+  const int64_t now_ns = services_.clock.now_ns();
+  const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
+  if (refusal_ && !begun()) return send_refusal();
+  if (overdue || now_ns - stalled_ns_ >= services_.resume_budget_ns) {
+    return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
+  }
+  tried_.clear();
+  exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->attempt();
+  });
+}
+
+std::string Relay::run_body(const Fleet::Assignment& assignment) const {
+  cluster::RunEnvelope envelope{.incarnation = assignment.incarnation,
+                                .request_id = request_.request_id,
+                                .gateway = services_.gateway,
+                                .attempt = attempt_,
+                                .dispatch = assignment.dispatch,
+                                .method = request_.http.method,
+                                .path = request_.http.path,
+                                .query = request_.http.query,
+                                .remote = request_.http.remote,
+                                .headers = forwarded_headers(request_.http.headers),
+                                .tenant = request_.principal.tenant,
+                                .weight = request_.principal.weight,
+                                .seed = request_.seed,
+                                .created_ms = request_.created_ms,
+                                .delivered = streaming_};
+  envelope.headers.emplace_back("x-request-id", request_.request_id);
+  if (request_.deadline_ns) {
+    const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
+    envelope.deadline_ms = std::max<int64_t>(left_ns / 1'000'000, 1);
+  }
+  std::string body;
+  cluster::append_frame(body, {.type = cluster::FrameType::kRun, .payload = encode(envelope)});
+  body += prompts_;
+  for (size_t i = 0; i < said_.size(); ++i) {
+    said_[i].append_frames(static_cast<uint16_t>(i), body);
+  }
+  cluster::append_frame(body, {.type = cluster::FrameType::kBody, .payload = request_.http.body});
+  return body;
+}
+
+net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
+  return {.method = "POST",
+          .host = assignment.host,
+          .port = assignment.port,
+          .tls = assignment.trust != nullptr,
+          .trust = assignment.trust,
+          .target = "/fleet/v1/run",
+          .headers = {},
+          .body = run_body(assignment),
+          .connect_time_max = kConnectTime,
+          .quiet_time_max = kQuietTime};
+}
+
+void Relay::on_bytes(int attempt, const std::string& bytes) {
+  if (over_ || !running_ || attempt != attempt_) return;  // of an attempt that is over
+  reader_.push(bytes);
+  while (running_ && !over_) {
+    Result<std::optional<AnswerUpdate>> update = reader_.next();
+    if (!update.ok()) return end_attempt(Failure::kLost, update.error().message);
+    if (!*update) break;
+    if (!apply(**std::move(update))) return;
+  }
+  if (running_ && !paused_ && exchange_->queued_bytes() > kBacklogMax) {
+    paused_ = true;
+    services_.client.pause(call_);
+  }
+}
+
+bool Relay::apply(AnswerUpdate update) {
+  if (update.error) {
+    error_event_ = std::move(update.error->event);
+    end_attempt(Failure::kError, update.error->message);
+    return false;
+  }
+  const Result<void> kept = keep(update);
+  if (!kept.ok()) {
+    end_attempt(Failure::kLost, kept.error().message);
+    return false;
+  }
+  return relay(update);
+}
+
+Result<void> Relay::keep(AnswerUpdate& update) {
+  if (prompts_.empty()) prompts_ = std::move(update.prompts);
+  for (auto& [choice, list] : update.tokens) {
+    if (said_.size() <= choice) said_.resize(choice + 1u);
+    TRY(said_[choice].add(std::move(list)));
+  }
+  for (auto& [choice, end] : update.finished) {
+    if (said_.size() <= choice) said_.resize(choice + 1u);
+    TRY(said_[choice].finish(std::move(end)));
+  }
+  if (update.tokens.empty() && update.finished.empty()) return {};
+  progressed_ = true;
+  stalled_ns_ = services_.clock.now_ns();
+  return {};
+}
+
+bool Relay::relay(AnswerUpdate& update) {
+  if (update.head) {
+    if (streaming_ && !update.head->streamed) {  // an error's status, where a stream has begun
+      end_attempt(Failure::kRefused, fmt::format("status {}", update.head->status));
+      return false;
+    }
+    head_ = std::move(update.head);
+    whole_.clear();
+  }
+  if (head_ && head_->streamed) {
+    if (!streaming_ && !update.bytes.empty()) {
+      streaming_ = true;
+      exchange_->start_stream(head_->status, answer_headers(*head_));
+    }
+    if (!update.bytes.empty()) exchange_->write(update.bytes);
+    if (!update.last) return true;
+    finish();
+    return false;
+  }
+  whole_ += update.bytes;
+  if (whole_.size() > kWholeMax) {
+    end_attempt(Failure::kLost, "an answer without bounds");
+    return false;
+  }
+  if (!update.last) return true;
+  if (!head_) {
+    end_attempt(Failure::kLost, "an answer without a head");
+    return false;
+  }
+  net::HttpResponse answer{
+      .status = head_->status, .headers = answer_headers(*head_), .body = std::move(whole_)};
+  if (is_elsewhere(answer.status)) {
+    refusal_ = std::move(answer);
+    end_attempt(Failure::kRefused, fmt::format("status {}", head_->status));
+    return false;
+  }
+  close(Fleet::Outcome::kServed);
+  ++services_.counters.answered;
+  exchange_->send(std::move(answer));
+  return false;
+}
+
+// What the last worker that was tried said is the answer.
+void Relay::send_refusal() {
+  over_ = true;
+  --services_.counters.open;
+  ++services_.counters.answered;
+  exchange_->send(*std::move(refusal_));
+}
+
+void Relay::finish() {
+  close(Fleet::Outcome::kServed);
+  ++services_.counters.answered;
+  if (!streaming_) exchange_->start_stream(head_->status, answer_headers(*head_));
+  exchange_->finish();
+}
+
+void Relay::close(Fleet::Outcome outcome) {
+  services_.fleet.note_outcome(assignment_, outcome);
+  running_ = false;
+  over_ = true;
+  --services_.counters.open;
+}
+
+bool Relay::begun() const {
+  return streaming_ ||
+         std::ranges::any_of(said_, [](const SaidTokens& one) { return one.count() > 0; });
+}
+
+// The answer had not ended: on_done() comes after the last bytes.
+void Relay::on_done(int attempt, int status, const Result<void>& result) {
+  if (over_ || !running_ || attempt != attempt_) return;
+  if (!result.ok()) {
+    const bool reached = result.error().code != ErrorCode::kUnavailable;
+    return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
+  }
+  if (status != 200) return end_attempt(Failure::kRefused, fmt::format("fleet status {}", status));
+  end_attempt(Failure::kLost, "the answer ended without its end");
+}
+
+void Relay::on_worker_lost(int attempt) {
+  const auto self = shared_from_this();
+  exchange_->post([self, attempt] {
+    if (self->over_ || !self->running_ || attempt != self->attempt_) return;
+    self->services_.client.cancel(self->call_);
+    self->end_attempt(Failure::kLost, "the worker is down");
+  });
+}
+
+void Relay::end_attempt(Failure failure, const std::string& why) {
+  running_ = false;
+  services_.client.cancel(call_);
+  const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached;
+  services_.fleet.note_outcome(assignment_,
+                               is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
+  services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
+                                 request_.request_id, attempt_, assignment_.host, assignment_.port,
+                                 why));
+  ++attempt_;
+  if (progressed_) {
+    failures_ = 0;
+    tried_ = {assignment_.worker};  // others that failed before are as good as any again
+  }
+  ++failures_;
+  if (failure != Failure::kRefused) stalled_ns_ = services_.clock.now_ns();
+  // Who has said something is harmless to whoever goes on with it.
+  if (failure == Failure::kLost && !begun() && ++crashes_ == kCrashesMax) {
+    ++services_.counters.quarantined;
+    return give_up(
+        500, "request_quarantined",
+        "two workers were lost while they began this request; it is not sent to a third");
+  }
+  if (failures_ > (begun() ? kMovesMax : services_.retries_max)) {
+    if (refusal_ && !begun()) return send_refusal();
+    return give_up(502, "worker_failed", "the workers that were tried failed");
+  }
+  ++(begun() ? services_.counters.moves : services_.counters.retries);
+  attempt();
+}
+
+void Relay::give_up(int status, std::string_view code, std::string_view message) {
+  over_ = true;
+  --services_.counters.open;
+  const api::ApiError error{.status = status,
+                            .message = std::string(message),
+                            .type = "server_error",
+                            .param = {},
+                            .code = streaming_ ? "stream_interrupted" : code,
+                            .retry_after_s = status == 503 ? 1 : 0};
+  if (streaming_) {
+    ++services_.counters.interrupted;
+    exchange_->write(error_event_.empty() ? interruption_event(request_.http.path, error)
+                                          : error_event_);
+    return exchange_->finish();
+  }
+  ++services_.counters.unserved;
+  exchange_->send(error_answer(request_.http.path, error, request_.request_id));
+}
+
+void Relay::client_left() {
+  if (over_) return;
+  ++services_.counters.left;
+  if (running_) {
+    services_.client.cancel(call_);
+    return close(Fleet::Outcome::kNeither);
+  }
+  over_ = true;
+  --services_.counters.open;
+}
+
+void Relay::drained() {
+  if (!paused_ || over_) return;
+  paused_ = false;
+  if (running_) services_.client.resume(call_);
+}
+
+}  // namespace pelton::gateway

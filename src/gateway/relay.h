@@ -1,0 +1,113 @@
+// One client request on its way through the gateway: sent to a worker, its answer relayed as it
+// comes, and, when that worker fails, sent to another one with the tokens already said, so that the
+// client sees one answer. On its exchange's net thread; the HTTP client's threads only post to it.
+// The exchange holds it until the answer is complete or the client gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "access/api_keys.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/answer_reader.h"
+#include "gateway/fleet.h"
+#include "gateway/relay_counters.h"
+#include "gateway/said_tokens.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+
+namespace pelton::gateway {
+
+class Relay final : public WorkerLossListener, public std::enable_shared_from_this<Relay> {
+ public:
+  struct Services {  // outlive it
+    Fleet& fleet;
+    net::HttpClient& client;
+    const base::Clock& clock;
+    base::Log& log;
+    RelayCounters& counters;
+    const std::string& gateway;
+    int retries_max;
+    int64_t resume_budget_ns;
+  };
+  struct Request {
+    net::HttpRequest http;
+    std::string pool;
+    std::string request_id;
+    access::Principal principal;
+    uint64_t seed = 0;
+    int64_t created_ms = 0;
+    std::optional<int64_t> deadline_ns;
+  };
+
+  static void start(Request request, std::shared_ptr<net::Exchange> exchange,
+                    const Services& services);
+
+  void on_worker_lost(int attempt) override;
+
+ private:
+  struct Key {};  // only start() makes one
+
+ public:
+  Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange, const Services& services);
+
+ private:
+  // Why an attempt is over before its answer is.
+  enum class Failure {
+    kUnreached,  // no connection
+    kLost,       // reset, silent, broken framing
+    kRefused,    // the worker said no: full, draining, another start of it
+    kError,      // it says that it cannot go on
+  };
+
+  void attempt();
+  void wait_for_worker();
+  std::string run_body(const Fleet::Assignment& assignment) const;
+  net::HttpCall call_to(const Fleet::Assignment& assignment) const;
+  void on_bytes(int attempt, const std::string& bytes);
+  void on_done(int attempt, int status, const Result<void>& result);
+  // False: the attempt is over.
+  bool apply(AnswerUpdate update);
+  Result<void> keep(AnswerUpdate& update);
+  bool relay(AnswerUpdate& update);
+  bool begun() const;  // something of the answer has been said
+  void send_refusal();
+  void finish();
+  void close(Fleet::Outcome outcome);
+  void end_attempt(Failure failure, const std::string& why);
+  void give_up(int status, std::string_view code, std::string_view message);
+  void client_left();
+  void drained();
+
+  const Services services_;
+  Request request_;
+  const std::shared_ptr<net::Exchange> exchange_;
+
+  int attempt_ = 0;            // the number of the one that is running, or comes next
+  bool running_ = false;       // an attempt is
+  int failures_ = 0;           // attempts that came to nothing since the last progress
+  int crashes_ = 0;            // of these: the worker was lost before anybody had said anything
+  std::vector<size_t> tried_;  // since the last progress
+  Fleet::Assignment assignment_;
+  net::HttpClient::CallId call_ = 0;
+  bool progressed_ = false;  // the running attempt has said something new
+  bool paused_ = false;
+  int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
+  AnswerReader reader_;
+
+  std::optional<cluster::AnswerHead> head_;
+  std::string prompts_;           // kPrompt frames, the first that came
+  std::vector<SaidTokens> said_;  // by choice
+  bool streaming_ = false;        // the client has the head
+  std::string whole_;             // of an answer that is not streamed
+  std::string error_event_;       // the last worker's error as the client's protocol writes it
+  std::optional<net::HttpResponse> refusal_;  // the last worker's
+  bool over_ = false;
+};
+
+}  // namespace pelton::gateway

@@ -1,0 +1,21 @@
+// What became of relayed requests. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace pelton::gateway {
+
+struct RelayCounters {
+  std::atomic<int64_t> requests{0};
+  std::atomic<int64_t> answered{0};     // wholly, whatever their status
+  std::atomic<int64_t> retries{0};      // sent again before the client had a byte
+  std::atomic<int64_t> moves{0};        // sent on amid an answer
+  std::atomic<int64_t> interrupted{0};  // ended by an error amid an answer
+  std::atomic<int64_t> unserved{0};     // refused by the gateway itself
+  std::atomic<int64_t> quarantined{0};
+  std::atomic<int64_t> left{0};  // by their clients
+  std::atomic<int64_t> open{0};
+};
+
+}  // namespace pelton::gateway

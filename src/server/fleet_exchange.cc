@@ -1,0 +1,174 @@
+#include "server/fleet_exchange.h"
+
+#include <algorithm>
+
+#include "cluster/envelope.h"
+#include "cluster/frame.h"
+#include "cluster/token_list.h"
+
+namespace pelton::server {
+namespace {
+
+using cluster::append_frame;
+using cluster::Frame;
+using cluster::FrameType;
+
+std::string_view reason_name(engine::FinishReason reason) {
+  switch (reason) {
+    case engine::FinishReason::kStop:
+      return "stop";
+    case engine::FinishReason::kLength:
+      return "length";
+    case engine::FinishReason::kRepetition:
+      return "repetition";
+    default:
+      return "cancelled";
+  }
+}
+
+std::string token_list_of(size_t first, const std::vector<engine::SampledToken>& tokens) {
+  cluster::TokenList list{
+      .first = static_cast<uint32_t>(first), .with_logprobs = false, .tokens = {}};
+  for (const engine::SampledToken& token : tokens) {
+    list.with_logprobs = list.with_logprobs || token.logprob != 0 || !token.top.empty();
+    list.tokens.push_back({.token = token.token, .logprob = token.logprob, .top = token.top});
+  }
+  return encode(list);
+}
+
+cluster::AnswerHead head_of(int status, const net::HttpHeaders& headers) {
+  return {.status = status, .headers = headers.fields()};
+}
+
+}  // namespace
+
+FleetExchange::FleetExchange(std::shared_ptr<net::Exchange> beneath, std::vector<size_t> said)
+    : beneath_(std::move(beneath)), said_(std::move(said)) {}
+
+// Dropped unanswered, or amid an answer: the gateway sees a body without an end.
+FleetExchange::~FleetExchange() = default;
+
+void FleetExchange::begin() {
+  if (begun_) return;
+  begun_ = true;
+  net::HttpHeaders headers;
+  headers.add("Content-Type", "application/x-pelton-frames");
+  beneath_->start_stream(200, std::move(headers));
+}
+
+void FleetExchange::send_frames(const std::string& frames) {
+  if (frames.empty()) return;
+  begin();
+  beneath_->write(frames);
+}
+
+void FleetExchange::send(net::HttpResponse response) {
+  if (over_) return;
+  over_ = true;
+  std::string frames;
+  append_sampled(frames);
+  append_frame(frames, {.type = FrameType::kHead,
+                        .flags = Frame::kMore,
+                        .payload = encode(head_of(response.status, response.headers))});
+  append_frame(frames,
+               {.type = FrameType::kBytes, .flags = Frame::kLast, .payload = response.body});
+  send_frames(frames);
+  beneath_->finish();
+}
+
+void FleetExchange::start_stream(int status, net::HttpHeaders headers) {
+  if (over_) return;
+  cluster::AnswerHead head = head_of(status, headers);
+  head.streamed = true;
+  std::string frames;
+  append_frame(frames, {.type = FrameType::kHead, .flags = Frame::kMore, .payload = encode(head)});
+  send_frames(frames);
+}
+
+void FleetExchange::write(std::string_view bytes) {
+  if (over_) return;
+  std::string frames;
+  append_sampled(frames);
+  const uint8_t flags = last_ ? Frame::kLast : 0;
+  append_frame(frames, {.type = FrameType::kBytes, .flags = flags, .payload = bytes});
+  over_ = last_;
+  send_frames(frames);
+}
+
+void FleetExchange::finish() {
+  if (!over_) {
+    last_ = true;
+    write({});
+  }
+  beneath_->finish();
+}
+
+FleetExchange::Sampled& FleetExchange::sampled(size_t choice) {
+  if (sampled_.size() <= choice) sampled_.resize(choice + 1);
+  if (said_.size() <= choice) said_.resize(choice + 1);
+  return sampled_[choice];
+}
+
+void FleetExchange::note_token(size_t choice, const engine::SampledToken& token) {
+  sampled(choice).tokens.push_back(token);
+}
+
+void FleetExchange::note_end(size_t choice, const engine::StreamEnd& end) {
+  sampled(choice).end = encode(cluster::ChoiceEnd{.reason = std::string(reason_name(end.reason)),
+                                                  .prompt_tokens = end.prompt_tokens,
+                                                  .cached_tokens = end.cached_tokens,
+                                                  .output_tokens = end.output_tokens});
+}
+
+void FleetExchange::note_prompt(size_t prompt, const std::vector<TokenId>& tokens) {
+  cluster::TokenList list;
+  for (const TokenId token : tokens) list.tokens.push_back({.token = token});
+  append_frame(prompts_, {.type = FrameType::kPrompt,
+                          .flags = Frame::kMore,
+                          .choice = static_cast<uint16_t>(prompt),
+                          .payload = encode(list)});
+}
+
+void FleetExchange::append_sampled(std::string& frames) {
+  frames += prompts_;
+  prompts_.clear();
+  for (size_t i = 0; i < sampled_.size(); ++i) {
+    Sampled& one = sampled_[i];
+    const auto choice = static_cast<uint16_t>(i);
+    if (!one.tokens.empty()) {
+      append_frame(frames, {.type = FrameType::kTokens,
+                            .flags = Frame::kMore,
+                            .choice = choice,
+                            .payload = token_list_of(said_[i], one.tokens)});
+      said_[i] += one.tokens.size();
+      one.tokens.clear();
+    }
+    if (one.end.empty()) continue;
+    append_frame(frames, {.type = FrameType::kFinished,
+                          .flags = Frame::kMore,
+                          .choice = choice,
+                          .payload = one.end});
+    one.end.clear();
+  }
+}
+
+void FleetExchange::flush() {
+  const bool any = !prompts_.empty() || std::ranges::any_of(sampled_, [](const Sampled& one) {
+    return !one.tokens.empty() || !one.end.empty();
+  });
+  if (any) write({});
+}
+
+// What was sampled and not sent the next worker samples again.
+void FleetExchange::note_failure(const api::ApiError& error, std::string_view event) {
+  if (over_) return;
+  over_ = true;
+  const cluster::AnswerError failure{
+      .status = error.status, .message = error.message, .event = std::string(event)};
+  std::string frames;
+  append_frame(frames, {.type = FrameType::kError, .payload = encode(failure)});
+  send_frames(frames);
+  beneath_->finish();
+}
+
+}  // namespace pelton::server

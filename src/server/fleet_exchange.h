@@ -1,0 +1,78 @@
+// The way back to a gateway: a net::Exchange for the request pipeline whose answer leaves as frames
+// (cluster/frame.h) in the body of a streamed HTTP answer. Bytes go out together with the tokens
+// they are made of, so that the gateway always knows from where another worker would have to go on.
+// On the net thread of the exchange beneath.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "net/http_server.h"
+#include "server/answer_observer.h"
+
+namespace pelton::server {
+
+class FleetExchange final : public net::Exchange, public AnswerObserver {
+ public:
+  // `beneath` has been answered by nobody. `said`: of how many tokens of each choice the gateway
+  // knows.
+  FleetExchange(std::shared_ptr<net::Exchange> beneath, std::vector<size_t> said);
+  ~FleetExchange() override;
+
+  void send(net::HttpResponse response) override;
+  void start_stream(int status, net::HttpHeaders headers) override;
+  void write(std::string_view bytes) override;
+  void finish() override;
+  size_t queued_bytes() const override { return beneath_->queued_bytes(); }
+  void on_drained(std::function<void()> drained) override {
+    beneath_->on_drained(std::move(drained));
+  }
+  void on_closed(std::function<void()> closed) override { beneath_->on_closed(std::move(closed)); }
+  bool closed() const override { return beneath_->closed(); }
+  void post(std::function<void()> work) override { beneath_->post(std::move(work)); }
+  std::shared_ptr<net::Notifier> make_notifier(std::weak_ptr<net::NotifierTask> work) override {
+    return beneath_->make_notifier(std::move(work));
+  }
+  std::shared_ptr<net::Notifier> make_thread_notifier(
+      std::weak_ptr<net::NotifierTask> work) override {
+    return beneath_->make_thread_notifier(std::move(work));
+  }
+  const void* thread_name() const override { return beneath_->thread_name(); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
+    beneath_->post_after(delay, std::move(work));
+  }
+
+  void note_prompt(size_t prompt, const std::vector<TokenId>& tokens) override;
+  void note_token(size_t choice, const engine::SampledToken& token) override;
+  void note_end(size_t choice, const engine::StreamEnd& end) override;
+  void note_last() override { last_ = true; }
+  void flush() override;
+  void note_failure(const api::ApiError& error, std::string_view event) override;
+
+ private:
+  // What has been sampled and not sent, by choice.
+  struct Sampled {
+    std::vector<engine::SampledToken> tokens;
+    std::string end;  // a ChoiceEnd; empty: it goes on
+  };
+
+  Sampled& sampled(size_t choice);
+  void append_sampled(std::string& frames);
+  void begin();
+  void send_frames(const std::string& frames);
+
+  const std::shared_ptr<net::Exchange> beneath_;
+  std::vector<size_t> said_;      // tokens, by choice
+  std::vector<Sampled> sampled_;  // by choice
+  std::string prompts_;           // frames, not sent yet
+  bool begun_ = false;
+  bool last_ = false;  // the next bytes are the last
+  bool over_ = false;
+};
+
+}  // namespace pelton::server

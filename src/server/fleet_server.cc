@@ -1,0 +1,283 @@
+#include "server/fleet_server.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cluster/frame.h"
+#include "cluster/token_list.h"
+#include "engine/engine.h"
+#include "server/fleet_exchange.h"
+#include "server/health.h"
+#include "server/reply.h"
+#include "server/resumed_answers.h"
+
+namespace pelton::server {
+namespace {
+
+using cluster::append_frame;
+using cluster::Frame;
+using cluster::FrameType;
+
+constexpr std::chrono::milliseconds kReportTime{100};
+constexpr size_t kGatewaysMax = 256;
+constexpr size_t kChoicesMax = 4096;  // of one request: prompts times n
+
+// What a gateway sends with POST /fleet/v1/run.
+struct Run {
+  cluster::RunEnvelope envelope;
+  ResumedAnswers resumed;
+  std::vector<size_t> said;  // tokens, by choice
+  std::string body;
+};
+
+Error bad_run(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message)};
+}
+
+engine::FinishReason reason_of(const std::string& name) {
+  if (name == "length") return engine::FinishReason::kLength;
+  if (name == "repetition") return engine::FinishReason::kRepetition;
+  return name == "cancelled" ? engine::FinishReason::kCancelled : engine::FinishReason::kStop;
+}
+
+Result<void> add_tokens(const Frame& frame, ResumedChoice& choice) {
+  TRY_ASSIGN(cluster::TokenList list, cluster::decode_token_list(frame.payload));
+  if (list.first != choice.tokens.size()) {
+    return bad_run(fmt::format("choice {} has {} tokens, and those from {} on follow", frame.choice,
+                               choice.tokens.size(), list.first));
+  }
+  for (cluster::WireToken& token : list.tokens) {
+    choice.tokens.push_back(
+        {.token = token.token, .logprob = token.logprob, .top = std::move(token.top)});
+  }
+  return {};
+}
+
+Result<void> add_end(const Frame& frame, ResumedChoice& choice) {
+  TRY_ASSIGN(const cluster::ChoiceEnd end, cluster::decode_choice_end(frame.payload));
+  choice.end = engine::StreamEnd{.reason = reason_of(end.reason),
+                                 .prompt_tokens = end.prompt_tokens,
+                                 .cached_tokens = end.cached_tokens,
+                                 .output_tokens = end.output_tokens};
+  return {};
+}
+
+Result<void> add_prompt(const Frame& frame, ResumedAnswers& resumed) {
+  TRY_ASSIGN(const cluster::TokenList list, cluster::decode_token_list(frame.payload));
+  if (resumed.prompts.size() <= frame.choice) resumed.prompts.resize(frame.choice + 1u);
+  std::vector<TokenId>& prompt = resumed.prompts[frame.choice];
+  prompt.clear();
+  for (const cluster::WireToken& token : list.tokens) prompt.push_back(token.token);
+  return {};
+}
+
+Result<void> add_frame(const Frame& frame, Run& run, bool& enveloped) {
+  if (frame.type == FrameType::kRun) {
+    TRY_ASSIGN(run.envelope, cluster::decode_run_envelope(frame.payload));
+    enveloped = true;
+    return {};
+  }
+  if (frame.type == FrameType::kBody) {
+    run.body = frame.payload;
+    return {};
+  }
+  if (frame.choice >= kChoicesMax) return bad_run("too many choices");
+  if (frame.type == FrameType::kPrompt) return add_prompt(frame, run.resumed);
+  if (frame.type != FrameType::kTokens && frame.type != FrameType::kFinished) return {};
+  if (run.resumed.choices.size() <= frame.choice) run.resumed.choices.resize(frame.choice + 1u);
+  ResumedChoice& choice = run.resumed.choices[frame.choice];
+  return frame.type == FrameType::kTokens ? add_tokens(frame, choice) : add_end(frame, choice);
+}
+
+Result<Run> parse_run(std::string_view body) {
+  cluster::FrameReader reader;
+  reader.push(body);
+  Run run;
+  bool enveloped = false;
+  for (;;) {
+    TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    if (!frame) break;
+    TRY(add_frame(*frame, run, enveloped));
+  }
+  if (!enveloped || reader.left() > 0) return bad_run("half a request");
+  run.resumed.delivered = run.envelope.delivered;
+  for (const ResumedChoice& choice : run.resumed.choices) run.said.push_back(choice.tokens.size());
+  return run;
+}
+
+std::string random_incarnation() {
+  std::random_device random;
+  std::string text;
+  for (int i = 0; i < 4; ++i) text += fmt::format("{:08x}", random());
+  return text;
+}
+
+api::ApiError wrong_incarnation() {
+  return {.status = 409,
+          .message = "another start of this worker was meant",
+          .type = "server_error",
+          .param = {},
+          .code = "wrong_incarnation"};
+}
+
+}  // namespace
+
+// One gateway's watch. Its exchange holds it until the gateway leaves.
+class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(FleetServer& server, std::shared_ptr<net::Exchange> exchange, std::string gateway)
+      : server_(server), exchange_(std::move(exchange)), gateway_(std::move(gateway)) {}
+
+  void begin() {
+    exchange_->on_closed([self = shared_from_this()] { self->over_ = true; });
+    net::HttpHeaders headers;
+    headers.add("Content-Type", "application/x-pelton-frames");
+    exchange_->start_stream(200, std::move(headers));
+    send(FrameType::kRecord, encode(server_.record()));
+    report();
+  }
+
+ private:
+  void send(FrameType type, const std::string& payload) {
+    std::string frames;
+    append_frame(frames, {.type = type, .payload = payload});
+    exchange_->write(frames);
+  }
+
+  void report() {
+    if (over_) return;
+    if (server_.closing_) return exchange_->finish();
+    // A gateway that does not read is sent nothing more until it does.
+    if (exchange_->queued_bytes() == 0) send(FrameType::kLoad, encode(server_.load(gateway_)));
+    exchange_->post_after(kReportTime, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->report();
+    });
+  }
+
+  FleetServer& server_;
+  const std::shared_ptr<net::Exchange> exchange_;
+  const std::string gateway_;
+  bool over_ = false;
+};
+
+Result<void> FleetServer::open(const Options& options) {
+  options_ = options;
+  incarnation_ = random_incarnation();
+  net::HttpServer::Options http{
+      .address = options.address,
+      .port = options.port,
+      .threads = options.threads,
+      .tls = options.keys.empty() ? nullptr : net::TlsIdentity::of_shared_keys(options.keys),
+      .body_bytes_max = cluster::kFramePayloadMax + (size_t{1} << 20)};
+  http_ = std::make_unique<net::HttpServer>(
+      http,
+      [this](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+        handle(std::move(request), exchange);
+      },
+      log_);
+  Result<void> started = http_->start();
+  if (!started) http_.reset();
+  return started;
+}
+
+void FleetServer::close(std::chrono::milliseconds grace) {
+  closing_ = true;
+  if (http_ != nullptr) http_->stop(grace);
+  http_.reset();
+}
+
+void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+  if (request.path == "/fleet/v1/run" && request.method == "POST") return run(request, exchange);
+  if (request.path == "/fleet/v1/watch" && request.method == "GET") {
+    const std::string gateway(request.headers.get("x-pelton-gateway"));
+    return std::make_shared<Watch>(*this, exchange, gateway)->begin();
+  }
+  exchange->send(error_reply(api::not_found(request.method, request.path)));
+}
+
+void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange) {
+  Result<Run> run = parse_run(request.body);
+  if (!run.ok()) return exchange->send(error_reply(api::api_error(run.error())));
+  cluster::RunEnvelope& envelope = run->envelope;
+  if (envelope.incarnation != incarnation_) return exchange->send(error_reply(wrong_incarnation()));
+  note_dispatch(envelope);
+  net::HttpRequest inner{.method = std::move(envelope.method),
+                         .path = std::move(envelope.path),
+                         .query = std::move(envelope.query),
+                         .headers = {},
+                         .body = std::move(run->body),
+                         .remote = std::move(envelope.remote)};
+  for (auto& [name, value] : envelope.headers) inner.headers.add(std::move(name), std::move(value));
+  Server::Forwarded forwarded{
+      .principal = {.tenant = envelope.tenant, .weight = envelope.weight},
+      .identity = {.seed = envelope.seed, .created_ms = envelope.created_ms},
+      .deadline_ns = {},
+      .resumed = {},
+      .observer = {}};
+  if (envelope.deadline_ms > 0) {
+    forwarded.deadline_ns = server_.services().clock.now_ns() + envelope.deadline_ms * 1'000'000;
+  }
+  const auto answer = std::make_shared<FleetExchange>(std::move(exchange), std::move(run->said));
+  const bool is_resumed = !run->resumed.choices.empty() || !run->resumed.prompts.empty();
+  if (is_resumed || run->resumed.delivered) {
+    forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
+  }
+  forwarded.observer = answer;
+  server_.handle_forwarded(std::move(inner), answer, std::move(forwarded));
+}
+
+void FleetServer::note_dispatch(const cluster::RunEnvelope& envelope) {
+  std::lock_guard lock(mutex_);
+  if (dispatches_.size() >= kGatewaysMax && !dispatches_.contains(envelope.gateway)) {
+    dispatches_.clear();  // of gateways that are long gone, nearly all
+  }
+  int64_t& highest = dispatches_[envelope.gateway];
+  highest = std::max(highest, envelope.dispatch);
+}
+
+cluster::WorkerRecord FleetServer::record() const {
+  cluster::WorkerRecord record{.name = options_.name,
+                               .incarnation = incarnation_,
+                               .models = {},
+                               .version = server_.services().options.version,
+                               .zone = options_.zone};
+  for (const std::shared_ptr<const ServedModel>& model : server_.services().catalogue.serving()) {
+    record.models.push_back(model->id);
+    record.models.insert(record.models.end(), model->aliases.begin(), model->aliases.end());
+    record.slots += model->engine.capacity().sequences_max;
+    record.context_tokens = std::max(record.context_tokens, model->context_max);
+  }
+  return record;
+}
+
+// Of all models together: a slow step of one of them is the worker's.
+cluster::WorkerLoad FleetServer::load(const std::string& gateway) const {
+  const Services& services = server_.services();
+  cluster::WorkerLoad load;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = dispatches_.find(gateway);
+    if (found != dispatches_.end()) load.dispatch = found->second;
+  }
+  load.ready = ready(services);
+  load.draining = services.leaving;
+  const int64_t now_ns = services.clock.now_ns();
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
+    const engine::EngineStats stats = model->engine.stats();
+    const int64_t busy_since_ns = model->engine.busy_since_ns();
+    load.progress += stats.steps;
+    load.running += stats.running;
+    load.waiting += std::max(stats.queued, stats.waiting);
+    load.waiting_tokens += stats.queued_tokens;
+    load.wait_s = std::max(load.wait_s, static_cast<double>(stats.queue_wait_ns) * 1e-9);
+    if (busy_since_ns > 0) {
+      load.busy_ms = std::max(load.busy_ms, (now_ns - busy_since_ns) / 1'000'000);
+    }
+  }
+  return load;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,65 @@
+// The listener for this fleet's gateways: requests that they forward come in as frames with an
+// envelope (cluster/envelope.h), answers leave as frames with the tokens that they are made of, and
+// a watch reports how this worker is. Who holds the fleet's key is believed. Owned by the program's
+// entry; its handlers run on its own net threads.
+//
+//   POST /fleet/v1/run     frames in, frames out (server/fleet_exchange.h)
+//   GET  /fleet/v1/watch   a record, then a load report every 100 ms, until the gateway leaves
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cluster/envelope.h"
+#include "net/http_server.h"
+#include "server/server.h"
+
+namespace pelton::server {
+
+class FleetServer {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";
+    int port = 0;  // 0: any free one
+    int threads = 1;
+    std::string name;  // of this worker
+    std::string zone;
+    std::vector<std::string> keys;  // for connections, derived of the fleet's; empty: plain HTTP
+  };
+
+  // Both outlive it.
+  FleetServer(Server& server, base::Log& log) : server_(server), log_(log) {}
+  ~FleetServer() { close(std::chrono::milliseconds(0)); }
+
+  Result<void> open(const Options& options);
+  void close(std::chrono::milliseconds grace);
+
+  int port() const { return http_ == nullptr ? 0 : http_->port(); }  // 0: closed
+  const std::string& incarnation() const { return incarnation_; }
+
+ private:
+  class Watch;
+
+  void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
+  cluster::WorkerRecord record() const;
+  cluster::WorkerLoad load(const std::string& gateway) const;
+  void note_dispatch(const cluster::RunEnvelope& envelope);
+
+  Server& server_;
+  base::Log& log_;
+  Options options_;
+  std::string incarnation_;
+  std::unique_ptr<net::HttpServer> http_;
+  std::atomic<bool> closing_ = false;  // watches end
+  mutable std::mutex mutex_;
+  std::map<std::string, int64_t> dispatches_;  // the highest seen, by gateway; guarded by mutex_
+};
+
+}  // namespace pelton::server

@@ -1,0 +1,30 @@
+#include "server/resumed_answers.h"
+
+#include <utility>
+
+namespace pelton::server {
+
+std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, EngineWork& work) {
+  std::vector<int> open;
+  for (int i = 0; i < work.answers; ++i) {
+    const size_t at = first + static_cast<size_t>(i);
+    request::ResumedAnswer answer{.index = i, .tokens = {}};
+    if (at < resumed.choices.size()) {
+      const ResumedChoice& choice = resumed.choices[at];
+      if (choice.end) continue;
+      answer.tokens.reserve(choice.tokens.size());
+      for (const engine::SampledToken& token : choice.tokens) answer.tokens.push_back(token.token);
+    }
+    open.push_back(i);
+    work.request.resumed.push_back(std::move(answer));
+  }
+  work.answers = static_cast<int>(open.size());
+  if (resumed.delivered) work.request.sampling.prompt_logprobs = -1;  // with the first token
+  return open;
+}
+
+bool can_resume(const EngineWork& work) {
+  return work.request.sampling.prompt_logprobs < 0 || work.mode == Generation::Mode::kStream;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,34 @@
+// Answers of a request that began at another server, as its gateway saw them. Values and pure
+// functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/token_stream.h"
+#include "server/engine_work.h"
+
+namespace pelton::server {
+
+struct ResumedChoice {
+  std::vector<engine::SampledToken> tokens;
+  std::optional<engine::StreamEnd> end;  // it is over
+};
+
+struct ResumedAnswers {
+  std::vector<ResumedChoice> choices;  // those that are missing have no token yet
+  // As the first server wrote them, by their numbers; missing or empty: as every server does.
+  std::vector<std::vector<TokenId>> prompts;
+  // Bytes have gone to the client: events of what is repeated here are not sent again.
+  bool delivered = false;
+};
+
+// What the engine has still to do of `work`, whose first answer is the choice `first`: gives its
+// request what each of them said, and returns which of them are not over (0 to answers - 1).
+std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, EngineWork& work);
+
+// Whether it may go on amid its answers. Otherwise it is computed anew: a whole body that says
+// how likely its prompt was, which only goes out with a first token.
+bool can_resume(const EngineWork& work);
+
+}  // namespace pelton::server
