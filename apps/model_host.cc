@@ -94,6 +94,9 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .pooling =
           arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
+      .unknown_fields = arguments.has("--strict-fields") ? api::UnknownFields::kRefuse
+                                                         : api::UnknownFields::kWarn,
+      .top_logprobs_max = static_cast<int>(arguments.integer("--max-logprobs")),
   };
   served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");

@@ -178,6 +178,37 @@ Result<void> run(const cli::Arguments& arguments) {
   return {};
 }
 
+// How requests are read and answered.
+std::vector<Flag> answer_flags() {
+  return {generation_config_flag(),
+          {.name = "--current-date",
+           .value = "YYYY-MM-DD",
+           .help = "what models are told; default the clock's"},
+          {.name = "--reasoning-field",
+           .value = "NAME",
+           .help = "the field that reasoning comes in",
+           .default_text = "reasoning_content",
+           .choices = {"reasoning_content", "reasoning"}},
+          {.name = "--pooling",
+           .value = "NAME",
+           .help = "which final states embeddings are made of, unless a request says",
+           .default_text = "last",
+           .choices = {"last", "mean"}},
+          {.name = "--allow-control-tokens",
+           .help = "token-id prompts of /v1/completions may hold control tokens",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--strict-fields",
+           .help = "requests with a field that nobody documents are answered 400 instead of "
+                   "with a warning",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--max-logprobs",
+           .value = "N",
+           .help = "alternatives to a token that a request may ask for",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "20",
+           .most = 20}};
+}
+
 }  // namespace
 
 cli::Verb serve_verb() {
@@ -209,23 +240,6 @@ cli::Verb serve_verb() {
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
-                generation_config_flag(),
-                {.name = "--current-date",
-                 .value = "YYYY-MM-DD",
-                 .help = "what models are told; default the clock's"},
-                {.name = "--reasoning-field",
-                 .value = "NAME",
-                 .help = "the field that reasoning comes in",
-                 .default_text = "reasoning_content",
-                 .choices = {"reasoning_content", "reasoning"}},
-                {.name = "--pooling",
-                 .value = "NAME",
-                 .help = "which final states embeddings are made of, unless a request says",
-                 .default_text = "last",
-                 .choices = {"last", "mean"}},
-                {.name = "--allow-control-tokens",
-                 .help = "token-id prompts of /v1/completions may hold control tokens",
-                 .kind = Flag::Kind::kSwitch},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
@@ -235,6 +249,7 @@ cli::Verb serve_verb() {
       .other_prefix = "OPTION_",  // as SageMaker's containers are told
       .configurable = true,
   };
+  for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));

@@ -74,7 +74,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
       read_generation_fields(fields, {.vocab_size = limits.vocab_size,
                                       .output_tokens_min = 0,
                                       .output_tokens_default = kCompletionTokensDefault});
-  read_token_reports(fields, request.generation);
+  read_token_reports(fields, limits, request.generation);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
@@ -84,7 +84,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     fields.refuse("thinking_token_budget",
                   "'thinking_token_budget' is for chats: a plain completion has no reasoning");
   }
-  check_unread_fields(fields, BodyKind::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -94,16 +94,17 @@ void read_stop_tokens(const Fields& body, const RequestLimits& limits, Generatio
   }
 }
 
-// OpenAI's name, its newer one, which wins as clients send both, and llama.cpp's. The endpoint's
-// own comes behind them. -1 is llama.cpp's and LM Studio's for as many as fit.
+// OpenAI's name, its newer one, which wins as clients send both, llama.cpp's and Ollama's. The
+// endpoint's own comes behind them. -1 is llama.cpp's and LM Studio's for as many as fit.
 std::optional<int64_t> read_tokens_max(const Fields& body, const RequestLimits& limits,
                                        int64_t min_tokens) {
   constexpr std::string_view kNewerKey = "max_completion_tokens";
   std::optional<int64_t> wanted;
   std::string_view wanted_key;
   bool is_given = false;
-  for (const std::string_view key : {std::string_view("max_tokens"), kNewerKey,
-                                     std::string_view("n_predict"), limits.output_tokens_key}) {
+  for (const std::string_view key :
+       {std::string_view("max_tokens"), kNewerKey, std::string_view("n_predict"),
+        std::string_view("num_predict"), limits.output_tokens_key}) {
     const Json* given = key.empty() ? nullptr : body.find(key);
     if (given == nullptr) continue;
     is_given = true;
@@ -278,10 +279,11 @@ void read_caller_fields(const Fields& body, const RequestLimits& limits, Generat
   check_metadata(body);
 }
 
-void read_token_reports(const Fields& body, GenerationFields& fields) {
+void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
   fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
-  if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
+  if (const auto top =
+          body.integer("prompt_logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     fields.prompt_logprobs = static_cast<int>(*top);
     if (body.boolean("stream").value_or(false)) {
       body.refuse("prompt_logprobs",

@@ -19,6 +19,8 @@ inline constexpr size_t kRequestIdBytesMax = 128;
 // Of a rendered body: a request's with a prefix, and a number behind it.
 inline constexpr size_t kRenderedIdBytesMax = kRequestIdBytesMax + 32;
 
+inline constexpr int kTopLogprobsMax = 20;  // OpenAI's bound, and vLLM's default
+
 // What the validator must know of the model, and of who asks.
 struct RequestLimits {
   int vocab_size = 0;
@@ -30,7 +32,9 @@ struct RequestLimits {
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
   size_t request_id_bytes_max = kRequestIdBytesMax;
-  FieldTable* fields_read = nullptr;  // the body's own, noted there; null: nowhere
+  UnknownFields unknown_fields = UnknownFields::kWarn;
+  int top_logprobs_max = kTopLogprobsMax;  // alternatives to a token
+  FieldTable* fields_read = nullptr;       // the body's own, noted there; null: nowhere
 };
 
 // Ends an answer that says the same thing again and again.
@@ -85,7 +89,6 @@ inline constexpr size_t kStopStringsMax = 16;
 inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
-inline constexpr int kTopLogprobsMax = 20;
 inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
 inline constexpr size_t kCacheSaltBytesMax = 64;
 inline constexpr int kRepetitionPatternMax = 256;
@@ -96,7 +99,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
 // Who asks and how the answer comes: of the same, what has nothing to do with sampling.
 void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
 // What an answer tells of its tokens, where it can.
-void read_token_reports(const Fields& body, GenerationFields& fields);
+void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
 
 // A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);

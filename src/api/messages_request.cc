@@ -139,7 +139,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   refuse_servers(fields);
   refuse_promises(fields);
   check_hints(fields);
-  check_unread_fields(fields, BodyKind::kMessages, chat.warnings);
+  check_unread_fields(fields, BodyKind::kMessages, limits.unknown_fields, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

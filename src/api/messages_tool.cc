@@ -109,8 +109,7 @@ void refuse_too_many(const Fields& body, const ToolFields& read) {
                                    read.functions.size(), kToolsMax));
 }
 
-void apply_tool_choice(const Fields& body, ToolFields& read) {
-  const Json* choice = body.object("tool_choice");
+void apply_tool_choice(const Fields& body, const Json* choice, ToolFields& read) {
   if (choice == nullptr) return;
   const Fields fields(*choice, "tool_choice", body.complaint());
   const std::string* type = needed_text(fields, "type", 64);
@@ -146,6 +145,7 @@ void apply_tool_choice(const Fields& body, ToolFields& read) {
 
 ToolFields read_message_tools(const Fields& body, std::span<const ChatMessage> messages) {
   ToolFields read;
+  const Json* const choice = body.object("tool_choice");  // noted of any body
   read_tool_list(body,
                  {.type = "custom",
                   .type_needed = false,
@@ -158,7 +158,7 @@ ToolFields read_message_tools(const Fields& body, std::span<const ChatMessage> m
   if (body.failed()) return read;
   drop_unloaded(body, messages, read);
   refuse_too_many(body, read);
-  apply_tool_choice(body, read);
+  apply_tool_choice(body, choice, read);
   return read;
 }
 

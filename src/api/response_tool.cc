@@ -62,7 +62,7 @@ ToolFields read_response_tools(const Fields& body) {
                   .ignored = "this server runs no tools itself",
                   .read_one = read_function_members},
                  read);
-  if (!body.failed()) apply_choice(body, read);
+  apply_choice(body, read);
   read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;
 }

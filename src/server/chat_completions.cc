@@ -44,7 +44,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
 class ChatCompletion final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel& model) const override {
@@ -99,7 +99,7 @@ class ChatCompletion final : public ModelRequest {
 class ChatInputTokens final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel& model) const override {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};

@@ -55,8 +55,7 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
 class Completion final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_completion_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_completion_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel&) const override {

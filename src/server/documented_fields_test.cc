@@ -70,7 +70,7 @@ std::string_view nonsense_for(std::string_view name) {
   // These take any object.
   for (const std::string_view object :
        {"chat_template_kwargs", "json_schema", "guided_json", "sampling_params",
-        "repetition_detection", "output_config", "structural_tag"}) {
+        "repetition_detection", "output_config", "structural_tag", "format"}) {
     if (name == object) return "7.5";
   }
   return R"({"x":{}})";

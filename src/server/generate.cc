@@ -15,8 +15,7 @@ namespace {
 class Generate final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_generate_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_generate_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel&) const override {

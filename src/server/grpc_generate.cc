@@ -56,7 +56,7 @@ class GrpcChat final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = chat_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_chat_request(*body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -108,8 +108,7 @@ class GrpcText final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = completion_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_completion_request(*body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_completion_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -156,8 +155,7 @@ class GrpcTokens final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = tokens_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error =
-        keep(api::parse_generate_request(*body, {.vocab_size = scope.model.vocab_size}), request_);
+    auto error = keep(api::parse_generate_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error),
                           {{"sampling_params", "sampling"}, {"token_ids", "tokens.ids"}});
