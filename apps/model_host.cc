@@ -214,7 +214,8 @@ std::vector<Flag> model_name_flags() {
   return {{.name = "--served-model-name",
            .value = "NAME",
            .help = "what clients call the model, where there is one; default the folder's name or "
-                   "the hub id"},
+                   "the hub id; more names behind it are aliases",
+           .many = true},
           {.name = "--alias",
            .value = "NAME=MODEL",
            .help = "another name for one of the models; may be given again",
@@ -237,8 +238,11 @@ Result<std::vector<NamedModel>> named_models(const cli::Arguments& arguments) {
   std::vector<NamedModel> models;
   for (const std::string& model : given) {
     NamedModel one{.model = model, .names = {}};
-    one.names.id = named ? arguments.text("--served-model-name") : name_of(model);
-    if (!named) {
+    const std::vector<std::string>& names = arguments.list("--served-model-name");
+    one.names.id = named ? names.front() : name_of(model);
+    if (named) {
+      one.names.aliases.assign(names.begin() + 1, names.end());
+    } else {
       std::set<std::string> others = {model, checkpoint::hub_id_of(model)};
       others.erase(one.names.id);
       one.names.aliases.assign(others.begin(), others.end());

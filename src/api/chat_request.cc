@@ -122,6 +122,7 @@ void apply_thinking(const Fields& body, StatedEffort& stated, ChatRequest& reque
   if (!thinking) return;
   stated.add(body, thinking->budget_tokens ? "thinking.budget_tokens" : "thinking.type",
              thinking->effort);
+  apply_thinking_budget(body, *thinking, request.generation.thinking_budget);
   if (thinking->omitted) request.include_reasoning = false;
 }
 

@@ -60,8 +60,8 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
-  // OpenAI's own bound on this older field.
-  if (const auto logprobs = fields.integer("logprobs", {.low = 0, .high = 5})) {
+  if (const auto logprobs =
+          fields.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     request.logprobs = static_cast<int>(*logprobs);
   }
   request.echo = fields.boolean("echo").value_or(false);
@@ -76,9 +76,9 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
                                       .output_tokens_default = kCompletionTokensDefault});
   read_token_reports(fields, limits, request.generation);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
-  if (choices > kChoicesMax) {
+  if (choices > kCompletionChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
-                                   request.prompts.size(), choices, kChoicesMax));
+                                   request.prompts.size(), choices, kCompletionChoicesMax));
   }
   if (request.generation.thinking_budget) {
     fields.refuse("thinking_token_budget",

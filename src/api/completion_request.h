@@ -24,7 +24,8 @@ struct CompletionRequest {
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
-inline constexpr size_t kPromptsMax = 16;
+inline constexpr size_t kPromptsMax = 1024;
+inline constexpr size_t kCompletionChoicesMax = 1024;    // of all prompts together
 inline constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's
 
 // string | [string, …] | [id, …] | [[id, …], …]; none of them empty.

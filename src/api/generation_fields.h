@@ -44,6 +44,15 @@ struct RepetitionRule {
   int count = 0;  // so many times in a row
 };
 
+// llama.cpp's "dry_*" fields, as request::DryPenalty.
+struct DryFields {
+  double multiplier = 0.0;  // 0: none
+  double base = 1.75;
+  int allowed_length = 2;
+  int last_n = -1;
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+};
+
 struct GenerationFields {
   // Absent: the model's own default (generation_config), which the server knows.
   std::optional<double> temperature;
@@ -53,6 +62,15 @@ struct GenerationFields {
   std::optional<double> repetition_penalty;
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
+  DryFields dry;
+  double typical_p = 1.0;
+  double top_n_sigma = 0.0;  // 0: off
+  double xtc_probability = 0.0;
+  double xtc_threshold = 0.1;
+  double dynatemp_range = 0.0;
+  double dynatemp_exponent = 1.0;
+  std::vector<std::string> bad_words;
+  std::vector<TokenId> allowed_tokens;  // empty: all
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<uint64_t> seed;
 
@@ -82,6 +100,10 @@ struct GenerationFields {
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
   std::optional<int> prompt_logprobs;      // alternatives to each token of the prompt
   std::optional<RepetitionRule> repetition;
+  // So many tokens of a prompt are kept; -1: as many as the model can read beside the answer. What
+  // is cut off stands at its left end, or at the right one.
+  std::optional<int64_t> prompt_tokens_max;
+  bool cuts_right = false;
 };
 
 // Bounds that a caller meets; the error messages name them.
@@ -89,8 +111,12 @@ inline constexpr size_t kStopStringsMax = 16;
 inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
-inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
-inline constexpr size_t kCacheSaltBytesMax = 64;
+inline constexpr size_t kBadWordsMax = 256;
+inline constexpr size_t kBadWordBytesMax = 256;
+inline constexpr size_t kDryBreakersMax = 64;
+inline constexpr size_t kDryBreakerBytesMax = 64;
+inline constexpr int kChoicesMax = 128;             // of one request, over all its prompts
+inline constexpr size_t kCacheSaltBytesMax = 1024;  // hashed on arrival
 inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;
 

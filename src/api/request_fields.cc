@@ -21,14 +21,14 @@ constexpr DocumentedField kFields[] = {
     {"add_generation_prompt", kChanges, "true", "boolean", "vllm", "false"},
     // The vocabulary's encoding adds none.
     {"add_special_tokens", kNone, "", "boolean", "vllm", "true"},
-    {"allowed_token_ids", kChanges, "", "array", "vllm", "[72]"},
+    {"allowed_token_ids", kText, "", "array", "vllm", "[72]"},
     // Of Bedrock's and Vertex's bodies, as the next.
     {"anthropic_beta", kNone, "", "array string", "anthropic", R"(["files-api-2025-04-14"])"},
     {"anthropic_version", kNone, "", "string", "anthropic", R"("bedrock-2023-05-31")"},
     {"audio", kChanges, "", "object", "openai vllm", R"({"voice":"a","format":"wav"})"},
     {"backend_sampling", kNone, "", "boolean", "llama.cpp", "true"},
     {"background", kChanges, "", "boolean", "openai vllm sglang", "true"},
-    {"bad_words", kChanges, "", "array", "vllm", R"(["bad"])"},
+    {"bad_words", kText, "", "array", "vllm", R"(["bad"])"},
     {"best_of", kChanges, "0 1", "integer", "openai vllm sglang tgi", "2"},
     {"bootstrap_host", kChanges, "", "string array", "sglang", R"("h")"},
     {"bootstrap_port", kChanges, "", "integer array", "sglang", "8998"},
@@ -60,12 +60,12 @@ constexpr DocumentedField kFields[] = {
     // Of dry_multiplier.
     {"dry_allowed_length", kNone, "", "integer", "llama.cpp", "3"},
     {"dry_base", kNone, "", "number", "llama.cpp", "1.5"},
-    {"dry_multiplier", kChanges, "0", "number", "llama.cpp", "0.8"},
+    {"dry_multiplier", kText, "0", "number", "llama.cpp", "0.8"},
     {"dry_penalty_last_n", kNone, "", "integer", "llama.cpp", "64"},
     {"dry_sequence_breakers", kNone, "", "array", "llama.cpp", R"(["\n"])"},
     // Of dynatemp_range.
     {"dynatemp_exponent", kNone, "", "number", "llama.cpp", "1.5"},
-    {"dynatemp_range", kChanges, "0", "number", "llama.cpp", "0.5"},
+    {"dynatemp_range", kText, "0", "number", "llama.cpp", "0.5"},
     {"ebnf", kChanges, "", "string", "sglang", R"("root ::= \"yes\" | \"no\"")"},
     {"echo", kChanges, "", "boolean", "openai vllm sglang", "true"},
     {"embd_normalize", kChanges, "2", "integer", "llama.cpp", "1"},
@@ -313,17 +313,16 @@ constexpr DocumentedField kFields[] = {
     {"top_logprobs", kText, "0", "integer", "openai vllm sglang llama.cpp tgi", "2"},
     {"top_logprobs_num", kChanges, "0", "integer array", "sglang", "2"},
     {"top_n", kChanges, "", "integer", "vllm cohere", "1"},
-    {"top_n_sigma", kChanges, "-1 0", "number", "llama.cpp", "1.5"},
+    {"top_n_sigma", kText, "-1 0", "number", "llama.cpp", "1.5"},
     {"top_n_tokens", kChanges, "0", "integer", "tgi", "2"},
     {"top_p", kText, "1", "number", "openai anthropic vllm sglang llama.cpp tgi ollama", "0.5"},
     {"truncate", kChanges, "", "string integer boolean", "cohere tgi ollama", R"("END")"},
-    // To what the model can read: a longer prompt is refused, a shorter one is left as it is.
     {"truncate_prompt_tokens", kChanges, "-1", "integer", "vllm", "8"},
     {"truncation", kChanges, "disabled", "string", "openai vllm sglang", R"("auto")"},
     // Of truncate_prompt_tokens.
     {"truncation_side", kNone, "", "string", "vllm", R"("left")"},
-    {"typ_p", kChanges, "1", "number", "llama.cpp", "0.5"},
-    {"typical_p", kChanges, "1", "number", "llama.cpp tgi ollama", "0.5"},
+    {"typ_p", kText, "1", "number", "llama.cpp", "0.5"},
+    {"typical_p", kText, "1", "number", "llama.cpp tgi ollama", "0.5"},
     {"use_activation", kChanges, "", "boolean", "vllm", "true"},
     {"use_audio_in_video", kNone, "", "boolean", "sglang", "true"},
     {"use_beam_search", kChanges, "", "boolean", "vllm", "true"},
@@ -337,7 +336,7 @@ constexpr DocumentedField kFields[] = {
     {"watermark", kChanges, "", "boolean", "tgi", "true"},
     {"web_search_options", kStyle, "", "object", "openai", R"({"search_context_size":"low"})"},
     {"workspace_id", kNone, "", "string", "anthropic", R"("w")"},
-    {"xtc_probability", kChanges, "0", "number", "llama.cpp", "0.5"},
+    {"xtc_probability", kText, "0", "number", "llama.cpp", "0.5"},
     // Of xtc_probability.
     {"xtc_threshold", kNone, "", "number", "llama.cpp", "0.1"},
 };

@@ -75,7 +75,7 @@ class ChatCompletion final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw(),
+                             .seed_if_none = scope.services.draw_seed(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }

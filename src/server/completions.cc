@@ -92,7 +92,7 @@ class Completion final : public ModelRequest {
 
 std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& scope) {
   id_ = answer_id("cmpl-", request_->generation.request_id, scope.services.draw());
-  seed_if_none_ = scope.services.draw();
+  seed_if_none_ = scope.services.draw_seed();
   options_ = answer_options(*request_, scope.model, id_, scope.services.clock);
   for (size_t i = 0; i < request_->prompts.size(); ++i) {
     if (auto error = prepare_prompt(i, with, scope)) return error;

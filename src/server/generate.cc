@@ -31,7 +31,7 @@ class Generate final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.services.draw_seed()}),
                 work_);
   }
 

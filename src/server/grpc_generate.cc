@@ -82,7 +82,7 @@ class GrpcChat final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.services.draw_seed()}),
                 work_);
   }
 
@@ -130,7 +130,7 @@ class GrpcText final : public ModelRequest {
                              .logprobs = request_->logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.services.draw_seed()}),
                 work_);
   }
 
@@ -172,7 +172,7 @@ class GrpcTokens final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = request_.generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.services.draw()}),
+                             .seed_if_none = scope.services.draw_seed()}),
                 work_);
   }
 

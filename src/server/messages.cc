@@ -54,7 +54,7 @@ class Message final : public ModelRequest {
                              .prompt_kind = api::ContextLength::Prompt::kMessages,
                              .deadline_ns = with.deadline_ns,
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.services.draw(),
+                             .seed_if_none = scope.services.draw_seed(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }

@@ -225,7 +225,7 @@ class ResponseCreation final : public ModelRequest {
                                    .deadline_ns = with.deadline_ns,
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
-                                   .seed_if_none = scope.services.draw(),
+                                   .seed_if_none = scope.services.draw_seed(),
                                    .may_call = !request.tools.empty()}),
                       work_);
     work_.answers = 1;

@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
+#include "server/token_sets.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::server {
@@ -49,6 +50,7 @@ struct ModelState {
   explicit ModelState(const base::Clock& clock) : meter(clock) {}
 
   GrammarStore grammars{GrammarStore::Options{}};  // which are of its vocabulary
+  TokenSets token_sets;                            // likewise
   GenerationMeter meter;
   std::atomic<ModelHealth> model_health = ModelHealth::kSound;
 };

@@ -79,6 +79,11 @@ uint64_t Services::draw() {
   return base::random_bits(seed, draws_.fetch_add(1));
 }
 
+uint64_t Services::draw_seed() {
+  if (!options.sampling_seed) return draw();
+  return base::random_bits(*options.sampling_seed, seeds_.fetch_add(1));
+}
+
 std::string Services::request_id(std::string_view asked) {
   return is_plain_id(asked) ? std::string(asked)
                             : random_id("req_", {.seed = draw(), .counter = 0});
