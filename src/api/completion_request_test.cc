@@ -33,7 +33,6 @@ constexpr Bad kBad[] = {
     {R"({"prompt":"a","logprobs":21})", "logprobs"},
     {R"({"prompt":"a","logprobs":true})", "logprobs"},
     {R"({"prompt":"a","echo":true,"logprobs":-1})", "logprobs"},
-    {R"({"prompt":"a","prompt_logprobs":1,"stream":true})", "prompt_logprobs"},
     {R"({"prompt":"a","prompt_logprobs":-1})", "prompt_logprobs"},
     {R"({"prompt":"a","suffix":"b"})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},

@@ -57,6 +57,10 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
     request.request_id = *id;
   read_tokens(fields, limits, request);
   read_generation(fields, limits, request);
+  if (request.generation.prompt_logprobs && request.generation.stream) {
+    fields.refuse("prompt_logprobs",
+                  "'prompt_logprobs' of tokens come in whole answers, not with 'stream': true");
+  }
   // What the tokens are, messages or plain text, only the caller knows.
   if (const std::optional<OutputFormat>& format = request.generation.format) {
     fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");

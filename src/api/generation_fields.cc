@@ -364,10 +364,6 @@ void read_token_reports(const Fields& body, const RequestLimits& limits, Generat
   if (const auto top =
           body.integer("prompt_logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     fields.prompt_logprobs = static_cast<int>(*top);
-    if (body.boolean("stream").value_or(false)) {
-      body.refuse("prompt_logprobs",
-                  "'prompt_logprobs' are told in whole answers, not with 'stream': true");
-    }
   }
 }
 

@@ -164,7 +164,9 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
   if (options_.logprobs >= 0) taken.logprobs = std::exchange(choice.logprobs, {});
   taken.stop_reason = choice.stop_reason;
   const size_t prompt = index / options_.choices_per_prompt;
-  if (options_.prompt_logprobs) taken.prompt_logprobs = &prompt_logprobs_[prompt];
+  if (options_.prompt_logprobs && !std::exchange(choice.prompt_logprobs_sent, true)) {
+    taken.prompt_logprobs = &prompt_logprobs_[prompt];
+  }
   if (options_.token_ids) {
     taken.token_ids = std::exchange(choice.token_ids, {});
     if (!std::exchange(choice.prompt_told, true)) {
@@ -181,8 +183,7 @@ void CompletionAnswer::take_events(std::string& out) {
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    // Text and log-probabilities go together.
-    if (echoes_logprobs() && prompt_known_[i / options_.choices_per_prompt] == 0) continue;
+    if (waits_for_prompt(i)) continue;
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
     // Where each chunk tells the tokens, those without text get one too.
     const bool tells = options_.continuous_usage && choice.tokens_not_emitted;

@@ -66,6 +66,7 @@ class CompletionAnswer final : public Answer {
     std::vector<TokenId> token_ids;  // not handed out yet
     TokenId last_token = -1;
     bool prompt_told = false;
+    bool prompt_logprobs_sent = false;
     bool finish_sent = false;
     bool tokens_not_emitted = false;  // no chunk has gone out since
     int prompt_tokens = 0;
@@ -77,6 +78,11 @@ class CompletionAnswer final : public Answer {
   void release_logprobs(Choice& choice, size_t end);
   // Of what the choice's text begins with, which is told with it.
   bool echoes_logprobs() const { return !options_.echoes.empty() && options_.logprobs >= 0; }
+  // What comes with the prompt's log-probabilities waits for them.
+  bool waits_for_prompt(size_t choice) const {
+    return (echoes_logprobs() || options_.prompt_logprobs) &&
+           prompt_known_[choice / options_.choices_per_prompt] == 0;
+  }
   bool leads(size_t choice) const;
   void know_prompt(size_t prompt, const std::vector<engine::PromptToken>& scored);
   api::CompletionChoice take(size_t index);
