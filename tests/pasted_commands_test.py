@@ -31,11 +31,11 @@ LINES = [
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice", ""),
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice --reasoning-parser openai_gptoss "
      "--max-num-batched-tokens 8192 --max-num-seqs 64 --trust-remote-code --enforce-eager", ""),
-    ("openai/gpt-oss-120b --tool-server demo", "--tool-server demo"),
+    ("openai/gpt-oss-120b --tool-server demo", "--tool-server"),
     ("openai/gpt-oss-20b --served-model-name gpt-oss gpt-4o --uvicorn-log-level warning --seed 42 --max-logprobs 10", ""),
-    ("openai/gpt-oss-20b --chat-template ./mine.jinja", "--chat-template ./mine.jinja"),
-    ("openai/gpt-oss-20b --speculative-config {}", "--speculative-config {}"),
-    ("openai/gpt-oss-20b --uds /tmp/s.sock", "--uds /tmp/s.sock"),
+    ("openai/gpt-oss-20b --chat-template ./mine.jinja", "--chat-template"),
+    ("openai/gpt-oss-20b --speculative-config {}", "--speculative-config"),
+    ("openai/gpt-oss-20b --uds /tmp/s.sock", "--uds"),
     ("openai/gpt-oss-20b --root-path /models/one --ssl-certfile c.pem --ssl-keyfile k.pem", ""),
     ("openai/gpt-oss-20b --generation-config vllm --kv-cache-dtype fp8_e4m3 --scheduling-policy priority", ""),
     ("openai/gpt-oss-20b --quantization awq", "--quantization awq"),
@@ -62,6 +62,18 @@ class PastedCommands(unittest.TestCase):
                     self.assertRegex(result.stderr, r": \S.{10,}")
                 else:
                     self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_variables_of_sagemakers_containers(self):
+        options = {"OPTION_MODEL_ID": "openai/gpt-oss-20b", "OPTION_ROLLING_BATCH": "vllm", "OPTION_TENSOR_PARALLEL_DEGREE": "max",
+                   "OPTION_MAX_ROLLING_BATCH_SIZE": "8", "OPTION_MAX_INPUT_LEN": "1024", "OPTION_MAX_OUTPUT_LEN": "512",
+                   "OPTION_MAX_MODEL_LEN": "4096", "OPTION_DTYPE": "bf16"}
+        result = serve("--print-config", env=options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in (r"max-num-seqs = 8 ", r"max-model-len = 4096 ", r'model = \["openai/gpt-oss-20b"\]'):
+            self.assertRegex(result.stdout, f"(?m)^{line}")
+        refused = serve("--print-config", env={**options, "OPTION_TENSOR_PARALLEL_DEGREE": "8"})
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn("$OPTION_TENSOR_PARALLEL_DEGREE 8 is not supported", refused.stderr)
 
     def test_what_has_no_meaning_is_noted(self):
         port = self.start(BOX, "--enforce-eager", "--tool-call-parser", "openai")

@@ -1,11 +1,12 @@
 #include "cli/foreign_flags.h"
 
 #include <algorithm>
-#include <optional>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/flag_value.h"
 #include "cli/wording.h"
 
 namespace pelton::cli {
@@ -23,10 +24,46 @@ bool is_taken(const ForeignFlag& flag, const std::string& value) {
       flag.taken, [&](const std::string& taken) { return taken == "*" || taken == value; });
 }
 
-Error refusal(const ForeignFlag& flag, const std::string& shown) {
+// A value that does not matter is not shown: it may be a secret.
+std::string shown(const ForeignFlag& flag, const std::string& name, const std::string& value) {
+  return flag.takes_value && !flag.taken.empty() ? fmt::format("{} {}", name, value) : name;
+}
+
+Error refusal(const ForeignFlag& flag, const std::string& what) {
   const std::string taken =
       flag.taken.empty() ? "" : fmt::format(" (taken: {})", fmt::join(flag.taken, ", "));
-  return usage_error(fmt::format("{} is not supported{}: {}", shown, taken, flag.why), shown);
+  return usage_error(fmt::format("{} is not supported{}: {}", what, taken, flag.why), what);
+}
+
+std::string note(const ForeignFlag& flag, const std::string& what) {
+  return fmt::format("{} changes nothing here: {}", what, flag.why);
+}
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
+}
+
+// The same by the variables of the verb's other prefix: $OPTION_DTYPE is --dtype.
+Result<void> read_variables(const Verb& verb, std::vector<std::string>& notes) {
+  if (verb.other_prefix.empty()) return {};
+  for (const ForeignFlag& flag : verb.foreign) {
+    for (const std::string& name : flag.names) {
+      if (flag.is_positional || !name.starts_with("--")) continue;
+      const std::string variable =
+          verb.other_prefix + environment_name(name).substr(kVariablePrefix.size());
+      const char* const given = std::getenv(variable.c_str());
+      const std::string value = lower_case(given == nullptr ? "" : given);
+      const bool says_nothing = value.empty() || value == "auto";
+      if (says_nothing || (!flag.takes_value && !switch_value(value).value_or(true))) continue;
+      const std::string what = shown(flag, "$" + variable, value);
+      if (!is_taken(flag, value)) return with_origin(refusal(flag, what), "$" + variable);
+      notes.push_back(note(flag, what));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,10 +91,10 @@ Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string
       native.words.push_back(std::move(value));
       continue;
     }
-    const std::string shown = flag->takes_value ? fmt::format("{} {}", name, value) : name;
-    if (!is_taken(*flag, value)) return refusal(*flag, shown);
-    native.notes.push_back(fmt::format("{} changes nothing here: {}", shown, flag->why));
+    if (!is_taken(*flag, value)) return refusal(*flag, shown(*flag, name, value));
+    native.notes.push_back(note(*flag, shown(*flag, name, value)));
   }
+  TRY(read_variables(verb, native.notes));
   return native;
 }
 

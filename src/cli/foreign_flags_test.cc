@@ -17,6 +17,7 @@ Verb verb() {
       {.names = {"--eager"}, .taken = {"*"}, .why = "it always is"},
       {.names = {"--tp", "-tp"}, .takes_value = true, .taken = {"1"}, .why = "there is one"},
       {.names = {"--lora"}, .taken = {}, .why = "there are none"},
+      {.names = {"--token"}, .takes_value = true, .taken = {}, .why = "there are none"},
   };
   return serve;
 }
@@ -34,11 +35,32 @@ TEST(ForeignFlags, AreTakenWithANoteRefusedOrMoved) {
            {{"m", "--tp", "8"}, "--tp 8 is not supported (taken: 1): there is one"},
            {{"m", "--lora"}, "--lora is not supported: there are none"},
            {{"m", "--tp"}, "--tp wants a value"},
-           {{"--tp=", "m"}, "--tp  is not supported"}}) {
+           {{"--tp=", "m"}, "--tp  is not supported"},
+           {{"m", "--token", "secret"}, "--token is not supported: there are none"}}) {
     const auto refused = native_words(verb(), words);
     ASSERT_FALSE(refused.ok());
     EXPECT_THAT(refused.error().message, HasSubstr(error));
   }
+}
+
+TEST(ForeignFlags, StandInVariablesOfTheOtherPrefixToo) {
+  Verb serve = verb();
+  serve.other_prefix = "PELTON_TEST_OPTION_";
+  const auto with = [&](const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    auto native = native_words(serve, {"m"});
+    unsetenv(variable);
+    return native;
+  };
+  EXPECT_THAT(with("PELTON_TEST_OPTION_TP", "1")->notes,
+              ElementsAre("$PELTON_TEST_OPTION_TP 1 changes nothing here: there is one"));
+  EXPECT_THAT(with("PELTON_TEST_OPTION_TP", "auto")->notes, IsEmpty());
+  EXPECT_THAT(with("PELTON_TEST_OPTION_EAGER", "True")->notes, testing::SizeIs(1));
+  EXPECT_THAT(with("PELTON_TEST_OPTION_EAGER", "false")->notes, IsEmpty());
+  const auto refused = with("PELTON_TEST_OPTION_TP", "8");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kBadConfig);
+  EXPECT_THAT(refused.error().message, HasSubstr("$PELTON_TEST_OPTION_TP 8 is not supported"));
 }
 
 TEST(ForeignFlags, BelongToTheirVerb) {
