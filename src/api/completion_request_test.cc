@@ -36,7 +36,8 @@ constexpr Bad kBad[] = {
     {R"({"prompt":"a","prompt_logprobs":-1})", "prompt_logprobs"},
     {R"({"prompt":"a","suffix":"b"})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},
-    {R"({"prompt":"a","best_of":2})", "best_of"},
+    {R"({"prompt":"a","best_of":2,"n":3})", "best_of"},
+    {R"({"prompt":"a","best_of":2,"stream":true})", "best_of"},
     {R"({"prompt":"a","max_tokens":-2})", "max_tokens"},
     {R"({"prompt":["a","b"],"n":65})", "n"},
 };

@@ -22,6 +22,9 @@ class CompletionAnswer final : public Answer {
     api::CompletionAnswerHead head;
     size_t choice_count = 1;
     size_t choices_per_prompt = 1;  // these follow each other
+    // Of them, where that is less: those whose tokens are likeliest, by the mean of their
+    // log-probabilities; a whole answer only, of streams with log-probabilities.
+    size_t choices_shown = 1;
     StopStrings stop;
     int logprobs = -1;                   // alternatives; of an echo's tokens too
     std::optional<int> prompt_logprobs;  // the same for prompts, told apart
@@ -56,6 +59,7 @@ class CompletionAnswer final : public Answer {
     tokenizer::IncrementalDecoder decoder;
     StopFilter stop_filter;
     int64_t sampled_tokens = 0;
+    double logprob_sum = 0;  // of these
     size_t bytes_sampled = 0;
     size_t bytes_out = 0;                      // of text that came out of the stop filter
     std::string text;                          // not handed out yet: all of it in a whole answer
@@ -88,6 +92,8 @@ class CompletionAnswer final : public Answer {
   api::CompletionChoice take(size_t index);
 
   void count_prompts();
+  // Of a prompt, best first, as many as are shown.
+  std::vector<size_t> best_choices(size_t prompt) const;
 
   const ServedModel& model_;
   const Options options_;

@@ -29,6 +29,7 @@ CompletionAnswer::Options answer_options(const api::CompletionRequest& request,
                    .model = model.shown_name(request.model)},
           .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
           .choices_per_prompt = static_cast<size_t>(fields.n),
+          .choices_shown = static_cast<size_t>(request.choices_shown),
           .stop = stop_strings(fields),
           .logprobs = request.logprobs,
           .prompt_logprobs = fields.prompt_logprobs,
@@ -109,13 +110,14 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
   if (!fields.stop.empty()) {
     if (const auto error = scope.model.no_text("stop")) return api::api_error(*error);
   }
+  const bool chooses = request_->choices_shown < fields.n;  // by what is likeliest
   EngineWork work;
   auto error = keep(engine_work(scope, fields,
                                 {.id = fmt::format("{}/{}", id_, index),
                                  .prompt = *std::move(tokens),
                                  .prompt_field = "prompt",
                                  .deadline_ns = with.deadline_ns,
-                                 .logprobs = request_->logprobs,
+                                 .logprobs = std::max(request_->logprobs, chooses ? 0 : -1),
                                  .prompt_logprobs = prompt_logprobs(),
                                  .guide = with.guide,
                                  .seed_if_none = base::random_bits(seed_if_none_, index)}),

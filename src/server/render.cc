@@ -92,6 +92,9 @@ class CompletionRendering final : public ModelRequest {
     if (error) return error;
     std::optional<Error> not_possible = not_rendered(request_.generation);
     if (!not_possible && request_.echo) not_possible = not_rendered("echo", "an echo");
+    if (!not_possible && request_.choices_shown < request_.generation.n) {
+      not_possible = not_rendered("best_of", "the best of several answers");
+    }
     return not_possible ? std::optional(api::api_error(*not_possible)) : std::nullopt;
   }
   Fields fields(const ServedModel&) const override {

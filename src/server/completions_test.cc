@@ -1,9 +1,14 @@
-// "truncate_prompt_tokens" and "truncation_side" (vLLM): what is left of a prompt.
+// POST /v1/completions beyond one prompt and its answer: "truncate_prompt_tokens" and
+// "truncation_side" (vLLM), hundreds of prompts, "best_of".
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "base/random.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -81,6 +86,49 @@ TEST(ManyPrompts, Ap16EachHasItsChoiceWithTwentyAlternatives) {
   for (int i = 0; i < kPrompts; ++i) {
     EXPECT_EQ(choices[static_cast<size_t>(i)].integer("index"), i);
   }
+}
+
+// Two of four, by the mean of their tokens' log-probabilities; all that was sampled is counted.
+TEST(BestOf, TheLikeliestAreShown) {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [](const engine::ModelledExecutor::Seen& seen) {
+      return static_cast<TokenId>('a' +
+                                  base::random_bits(seen.sampling.seed, seen.tokens.size()) % 20);
+    };
+  };
+  ServerHouse house(kScript, options);
+  const std::string body = R"({"prompt":["a","b"],"max_tokens":5,"seed":3,"logprobs":0,)";
+  const auto ask = [&](const std::string& members) {
+    const net::HttpResponse response = house.post("/v1/completions", body + members);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return parsed(response.body);
+  };
+  const auto means_of = [](const Json& answer, int prompt, int per_prompt) {
+    std::vector<double> means;
+    const auto& choices = answer.find("choices")->as_array();
+    for (int i = prompt * per_prompt; i < (prompt + 1) * per_prompt; ++i) {
+      const Json& choice = choices.at(static_cast<size_t>(i));
+      EXPECT_EQ(choice.integer("index"), i);
+      double sum = 0;
+      const auto& values = choice.find("logprobs")->find("token_logprobs")->as_array();
+      for (const Json& value : values) sum += value.as_number();
+      means.push_back(sum / static_cast<double>(std::max<size_t>(values.size(), 1)));
+    }
+    return means;
+  };
+  const Json all = ask(R"("n":4})");
+  const Json best = ask(R"("n":2,"best_of":4})");
+  ASSERT_EQ(best.find("choices")->as_array().size(), 4U);
+  for (int prompt = 0; prompt < 2; ++prompt) {
+    std::vector<double> means = means_of(all, prompt, 4);
+    EXPECT_FALSE(std::ranges::is_sorted(means, std::greater<>()) && means.front() == means.back());
+    std::ranges::sort(means, std::greater<>());
+    means.resize(2);
+    EXPECT_EQ(means_of(best, prompt, 2), means);
+  }
+  EXPECT_EQ(best.find("usage")->integer("completion_tokens"),
+            all.find("usage")->integer("completion_tokens"));
 }
 
 }  // namespace
