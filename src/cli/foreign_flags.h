@@ -1,7 +1,7 @@
 // Flags of other programs, as they stand in the command lines that people paste: what has no
-// meaning here is taken with a note, what would mislead is refused by its name. So are the variables
-// of the verb's other prefix. They are in no help and no configuration file. Used once, before the
-// verb's own flags are read.
+// meaning here is taken with a note, what would mislead is refused by its name. So are the
+// variables of the verb's other prefix. They are in no help and no configuration file. Used once,
+// before the verb's own flags are read.
 #pragma once
 
 #include <string>
