@@ -1,7 +1,6 @@
 #include "server/token_sets.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "base/check.h"
@@ -25,7 +24,7 @@ void TokenSets::lay_out(const tokenizer::Tokenizer& tokenizer) {
   begins_.push_back(0);
   for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
     // A control token has no text that a model would say.
-    if (!tokenizer.is_special(token)) texts_ += tokenizer.decode(std::array{token});
+    if (!tokenizer.is_special(token)) texts_ += tokenizer.bytes(token);
     begins_.push_back(texts_.size());
   }
 }
