@@ -22,7 +22,8 @@ std::vector<Flag> memory_flags() {
            .help = "longest conversation, as 32K; default what the model knows and memory allows",
            .kind = Flag::Kind::kSize,
            .least = 1,
-           .most = 1 << 30},
+           .most = 1 << 30,
+           .aliases = {"--context-length"}},
           {.name = "--kv-cache-memory",
            .value = "BYTES",
            .help = "memory for keys and values, as 4GiB; default half of what is free",
@@ -35,13 +36,14 @@ std::vector<Flag> memory_flags() {
            .kind = Flag::Kind::kNumber,
            .least = 0.01,
            .most = 1,
-           .aliases = {"--gpu-memory-utilization"}},
+           .aliases = {"--gpu-memory-utilization", "--mem-fraction-static"}},
           {.name = "--block-size",
            .value = "TOKENS",
            .help = "of a block of keys and values; the fast kernels read 16",
            .kind = Flag::Kind::kInteger,
            .default_text = "16",
-           .choices = {"8", "16", "32", "64", "128"}},
+           .choices = {"8", "16", "32", "64", "128"},
+           .aliases = {"--page-size"}},
           kv_type_flag()};
 }
 
@@ -71,25 +73,28 @@ std::vector<Flag> batch_flags() {
            .default_text = "16",
            .least = 1,
            .most = 4096,
-           .aliases = {"--max-rolling-batch-size"}},
+           .aliases = {"--max-rolling-batch-size", "--max-running-requests"}},
           {.name = "--max-num-batched-tokens",
            .value = "N",
            .help = "tokens computed in one step",
            .kind = Flag::Kind::kSize,
            .default_text = "512",
            .least = 1,
-           .most = 1 << 20},
+           .most = 1 << 20,
+           .aliases = {"--chunked-prefill-size"}},
           {.name = "--swap-space",
            .value = "BYTES",
            .help = "memory beside the KV cache, as 2GiB, where conversations that must make room "
-                   "are copied to instead of being computed again; 0: none",
+                   "are copied to instead of being computed again; a bare number is GiB; 0: none",
            .kind = Flag::Kind::kSize,
-           .default_text = "0"},
+           .default_text = "0",
+           .bare_unit = double{1 << 30}},
           {.name = "--enable-prefix-caching",
            .help = "keep what was computed for later prompts that begin alike",
            .kind = Flag::Kind::kSwitch,
            .default_text = "true",
-           .negations = {"--no-enable-prefix-caching", "--no-prefix-caching"}}};
+           .negations = {"--no-enable-prefix-caching", "--no-prefix-caching",
+                         "--disable-radix-cache"}}};
 }
 
 Result<void> read_batch_flags(const cli::Arguments& arguments,
@@ -98,6 +103,13 @@ Result<void> read_batch_flags(const cli::Arguments& arguments,
   options.executor.batch_tokens_max =
       static_cast<int>(arguments.integer("--max-num-batched-tokens"));
   options.executor.swap_bytes = arguments.integer("--swap-space");
+  constexpr int64_t kSwapBytesMin = int64_t{1} << 20;  // less is a slip of the unit
+  if (options.executor.swap_bytes > 0 && options.executor.swap_bytes < kSwapBytesMin) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--swap-space {} is less than 1 MiB; give GiB, or a unit, as 2GiB",
+                             arguments.text("--swap-space")),
+                 "swap-space"};
+  }
   options.executor.prefix_cache = arguments.has("--enable-prefix-caching");
   options.engine.prefix_cache = options.executor.prefix_cache;
   return {};

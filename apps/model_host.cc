@@ -84,6 +84,9 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .pooling =
           arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
+      .unknown_fields = arguments.has("--strict-fields") ? api::UnknownFields::kRefuse
+                                                         : api::UnknownFields::kWarn,
+      .top_logprobs_max = static_cast<int>(arguments.integer("--max-logprobs")),
       .state = std::make_unique<server::ModelState>(clock),
   };
   served.runtime = [&model] { return runtime_facts(model); };
@@ -204,7 +207,8 @@ std::vector<Flag> model_name_flags() {
   return {{.name = "--served-model-name",
            .value = "NAME",
            .help = "what clients call the model, where there is one; default the folder's name or "
-                   "the hub id"},
+                   "the hub id; more names behind it are aliases",
+           .many = true},
           {.name = "--alias",
            .value = "NAME=MODEL",
            .help = "another name for one of the models; may be given again",
@@ -236,9 +240,9 @@ std::vector<Flag> answer_flags() {
 }
 
 Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& arguments) {
-  node::GivenNames given{.models = arguments.list("MODEL"), .served_name = {}, .aliases = {}};
+  node::GivenNames given{.models = arguments.list("MODEL"), .served_names = {}, .aliases = {}};
   if (arguments.has("--served-model-name")) {
-    given.served_name = arguments.text("--served-model-name");
+    given.served_names = arguments.list("--served-model-name");
   }
   given.aliases = arguments.list("--alias");
   return node::name_models(given);

@@ -11,7 +11,8 @@ cli::Flag generation_config_flag() {
           .value = "WHICH",
           .help = "requests that do not say are sampled as generation_config.json says; or at 1",
           .default_text = "auto",
-          .choices = {"auto", "none"}};
+          .choices = {"auto", "none"},
+          .other_choices = {{"vllm", "none"}}};
 }
 
 server::SamplingDefaults sampling_defaults(const cli::Arguments& arguments,

@@ -1,6 +1,7 @@
 // pelton serve: models behind the OpenAI API, until SIGTERM or Ctrl-C.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
+#include "apps/serve_foreign_flags.h"
 #include "apps/serve_limits.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -86,8 +88,39 @@ server::GrpcDoor::Options grpc_options_of(const cli::Arguments& arguments,
           .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
 }
 
+std::optional<uint64_t> sampling_seed(const cli::Arguments& arguments) {
+  if (!arguments.has("--seed")) return std::nullopt;
+  return static_cast<uint64_t>(arguments.integer("--seed"));
+}
+
+// As the Hugging Face tools have it, for all that looks there; no other thread runs yet.
+void use_download_dir(const cli::Arguments& arguments) {
+  if (!arguments.has("--download-dir")) return;
+  ::setenv("HF_HUB_CACHE", arguments.text("--download-dir").c_str(), 1);
+}
+
+Result<void> check_root_path(const cli::Arguments& arguments) {
+  const std::string& path = arguments.text("--root-path");
+  const bool fits = path.empty() || (path.size() > 1 && path.starts_with('/') &&
+                                     !path.ends_with('/') && path.find("//") == std::string::npos);
+  if (fits) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--root-path is like /models/one, not '{}'", path), "root-path"};
+}
+
+// What the flags alone say of it.
+Result<server::Server::Options> server_options_of(const cli::Arguments& arguments) {
+  TRY(check_root_path(arguments));
+  server::Server::Options options{.version = kVersion};
+  options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
+  options.sampling_seed = sampling_seed(arguments);
+  options.root_path = arguments.text("--root-path");
+  return options;
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
+  use_download_dir(arguments);
   const Result<node::LoadedModel::Options> options = ModelHost::options_of(arguments, clock);
   if (!options.ok()) return options.error();
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
@@ -108,14 +141,13 @@ Result<void> run(const cli::Arguments& arguments) {
              open_response_store(arguments, clock, log));
   Reporting reporting;
   TRY(reporting.open(arguments, log));
-  server::Server server({.version = kVersion,
-                         .keys = keys,
-                         .cors = cors,
-                         .reasoning_key = reasoning_secret,
-                         .sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens"),
-                         .response_store = responses.get(),
-                         .reports = reporting.options()},
-                        clock, log);
+  TRY_ASSIGN(server::Server::Options server_options, server_options_of(arguments));
+  server_options.keys = keys;
+  server_options.cors = cors;
+  server_options.reasoning_key = reasoning_secret;
+  server_options.response_store = responses.get();
+  server_options.reports = reporting.options();
+  server::Server server(server_options, clock, log);
   const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
@@ -198,6 +230,51 @@ Result<void> run(const cli::Arguments& arguments) {
   return {};
 }
 
+// How requests are read and answered.
+std::vector<Flag> answer_flags() {
+  return {generation_config_flag(),
+          {.name = "--current-date",
+           .value = "YYYY-MM-DD",
+           .help = "what models are told; default the clock's"},
+          {.name = "--reasoning-field",
+           .value = "NAME",
+           .help = "the field that reasoning comes in",
+           .default_text = "reasoning_content",
+           .choices = {"reasoning_content", "reasoning"}},
+          {.name = "--pooling",
+           .value = "NAME",
+           .help = "which final states embeddings are made of, unless a request says",
+           .default_text = "last",
+           .choices = {"last", "mean"}},
+          {.name = "--allow-control-tokens",
+           .help = "token-id prompts of /v1/completions may hold control tokens",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--strict-fields",
+           .help = "requests with a field that nobody documents are answered 400 instead of "
+                   "with a warning",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--seed",
+           .value = "S",
+           .help = "requests that give none are drawn from this one, in the order in which they "
+                   "come; default another one each start",
+           .kind = Flag::Kind::kInteger,
+           .aliases = {"--random-seed"}},
+          {.name = "--root-path",
+           .value = "PATH",
+           .help = "requests may come with this before their paths, as a proxy sends them on"},
+          {.name = "--download-dir",
+           .value = "DIR",
+           .help = "the hub cache that models are looked for in, and fetched to; default "
+                   "$HF_HUB_CACHE",
+           .may_be_empty = false},
+          {.name = "--max-logprobs",
+           .value = "N",
+           .help = "alternatives to a token that a request may ask for",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "20",
+           .most = 20}};
+}
+
 }  // namespace
 
 cli::Verb serve_verb() {
@@ -236,6 +313,7 @@ cli::Verb serve_verb() {
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
       .run = run,
       .other_prefix = "OPTION_",  // as SageMaker's containers are told
+      .foreign = serve_foreign_flags(),
       .configurable = true,
   };
   for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));

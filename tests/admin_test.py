@@ -225,7 +225,7 @@ class Admin(unittest.TestCase):
         self.assertEqual(cached("sk-ann", cache_salt="mine"), 0)
         self.assertEqual(cached("sk-bob", cache_salt="mine"), 0)
         self.assertGreater(cached("sk-ann", cache_salt="mine"), 0)
-        status, body = self.chat(port, asked, key="sk-ann", cache_salt="x" * 65)
+        status, body = self.chat(port, asked, key="sk-ann", cache_salt="x" * 1025)
         self.assertEqual((status, body["error"]["param"]), (400, "cache_salt"))
         self.assertIn("64", body["error"]["message"])
 

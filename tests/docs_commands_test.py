@@ -55,6 +55,10 @@ FOREIGN = {
 FOREIGN_FLAGS = {"--ulimit", "--cap-add", "--full", "--soak", "--once", "--test", "--help", "--version", "--cuda"}
 
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
+# Of other servers' command lines, which `serve` knows what to do with; tests.flag_precedence holds the page's table.
+FOREIGN_FLAGS |= {"--model-path"} | {
+    flag for line in (ROOT / "docs" / "pasted_commands.md").read_text().splitlines() if line.startswith("| `-")
+    for flag in FLAG.findall(line)}
 SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 
 

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "apps/verbs.h"
+#include "base/file.h"
 #include "cli/command_line.h"
 #include "cli/exit_code.h"
 
@@ -211,6 +213,39 @@ TEST(FlagPairs, A7_ThereAreExclusiveGroups) {
   }
   EXPECT_GE(groups, 5u);
   EXPECT_GE(pairs, 100u);
+}
+
+// docs/pasted_commands.md has a row for each foreign flag of serve, written by PELTON_RECORD=1;
+// none of them is also one of serve's own.
+TEST(ForeignFlags, ThePageHasAllOfThem) {
+  const Verb serve = serve_verb();
+  std::string table;
+  for (const cli::ForeignFlag& foreign : serve.foreign) {
+    for (const std::string& name : foreign.names) EXPECT_EQ(find(serve, name), nullptr) << name;
+    if (foreign.is_positional) continue;
+    const bool any = foreign.taken == Words{"*"};
+    const std::string taken = any ? "taken with a note"
+                              : foreign.taken.empty()
+                                  ? "refused"
+                                  : fmt::format("`{}` taken with a note, others refused",
+                                                fmt::join(foreign.taken, "`, `"));
+    table +=
+        fmt::format("| `{}` | {} | {} |\n", fmt::join(foreign.names, "`, `"), taken, foreign.why);
+  }
+  const std::string file = PELTON_SOURCE_DIR "/docs/pasted_commands.md";
+  std::string page = base::read_file(file, size_t{1} << 20).value();
+  const std::string head = "| flag | what | why |\n|---|---|---|\n";
+  const size_t begin = page.find(head);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t first = begin + head.size();
+  size_t end = first;
+  while (page.compare(end, 2, "| ") == 0) end = page.find('\n', end) + 1;
+  if (std::getenv("PELTON_RECORD") != nullptr) {
+    page.replace(first, end - first, table);
+    ASSERT_TRUE(base::write_file(file, page).ok());
+  } else {
+    EXPECT_EQ(page.substr(first, end - first), table);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Verbs, FlagPrecedence, testing::ValuesIn(all_verbs()),

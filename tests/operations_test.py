@@ -142,7 +142,7 @@ class Operations(unittest.TestCase):
         printed = subprocess.run([*config, "--print-config", "--api-key", "sesame"], capture_output=True, timeout=60,
                                  check=True, env={**os.environ, "PELTON_MAX_NUM_SEQS": "4"}).stdout.decode()
         self.assertRegex(printed, r"(?m)^max-num-seqs = 4 +# \$PELTON_MAX_NUM_SEQS$")
-        self.assertRegex(printed, r'(?m)^served-model-name = "from-file" +# .*own\.toml:5$')
+        self.assertRegex(printed, r'(?m)^served-model-name = \["from-file"\] +# .*own\.toml:5$')
         self.assertRegex(printed, r'(?m)^host = "127.0.0.1" +# default$')
         self.assertNotIn("sesame", printed)
         again = self.write("again.toml", printed)

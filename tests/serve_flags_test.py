@@ -220,7 +220,7 @@ class Flags(unittest.TestCase):
         self.refused(2, "--memory-utilization", 1.5)
         self.refused(2, "--enable-prefix-caching", "--no-enable-prefix-caching")
         self.refused(2, "--steps-in-flight", 3)
-        self.refused(2, "--scheduling-policy", "fcfs")
+        self.refused(2, "--scheduling-policy", "lottery")
 
     # The engine.
 

@@ -141,7 +141,7 @@ class Verbs(unittest.TestCase):
             for words in ([group, "--help"], [group, "-h"], ["help", group]):
                 self.assertIn(verb, self.expect(0, pelton(*words)).stdout)
             self.assertIn(verb, self.expect(2, pelton(group)).stderr)
-        self.assertIn(b"give the MODEL itself", self.expect(2, pelton("serve", "--model", "x")).stderr)
+        self.assertIn(b"give the MODEL itself", self.expect(2, pelton("generate", "--model", "x")).stderr)
         self.assertRegex(pelton("--help").stdout, rb"Exit codes\n[^E]*\b7 ")
         for columns in (40, 60, 80):
             for words in ([], ["bench", "serve"], ["plan"], ["serve"], ["chat"]):

@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kModelBytesMax = 512;
 
-void read_logprobs(const Fields& body, ChatRequest& request) {
+void read_logprobs(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
   const bool wanted = body.boolean("logprobs").value_or(false);
-  const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
+  const auto top = body.integer("top_logprobs", {.low = 0, .high = limits.top_logprobs_max});
   if (wanted) request.top_logprobs = static_cast<int>(top.value_or(0));
   if (top && *top > 0 && !wanted) {
     body.refuse("top_logprobs", "'top_logprobs' is only allowed with 'logprobs': true");
@@ -135,12 +135,24 @@ void read_reasoning(const Fields& body, StatedEffort& stated, ChatRequest& reque
   refuse_other_reasoning(fields);
 }
 
+// Ollama's: whether to think, or how much.
+void read_think(const Fields& body, StatedEffort& stated, ChatRequest& request) {
+  const Json* think = body.find("think");
+  if (think == nullptr) return;
+  if (!think->is_bool()) return stated.add(body, "think", read_effort(body, "think"));
+  if (think->as_bool()) return;  // as it does anyway
+  request.thinks = false;
+  request.thinks_field = "think";
+  stated.add(body, "think", ReasoningEffort::kLow);
+}
+
 // Shown as reasoning_content unless it says otherwise.
 void apply_thinking(const Fields& body, StatedEffort& stated, ChatRequest& request) {
   const std::optional<ThinkingFields> thinking = read_thinking(body);
   if (!thinking) return;
   stated.add(body, thinking->budget_tokens ? "thinking.budget_tokens" : "thinking.type",
              thinking->effort);
+  apply_thinking_budget(body, *thinking, request.generation.thinking_budget);
   if (thinking->omitted) request.include_reasoning = false;
 }
 
@@ -197,15 +209,16 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   warn_of_replaced(request.messages, request.warnings);
 
   request.generation = read_generation_fields(fields, limits);
-  read_token_reports(fields, request.generation);
+  read_token_reports(fields, limits, request.generation);
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_template_arguments(fields, request);
   StatedEffort stated;
   apply_thinking(fields, stated, request);
   read_reasoning(fields, stated, request);
+  read_think(fields, stated, request);
   stated.add(fields, "reasoning_effort", read_effort(fields, "reasoning_effort"));
   if (stated.effort()) request.reasoning_effort = stated.effort();
-  read_logprobs(fields, request);
+  read_logprobs(fields, limits, request);
   read_prediction(fields, request);
   check_modalities(fields);
   check_other_wishes(fields, request);
@@ -213,7 +226,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }
-  check_unread_fields(fields, BodyKind::kChat, request.warnings);
+  check_unread_fields(fields, BodyKind::kChat, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

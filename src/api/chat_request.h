@@ -28,8 +28,9 @@ struct ChatRequest {
   bool parallel_calls = true;  // false: at most one in an answer
   bool legacy_calls = false;   // "functions": a call is told as a message's "function_call"
   std::optional<ReasoningEffort> reasoning_effort;
-  // "enable_thinking" of the template's arguments; none: not said.
+  // "enable_thinking" of the template's arguments, or the field below; none: not said.
   std::optional<bool> thinks;
+  std::string_view thinks_field = "chat_template_kwargs.enable_thinking";
   bool include_reasoning = true;
   int top_logprobs = -1;  // -1: no logprobs
   // "prediction": what the caller expects the answer to be, or to have parts of; none: not said.

@@ -176,7 +176,7 @@ const Bad kBad[] = {
     {with(R"("metadata":{"a":1})"), "metadata", "strings"},
     {with(R"("cache_salt":"")"), "cache_salt", "empty"},
     {with(R"("cache_salt":7)"), "cache_salt", "string"},
-    {with("\"cache_salt\":\"" + std::string(65, 's') + '"'), "cache_salt", "64"},
+    {with("\"cache_salt\":\"" + std::string(1025, 's') + '"'), "cache_salt", "1024"},
     {with(R"("timeout":0)"), "timeout", "0"},
     {with(R"("timeout":-1)"), "timeout", "0"},
     {with(R"("timeout":86401)"), "timeout", "86400"},

@@ -220,6 +220,15 @@ void ChatChunks::tell_usage(const Usage& usage) {
   tail_ += '}';
 }
 
+void ChatChunks::prompt_logprobs(const std::vector<PromptTokenLogprobs>& tokens,
+                                 std::string& out) const {
+  out += head();
+  out += "[],\"prompt_logprobs\":";
+  JsonWriter writer(out);
+  write_prompt_logprobs(writer, tokens);
+  out += tail_;
+}
+
 void ChatChunks::last(const Usage* usage, const Timings* timings, std::string& out) const {
   out += head();
   out += "[]";

@@ -78,6 +78,8 @@ class ChatChunks {
   void delta(const ChatDelta& delta, std::string& out) const;
   void finish(int choice, std::string_view finish_reason, const StopReason& stop_reason,
               std::string& out) const;
+  // One without a choice.
+  void prompt_logprobs(const std::vector<PromptTokenLogprobs>& tokens, std::string& out) const;
   // The last one: either may be null.
   void last(const Usage* usage, const Timings* timings, std::string& out) const;
 

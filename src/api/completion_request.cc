@@ -28,6 +28,21 @@ void add_prompt(const Json& item, const std::string& path, const Fields& body,
   }
 }
 
+// So many answers to each prompt are made, and of these "n" are shown.
+void read_best_of(const Fields& body, CompletionRequest& request) {
+  GenerationFields& generation = request.generation;
+  request.choices_shown = generation.n;
+  const auto best_of = body.integer("best_of", {.low = 0, .high = kBestOfMax});
+  if (!best_of || *best_of == 0 || *best_of == generation.n) return;
+  if (*best_of < generation.n) {
+    body.refuse("best_of", fmt::format("'best_of' is {}; it must be at least 'n', which is {}",
+                                       *best_of, generation.n));
+  } else if (generation.stream) {
+    body.refuse("best_of", "'best_of' above 'n' cannot be streamed: the best is known at the end");
+  }
+  generation.n = static_cast<int>(*best_of);
+}
+
 }  // namespace
 
 std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_t prompts_max,
@@ -60,31 +75,29 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
-  // OpenAI's own bound on this older field.
-  if (const auto logprobs = fields.integer("logprobs", {.low = 0, .high = 5})) {
+  if (const auto logprobs =
+          fields.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     request.logprobs = static_cast<int>(*logprobs);
   }
   request.echo = fields.boolean("echo").value_or(false);
   request.shows_marks = !fields.boolean("skip_special_tokens").value_or(true);
-  const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});
-  if (best_of && *best_of > 1) fields.refuse_unsupported("best_of", "more than 1");
-
   // None: the prompt alone, as an echo or a count.
   request.generation =
       read_generation_fields(fields, {.vocab_size = limits.vocab_size,
                                       .output_tokens_min = 0,
                                       .output_tokens_default = kCompletionTokensDefault});
-  read_token_reports(fields, request.generation);
+  read_token_reports(fields, limits, request.generation);
+  read_best_of(fields, request);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
-  if (choices > kChoicesMax) {
+  if (choices > kCompletionChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
-                                   request.prompts.size(), choices, kChoicesMax));
+                                   request.prompts.size(), choices, kCompletionChoicesMax));
   }
   if (request.generation.thinking_budget) {
     fields.refuse("thinking_token_budget",
                   "'thinking_token_budget' is for chats: a plain completion has no reasoning");
   }
-  check_unread_fields(fields, BodyKind::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -30,14 +30,14 @@ constexpr Bad kBad[] = {
     {R"({"prompt":[1,"a"]})", "prompt[1]"},
     {R"({"prompt":[[1],[5000]]})", "prompt[1][0]"},
     {R"({"prompt":["","","","","","","","","","","","","","","","",""]})", "prompt"},
-    {R"({"prompt":"a","logprobs":6})", "logprobs"},
+    {R"({"prompt":"a","logprobs":21})", "logprobs"},
     {R"({"prompt":"a","logprobs":true})", "logprobs"},
     {R"({"prompt":"a","echo":true,"logprobs":-1})", "logprobs"},
-    {R"({"prompt":"a","prompt_logprobs":1,"stream":true})", "prompt_logprobs"},
     {R"({"prompt":"a","prompt_logprobs":-1})", "prompt_logprobs"},
     {R"({"prompt":"a","suffix":"b"})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},
-    {R"({"prompt":"a","best_of":2})", "best_of"},
+    {R"({"prompt":"a","best_of":2,"n":3})", "best_of"},
+    {R"({"prompt":"a","best_of":2,"stream":true})", "best_of"},
     {R"({"prompt":"a","max_tokens":-2})", "max_tokens"},
     {R"({"prompt":["a","b"],"n":65})", "n"},
 };
@@ -76,7 +76,7 @@ TEST(CompletionRequest, RefusesManyPrompts) {
   for (int i = 1; i < 100'000; ++i) many += ",\"a\"";
   const auto request = parse_completion_request("{\"prompt\":[" + many + "]}", kLimits);
   ASSERT_FALSE(request.ok());
-  EXPECT_NE(request.error().message.find("at most 16"), std::string::npos);
+  EXPECT_NE(request.error().message.find("at most 1024"), std::string::npos);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The fields of a request's body that OpenAI, vLLM, SGLang, llama.cpp, Anthropic and Cohere
-// document, and what becomes of one that an endpoint does not read: nobody gets a 200 for a field
-// that would have changed the answer. A field that is documented nowhere is named in a warning. The
-// same holds for members of the objects in a body (documented_objects.h).
+// The fields of a request's body that OpenAI, Anthropic, vLLM, SGLang, llama.cpp, TGI, Ollama and
+// Cohere document, and what becomes of one that an endpoint does not read: nobody gets a 200 for a
+// field that would have changed the answer. A field that is documented nowhere is named in a
+// warning, or refused. The same holds for members of the objects in a body (documented_objects.h).
+// The rows are in request_fields.cc.
 #pragma once
 
 #include <span>
@@ -25,6 +26,11 @@ struct DocumentedField {
   // Values that ask for nothing beside null, false and what is empty: numbers, or words ("auto"),
   // apart by blanks.
   std::string_view neutral;
+  // Of the body's own fields, words apart by blanks: its JSON types, "integer" among them; who
+  // documents it ("openai vllm"; "pelton": we alone). A value that asks for something, as JSON.
+  std::string_view types = {};
+  std::string_view servers = {};
+  std::string_view example = {};
 };
 
 // By their names.
@@ -38,7 +44,9 @@ inline constexpr size_t kFieldWarningsMax = 8;
 
 // Which objects stand in a body, and that vectors come of it instead of text.
 enum class BodyKind { kText, kChat, kMessages, kResponse, kVectors };
-// `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read.
-void check_unread_fields(const Fields& body, BodyKind kind, std::vector<std::string>& warnings);
+// `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read. A
+// field without effect must still be of its type.
+void check_unread_fields(const Fields& body, BodyKind kind, UnknownFields unknown,
+                         std::vector<std::string>& warnings);
 
 }  // namespace pelton::api

@@ -132,7 +132,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
   read_encoding(fields, request);
-  check_unread_fields(fields, BodyKind::kVectors, request.fields.warnings);
+  check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -154,7 +154,7 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
   request.max_tokens = fields.integer("max_tokens", {.low = 1});
   const auto dimensions = fields.integer("output_dimension", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
-  check_unread_fields(fields, BodyKind::kVectors, request.fields.warnings);
+  check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -176,7 +176,7 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestL
   if (top && *top > 0) request.top_n = static_cast<int>(*top);
   request.tokens_per_document_max = fields.integer("max_tokens_per_doc", {.low = 1});
   request.return_documents = fields.boolean("return_documents").value_or(true);
-  check_unread_fields(fields, BodyKind::kVectors, request.fields.warnings);
+  check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -197,7 +197,7 @@ Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLim
                   fmt::format("{} texts cannot be compared with {}: one with many, or as many",
                               first, second));
   }
-  check_unread_fields(fields, BodyKind::kVectors, request.fields.warnings);
+  check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

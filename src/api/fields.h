@@ -17,6 +17,9 @@
 
 namespace pelton::api {
 
+// What becomes of a member that nobody documents.
+enum class UnknownFields : uint8_t { kWarn, kRefuse };
+
 class Fields {
  public:
   // Whether unread() is going to be asked for; keeping the names of reads costs a little.

@@ -29,20 +29,20 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
   const Json* params = body.object("sampling_params");
   if (params == nullptr) {
     request.generation = read_generation_fields(body, limits);
-    read_token_reports(body, request.generation);
+    read_token_reports(body, limits, request.generation);
     return;
   }
   const Fields fields(*params, "sampling_params", body.complaint(), Fields::Reads::kKept);
   request.generation = read_generation_fields(fields, limits);
-  read_token_reports(fields, request.generation);
+  read_token_reports(fields, limits, request.generation);
   read_caller_fields(body, limits, request.generation);
   if (!request.generation.format) request.generation.format = read_output_format(body);
   if (!request.generation.stop.empty()) {
     fields.refuse_unsupported("stop", "a stop string, where there are only tokens,");
   }
-  const auto logprobs = fields.integer("logprobs", {.low = 0, .high = kTopLogprobsMax});
+  const auto logprobs = fields.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max});
   if (logprobs) request.logprobs = static_cast<int>(*logprobs);
-  check_unread_fields(fields, BodyKind::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
 }
 
 }  // namespace
@@ -57,6 +57,10 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
     request.request_id = *id;
   read_tokens(fields, limits, request);
   read_generation(fields, limits, request);
+  if (request.generation.prompt_logprobs && request.generation.stream) {
+    fields.refuse("prompt_logprobs",
+                  "'prompt_logprobs' of tokens come in whole answers, not with 'stream': true");
+  }
   // What the tokens are, messages or plain text, only the caller knows.
   if (const std::optional<OutputFormat>& format = request.generation.format) {
     fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");
@@ -64,8 +68,11 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   // What a rendered body tells of its tokens.
   fields.text("prompt", std::numeric_limits<size_t>::max());
   fields.integer("count", {.low = 0});
-  if (request.generation.timings) fields.refuse_unsupported("timings", "telling times of tokens");
-  check_unread_fields(fields, BodyKind::kText, request.warnings);
+  if (request.generation.timings) {
+    const bool plain = fields.boolean("timings").value_or(false);
+    fields.refuse_unsupported(plain ? "timings" : "timings_per_token", "telling times of tokens");
+  }
+  check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

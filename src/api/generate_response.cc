@@ -68,6 +68,38 @@ void write_if(JsonWriter& writer, std::string_view key, const std::optional<T>& 
   }
 }
 
+void write_texts(JsonWriter& writer, std::string_view key, const std::vector<std::string>& texts) {
+  writer.key(key).begin_array();
+  for (const std::string& text : texts) writer.string(text);
+  writer.end_array();
+}
+
+// What is not as it is without it.
+void write_cuts(JsonWriter& writer, const GenerationFields& fields) {
+  const GenerationFields none;
+  const auto number = [&](std::string_view key, double GenerationFields::*field) {
+    if (fields.*field != none.*field) writer.key(key).number(fields.*field);
+  };
+  number("typical_p", &GenerationFields::typical_p);
+  number("top_n_sigma", &GenerationFields::top_n_sigma);
+  number("xtc_probability", &GenerationFields::xtc_probability);
+  number("xtc_threshold", &GenerationFields::xtc_threshold);
+  number("dynatemp_range", &GenerationFields::dynatemp_range);
+  number("dynatemp_exponent", &GenerationFields::dynatemp_exponent);
+  if (fields.dry.multiplier > 0.0) {
+    writer.key("dry_multiplier").number(fields.dry.multiplier);
+    writer.key("dry_base").number(fields.dry.base);
+    writer.key("dry_allowed_length").integer(fields.dry.allowed_length);
+    writer.key("dry_penalty_last_n").integer(fields.dry.last_n);
+    write_texts(writer, "dry_sequence_breakers", fields.dry.breakers);
+  }
+  if (!fields.bad_words.empty()) write_texts(writer, "bad_words", fields.bad_words);
+  if (fields.allowed_tokens.empty()) return;
+  writer.key("allowed_token_ids").begin_array();
+  for (const TokenId token : fields.allowed_tokens) writer.integer(token);
+  writer.end_array();
+}
+
 void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
   const GenerationFields& fields = prompt.generation;
   writer.key("sampling_params").begin_object().key("n").integer(fields.n);
@@ -78,6 +110,7 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
   write_if(writer, "repetition_penalty", fields.repetition_penalty);
   writer.key("frequency_penalty").number(fields.frequency_penalty);
   writer.key("presence_penalty").number(fields.presence_penalty);
+  write_cuts(writer, fields);
   write_if(writer, "seed", fields.seed);
   write_if(writer, "max_tokens", fields.max_tokens);
   writer.key("min_tokens").integer(fields.min_tokens);
@@ -93,6 +126,8 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
     writer.end_object();
   }
   write_if(writer, "thinking_token_budget", fields.thinking_budget);
+  write_if(writer, "truncate_prompt_tokens", fields.prompt_tokens_max);
+  if (fields.cuts_right) writer.key("truncation_side").string("right");
   if (fields.repetition) {
     writer.key("repetition_detection").begin_object();
     writer.key("max_pattern_size").integer(fields.repetition->pattern_max);

@@ -34,6 +34,62 @@ void read_sampling(const Fields& body, GenerationFields& fields) {
   if (const auto seed = body.integer("seed", {})) fields.seed = static_cast<uint64_t>(*seed);
 }
 
+// Of two names of one number.
+std::optional<double> number_by_either(const Fields& body, std::string_view key,
+                                       std::string_view other, const NumberRange& range) {
+  const auto first = body.number(key, range);
+  const auto second = body.number(other, range);
+  if (first && second && *first != *second) refuse_two_values(body, other, key);
+  return first ? first : second;
+}
+
+// What llama.cpp and its like have beyond OpenAI's sampling; numbers at or below 0 switch off.
+void read_distribution_cuts(const Fields& body, GenerationFields& fields) {
+  constexpr NumberRange kShare{.low = 0.0, .high = 1.0};
+  fields.typical_p =
+      number_by_either(body, "typical_p", "typ_p", {.low = 0.0, .high = 1.0, .low_open = true})
+          .value_or(1.0);
+  const auto sigma = body.number("top_n_sigma", {.low = -1.0, .high = 100.0});
+  fields.top_n_sigma = std::max(sigma.value_or(0.0), 0.0);
+  fields.xtc_probability = body.number("xtc_probability", kShare).value_or(0.0);
+  fields.xtc_threshold = body.number("xtc_threshold", kShare).value_or(fields.xtc_threshold);
+  fields.dynatemp_range = body.number("dynatemp_range", {.low = 0.0, .high = 5.0}).value_or(0.0);
+  fields.dynatemp_exponent =
+      body.number("dynatemp_exponent", {.low = 0.0, .high = 10.0, .low_open = true}).value_or(1.0);
+}
+
+// Strings that are not empty, each within `bytes_max`.
+std::vector<std::string> read_words(const Fields& body, std::string_view key, size_t words_max,
+                                    size_t bytes_max) {
+  std::vector<std::string> words;
+  const Json* items = body.array(key, words_max);
+  if (items == nullptr) return words;
+  for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+    const Json& item = items->as_array()[i];
+    const std::string path = item_path(key, i);
+    if (!item.is_string() || item.as_string().empty() || item.as_string().size() > bytes_max) {
+      body.refuse(path, fmt::format("'{}' must be a string of 1 to {} bytes", path, bytes_max));
+      break;
+    }
+    words.push_back(item.as_string());
+  }
+  return words;
+}
+
+void read_dry(const Fields& body, GenerationFields& fields) {
+  DryFields& dry = fields.dry;
+  dry.multiplier = body.number("dry_multiplier", {.low = 0.0, .high = 100.0}).value_or(0.0);
+  dry.base = body.number("dry_base", {.low = 1.0, .high = 100.0}).value_or(dry.base);
+  const auto allowed = body.integer("dry_allowed_length", {.low = 0, .high = kIntMax});
+  dry.allowed_length = static_cast<int>(allowed.value_or(dry.allowed_length));
+  const auto last_n = body.integer("dry_penalty_last_n", {.low = -1, .high = kIntMax});
+  dry.last_n = static_cast<int>(last_n.value_or(dry.last_n));
+  if (body.find("dry_sequence_breakers") != nullptr) {
+    dry.breakers = read_words(body, "dry_sequence_breakers", kDryBreakersMax, kDryBreakerBytesMax);
+  }
+  if (dry.last_n == 0) dry.multiplier = 0.0;  // nothing is looked at
+}
+
 std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
   TokenId id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
@@ -79,31 +135,46 @@ void read_logit_bias(const Fields& body, const RequestLimits& limits, Generation
   }
 }
 
-void read_stop_tokens(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
-  const Json* ids = body.array("stop_token_ids", kStopTokensMax);
-  if (ids == nullptr) return;
+std::vector<TokenId> read_tokens(const Fields& body, std::string_view key, size_t count_max,
+                                 const RequestLimits& limits) {
+  std::vector<TokenId> tokens;
+  const Json* ids = body.array(key, count_max);
+  if (ids == nullptr) return tokens;
   for (size_t i = 0; i < ids->as_array().size(); ++i) {
     const std::optional<int64_t> id = exact_integer(ids->as_array()[i]);
     if (!id || *id < 0 || *id >= limits.vocab_size) {
-      const std::string path = item_path("stop_token_ids", i);
+      const std::string path = item_path(key, i);
       body.refuse(path,
                   fmt::format("'{}' must be a token id from 0 to {}", path, limits.vocab_size - 1));
-      return;
+      break;
     }
-    fields.stop_token_ids.push_back(static_cast<TokenId>(*id));
+    tokens.push_back(static_cast<TokenId>(*id));
+  }
+  return tokens;
+}
+
+// An empty list of allowed tokens allows none, which nobody can mean.
+void read_allowed_tokens(const Fields& body, const RequestLimits& limits,
+                         GenerationFields& fields) {
+  if (body.find("allowed_token_ids") == nullptr) return;
+  const auto count_max = static_cast<size_t>(std::max(limits.vocab_size, 1));
+  fields.allowed_tokens = read_tokens(body, "allowed_token_ids", count_max, limits);
+  if (fields.allowed_tokens.empty()) {
+    body.refuse("allowed_token_ids", "'allowed_token_ids' must have at least one token");
   }
 }
 
-// OpenAI's name, its newer one, which wins as clients send both, and llama.cpp's. The endpoint's
-// own comes behind them. -1 is llama.cpp's and LM Studio's for as many as fit.
+// OpenAI's name, its newer one, which wins as clients send both, llama.cpp's and Ollama's. The
+// endpoint's own comes behind them. -1 is llama.cpp's and LM Studio's for as many as fit.
 std::optional<int64_t> read_tokens_max(const Fields& body, const RequestLimits& limits,
                                        int64_t min_tokens) {
   constexpr std::string_view kNewerKey = "max_completion_tokens";
   std::optional<int64_t> wanted;
   std::string_view wanted_key;
   bool is_given = false;
-  for (const std::string_view key : {std::string_view("max_tokens"), kNewerKey,
-                                     std::string_view("n_predict"), limits.output_tokens_key}) {
+  for (const std::string_view key :
+       {std::string_view("max_tokens"), kNewerKey, std::string_view("n_predict"),
+        std::string_view("num_predict"), limits.output_tokens_key}) {
     const Json* given = key.empty() ? nullptr : body.find(key);
     if (given == nullptr) continue;
     is_given = true;
@@ -235,11 +306,20 @@ void check_metadata(const Fields& body) {
   }
 }
 
-// Refused even where they are empty: an empty list of allowed tokens allows none. All else that is
-// not obeyed is for check_unread_fields.
+// Refused even where it is empty. All else that is not obeyed is for check_unread_fields.
 void refuse_even_empty(const Fields& body) {
-  for (const std::string_view key : {"allowed_token_ids", "chat_template"}) {
-    if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
+  if (body.find("chat_template") != nullptr) body.refuse_unsupported("chat_template", "this field");
+}
+
+void read_truncation(const Fields& body, GenerationFields& fields) {
+  static constexpr std::string_view kSides[] = {"left", "right"};
+  check_word(body, "truncation_side", kSides);
+  if (const std::string* side = body.text("truncation_side", 64)) {
+    fields.cuts_right = *side == "right";
+  }
+  fields.prompt_tokens_max = body.integer("truncate_prompt_tokens", {.low = -1, .high = kIntMax});
+  if (fields.prompt_tokens_max == 0) {
+    body.refuse("truncate_prompt_tokens", "'truncate_prompt_tokens' must be at least 1, or -1");
   }
 }
 
@@ -278,29 +358,31 @@ void read_caller_fields(const Fields& body, const RequestLimits& limits, Generat
   check_metadata(body);
 }
 
-void read_token_reports(const Fields& body, GenerationFields& fields) {
+void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
   fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
-  if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
+  if (const auto top =
+          body.integer("prompt_logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     fields.prompt_logprobs = static_cast<int>(*top);
-    if (body.boolean("stream").value_or(false)) {
-      body.refuse("prompt_logprobs",
-                  "'prompt_logprobs' are told in whole answers, not with 'stream': true");
-    }
   }
 }
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits) {
   GenerationFields fields;
   read_sampling(body, fields);
+  read_distribution_cuts(body, fields);
+  read_dry(body, fields);
+  fields.bad_words = read_words(body, "bad_words", kBadWordsMax, kBadWordBytesMax);
+  read_allowed_tokens(body, limits, fields);
   read_logit_bias(body, limits, fields);
   read_stop_strings(body, "stop", fields);
-  read_stop_tokens(body, limits, fields);
+  fields.stop_token_ids = read_tokens(body, "stop_token_ids", kStopTokensMax, limits);
   fields.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
   read_lengths(body, limits, fields);
   fields.thinking_budget = body.integer("thinking_token_budget", {.low = 0, .high = kIntMax});
   read_caller_fields(body, limits, fields);
   read_repetition(body, fields);
+  read_truncation(body, fields);
   read_timings(body, fields);
   check_foreign_counts(body);
   refuse_even_empty(body);

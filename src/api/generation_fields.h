@@ -19,6 +19,8 @@ inline constexpr size_t kRequestIdBytesMax = 128;
 // Of a rendered body: a request's with a prefix, and a number behind it.
 inline constexpr size_t kRenderedIdBytesMax = kRequestIdBytesMax + 32;
 
+inline constexpr int kTopLogprobsMax = 20;  // OpenAI's bound, and vLLM's default
+
 // What the validator must know of the model, and of who asks.
 struct RequestLimits {
   int vocab_size = 0;
@@ -30,7 +32,9 @@ struct RequestLimits {
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
   size_t request_id_bytes_max = kRequestIdBytesMax;
-  FieldTable* fields_read = nullptr;  // the body's own, noted there; null: nowhere
+  UnknownFields unknown_fields = UnknownFields::kWarn;
+  int top_logprobs_max = kTopLogprobsMax;  // alternatives to a token
+  FieldTable* fields_read = nullptr;       // the body's own, noted there; null: nowhere
 };
 
 // Ends an answer that says the same thing again and again.
@@ -38,6 +42,15 @@ struct RepetitionRule {
   int pattern_min = 1;  // tokens
   int pattern_max = 0;
   int count = 0;  // so many times in a row
+};
+
+// llama.cpp's "dry_*" fields, as request::DryPenalty.
+struct DryFields {
+  double multiplier = 0.0;  // 0: none
+  double base = 1.75;
+  int allowed_length = 2;
+  int last_n = -1;
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
 };
 
 struct GenerationFields {
@@ -49,6 +62,15 @@ struct GenerationFields {
   std::optional<double> repetition_penalty;
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
+  DryFields dry;
+  double typical_p = 1.0;
+  double top_n_sigma = 0.0;  // 0: off
+  double xtc_probability = 0.0;
+  double xtc_threshold = 0.1;
+  double dynatemp_range = 0.0;
+  double dynatemp_exponent = 1.0;
+  std::vector<std::string> bad_words;
+  std::vector<TokenId> allowed_tokens;  // empty: all
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<uint64_t> seed;
 
@@ -78,6 +100,10 @@ struct GenerationFields {
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
   std::optional<int> prompt_logprobs;      // alternatives to each token of the prompt
   std::optional<RepetitionRule> repetition;
+  // So many tokens of a prompt are kept; -1: as many as the model can read beside the answer. What
+  // is cut off stands at its left end, or at the right one.
+  std::optional<int64_t> prompt_tokens_max;
+  bool cuts_right = false;
 };
 
 // Bounds that a caller meets; the error messages name them.
@@ -85,9 +111,12 @@ inline constexpr size_t kStopStringsMax = 16;
 inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
-inline constexpr int kTopLogprobsMax = 20;
-inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
-inline constexpr size_t kCacheSaltBytesMax = 64;
+inline constexpr size_t kBadWordsMax = 256;
+inline constexpr size_t kBadWordBytesMax = 256;
+inline constexpr size_t kDryBreakersMax = 64;
+inline constexpr size_t kDryBreakerBytesMax = 64;
+inline constexpr int kChoicesMax = 128;             // of one request, over all its prompts
+inline constexpr size_t kCacheSaltBytesMax = 1024;  // hashed on arrival
 inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;
 
@@ -96,7 +125,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
 // Who asks and how the answer comes: of the same, what has nothing to do with sampling.
 void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
 // What an answer tells of its tokens, where it can.
-void read_token_reports(const Fields& body, GenerationFields& fields);
+void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
 
 // A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);

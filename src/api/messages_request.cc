@@ -28,6 +28,7 @@ void apply_thinking(const Fields& body, MessagesRequest& request) {
   if (thinking->type == Type::kEnabled && !budget) {
     body.refuse("thinking.budget_tokens", "'thinking.budget_tokens' is missing");
   }
+  apply_thinking_budget(body, *thinking, request.chat.generation.thinking_budget);
   const std::optional<int64_t>& max_tokens = request.chat.generation.max_tokens;
   if (budget && max_tokens && *budget >= *max_tokens) {
     body.refuse(
@@ -139,7 +140,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   refuse_servers(fields);
   refuse_promises(fields);
   check_hints(fields);
-  check_unread_fields(fields, BodyKind::kMessages, chat.warnings);
+  check_unread_fields(fields, BodyKind::kMessages, limits.unknown_fields, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -144,6 +144,7 @@ void apply_tool_choice(const Json& choice, const Fields& body, ToolFields& read)
 
 ToolFields read_message_tools(const Fields& body, std::span<const ChatMessage> messages) {
   ToolFields read;
+  const Json* const choice = body.object("tool_choice");  // noted of any body
   read_tool_list(body,
                  {.type = "custom",
                   .type_needed = false,

@@ -110,6 +110,34 @@ std::optional<OutputFormat> structural_tag(const Fields& fields, std::string_vie
   return std::nullopt;
 }
 
+// TGI's way: {"type": "json" | "json_schema" | "regex", "value": …}, a schema (which "json_schema"
+// may have a name beside, as OpenAI's) or a regular expression. None: of another type, or refused.
+std::optional<OutputFormat> read_typed_value(const Fields& fields, std::string_view type) {
+  if (type == "regex") {
+    const std::string* pattern = fields.text("value", kFormatBytesMax);
+    if (pattern == nullptr) {
+      fields.refuse("value", fmt::format("'{}' is missing", fields.path("value")));
+      return std::nullopt;
+    }
+    fields.refuse_unread(kHarmless);
+    return OutputFormat{
+        .kind = Kind::kRegex, .field = fields.path("value"), .schema = {}, .text = *pattern};
+  }
+  const Json* value = fields.find("value");
+  const bool is_named = type == "json_schema" && value != nullptr && value->is_object() &&
+                        value->find("schema") != nullptr;
+  if (is_named) {
+    fields.refuse_unread(kHarmless);
+    return read_named_schema(
+        Fields(*value, fields.path("value"), fields.complaint(), Fields::Reads::kKept));
+  }
+  std::optional<Json> schema = read_schema(fields, "value");
+  fields.refuse_unread(kHarmless);
+  if (!schema) return std::nullopt;
+  return OutputFormat{
+      .kind = Kind::kJsonSchema, .field = fields.path("value"), .schema = *std::move(schema)};
+}
+
 std::optional<OutputFormat> read_response_format(const Fields& body) {
   const Json* format = body.object("response_format");
   if (format == nullptr) return std::nullopt;
@@ -122,6 +150,11 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
   if (type != nullptr && *type == "json_object") return json_object(fields);
   if (type != nullptr && *type == "structural_tag") {
     return structural_tag(body, "response_format", *format);
+  }
+  const bool has_value = fields.find("value") != nullptr;
+  if (type != nullptr &&
+      (*type == "json" || *type == "regex" || (*type == "json_schema" && has_value))) {
+    return read_typed_value(fields, *type);
   }
   if (type == nullptr || *type != "json_schema") {
     refuse_type(fields, type, "'text', 'json_object', 'json_schema' or 'structural_tag'");
@@ -190,6 +223,33 @@ std::optional<OutputFormat> read_constraint(const Fields& fields, std::string_vi
   return format;
 }
 
+// The "grammar" of a body: the text of one (llama.cpp), or TGI's object.
+std::optional<OutputFormat> read_grammar(const Fields& body) {
+  const Json* value = body.find("grammar");
+  if (value == nullptr || !value->is_object()) {
+    return read_constraint(body, "grammar", Kind::kGrammar);
+  }
+  const Fields fields(*value, body.path("grammar"), body.complaint(), Fields::Reads::kKept);
+  const std::string* type = fields.text("type", 64);
+  if (type != nullptr && (*type == "json" || *type == "json_schema" || *type == "regex")) {
+    return read_typed_value(fields, *type);
+  }
+  refuse_type(fields, type, "'json', 'json_schema' or 'regex'");
+  return std::nullopt;
+}
+
+// Ollama's: "json", or a schema. An empty text asks for nothing.
+std::optional<OutputFormat> read_format(const Fields& body) {
+  const Json* value = body.find("format");
+  if (value == nullptr) return std::nullopt;
+  if (value->is_object()) return read_constraint(body, "format", Kind::kJsonSchema);
+  const std::string* word = body.text("format", 64);
+  if (word == nullptr || word->empty()) return std::nullopt;
+  if (*word == "json") return OutputFormat{.kind = Kind::kJsonObject, .field = body.path("format")};
+  body.refuse("format", "'format' must be 'json' or a JSON schema");
+  return std::nullopt;
+}
+
 struct NamedConstraint {
   std::string_view key;
   Kind kind;
@@ -240,18 +300,15 @@ std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
 }  // namespace
 
 std::optional<OutputFormat> read_output_format(const Fields& body) {
-  static constexpr NamedConstraint kGuided[] = {{"guided_json", Kind::kJsonSchema},
-                                                {"guided_regex", Kind::kRegex},
-                                                {"guided_choice", Kind::kChoice},
-                                                {"guided_grammar", Kind::kGrammar},
-                                                {"json_schema", Kind::kJsonSchema},
-                                                {"regex", Kind::kRegex},
-                                                {"ebnf", Kind::kGrammar},
-                                                {"grammar", Kind::kGrammar},
-                                                {"structural_tag", Kind::kStructuralTag}};
+  static constexpr NamedConstraint kGuided[] = {
+      {"guided_json", Kind::kJsonSchema}, {"guided_regex", Kind::kRegex},
+      {"guided_choice", Kind::kChoice},   {"guided_grammar", Kind::kGrammar},
+      {"json_schema", Kind::kJsonSchema}, {"regex", Kind::kRegex},
+      {"ebnf", Kind::kGrammar},           {"structural_tag", Kind::kStructuralTag}};
   std::optional<OutputFormat> found = read_response_format(body);
   std::optional<OutputFormat> others[] = {read_structured_outputs(body),
-                                          read_constraints(body, kGuided)};
+                                          read_constraints(body, kGuided), read_grammar(body),
+                                          read_format(body)};
   for (std::optional<OutputFormat>& other : others) {
     if (!other) continue;
     if (found) refuse_two_formats(body, other->field, found->field);

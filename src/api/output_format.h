@@ -1,6 +1,6 @@
 // What an answer must look like, by whatever field a protocol says it: OpenAI's response_format
-// (text.format in the Responses API), vLLM's structured_outputs and its older guided_* names, or
-// the names that SGLang and llama.cpp have beside the sampling's.
+// (text.format in the Responses API), vLLM's structured_outputs and its older guided_* names, the
+// names that SGLang and llama.cpp have beside the sampling's, TGI's grammar or Ollama's format.
 // Values only: whether a schema can be compiled is the server's to find out.
 #pragma once
 

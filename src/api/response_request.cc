@@ -52,8 +52,8 @@ constexpr std::string_view kIncludedNever[] = {
     "file_search_call.results",       "message.input_image.image_url",
     "web_search_call.action.sources", "web_search_call.results"};
 
-void read_include(const Fields& body, ResponseRequest& request) {
-  const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
+void read_include(const Fields& body, const RequestLimits& limits, ResponseRequest& request) {
+  const auto top = body.integer("top_logprobs", {.low = 0, .high = limits.top_logprobs_max});
   bool logprobs = false;
   if (const Json* include = body.array("include", 64)) {
     for (size_t i = 0; i < include->as_array().size(); ++i) {
@@ -172,7 +172,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   request.warnings = std::move(tools.warnings);
   warn_of_replaced(request.items, request.warnings);
   read_reasoning(fields, request);
-  read_include(fields, request);
+  read_include(fields, limits, request);
   read_truncation(fields, request);
   fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
   refuse_what_must_be_obeyed(fields);
@@ -194,7 +194,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
     }
     request.generation.format = std::move(format);
   }
-  check_unread_fields(fields, BodyKind::kResponse, request.warnings);
+  check_unread_fields(fields, BodyKind::kResponse, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -5,7 +5,7 @@
 namespace pelton::api {
 namespace {
 
-// The model knows three efforts, not numbers of tokens.
+// A budget is followed, and it says how much to think besides: models know efforts, not numbers.
 constexpr int64_t kBudgetMin = 1024;
 constexpr int64_t kMediumBudgetMin = 4096;
 constexpr int64_t kHighBudgetMin = 16384;
@@ -38,6 +38,15 @@ bool read_omitted(const Fields& thinking) {
 }
 
 }  // namespace
+
+void apply_thinking_budget(const Fields& body, const ThinkingFields& thinking,
+                           std::optional<int64_t>& budget) {
+  if (!thinking.budget_tokens) return;
+  if (budget && *budget != *thinking.budget_tokens) {
+    refuse_two_values(body, "thinking_token_budget", "thinking.budget_tokens");
+  }
+  budget = thinking.budget_tokens;
+}
 
 std::optional<ThinkingFields> read_thinking(const Fields& body) {
   const Json* thinking = body.object("thinking");

@@ -24,4 +24,8 @@ struct ThinkingFields {
 // Nothing where it is absent, or after a complaint.
 std::optional<ThinkingFields> read_thinking(const Fields& body);
 
+// Its budget becomes the thinking budget; one that "thinking_token_budget" has given must agree.
+void apply_thinking_budget(const Fields& body, const ThinkingFields& thinking,
+                           std::optional<int64_t>& budget);
+
 }  // namespace pelton::api

@@ -28,7 +28,8 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
     fields.refuse(has_messages ? "messages" : "prompt",
                   "either 'prompt' or 'messages' must be given, and not both");
   }
-  if (!has_messages) check_unread_fields(fields, BodyKind::kText, request.warnings);
+  if (!has_messages)
+    check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   if (has_messages) {
     RequestLimits alone = limits;
@@ -52,7 +53,7 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
     return std::move(*complaint);
   }
   auto ids = read_token_ids(tokens->as_array(), "tokens", fields, limits);
-  check_unread_fields(fields, BodyKind::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   request.tokens = std::move(*ids);
   return request;

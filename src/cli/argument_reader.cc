@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cli/flag_value.h"
+#include "cli/foreign_flags.h"
 #include "cli/wording.h"
 
 namespace pelton::cli {
@@ -187,6 +188,9 @@ Result<ArgumentReader::Said> ArgumentReader::said_in_words(const Flag& flag, Opt
             .list = std::move(option.list),
             .source = Source::kWord,
             .origin = refused ? flag.negations.front() : flag.name};
+  for (const auto& [theirs, ours] : flag.other_choices) {
+    if (said.text == theirs) said.text = ours;
+  }
   if (flag.kind == Flag::Kind::kSwitch) {
     said.text = (refused ? !option.is_negated : option.is_on) ? "true" : "false";
   }
@@ -425,8 +429,10 @@ Result<void> ArgumentReader::take_positionals(bool all_needed, Arguments& argume
 }
 
 Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::string>& words) {
-  TRY(split(words));
+  TRY_ASSIGN(NativeWords native, native_words(verb_, words));
+  TRY(split(native.words));
   Outcome outcome{.help = help_};
+  outcome.notes = std::move(native.notes);
   if (help_) return outcome;
   TRY(read_config_file());
   Arguments& arguments = outcome.arguments;

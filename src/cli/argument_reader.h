@@ -22,8 +22,9 @@ class ArgumentReader {
 
   struct Outcome {
     bool help = false;
-    bool print_config = false;  // then nothing is said to be missing
-    Arguments arguments;        // unless help
+    bool print_config = false;       // then nothing is said to be missing
+    std::vector<std::string> notes;  // of foreign flags
+    Arguments arguments;             // unless help
   };
   // `words` behind the verb's name.
   Result<Outcome> read(const std::vector<std::string>& words);

@@ -165,6 +165,9 @@ int CommandLine::run(int argc, const char* const* argv) const {
                    flag.name.c_str());
     }
   }
+  for (const std::string& note : request->notes) {
+    std::fprintf(stderr, "%s: note: %s\n", program_.name.c_str(), note.c_str());
+  }
   request->arguments.reread_ = [this, words]() -> Result<Arguments> {
     TRY_ASSIGN(Request again, parse(words));
     return std::move(again.arguments);
@@ -248,6 +251,7 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
   }
   request.verb = found.verb;
   request.arguments = std::move(read.arguments);
+  request.notes = std::move(read.notes);
   return request;
 }
 

@@ -42,14 +42,15 @@ struct Flag {
   std::string default_text;  // shown and used; empty: none. kSwitch: "true", else it is off
   double least = 0;
   double most = 9e15;                // every whole number up to here is a double
+  double bare_unit = 1;              // kSize: what a number without a unit counts
   std::vector<std::string> choices;  // where there are any, one of these
   bool required = false;
   std::vector<std::string> aliases;         // other names for the same, as other programs call it
   std::vector<std::string> negations = {};  // kSwitch: names that turn it off, as --no-log-json
   bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
   std::vector<std::string> variables = {};  // of the environment, besides those the names make
-  // Of the verb's other prefix: what the programs that such variables are meant for call a choice,
-  // and which of ours that is.
+  // What other programs call a choice, and which of ours that is: in words, and in variables of the
+  // verb's other prefix.
   std::vector<std::pair<std::string, std::string>> other_choices = {};
   bool secret = false;       // never shown again
   bool may_be_empty = true;  // kText: an empty value is one; else an error, exit code 3
@@ -63,6 +64,18 @@ struct Flag {
 
   // Its name and aliases, then the negations.
   std::vector<std::string> names() const;
+};
+
+// A flag of another program's that is not one of ours, as it stands in command lines that people
+// paste (foreign_flags.h).
+struct ForeignFlag {
+  std::vector<std::string> names;
+  bool takes_value = false;
+  bool is_positional = false;  // its value is one of the verb's first positional: --model NAME
+  // Values with which nothing would be other than it is; "*": any, or the bare switch. They are
+  // taken with a note; all others are refused.
+  std::vector<std::string> taken;
+  std::string why;  // of the note or the refusal
 };
 
 struct Positional {
@@ -140,6 +153,7 @@ struct Verb {
   // Its words may be spelled as others do: True, INFO, a flag's other_choices; "auto", where that
   // is no choice of the flag's, leaves it to us.
   std::string other_prefix;
+  std::vector<ForeignFlag> foreign;
   // Takes --config FILE, whose names are the flags' and the positionals', and --print-config.
   bool configurable = false;
 };
@@ -168,7 +182,8 @@ class CommandLine {
   struct Request {
     const Verb* verb = nullptr;
     Arguments arguments;
-    std::string text;  // to print, if verb is null
+    std::vector<std::string> notes;  // of foreign flags that were taken
+    std::string text;                // to print, if verb is null
   };
   Result<Request> parse(const std::vector<std::string>& words) const;
 

@@ -298,7 +298,7 @@ void ModelledExecutor::jump(const ScheduledRow& row, Occupant& occupant, StepRes
   const auto most = static_cast<size_t>(std::min(options_.jump_tokens_max, kJumpTokensMax));
   for (const TokenId token : occupant.guide->forced(most)) {
     CHECK(occupant.guide->accept(token), "a forced token that its guide refuses");
-    if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
+    if (occupant.sampling.reads_history()) occupant.history.push_back(token);
     result.tokens.push_back({.token = token});
     ++result.sequences.back().tokens.count;
     occupant.known = row.start + row.token_count() + result.sequences.back().tokens.count;
@@ -399,11 +399,11 @@ void ModelledExecutor::score(const StepPlan& plan, const ScheduledRow& row, Occu
 TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
                                  SequenceResult& told) {
   read_seen(occupant, row.start);
-  if (options_.checks && occupant.sampling.has_penalties()) {
+  if (options_.checks && occupant.sampling.reads_history()) {
     const std::span<const TokenId> known = visible(occupant.history);
     const std::span<const TokenId> seen = visible(occupant.seen);
     CHECK(std::equal(known.begin(), known.end(), seen.begin(), seen.end()),
-          "the penalties' history is not what was computed");
+          "the sampling's history is not what was computed");
   }
   std::span<const uint64_t> allowed;
   if (occupant.guide) allowed = occupant.guide->mask(mask_);
@@ -432,7 +432,7 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, 
         Error{ErrorCode::kInternal, "the modelled answer does not follow the request's grammar"});
     told.tokens.count = 0;
   }
-  if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
+  if (occupant.sampling.reads_history()) occupant.history.push_back(token);
   return token;
 }
 

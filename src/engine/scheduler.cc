@@ -509,7 +509,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     arrival.prompt_count = sequence.prompt_count;
     arrival.pooling = sequence.request.pooling;
     arrival.guide = sequence.request.guide;
-    const bool remembers = sequence.request.sampling.has_penalties() || arrival.guide.has_value() ||
+    const bool remembers = sequence.request.sampling.reads_history() || arrival.guide.has_value() ||
                            capacity_.draft_tokens_max > 0;
     if (remembers) arrival.history = sequence.tokens;
     if (arrival.guide) arrival.tenant = sequence.request.tenant;

@@ -63,7 +63,7 @@ struct BlockCopy {
 // From here on only sampled tokens are added to the history, by whoever samples them.
 struct Arrival {
   request::SamplingParams sampling;
-  std::vector<TokenId> history;  // empty unless sampling.has_penalties() or there is a guide
+  std::vector<TokenId> history;  // empty unless sampling.reads_history() or there is a guide
   int prompt_count = 0;          // also set without a history
   // Of the rows that follow, all tokens are one prompt of which an embedding is made.
   std::optional<request::Pooling> pooling;

@@ -154,7 +154,7 @@ sampling::DrawInput RowSampler::input_of(const engine::StepPlan& plan,
   const ScheduledRow& sequence = plan.sequences[row.sequence];
   const Slot& slot = slots_[sequence.slot];
   return {.params = slot.sampling,
-          .history = slot.sampling.has_penalties() ? &slot.history : nullptr,
+          .history = slot.sampling.reads_history() ? &slot.history : nullptr,
           .banned = row.suppressed,
           .allowed = row.allowed,
           .position = position_of(sequence, row)};

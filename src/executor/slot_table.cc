@@ -15,7 +15,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     slot.pooling = arrival->pooling;
     slot.known_tokens = 0;
     slot.history.clear();
-    if (!slot.sampling.has_penalties()) continue;
+    if (!slot.sampling.reads_history()) continue;
     const std::span<const TokenId> history(arrival->history);
     const auto prompt = std::min(static_cast<size_t>(arrival->prompt_count), history.size());
     slot.history.add_prompt(history.first(prompt));
@@ -44,14 +44,14 @@ void SlotTable::stop_expecting(engine::Slot index, int64_t step) {
 void SlotTable::append(engine::Slot index, TokenId token) {
   Slot& slot = at(index);
   slot.last_token = token;
-  if (slot.sampling.has_penalties()) slot.history.add_output(token);
+  if (slot.sampling.reads_history()) slot.history.add_output(token);
 }
 
 void SlotTable::append_known(const ScheduledRow& row, int sampled,
                              std::span<const TokenId> tokens) {
   if (tokens.empty()) return;
   Slot& slot = at(row.slot);
-  if (slot.sampling.has_penalties()) {
+  if (slot.sampling.reads_history()) {
     for (const TokenId token : tokens) slot.history.add_output(token);
   }
   slot.known_tokens = row.start + row.token_count() + sampled + static_cast<int>(tokens.size());

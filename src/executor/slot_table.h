@@ -20,7 +20,7 @@ using ScheduledRow = engine::ScheduledRow;
 
 struct Slot {
   request::SamplingParams sampling;
-  sampling::TokenHistory history;  // empty without penalties
+  sampling::TokenHistory history;  // empty unless sampling.reads_history()
   engine::SlotTables tables;
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   TokenId last_token = 0;                   // the newest that was sampled

@@ -80,7 +80,7 @@ NamedModel name_model(const std::string& model) {
 }
 
 Result<std::vector<NamedModel>> name_models(const GivenNames& given) {
-  if (given.served_name && given.models.size() > 1) {
+  if (!given.served_names.empty() && given.models.size() > 1) {
     return Error{ErrorCode::kInvalidArgument,
                  "--served-model-name names one model, and there are several; give each another "
                  "name with --alias NAME=MODEL",
@@ -88,9 +88,9 @@ Result<std::vector<NamedModel>> name_models(const GivenNames& given) {
   }
   std::vector<NamedModel> models;
   for (const std::string& model : given.models) models.push_back(name_model(model));
-  if (given.served_name) {
-    models.front().id = *given.served_name;
-    models.front().aliases.clear();
+  if (!given.served_names.empty()) {
+    models.front().id = given.served_names.front();
+    models.front().aliases.assign(given.served_names.begin() + 1, given.served_names.end());
   }
   TRY(check_distinct(models));
   for (const std::string& alias : given.aliases) TRY(add_alias(alias, models));

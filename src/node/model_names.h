@@ -21,9 +21,9 @@ struct NamedModel {
 NamedModel name_model(const std::string& model);
 
 struct GivenNames {
-  std::vector<std::string> models;         // MODEL ...
-  std::optional<std::string> served_name;  // of the only one, in place of all others
-  std::vector<std::string> aliases;        // "NAME=MODEL", by the model as it is given or by its id
+  std::vector<std::string> models;        // MODEL ...
+  std::vector<std::string> served_names;  // of the only one, in place of all others
+  std::vector<std::string> aliases;       // "NAME=MODEL", by the model as it is given or by its id
 };
 // In the order given; no two have a name in common. Errors: kInvalidArgument, with the flag.
 Result<std::vector<NamedModel>> name_models(const GivenNames& given);

@@ -51,15 +51,15 @@ TEST_F(ModelNames, AHubIdStaysAndAShortNameIsItsAlias) {
 
 TEST_F(ModelNames, AreGivenByTheCommandLine) {
   const auto named = name_models({.models = {folder("a/box"), folder("c/qwen")},
-                                  .served_name = {},
+                                  .served_names = {},
                                   .aliases = {"gpt=box", "small=" + folder("c/qwen")}});
   ASSERT_TRUE(named.ok()) << named.error().message;
   ASSERT_EQ(named->size(), 2u);
   EXPECT_THAT(named->at(0).aliases, ElementsAre(folder("a/box"), "gpt"));
   EXPECT_THAT(named->at(1).aliases, ElementsAre(folder("c/qwen"), "small"));
 
-  const auto one =
-      name_models({.models = {folder("a/box")}, .served_name = "only", .aliases = {"also=only"}});
+  const auto one = name_models(
+      {.models = {folder("a/box")}, .served_names = {"only"}, .aliases = {"also=only"}});
   ASSERT_TRUE(one.ok());
   EXPECT_EQ(one->front().id, "only");
   EXPECT_THAT(one->front().aliases, ElementsAre("also")) << "no folder shows";
@@ -69,23 +69,24 @@ TEST_F(ModelNames, CollisionsAreToldInTheCommandLinesWords) {
   const std::string a = folder("a/box");
   const std::string b = folder("b/box");
   const std::string c = folder("c/qwen");
-  EXPECT_THAT(refusal({.models = {a, a}, .served_name = {}, .aliases = {}}),
+  EXPECT_THAT(refusal({.models = {a, a}, .served_names = {}, .aliases = {}}),
               AllOf(HasSubstr("MODEL: "), HasSubstr("given twice")));
-  EXPECT_THAT(refusal({.models = {a, b}, .served_name = {}, .aliases = {}}),
+  EXPECT_THAT(refusal({.models = {a, b}, .served_names = {}, .aliases = {}}),
               AllOf(HasSubstr(a), HasSubstr(b), HasSubstr("both be called 'box'")));
-  EXPECT_THAT(refusal({.models = {a, c}, .served_name = {}, .aliases = {"qwen=box"}}),
+  EXPECT_THAT(refusal({.models = {a, c}, .served_names = {}, .aliases = {"qwen=box"}}),
               AllOf(HasSubstr("alias: --alias qwen=box"), HasSubstr(c), HasSubstr("already")));
-  EXPECT_THAT(refusal({.models = {a, c}, .served_name = {}, .aliases = {"x=box", "x=qwen"}}),
+  EXPECT_THAT(refusal({.models = {a, c}, .served_names = {}, .aliases = {"x=box", "x=qwen"}}),
               AllOf(HasSubstr("--alias x=qwen"), HasSubstr(a), HasSubstr("already")));
-  EXPECT_THAT(refusal({.models = {a}, .served_name = {}, .aliases = {"box=box"}}),
+  EXPECT_THAT(refusal({.models = {a}, .served_names = {}, .aliases = {"box=box"}}),
               HasSubstr("called 'box' already"));
-  EXPECT_THAT(refusal({.models = {a, c}, .served_name = "x", .aliases = {}}), HasSubstr("--alias"));
+  EXPECT_THAT(refusal({.models = {a, c}, .served_names = {"x"}, .aliases = {}}),
+              HasSubstr("--alias"));
   for (const char* const alias : {"x", "=box", "x="}) {
-    EXPECT_THAT(refusal({.models = {a}, .served_name = {}, .aliases = {alias}}),
+    EXPECT_THAT(refusal({.models = {a}, .served_names = {}, .aliases = {alias}}),
                 HasSubstr("NAME=MODEL"))
         << alias;
   }
-  EXPECT_THAT(refusal({.models = {a}, .served_name = {}, .aliases = {"x=nobody"}}),
+  EXPECT_THAT(refusal({.models = {a}, .served_names = {}, .aliases = {"x=nobody"}}),
               HasSubstr("no MODEL of this command is 'nobody'"));
 }
 

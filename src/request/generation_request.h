@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,9 +13,21 @@
 
 namespace pelton::request {
 
-// Applied in this order to a row of logits: repetition, frequency and presence penalties,
-// logit_bias, temperature, top_k, top_p, min_p. Noise is a pure function of (seed, position in the
-// sequence).
+// The DRY penalty on repeating what was said ("don't repeat yourself", p-e-w 2024);
+// sampling/repetition_edits.h has its definition.
+struct DryPenalty {
+  float multiplier = 0.0f;  // 0: none
+  float base = 1.75f;       // at least 1
+  int allowed_length = 2;   // tokens that may be repeated for nothing
+  int last_n = -1;          // tokens that are looked at; -1: prompt and output
+  // Tokens that no match reaches over: bit t % 64 of word t / 64. Null: there are none.
+  std::shared_ptr<const std::vector<uint64_t>> breakers;
+};
+
+// Applied in this order to a row of logits: repetition, frequency and presence penalties, DRY,
+// logit_bias, bad words and allowed tokens, top_n_sigma, temperature, top_k, typical_p, top_p,
+// min_p, XTC. Noise is a pure function of (seed, position in the sequence). At temperature 0 the
+// likeliest token is taken, whatever cuts there are.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, the lowest id among equals
   int top_k = 0;             // 0: all
@@ -23,6 +36,17 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // over prompt and output, as in CTRL (Keskar et al. 2019)
   float frequency_penalty = 0.0f;   // over the output
   float presence_penalty = 0.0f;    // over the output
+  DryPenalty dry;
+  float typical_p = 1.0f;        // locally typical sampling; 1: all
+  float top_n_sigma = 0.0f;      // standard deviations below the highest logit; 0: all
+  float xtc_probability = 0.0f;  // of excluding the top choices
+  float xtc_threshold = 0.1f;    // the share from which a token is one of them
+  float dynatemp_range = 0.0f;   // around the temperature; 0: it is constant
+  float dynatemp_exponent = 1.0f;
+  // Never said: each as its tokens, of which the last one is made as unlikely as can be where the
+  // others have just come. One is said all the same where nothing else may be.
+  std::vector<std::vector<TokenId>> bad_words;
+  std::vector<TokenId> allowed_tokens;  // all others are as unlikely as can be; empty: all may come
   std::vector<std::pair<TokenId, float>> logit_bias;
   uint64_t seed = 0;  // always set by the server; random there if the caller gave none
   // How many alternatives to report with each token; -1: no logprobs at all, 0: the sampled one's.
@@ -32,6 +56,15 @@ struct SamplingParams {
 
   bool has_penalties() const {
     return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
+  }
+  // Whether a draw depends on which tokens came before.
+  bool reads_history() const {
+    return has_penalties() || dry.multiplier > 0.0f || !bad_words.empty();
+  }
+  // Whether a cut looks at the whole distribution (sampling/distribution_cuts.h).
+  bool has_distribution_cuts() const {
+    return typical_p < 1.0f || top_n_sigma > 0.0f || xtc_probability > 0.0f ||
+           dynatemp_range > 0.0f;
   }
 };
 

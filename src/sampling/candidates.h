@@ -69,6 +69,7 @@ class Candidates {
   size_t size() const { return size_; }
   float logit(size_t i) const { return logits_[i]; }
   TokenId token(size_t i) const { return tokens_[i]; }
+  kernels::Mass weight(size_t i) const { return masses_[i]; }  // after softmax_weights()
   // Writes positions of the best `count`, best first; at most kSortedMax.
   std::span<const uint32_t> best(size_t count);
 

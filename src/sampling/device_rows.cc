@@ -18,6 +18,9 @@ void DeviceRows::clear(int vocab) {
 // A bias that comes twice is added twice, which a device's threads cannot do side by side.
 bool DeviceRows::are_hosts(const request::SamplingParams& params) {
   if (params.logprobs > cuda::kReportedMax) return true;
+  const bool is_plain = !params.has_distribution_cuts() && params.dry.multiplier <= 0.0f &&
+                        params.bad_words.empty() && params.allowed_tokens.empty();
+  if (!is_plain) return true;
   std::vector<TokenId> biased;
   for (const auto& [token, bias] : params.logit_bias) biased.push_back(token);
   std::sort(biased.begin(), biased.end());

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "sampling/draw_numbers.h"
+#include "sampling/repetition_edits.h"
 
 namespace pelton::sampling {
 namespace {
@@ -56,11 +57,43 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
   }
 }
 
+void apply_dry(std::span<float> logits, const request::DryPenalty& dry,
+               std::span<const TokenId> tokens) {
+  for (const auto& [token, penalty] : dry_penalties(tokens, dry)) {
+    if (static_cast<size_t>(token) >= logits.size() || !std::isfinite(logits[token])) continue;
+    logits[token] = std::max(logits[token] - penalty, -kFiniteMax);
+  }
+}
+
+// As unlikely as a number can be: chosen where nothing else may be. A NaN stays, to be found.
+void discourage(float& logit) {
+  if (logit <= kFiniteMax) logit = std::min(logit, -kFiniteMax);
+}
+
+void keep_allowed(std::span<float> logits, std::span<const TokenId> allowed) {
+  std::vector<std::pair<TokenId, float>> kept;
+  for (const TokenId token : allowed) {
+    if (static_cast<size_t>(token) < logits.size()) kept.emplace_back(token, logits[token]);
+  }
+  for (float& logit : logits) discourage(logit);
+  for (const auto& [token, logit] : kept) logits[token] = logit;
+}
+
 void apply_edits(std::span<float> logits, const DrawInput& input) {
-  if (input.history != nullptr) apply_penalties(logits, input.params, *input.history);
-  for (const auto& [token, bias] : input.params.logit_bias) {
+  const request::SamplingParams& params = input.params;
+  if (input.history != nullptr) {
+    if (params.has_penalties()) apply_penalties(logits, params, *input.history);
+    if (params.dry.multiplier > 0.0f) apply_dry(logits, params.dry, input.history->tokens());
+  }
+  for (const auto& [token, bias] : params.logit_bias) {
     if (static_cast<size_t>(token) < logits.size()) logits[token] += bias;
   }
+  if (input.history != nullptr) {
+    for (const TokenId token : ends_of_bad_words(input.history->output(), params.bad_words)) {
+      if (static_cast<size_t>(token) < logits.size()) discourage(logits[token]);
+    }
+  }
+  if (!params.allowed_tokens.empty()) keep_allowed(logits, params.allowed_tokens);
   for (const TokenId token : input.banned) {
     if (static_cast<size_t>(token) >= logits.size()) continue;
     // A NaN stays, to be found.
@@ -69,7 +102,8 @@ void apply_edits(std::span<float> logits, const DrawInput& input) {
 }
 
 bool has_edits(const DrawInput& input) {
-  return input.history != nullptr || !input.params.logit_bias.empty() || !input.banned.empty();
+  return input.history != nullptr || !input.params.logit_bias.empty() || !input.banned.empty() ||
+         !input.params.allowed_tokens.empty();
 }
 
 }  // namespace
@@ -151,6 +185,7 @@ ScoredChoice Sampler::score(std::span<float> logits, TokenId token, int top) {
 TokenId Sampler::draw(const Row& row, float highest, const request::SamplingParams& params,
                       uint64_t random) {
   if (params.temperature <= 0.0f) return first_of(row, highest);
+  if (params.has_distribution_cuts()) return draw_by_distribution(row, highest, params, random);
   const LogitScale scale = scale_of(highest, params.temperature);
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.logits.size()) {
     collect_best(row, static_cast<size_t>(params.top_k));
@@ -165,6 +200,53 @@ TokenId Sampler::draw(const Row& row, float highest, const request::SamplingPara
     return draw_from_candidates(params, random);
   }
   return draw_from_all(row, scale, random);
+}
+
+void Sampler::rank_candidates() {
+  ranked_.clear();
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_.weight(i) == 0) continue;
+    ranked_.push_back({candidates_.token(i), candidates_.logit(i), candidates_.weight(i)});
+  }
+  std::sort(ranked_.begin(), ranked_.end(), [](const Weighted& a, const Weighted& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+  });
+}
+
+// All cuts, one after the other, on the tokens that weigh anything. The draw is from those left, in
+// order of id, as everywhere; whether XTC acts, a second random number says.
+TokenId Sampler::draw_by_distribution(const Row& row, float highest,
+                                      const request::SamplingParams& params, uint64_t random) {
+  float floor = -kFiniteMax / 2;  // what is discouraged stays out where anything else may come
+  if (params.top_n_sigma > 0.0f) floor = sigma_floor(row.logits, highest, params.top_n_sigma);
+  candidates_.collect(*rows_, row, std::min(floor, highest));
+  if (params.top_k > 0) candidates_.keep_best(static_cast<size_t>(params.top_k));
+  double temperature = params.temperature;
+  if (params.dynatemp_range > 0.0f) {
+    candidates_.softmax_weights(*rows_, scale_of(highest, 1.0f));
+    rank_candidates();
+    temperature = dynamic_temperature(ranked_, candidates_.size(), params);
+    if (temperature <= 0.0) return first_of(row, highest);
+  }
+  candidates_.softmax_weights(*rows_, scale_of(highest, static_cast<float>(temperature)));
+  rank_candidates();
+  if (params.typical_p < 1.0f) keep_typical(ranked_, params.typical_p);
+  if (params.top_p < 1.0f) keep_share(ranked_, params.top_p);
+  if (params.min_p > 0.0f) keep_above(ranked_, params.min_p);
+  constexpr uint64_t kXtcStream = 0x5854'4358'5443'5854;
+  const double chance = static_cast<double>(base::mix64(random ^ kXtcStream) >> 11) * 0x1p-53;
+  if (chance < params.xtc_probability) exclude_top_choices(ranked_, params.xtc_threshold);
+  std::sort(ranked_.begin(), ranked_.end(),
+            [](const Weighted& a, const Weighted& b) { return a.token < b.token; });
+  Mass total = 0;
+  for (const Weighted& token : ranked_) total += token.weight;
+  Mass target = scaled(total, random);
+  for (const Weighted& token : ranked_) {
+    if (target < token.weight) return token.token;
+    target -= token.weight;
+  }
+  CHECK(false, "less mass than the tokens' weights");
+  return 0;
 }
 
 TokenId Sampler::draw_from_candidates(const request::SamplingParams& params, uint64_t random) {

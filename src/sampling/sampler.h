@@ -14,6 +14,7 @@
 #include "kernels/logit_rows.h"
 #include "request/generation_request.h"
 #include "sampling/candidates.h"
+#include "sampling/distribution_cuts.h"
 #include "sampling/token_history.h"
 
 namespace pelton::sampling {
@@ -34,7 +35,7 @@ struct ScoredChoice {
 // How a token is drawn from a row, wherever the row lies.
 struct DrawInput {
   const request::SamplingParams& params;
-  const TokenHistory* history = nullptr;  // null: no penalties
+  const TokenHistory* history = nullptr;  // null: nothing looks back
   std::span<const TokenId> banned;        // not to be chosen
   // What else may not: tokens whose bit (number t % 64 of word t / 64) is 0. Empty: all may.
   std::span<const uint64_t> allowed;
@@ -62,6 +63,9 @@ class Sampler {
  private:
   TokenId draw(const Row& row, float highest, const request::SamplingParams& params,
                uint64_t random);
+  TokenId draw_by_distribution(const Row& row, float highest, const request::SamplingParams& params,
+                               uint64_t random);
+  void rank_candidates();  // into ranked_: those that weigh anything
   TokenId draw_from_candidates(const request::SamplingParams& params, uint64_t random);
   TokenId draw_from_mass(const Row& row, kernels::LogitScale scale,
                          const request::SamplingParams& params, uint64_t random);
@@ -85,6 +89,7 @@ class Sampler {
   std::vector<float> raw_;
   std::vector<float> block_highest_;
   std::vector<kernels::Mass> block_mass_;
+  std::vector<Weighted> ranked_;  // of rows with cuts by their distribution
 };
 
 }  // namespace pelton::sampling

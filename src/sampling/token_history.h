@@ -1,9 +1,10 @@
-// The tokens that penalties count, for one sequence. Kept only for sequences with penalties. Owned
-// by the executor's slot; its thread.
+// The tokens of one sequence, counted and in order, for the penalties and what else looks back.
+// Kept only for sequences whose sampling reads it. Owned by the executor's slot; its thread.
 #pragma once
 
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "base/token_id.h"
 
@@ -16,16 +17,30 @@ class TokenHistory {
     int in_output = 0;
   };
 
-  void clear() { counts_.clear(); }
+  void clear() {
+    counts_.clear();
+    tokens_.clear();
+    prompt_size_ = 0;
+  }
+  // Before any output.
   void add_prompt(std::span<const TokenId> tokens) {
     for (const TokenId token : tokens) counts_[token].in_prompt = true;
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    prompt_size_ = tokens_.size();
   }
-  void add_output(TokenId token) { ++counts_[token].in_output; }
+  void add_output(TokenId token) {
+    ++counts_[token].in_output;
+    tokens_.push_back(token);
+  }
 
   const std::unordered_map<TokenId, Count>& counts() const { return counts_; }
+  std::span<const TokenId> tokens() const { return tokens_; }  // prompt and output
+  std::span<const TokenId> output() const { return tokens().subspan(prompt_size_); }
 
  private:
   std::unordered_map<TokenId, Count> counts_;
+  std::vector<TokenId> tokens_;
+  size_t prompt_size_ = 0;
 };
 
 }  // namespace pelton::sampling

@@ -239,7 +239,7 @@ TEST_F(ApiParameters, AP15_Seeds) {
 }
 
 TEST_F(ApiParameters, AP16_Logprobs) {
-  refuses({{kTextPath, text(R"("logprobs":6)"), "logprobs"},
+  refuses({{kTextPath, text(R"("logprobs":21)"), "logprobs"},
            {kChatPath, chat(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs"},
            {kChatPath, chat(R"("top_logprobs":2)"), "top_logprobs"}});
 }
@@ -293,9 +293,34 @@ TEST_F(ApiParameters, AP21_StopStrings) {
 }
 
 TEST_F(ApiParameters, AP22_AllowedAndBadWords) {
-  refuses(
-      {{kChatPath, chat(R"("allowed_token_ids":[])"), "allowed_token_ids", 400, "invalid_value"},
-       {kChatPath, chat(R"("bad_words":["x"])"), "bad_words", 400, "invalid_value"}});
+  refuses({{kChatPath, chat(R"("allowed_token_ids":[])"), "allowed_token_ids"},
+           {kChatPath, chat(R"("allowed_token_ids":[-1])"), "allowed_token_ids[0]"},
+           {kChatPath, chat(R"("allowed_token_ids":[1,"2"])"), "allowed_token_ids[1]"},
+           {kChatPath, chat(R"("allowed_token_ids":[999999999])"), "allowed_token_ids[0]"},
+           {kChatPath, chat(R"("bad_words":["x",""])"), "bad_words[1]"},
+           {kChatPath, chat(R"("bad_words":"x")"), "bad_words"},
+           {kChatPath, chat("\"bad_words\":[\"" + std::string(257, 'x') + "\"]"), "bad_words[0]"}});
+  accepts(kChatPath, chat(R"("allowed_token_ids":[1,2])"));
+  accepts(kChatPath, chat(R"("bad_words":["x"," y","a word of several"])"));
+}
+
+TEST_F(ApiParameters, AP13_CutsByTheDistribution) {
+  refuses({{kChatPath, chat(R"("typical_p":0)"), "typical_p"},
+           {kChatPath, chat(R"("typ_p":1.1)"), "typ_p"},
+           {kChatPath, chat(R"("typ_p":0.5,"typical_p":0.6)"), "typ_p"},
+           {kChatPath, chat(R"("top_n_sigma":-2)"), "top_n_sigma"},
+           {kChatPath, chat(R"("top_n_sigma":"1")"), "top_n_sigma"},
+           {kChatPath, chat(R"("xtc_probability":1.5)"), "xtc_probability"},
+           {kChatPath, chat(R"("xtc_threshold":-0.1)"), "xtc_threshold"},
+           {kChatPath, chat(R"("dynatemp_range":9)"), "dynatemp_range"},
+           {kChatPath, chat(R"("dynatemp_exponent":0)"), "dynatemp_exponent"},
+           {kChatPath, chat(R"("dry_multiplier":-1)"), "dry_multiplier"},
+           {kChatPath, chat(R"("dry_base":0.5)"), "dry_base"},
+           {kChatPath, chat(R"("dry_allowed_length":-1)"), "dry_allowed_length"},
+           {kChatPath, chat(R"("dry_penalty_last_n":-2)"), "dry_penalty_last_n"},
+           {kChatPath, chat(R"("dry_sequence_breakers":[""])"), "dry_sequence_breakers[0]"}});
+  accepts(kChatPath, chat(R"("typical_p":0.5,"top_n_sigma":1,"xtc_probability":1,)"
+                          R"("dynatemp_range":0.5,"dry_multiplier":0.8)"));
 }
 
 TEST_F(ApiParameters, AP24_Tools) {
@@ -382,7 +407,7 @@ TEST_F(ApiParameters, AP32_EchoAndSuffix) {
   refuses({{kTextPath, text(R"("suffix":"x")"), "suffix", 400, "invalid_value"},
            {kTextPath, text(R"("suffix":"x","echo":true,"logprobs":2)"), "suffix", 400,
             "invalid_value"},
-           {kTextPath, text(R"("echo":true,"logprobs":6)"), "logprobs"}});
+           {kTextPath, text(R"("echo":true,"logprobs":21)"), "logprobs"}});
   accepts(kTextPath, text(R"("echo":true,"logprobs":2)"));
   const Json echoed = accepts(kTextPath, text(R"("echo":true,"suffix":"","max_tokens":1)"));
   EXPECT_THAT(echoed.find("choices")->as_array().at(0).string("text").value_or(""),

@@ -18,6 +18,7 @@ ChatAnswer::ChatAnswer(const ServedModel& model, Options options)
 
 void ChatAnswer::prompt(size_t /*choice*/, std::vector<engine::PromptToken> scored) {
   prompt_logprobs_ = prompt_logprobs(model_.tokenizer, scored);
+  prompt_logprobs_due_ = options_.prompt_logprobs;
 }
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
@@ -41,7 +42,15 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   usage_.prediction->rejected += end.rejected_prediction_tokens;
 }
 
+// As soon as they are known.
+void ChatAnswer::take_prompt_event(std::string& out) {
+  if (!std::exchange(prompt_logprobs_due_, false)) return;
+  append_sse_event(out,
+                   [&](std::string& json) { chunks_.prompt_logprobs(prompt_logprobs_, json); });
+}
+
 void ChatAnswer::take_events(std::string& out) {
+  take_prompt_event(out);
   if (options_.continuous_usage) return take_counted_events(out);
   for (ChatChoice& choice : choices_) choice.take_events(chunks_, told_prompt(), out);
 }

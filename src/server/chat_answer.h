@@ -23,7 +23,7 @@ class ChatAnswer final : public Answer {
     int64_t prompt_tokens = 0;      // told there
     bool timings = false;
     std::vector<TokenId> prompt_token_ids;  // told if the choices' are
-    bool prompt_logprobs = false;           // told in a whole answer
+    bool prompt_logprobs = false;           // in a stream, as a chunk of their own
     bool has_prediction = false;            // usage says what of it was accepted
     ChatChoice::Options choice;
   };
@@ -49,6 +49,7 @@ class ChatAnswer final : public Answer {
     return options_.choice.token_ids ? &options_.prompt_token_ids : nullptr;
   }
   void take_counted_events(std::string& out);
+  void take_prompt_event(std::string& out);
 
   const ServedModel& model_;
   const Options options_;
@@ -56,6 +57,7 @@ class ChatAnswer final : public Answer {
   std::deque<ChatChoice> choices_;
   std::vector<int64_t> tokens_emitted_;  // of each choice, where each chunk tells them
   std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
+  bool prompt_logprobs_due_ = false;
   api::Usage usage_;
   access::GenerationFacts facts_;
 };

@@ -45,7 +45,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
 class ChatCompletion final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel& model) const override {
@@ -81,7 +81,7 @@ class ChatCompletion final : public ModelRequest {
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
                              .prediction = std::move(prediction),
-                             .seed_if_none = scope.identity.draw(),
+                             .seed_if_none = scope.identity.draw_seed(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }
@@ -106,7 +106,7 @@ class ChatCompletion final : public ModelRequest {
 class ChatInputTokens final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel& model) const override {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};

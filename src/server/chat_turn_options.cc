@@ -26,8 +26,7 @@ std::vector<std::string> warnings_of(const api::ChatRequest& request, const Serv
   const bool knows =
       model.chat == nullptr || !model.chat->turn_opening(chat::Thinking::kOff).empty();
   if (request.thinks && !knows && warnings.size() < api::kFieldWarningsMax) {
-    warnings.push_back(api::unread_warning("chat_template_kwargs.enable_thinking",
-                                           "the template has no such name"));
+    warnings.push_back(api::unread_warning(request.thinks_field, "the template has no such name"));
   }
   return warnings;
 }

@@ -1,6 +1,7 @@
 #include "server/completion_answer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -74,6 +75,7 @@ Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& t
   if (options_.prompt_alone) return Wants::kNothing;
   ++usage_.completion_tokens;
   ++choice.sampled_tokens;
+  choice.logprob_sum += static_cast<double>(token.logprob);
   choice.tokens_not_emitted = true;
   if (options_.logprobs >= 0) {
     choice.held.push_back(token_logprobs(
@@ -155,6 +157,19 @@ void CompletionAnswer::count_prompts() {
   }
 }
 
+std::vector<size_t> CompletionAnswer::best_choices(size_t prompt) const {
+  std::vector<size_t> choices(options_.choices_per_prompt);
+  std::iota(choices.begin(), choices.end(), prompt * options_.choices_per_prompt);
+  if (options_.choices_shown >= choices.size()) return choices;
+  const auto mean = [&](size_t choice) {
+    const auto tokens = static_cast<double>(std::max<int64_t>(choices_[choice].sampled_tokens, 1));
+    return choices_[choice].logprob_sum / tokens;
+  };
+  std::ranges::stable_sort(choices, [&](size_t a, size_t b) { return mean(a) > mean(b); });
+  choices.resize(options_.choices_shown);
+  return choices;
+}
+
 api::CompletionChoice CompletionAnswer::take(size_t index) {
   Choice& choice = choices_[index];
   api::CompletionChoice taken{.index = static_cast<int>(index),
@@ -164,7 +179,9 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
   if (options_.logprobs >= 0) taken.logprobs = std::exchange(choice.logprobs, {});
   taken.stop_reason = choice.stop_reason;
   const size_t prompt = index / options_.choices_per_prompt;
-  if (options_.prompt_logprobs) taken.prompt_logprobs = &prompt_logprobs_[prompt];
+  if (options_.prompt_logprobs && !std::exchange(choice.prompt_logprobs_sent, true)) {
+    taken.prompt_logprobs = &prompt_logprobs_[prompt];
+  }
   if (options_.token_ids) {
     taken.token_ids = std::exchange(choice.token_ids, {});
     if (!std::exchange(choice.prompt_told, true)) {
@@ -181,8 +198,7 @@ void CompletionAnswer::take_events(std::string& out) {
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    // Text and log-probabilities go together.
-    if (echoes_logprobs() && prompt_known_[i / options_.choices_per_prompt] == 0) continue;
+    if (waits_for_prompt(i)) continue;
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
     // Where each chunk tells the tokens, those without text get one too.
     const bool tells = options_.continuous_usage && choice.tokens_not_emitted;
@@ -210,7 +226,13 @@ void CompletionAnswer::take_last_events(std::string& out) {
 
 std::string CompletionAnswer::whole_body() {
   std::vector<api::CompletionChoice> choices;
-  for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(take(i));
+  for (size_t prompt = 0; prompt < prompt_known_.size(); ++prompt) {
+    for (const size_t choice : best_choices(prompt)) {
+      const auto index = static_cast<int>(choices.size());
+      choices.push_back(take(choice));
+      choices.back().index = index;
+    }
+  }
   count_prompts();
   const api::Timings timings = timings_of(facts_);
   return api::completion_answer_body(options_.head, choices, usage_,

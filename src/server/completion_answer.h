@@ -22,6 +22,9 @@ class CompletionAnswer final : public Answer {
     api::CompletionAnswerHead head;
     size_t choice_count = 1;
     size_t choices_per_prompt = 1;  // these follow each other
+    // Of them, where that is less: those whose tokens are likeliest, by the mean of their
+    // log-probabilities; a whole answer only, of streams with log-probabilities.
+    size_t choices_shown = 1;
     StopStrings stop;
     int logprobs = -1;                   // alternatives; of an echo's tokens too
     std::optional<int> prompt_logprobs;  // the same for prompts, told apart
@@ -56,6 +59,7 @@ class CompletionAnswer final : public Answer {
     tokenizer::IncrementalDecoder decoder;
     StopFilter stop_filter;
     int64_t sampled_tokens = 0;
+    double logprob_sum = 0;  // of these
     size_t bytes_sampled = 0;
     size_t bytes_out = 0;                      // of text that came out of the stop filter
     std::string text;                          // not handed out yet: all of it in a whole answer
@@ -66,6 +70,7 @@ class CompletionAnswer final : public Answer {
     std::vector<TokenId> token_ids;  // not handed out yet
     TokenId last_token = -1;
     bool prompt_told = false;
+    bool prompt_logprobs_sent = false;
     bool finish_sent = false;
     bool tokens_not_emitted = false;  // no chunk has gone out since
     int prompt_tokens = 0;
@@ -77,11 +82,18 @@ class CompletionAnswer final : public Answer {
   void release_logprobs(Choice& choice, size_t end);
   // Of what the choice's text begins with, which is told with it.
   bool echoes_logprobs() const { return !options_.echoes.empty() && options_.logprobs >= 0; }
+  // What comes with the prompt's log-probabilities waits for them.
+  bool waits_for_prompt(size_t choice) const {
+    return (echoes_logprobs() || options_.prompt_logprobs) &&
+           prompt_known_[choice / options_.choices_per_prompt] == 0;
+  }
   bool leads(size_t choice) const;
   void know_prompt(size_t prompt, const std::vector<engine::PromptToken>& scored);
   api::CompletionChoice take(size_t index);
 
   void count_prompts();
+  // Of a prompt, best first, as many as are shown.
+  std::vector<size_t> best_choices(size_t prompt) const;
 
   const ServedModel& model_;
   const Options options_;

@@ -27,6 +27,7 @@ CompletionAnswer::Options answer_options(const api::CompletionRequest& request,
   return {.head = {.id = id, .created = created_s, .model = model.shown_name(request.model)},
           .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
           .choices_per_prompt = static_cast<size_t>(fields.n),
+          .choices_shown = static_cast<size_t>(request.choices_shown),
           .stop = stop_strings(fields),
           .logprobs = request.logprobs,
           .prompt_logprobs = fields.prompt_logprobs,
@@ -53,8 +54,7 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
 class Completion final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_completion_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_completion_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel&) const override {
@@ -91,7 +91,7 @@ class Completion final : public ModelRequest {
 
 std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& scope) {
   id_ = answer_id("cmpl-", request_->generation.request_id, scope.identity.draw());
-  seed_if_none_ = scope.identity.draw();
+  seed_if_none_ = scope.identity.draw_seed();
   options_ = answer_options(*request_, scope.model, id_, scope.identity.created_s());
   for (size_t i = 0; i < request_->prompts.size(); ++i) {
     if (auto error = prepare_prompt(i, with, scope)) return error;
@@ -108,13 +108,14 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
   if (!fields.stop.empty()) {
     if (const auto error = scope.model.no_text("stop")) return api::api_error(*error);
   }
+  const bool chooses = request_->choices_shown < fields.n;  // by what is likeliest
   EngineWork work;
   auto error = keep(engine_work(scope, fields,
                                 {.id = fmt::format("{}/{}", id_, index),
                                  .prompt = *std::move(tokens),
                                  .prompt_field = "prompt",
                                  .deadline_ns = with.deadline_ns,
-                                 .logprobs = request_->logprobs,
+                                 .logprobs = std::max(request_->logprobs, chooses ? 0 : -1),
                                  .prompt_logprobs = prompt_logprobs(),
                                  .guide = with.guide,
                                  .seed_if_none = base::random_bits(seed_if_none_, index)}),

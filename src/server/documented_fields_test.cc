@@ -70,7 +70,7 @@ std::string_view nonsense_for(std::string_view name) {
   // These take any object.
   for (const std::string_view object :
        {"chat_template_kwargs", "json_schema", "guided_json", "sampling_params",
-        "repetition_detection", "output_config", "structural_tag"}) {
+        "repetition_detection", "output_config", "structural_tag", "format"}) {
     if (name == object) return "7.5";
   }
   return R"({"x":{}})";
@@ -209,9 +209,9 @@ TEST(DocumentedFields, D6_names_and_defaults_of_other_servers) {
   EXPECT_EQ(refused(path, chat + R"("n_predict":-2})"), "n_predict");
   EXPECT_EQ(refused(path, chat + R"("max_tokens":0})"), "max_tokens");
   EXPECT_EQ(refused(path, chat + R"("repeat_penalty":0})"), "repeat_penalty");
-  EXPECT_EQ(refused(path, chat + R"("truncate_prompt_tokens":8})"), "truncate_prompt_tokens");
+  EXPECT_EQ(refused(path, chat + R"("truncate_prompt_tokens":0})"), "truncate_prompt_tokens");
   EXPECT_EQ(refused(path, chat + R"("logit_bias":[[1,2]]})"), "logit_bias");
-  EXPECT_EQ(refused(path, chat + R"("bad_words":["x"]})"), "bad_words");
+  EXPECT_EQ(refused(path, chat + R"("bad_words":[""]})"), "bad_words[0]");
   EXPECT_EQ(refused(path, chat + R"("allowed_token_ids":[]})"), "allowed_token_ids");
   // Anthropic's must say how many.
   EXPECT_THAT(refused("/v1/messages", chat + R"("max_tokens":-1})"),

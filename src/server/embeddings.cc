@@ -66,8 +66,7 @@ std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_vi
 class OpenAiEmbeddings final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_embedding_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_embedding_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_.fields, request_.dimensions);
@@ -117,7 +116,7 @@ class OpenAiEmbeddings final : public ModelRequest {
 class CohereEmbeddings final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_embed_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_embed_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_.fields, request_.dimensions);
@@ -163,7 +162,7 @@ class Reranking final : public ModelRequest {
   explicit Reranking(std::string_view api_version) : api_version_(api_version) {}
 
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_rerank_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_rerank_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
@@ -221,7 +220,7 @@ class Reranking final : public ModelRequest {
 class Scoring final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_score_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_score_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {

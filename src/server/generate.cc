@@ -15,8 +15,7 @@ namespace {
 class Generate final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_generate_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_generate_request(body, scope.model.request_limits()), request_);
   }
 
   Fields fields(const ServedModel&) const override {
@@ -32,7 +31,7 @@ class Generate final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.identity.draw()}),
+                             .seed_if_none = scope.identity.draw_seed()}),
                 work_);
   }
 

@@ -97,6 +97,27 @@ TEST(Generate, AForcedCallIsPartOfTheRenderedPrompt) {
   EXPECT_TRUE(parsed(rendered.body).string("prompt")->ends_with("<|message|>")) << rendered.body;
 }
 
+TEST(Generate, CutsAreNotLostInRendering) {
+  ServerHouse house(kScript, {});
+  const std::string hi = R"({"messages":[{"role":"user","content":"hi"}])";
+  const char* const kCuts =
+      R"(,"typical_p":0.5,"top_n_sigma":1.5,"xtc_probability":0.25,"dynatemp_range":0.5,)"
+      R"("dry_multiplier":2,"dry_sequence_breakers":["x"],"bad_words":["no"],)"
+      R"("allowed_token_ids":[72],"truncate_prompt_tokens":9,"truncation_side":"right"})";
+  const Json cuts =
+      *parsed(house.post("/v1/chat/completions/render", hi + kCuts).body).find("sampling_params");
+  EXPECT_EQ(cuts.find("typical_p")->as_number(), 0.5);
+  EXPECT_EQ(cuts.find("top_n_sigma")->as_number(), 1.5);
+  EXPECT_EQ(cuts.find("xtc_probability")->as_number(), 0.25);
+  EXPECT_EQ(cuts.find("dynatemp_range")->as_number(), 0.5);
+  EXPECT_EQ(cuts.find("dry_multiplier")->as_number(), 2);
+  EXPECT_EQ(cuts.find("dry_sequence_breakers")->dump(), R"(["x"])");
+  EXPECT_EQ(cuts.find("bad_words")->dump(), R"(["no"])");
+  EXPECT_EQ(cuts.find("allowed_token_ids")->dump(), "[72]");
+  EXPECT_EQ(cuts.integer("truncate_prompt_tokens"), 9);
+  EXPECT_EQ(cuts.string("truncation_side"), "right");
+}
+
 // Either the rendered body says it too, or there is none.
 TEST(Generate, NothingIsLostInRendering) {
   ServerHouse house(kScript, {});

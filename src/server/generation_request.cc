@@ -11,6 +11,37 @@
 namespace pelton::server {
 namespace {
 
+request::DryPenalty dry_of(const ServedModel& model, const api::DryFields& fields) {
+  request::DryPenalty dry{.multiplier = static_cast<float>(fields.multiplier),
+                          .base = static_cast<float>(fields.base),
+                          .allowed_length = fields.allowed_length,
+                          .last_n = fields.last_n,
+                          .breakers = nullptr};
+  if (fields.multiplier > 0.0)
+    dry.breakers = model.state->token_sets.containing(fields.breakers, model.tokenizer);
+  return dry;
+}
+
+// As vLLM has it: each word as it stands, and with a blank before it where that is one word of as
+// many tokens that begins otherwise.
+std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model,
+                                                  const std::vector<std::string>& words) {
+  std::vector<std::vector<TokenId>> all;
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    if (bare.empty()) {
+      all.push_back(model.tokenizer.encode(word));
+      continue;
+    }
+    std::vector<TokenId> plain = model.tokenizer.encode(bare);
+    std::vector<TokenId> spaced = model.tokenizer.encode(" " + bare);
+    const bool is_another = spaced.size() == plain.size() && spaced.front() != plain.front();
+    all.push_back(std::move(plain));
+    if (is_another) all.push_back(std::move(spaced));
+  }
+  return all;
+}
+
 request::SamplingParams sampling_of(const ServedModel& model, const api::GenerationFields& fields,
                                     const GenerationSource& source) {
   const SamplingDefaults& defaults = model.sampling;
@@ -22,6 +53,15 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
               static_cast<float>(fields.repetition_penalty.value_or(defaults.repetition_penalty)),
           .frequency_penalty = static_cast<float>(fields.frequency_penalty),
           .presence_penalty = static_cast<float>(fields.presence_penalty),
+          .dry = dry_of(model, fields.dry),
+          .typical_p = static_cast<float>(fields.typical_p),
+          .top_n_sigma = static_cast<float>(fields.top_n_sigma),
+          .xtc_probability = static_cast<float>(fields.xtc_probability),
+          .xtc_threshold = static_cast<float>(fields.xtc_threshold),
+          .dynatemp_range = static_cast<float>(fields.dynatemp_range),
+          .dynatemp_exponent = static_cast<float>(fields.dynatemp_exponent),
+          .bad_words = bad_word_tokens(model, fields.bad_words),
+          .allowed_tokens = fields.allowed_tokens,
           .logit_bias = fields.logit_bias,
           .seed = fields.seed.value_or(source.seed_if_none),
           .logprobs = source.logprobs,
@@ -40,6 +80,21 @@ request::ThinkingBudget reasoning_quota(const ServedModel& model, int64_t tokens
           .then = model.chat->reasoning_end(may_call ? AfterReasoning::kFreeMessage
                                                      : AfterReasoning::kFinalAnswer),
           .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer)};
+}
+
+// As many tokens as are asked for; of -1 those that leave the answer its room.
+void truncate_prompt(const ServedModel& model, const api::GenerationFields& fields,
+                     std::vector<TokenId>& prompt) {
+  if (!fields.prompt_tokens_max) return;
+  const int64_t answer = std::max({fields.max_tokens.value_or(1), fields.min_tokens, int64_t{1}});
+  const int64_t fits = std::max<int64_t>(model.context_limit() - answer, 1);
+  const int64_t asked = *fields.prompt_tokens_max < 0 ? fits : *fields.prompt_tokens_max;
+  const auto kept = static_cast<size_t>(std::min<int64_t>(asked, std::ssize(prompt)));
+  if (fields.cuts_right) {
+    prompt.resize(kept);
+  } else {
+    prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(kept));
+  }
 }
 
 // The schema that the model is shown (one with a name), if it is most of the prompt: then it is
@@ -73,6 +128,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
     return api::api_error(
         {ErrorCode::kUnsupported, "'prompt_logprobs' is not supported here", "prompt_logprobs"});
   }
+  truncate_prompt(model, fields, source.prompt);
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
   const int64_t context_max = model.context_limit();
   const int64_t room = context_max - prompt_tokens;

@@ -24,8 +24,7 @@ class GrpcEmbedding final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = embedding_body(message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error =
-        keep(api::parse_embedding_request(*body, {.vocab_size = scope.model.vocab_size}), request_);
+    auto error = keep(api::parse_embedding_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error), {{"input", "inputs"}});
   }

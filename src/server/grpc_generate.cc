@@ -56,7 +56,7 @@ class GrpcChat final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = chat_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_chat_request(*body, {.vocab_size = scope.model.vocab_size}), request_);
+    return keep(api::parse_chat_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -83,7 +83,7 @@ class GrpcChat final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.identity.draw()}),
+                             .seed_if_none = scope.identity.draw_seed()}),
                 work_);
   }
 
@@ -110,8 +110,7 @@ class GrpcText final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = completion_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_completion_request(*body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_completion_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -133,7 +132,7 @@ class GrpcText final : public ModelRequest {
                              .logprobs = request_->logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.identity.draw()}),
+                             .seed_if_none = scope.identity.draw_seed()}),
                 work_);
   }
 
@@ -158,8 +157,7 @@ class GrpcTokens final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = tokens_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error =
-        keep(api::parse_generate_request(*body, {.vocab_size = scope.model.vocab_size}), request_);
+    auto error = keep(api::parse_generate_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error),
                           {{"sampling_params", "sampling"}, {"token_ids", "tokens.ids"}});
@@ -176,7 +174,7 @@ class GrpcTokens final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = request_.generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.identity.draw()}),
+                             .seed_if_none = scope.identity.draw_seed()}),
                 work_);
   }
 

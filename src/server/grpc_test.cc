@@ -236,7 +236,7 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
        },
        "messages[1].tool_call_id"},                                      // AP-26
       {[](auto& r) { r.set_user(std::string(1 << 20, 'u')); }, "user"},  // AP-29
-      {[](auto& r) { r.set_cache_salt(std::string(65, 's')); }, "cache_salt"},
+      {[](auto& r) { r.set_cache_salt(std::string(1025, 's')); }, "cache_salt"},
       {[](auto& r) { r.set_priority(1000000000); }, "priority"},  // AP-35
       {[](auto& r) { r.mutable_chat()->set_reasoning_effort("ultra"); }, "reasoning_effort"},
   };

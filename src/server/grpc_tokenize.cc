@@ -22,8 +22,7 @@ class GrpcTokenization final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
     const Result<std::string> body = tokenize_body(message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_tokenize_request(*body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_tokenize_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override { return {.model = request_.model}; }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {

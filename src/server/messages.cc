@@ -20,7 +20,7 @@ namespace {
 class Message final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    auto parsed = api::parse_messages_request(body, {.vocab_size = scope.model.vocab_size},
+    auto parsed = api::parse_messages_request(body, scope.model.request_limits(),
                                               api::MessagesUse::kGenerate);
     if (!parsed.ok()) return api::api_error(parsed.error());
     request_ = std::make_shared<const api::ChatRequest>(std::move(parsed->chat));
@@ -56,7 +56,7 @@ class Message final : public ModelRequest {
                              .prompt_kind = api::ContextLength::Prompt::kMessages,
                              .deadline_ns = with.deadline_ns,
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.identity.draw(),
+                             .seed_if_none = scope.identity.draw_seed(),
                              .may_call = !request_->tools.empty()}),
                 work_);
   }
@@ -80,8 +80,8 @@ class Message final : public ModelRequest {
 class MessageTokens final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    auto parsed = api::parse_messages_request(body, {.vocab_size = scope.model.vocab_size},
-                                              api::MessagesUse::kCount);
+    auto parsed =
+        api::parse_messages_request(body, scope.model.request_limits(), api::MessagesUse::kCount);
     if (!parsed.ok()) return api::api_error(parsed.error());
     request_ = std::move(parsed->chat);
     return std::nullopt;

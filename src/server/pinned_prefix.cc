@@ -25,7 +25,7 @@ Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedMod
     body = Json(Json::Object{});
     body.set("messages", std::move(messages));
   }
-  const auto request = api::parse_chat_request(body.dump(), {.vocab_size = model.vocab_size});
+  const auto request = api::parse_chat_request(body.dump(), model.request_limits());
   if (!request.ok()) return bad_file(file, request.error().message);
   const auto prompt = model.chat->pieces(conversation_of(*request, current_date));
   std::vector<TokenId> tokens;

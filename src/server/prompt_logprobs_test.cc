@@ -185,6 +185,33 @@ TEST(PromptLogprobs, a_streamed_echo_is_the_whole_one) {
   }
 }
 
+// A chat's in a chunk without a choice, a completion's with each choice's first text.
+TEST(PromptLogprobs, a_stream_has_what_a_whole_answer_has) {
+  ServerHouse house = make_house();
+  const std::string asked = R"("max_tokens":6,"seed":1,"n":2,"prompt_logprobs":2)";
+  const std::pair<const char*, std::string> kBodies[] = {
+      {kChat, R"({"messages":[{"role":"user","content":"go"}],)" + asked},
+      {kText, R"({"prompt":["ab","c"],)" + asked}};
+  for (const auto& [path, body] : kBodies) {
+    const Json whole = parsed(house.post(path, body + "}").body);
+    std::vector<std::string> of_whole;
+    const auto gather = [](const Json& object, std::vector<std::string>& into) {
+      if (const Json* told = object.find("prompt_logprobs")) into.push_back(told->dump());
+    };
+    gather(whole, of_whole);
+    for (const Json& choice : whole.find("choices")->as_array()) gather(choice, of_whole);
+    EXPECT_FALSE(of_whole.empty());
+    std::vector<std::string> of_stream;
+    for (const std::string& event : events_of(house.post(path, body + R"(,"stream":true})").body)) {
+      if (event == "[DONE]") continue;
+      const Json chunk = parsed(event);
+      gather(chunk, of_stream);
+      for (const Json& choice : chunk.find("choices")->as_array()) gather(choice, of_stream);
+    }
+    EXPECT_THAT(of_stream, testing::UnorderedElementsAreArray(of_whole)) << path;
+  }
+}
+
 TEST(PromptLogprobs, what_is_not_told_is_refused) {
   ServerHouse house = make_house();
   const auto refused = [&](const char* path, const std::string& body, const std::string& param) {
@@ -200,8 +227,8 @@ TEST(PromptLogprobs, what_is_not_told_is_refused) {
   const std::string chat = R"({"messages":[{"role":"user","content":"go"}],)";
   refused(kChat, chat + R"("prompt_logprobs":21})", "prompt_logprobs");
   refused(kChat, chat + R"("prompt_logprobs":-1})", "prompt_logprobs");
-  refused(kChat, chat + R"("prompt_logprobs":1,"stream":true})", "prompt_logprobs");
-  refused(kText, R"({"prompt":"a","prompt_logprobs":1,"stream":true})", "prompt_logprobs");
+  refused("/inference/v1/generate", R"({"token_ids":[72],"prompt_logprobs":1,"stream":true})",
+          "prompt_logprobs");
   refused("/v1/responses", R"({"input":"a","prompt_logprobs":1})", "prompt_logprobs");
   refused("/v1/messages",
           R"({"messages":[{"role":"user","content":"a"}],"max_tokens":4,"prompt_logprobs":1})",

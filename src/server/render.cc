@@ -51,8 +51,7 @@ std::optional<Error> chat_not_rendered(const api::ChatRequest& request) {
 class ChatRendering final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    auto error =
-        keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    auto error = keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
     if (error) return error;
     const std::optional<Error> not_possible = chat_not_rendered(request_);
     return not_possible ? std::optional(api::api_error(*not_possible)) : std::nullopt;
@@ -90,11 +89,13 @@ class ChatRendering final : public ModelRequest {
 class CompletionRendering final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    auto error =
-        keep(api::parse_completion_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    auto error = keep(api::parse_completion_request(body, scope.model.request_limits()), request_);
     if (error) return error;
     std::optional<Error> not_possible = not_rendered(request_.generation);
     if (!not_possible && request_.echo) not_possible = not_rendered("echo", "an echo");
+    if (!not_possible && request_.choices_shown < request_.generation.n) {
+      not_possible = not_rendered("best_of", "the best of several answers");
+    }
     return not_possible ? std::optional(api::api_error(*not_possible)) : std::nullopt;
   }
   Fields fields(const ServedModel&) const override {

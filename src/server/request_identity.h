@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/random.h"
 
@@ -13,10 +14,15 @@ namespace pelton::server {
 struct RequestIdentity {
   uint64_t seed = 0;
   int64_t created_ms = 0;  // since 1970
-  uint64_t draws = 0;      // made so far
+  // Of `serve --seed`: what the seeds of requests that give none are drawn from instead.
+  std::optional<uint64_t> sampling_seed = {};
+  uint64_t draws = 0;  // made so far
 
   int64_t created_s() const { return created_ms / 1000; }
   uint64_t draw() { return base::random_bits(seed, draws++); }
+  uint64_t draw_seed() {
+    return sampling_seed ? base::random_bits(*sampling_seed, draws++) : draw();
+  }
 };
 
 }  // namespace pelton::server

@@ -22,7 +22,9 @@ class Passage : public std::enable_shared_from_this<Passage> {
     tenant_ = call.tenant;
     if (call.identity == nullptr) {
       call.identity = std::make_shared<RequestIdentity>(
-          RequestIdentity{.seed = services_.draw(), .created_ms = services_.clock.unix_ms()});
+          RequestIdentity{.seed = services_.draw(),
+                          .created_ms = services_.clock.unix_ms(),
+                          .sampling_seed = services_.draw_sampling_seed()});
     }
     identity_ = call.identity;
     principal_ = call.caller;

@@ -160,8 +160,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
   TRY_ASSIGN(std::optional<Json> resolved,
              with_referenced_items(body, {scope.tenant, scope.services.options.response_store}));
   plan.body = resolved ? *std::move(resolved) : std::move(body);
-  TRY_ASSIGN(plan.request,
-             api::parse_response_request(plan.body, {.vocab_size = model.vocab_size}));
+  TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, model.request_limits()));
   TRY(read_encrypted_reasoning(plan.request, scope));
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(request.previous_response_id, scope, link));

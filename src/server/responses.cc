@@ -228,7 +228,7 @@ class ResponseCreation final : public ModelRequest {
                                    .deadline_ns = with.deadline_ns,
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
-                                   .seed_if_none = scope.identity.draw(),
+                                   .seed_if_none = scope.identity.draw_seed(),
                                    .may_call = !request.tools.empty()}),
                       work_);
     work_.answers = 1;

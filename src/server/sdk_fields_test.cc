@@ -92,7 +92,7 @@ std::vector<Field> fields() {
        {R"("web_search_options":{})", kWarned}});
   add("/v1/completions", R"("prompt":"Hi")",
       {{R"("best_of":1)", kTaken},
-       {R"("best_of":3)", kRefused},
+       {R"("best_of":3)", kTaken},
        {R"("echo":true)", kTaken},
        {R"("frequency_penalty":0.5)", kTaken},
        {R"("logit_bias":{"5":1})", kTaken},

@@ -15,6 +15,12 @@ int64_t ServedModel::context_limit() const {
       {int64_t{context_max}, int64_t{capacity.context_tokens_max}, capacity.sequence_tokens_max()});
 }
 
+api::RequestLimits ServedModel::request_limits() const {
+  return {.vocab_size = vocab_size,
+          .unknown_fields = unknown_fields,
+          .top_logprobs_max = top_logprobs_max};
+}
+
 bool ServedModel::answers_to(std::string_view name) const {
   // A client that names no model means the one there is.
   return name.empty() || name == id ||

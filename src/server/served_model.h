@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/generation_fields.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/token_id.h"
@@ -20,6 +21,7 @@
 #include "engine/engine.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
+#include "server/token_sets.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::server {
@@ -48,6 +50,7 @@ struct ModelState {
   explicit ModelState(const base::Clock& clock) : meter(clock) {}
 
   GrammarStore grammars{GrammarStore::Options{}};  // which are of its vocabulary
+  TokenSets token_sets;                            // likewise
   GenerationMeter meter;
   std::atomic<ModelHealth> model_health = ModelHealth::kSound;
 };
@@ -76,12 +79,17 @@ struct ServedModel {
   std::vector<std::pair<std::string, int64_t>> limits;
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
+  // Of a body's field that nobody documents, and the most alternatives reported for a token.
+  api::UnknownFields unknown_fields = api::UnknownFields::kWarn;
+  int top_logprobs_max = api::kTopLogprobsMax;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
   uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
   std::unique_ptr<ModelState> state;  // made by whoever fills this in
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;
+  // What a body's parser must know of the model.
+  api::RequestLimits request_limits() const;
   bool answers_to(std::string_view name) const;
   // What an answer calls it: as it was asked for, where that is one of its names.
   std::string shown_name(const std::string& asked) const;

@@ -27,6 +27,16 @@ Dialect dialect_of_unknown(std::string_view path) {
   return path == "/api" || path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
 }
 
+// "/models/one/v1/models" below "/models/one" is "/v1/models".
+void strip_root_path(std::string_view root, std::string& path) {
+  if (root.empty() || !path.starts_with(root)) return;
+  if (path.size() == root.size()) {
+    path = "/";
+  } else if (path[root.size()] == '/') {
+    path.erase(0, root.size());
+  }
+}
+
 access::TrackedRequest::Route entry_route(const EndpointMatch& match) {
   if (match.endpoint == nullptr) return {.handler = "none", .method = "none"};
   return {.handler = match.endpoint->path, .method = match.endpoint->method};
@@ -104,6 +114,7 @@ bool Server::identify(Call& call, const EndpointMatch& match) {
 }
 
 void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+  strip_root_path(services_.options.root_path, request.path);
   const EndpointMatch match = find_endpoint(request.method, request.path);
   Call call = new_call(std::move(request), std::move(exchange), match);
   if (call.request.method == "OPTIONS") return call.send(preflight_answer(call.headers));

@@ -99,6 +99,11 @@ uint64_t Services::draw() {
   return base::random_bits(seed, draws_.fetch_add(1));
 }
 
+std::optional<uint64_t> Services::draw_sampling_seed() {
+  if (!options.sampling_seed) return std::nullopt;
+  return base::random_bits(*options.sampling_seed, seeds_.fetch_add(1));
+}
+
 std::string Services::request_id(std::string_view asked) {
   return is_plain_id(asked) ? std::string(asked)
                             : random_id("req_", {.seed = draw(), .counter = 0});

@@ -46,6 +46,8 @@ struct Services {
     access::CorsOrigins cors;
     std::string reasoning_key;  // of "encrypted_content"; empty: made now, for this server's life
     uint64_t seed = 0;          // of ids and of requests that give none; 0: from the system
+    std::optional<uint64_t> sampling_seed = {};  // of requests that give none; none: as above
+    std::string root_path = {};                  // may stand before every path; empty: none
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
     access::RequestReporter::Options reports;
@@ -59,6 +61,8 @@ struct Services {
   Services(const Options& options, const base::Clock& clock, base::Log& log);
 
   uint64_t draw();  // the next of the server's random numbers
+  // For a request that gives no seed, if seeds are drawn from --seed; none: from `draw()`.
+  std::optional<uint64_t> draw_sampling_seed();
   // By which a request is known in logs and answers: what its caller calls it, if that may stand
   // there, or a name of ours.
   std::string request_id(std::string_view asked);
@@ -136,6 +140,7 @@ struct Services {
 
  private:
   std::atomic<uint64_t> draws_ = 0;
+  std::atomic<uint64_t> seeds_ = 0;
 };
 
 }  // namespace pelton::server

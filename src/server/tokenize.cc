@@ -15,8 +15,7 @@ namespace {
 class Tokenization final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_tokenize_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_tokenize_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return {.model = request_.model, .warnings = request_.warnings};
@@ -58,8 +57,7 @@ class Tokenization final : public ModelRequest {
 class Detokenization final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_detokenize_request(body, {.vocab_size = scope.model.vocab_size}),
-                request_);
+    return keep(api::parse_detokenize_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return {.model = request_.model, .warnings = request_.warnings};

@@ -1,0 +1,23 @@
+// Flags of other programs, as they stand in the command lines that people paste: what has no
+// meaning here is taken with a note, what would mislead is refused by its name. So are the
+// variables of the verb's other prefix. They are in no help and no configuration file. Used once,
+// before the verb's own flags are read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/command_line.h"
+
+namespace pelton::cli {
+
+struct NativeWords {
+  std::vector<std::string> words;  // without the foreign flags
+  std::vector<std::string> notes;  // one line each
+};
+
+// `words` behind the verb's name. Errors: kInvalidArgument, naming the flag.
+Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string>& words);
+
+}  // namespace pelton::cli

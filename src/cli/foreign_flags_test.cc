@@ -1,0 +1,81 @@
+#include "cli/foreign_flags.h"
+
+#include <gmock/gmock.h>
+
+namespace pelton::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Verb verb() {
+  Verb serve{.name = "serve", .positionals = {{.name = "MODEL", .help = "a model"}}};
+  serve.flags = {{.name = "--port", .value = "N", .help = "where", .kind = Flag::Kind::kInteger}};
+  serve.foreign = {
+      {.names = {"--model"}, .takes_value = true, .is_positional = true, .taken = {}, .why = ""},
+      {.names = {"--eager"}, .taken = {"*"}, .why = "it always is"},
+      {.names = {"--tp", "-tp"}, .takes_value = true, .taken = {"1"}, .why = "there is one"},
+      {.names = {"--lora"}, .taken = {}, .why = "there are none"},
+      {.names = {"--token"}, .takes_value = true, .taken = {}, .why = "there are none"},
+  };
+  return serve;
+}
+
+TEST(ForeignFlags, AreTakenWithANoteRefusedOrMoved) {
+  const auto native =
+      native_words(verb(), {"--model", "m", "--eager", "--port", "3", "--tp=1", "-tp", "1"});
+  ASSERT_TRUE(native.ok());
+  EXPECT_THAT(native->words, ElementsAre("m", "--port", "3"));
+  EXPECT_THAT(native->notes, ElementsAre("--eager changes nothing here: it always is",
+                                         "--tp 1 changes nothing here: there is one",
+                                         "-tp 1 changes nothing here: there is one"));
+  EXPECT_THAT(native_words(verb(), {"m", "--port", "3"})->notes, IsEmpty());
+  for (const auto& [words, error] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"m", "--tp", "8"}, "--tp 8 is not supported (taken: 1): there is one"},
+           {{"m", "--lora"}, "--lora is not supported: there are none"},
+           {{"m", "--tp"}, "--tp wants a value"},
+           {{"--tp=", "m"}, "--tp  is not supported"},
+           {{"m", "--token", "secret"}, "--token is not supported: there are none"}}) {
+    const auto refused = native_words(verb(), words);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, HasSubstr(error));
+  }
+}
+
+TEST(ForeignFlags, StandInVariablesOfTheOtherPrefixToo) {
+  Verb serve = verb();
+  serve.other_prefix = "PELTON_TEST_OPTION_";
+  const auto with = [&](const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    auto native = native_words(serve, {"m"});
+    unsetenv(variable);
+    return native;
+  };
+  EXPECT_THAT(with("PELTON_TEST_OPTION_TP", "1")->notes,
+              ElementsAre("$PELTON_TEST_OPTION_TP 1 changes nothing here: there is one"));
+  EXPECT_THAT(with("PELTON_TEST_OPTION_TP", "auto")->notes, IsEmpty());
+  EXPECT_THAT(with("PELTON_TEST_OPTION_EAGER", "True")->notes, testing::SizeIs(1));
+  EXPECT_THAT(with("PELTON_TEST_OPTION_EAGER", "false")->notes, IsEmpty());
+  const auto refused = with("PELTON_TEST_OPTION_TP", "8");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kBadConfig);
+  EXPECT_THAT(refused.error().message, HasSubstr("$PELTON_TEST_OPTION_TP 8 is not supported"));
+}
+
+TEST(ForeignFlags, BelongToTheirVerb) {
+  Verb serve = verb();
+  serve.summary = "serves";
+  serve.run = [](const Arguments&) { return Result<void>(); };
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "x", .examples = {}},
+                         {serve});
+  const auto request = line.parse({"serve", "--eager", "--model", "m", "--port", "4"});
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->arguments.text("MODEL"), "m");
+  EXPECT_EQ(request->arguments.integer("--port"), 4);
+  EXPECT_THAT(request->notes, ElementsAre(HasSubstr("--eager")));
+  EXPECT_THAT(line.help(serve), testing::Not(HasSubstr("--eager")));
+}
+
+}  // namespace
+}  // namespace pelton::cli

@@ -1,0 +1,135 @@
+// POST /v1/completions beyond one prompt and its answer: "truncate_prompt_tokens" and
+// "truncation_side" (vLLM), hundreds of prompts, "best_of".
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "base/random.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"context": 64, "rules": [
+  {"when": "", "then": "<|channel|>final<|message|>ok<|return|>"}]})";
+
+// The prompt as the answer shows it.
+Json answer(ServerHouse& house, const std::string& members, const std::string& prompt) {
+  const net::HttpResponse response = house.post(
+      "/v1/completions",
+      fmt::format(R"({{"prompt":"{}","max_tokens":2,"echo":true,{}}})", prompt, members));
+  EXPECT_EQ(response.status, 200) << response.body;
+  return parsed(response.body);
+}
+
+std::string shown(ServerHouse& house, const std::string& members, const std::string& prompt) {
+  const Json body = answer(house, members, prompt);
+  return body.find("choices")->as_array().at(0).string("text").value_or("");
+}
+
+TEST(PromptTruncation, KeepsTheLastTokensOrTheFirst) {
+  ServerHouse house(kScript, {});
+  using testing::StartsWith;
+  EXPECT_THAT(shown(house, R"("truncate_prompt_tokens":3)", "abcdefg"), StartsWith("efg"));
+  EXPECT_THAT(shown(house, R"("truncate_prompt_tokens":3,"truncation_side":"right")", "abcdefg"),
+              testing::AllOf(StartsWith("abc"), testing::Not(StartsWith("abcd"))));
+  EXPECT_THAT(shown(house, R"("truncate_prompt_tokens":30)", "abcdefg"), StartsWith("abcdefg"));
+  const Json body = answer(house, R"("truncate_prompt_tokens":3)", "abcdefg");
+  EXPECT_EQ(body.find("usage")->integer("prompt_tokens"), 3);
+}
+
+TEST(PromptTruncation, MinusOneLeavesTheAnswerItsRoom) {
+  ServerHouse house(kScript, {});
+  std::string prompt;
+  for (int i = 0; i < 100; ++i) prompt += static_cast<char>('a' + i % 7);
+  const Json body = answer(house, R"("truncate_prompt_tokens":-1)", prompt);
+  const int64_t limit = house.get("/v1/models").status == 200 ? parsed(house.get("/v1/models").body)
+                                                                    .find("data")
+                                                                    ->as_array()
+                                                                    .at(0)
+                                                                    .integer("max_model_len")
+                                                                    .value_or(0)
+                                                              : 0;
+  EXPECT_EQ(body.find("usage")->integer("prompt_tokens"), limit - 2);
+  const net::HttpResponse too_long =
+      house.post("/v1/completions", fmt::format(R"({{"prompt":"{}","max_tokens":2}})", prompt));
+  EXPECT_EQ(too_long.status, 400);
+}
+
+TEST(PromptTruncation, BadSidesAndCountsAreRefused) {
+  ServerHouse house(kScript, {});
+  for (const char* member : {R"("truncate_prompt_tokens":0)", R"("truncate_prompt_tokens":-2)",
+                             R"("truncate_prompt_tokens":"8")", R"("truncation_side":"middle")"}) {
+    EXPECT_EQ(house.post("/v1/completions", fmt::format(R"({{"prompt":"a",{}}})", member)).status,
+              400)
+        << member;
+  }
+}
+
+// Evaluation harnesses send hundreds of prompts at once, and ask for many alternatives.
+TEST(ManyPrompts, Ap16EachHasItsChoiceWithTwentyAlternatives) {
+  ServerHouse house(kScript, {});
+  constexpr int kPrompts = 300;
+  std::string prompts;
+  for (int i = 0; i < kPrompts; ++i) prompts += fmt::format("{}\"p{}\"", i == 0 ? "" : ",", i);
+  const net::HttpResponse response = house.post(
+      "/v1/completions",
+      fmt::format(R"({{"prompt":[{}],"max_tokens":1,"logprobs":20,"echo":false}})", prompts));
+  ASSERT_EQ(response.status, 200) << response.body.substr(0, 500);
+  const Json body = parsed(response.body);
+  const auto& choices = body.find("choices")->as_array();
+  ASSERT_EQ(choices.size(), static_cast<size_t>(kPrompts));
+  for (int i = 0; i < kPrompts; ++i) {
+    EXPECT_EQ(choices[static_cast<size_t>(i)].integer("index"), i);
+  }
+}
+
+// Two of four, by the mean of their tokens' log-probabilities; all that was sampled is counted.
+TEST(BestOf, TheLikeliestAreShown) {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [](const engine::ModelledExecutor::Seen& seen) {
+      return static_cast<TokenId>('a' +
+                                  base::random_bits(seen.sampling.seed, seen.tokens.size()) % 20);
+    };
+  };
+  ServerHouse house(kScript, options);
+  const std::string body = R"({"prompt":["a","b"],"max_tokens":5,"seed":3,"logprobs":0,)";
+  const auto ask = [&](const std::string& members) {
+    const net::HttpResponse response = house.post("/v1/completions", body + members);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return parsed(response.body);
+  };
+  const auto means_of = [](const Json& answer, int prompt, int per_prompt) {
+    std::vector<double> means;
+    const auto& choices = answer.find("choices")->as_array();
+    for (int i = prompt * per_prompt; i < (prompt + 1) * per_prompt; ++i) {
+      const Json& choice = choices.at(static_cast<size_t>(i));
+      EXPECT_EQ(choice.integer("index"), i);
+      double sum = 0;
+      const auto& values = choice.find("logprobs")->find("token_logprobs")->as_array();
+      for (const Json& value : values) sum += value.as_number();
+      means.push_back(sum / static_cast<double>(std::max<size_t>(values.size(), 1)));
+    }
+    return means;
+  };
+  const Json all = ask(R"("n":4})");
+  const Json best = ask(R"("n":2,"best_of":4})");
+  ASSERT_EQ(best.find("choices")->as_array().size(), 4U);
+  for (int prompt = 0; prompt < 2; ++prompt) {
+    std::vector<double> means = means_of(all, prompt, 4);
+    EXPECT_FALSE(std::ranges::is_sorted(means, std::greater<>()) && means.front() == means.back());
+    std::ranges::sort(means, std::greater<>());
+    means.resize(2);
+    EXPECT_EQ(means_of(best, prompt, 2), means);
+  }
+  EXPECT_EQ(best.find("usage")->integer("completion_tokens"),
+            all.find("usage")->integer("completion_tokens"));
+}
+
+}  // namespace
+}  // namespace pelton::server

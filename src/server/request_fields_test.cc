@@ -1,0 +1,315 @@
+// Row D6, field by field: each field of api/request_fields.cc goes to a running server over HTTP
+// with a value that asks for something, and what is seen there is what docs/request_fields.md says:
+// obeyed, no effect on the answer, a warning, or refused by its name. The page's table is written
+// by this test (PELTON_RECORD=1) and compared otherwise.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "api/documented_fields.h"
+#include "base/file.h"
+#include "server/endpoint.h"
+#include "server/routes.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+using api::DocumentedField;
+using Effect = DocumentedField::Effect;
+
+constexpr std::string_view kPage = PELTON_SOURCE_DIR "/docs/request_fields.md";
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello there, friend.<|return|>"}]})";
+
+// The script's answer, bent to what a grammar allows: the end where it may be, else a brace that
+// closes, else the first token that is no blank.
+ServerHouse::Options house_options() {
+  static const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [script =
+                               executor.next_token](const engine::ModelledExecutor::Seen& seen) {
+      const TokenId said = script(seen);
+      if (grammar::may_be(seen.allowed, said)) return said;
+      const auto last = static_cast<TokenId>(seen.allowed.size() * 64 - 1);
+      for (TokenId end = last; end > 255; --end) {
+        if (grammar::may_be(seen.allowed, end) && tokenizer.is_special(end)) return end;
+      }
+      if (grammar::may_be(seen.allowed, '}')) return TokenId{'}'};  // bytes are tokens
+      for (TokenId token = ' ' + 1; token <= last; ++token) {
+        if (grammar::may_be(seen.allowed, token)) return token;
+      }
+      return said;
+    };
+  };
+  return options;
+}
+
+struct Target {
+  std::string_view path;
+  std::string_view body;  // that is answered
+};
+constexpr Target kTargets[] = {
+    {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":40})"},
+    {"/v1/completions", R"({"prompt":"hi","max_tokens":40})"},
+    {"/v1/responses", R"({"input":"hi","max_output_tokens":40,"store":false})"},
+    {"/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2000})"},
+    {"/inference/v1/generate", R"({"token_ids":[72],"max_tokens":40})"},
+    {"/v1/embeddings", R"({"input":"hi"})"},
+};
+
+// What a field needs beside it, or where an endpoint writes it otherwise: "PATH FIELD" or "FIELD",
+// then the members that are set; null takes one away.
+const std::map<std::string_view, std::string_view>& others() {
+  static const std::map<std::string_view, std::string_view> all = {
+      {"/v1/chat/completions top_logprobs", R"({"logprobs":true})"},
+      {"stream_options", R"({"stream":true})"},
+      {"/v1/embeddings stream_options", "{}"},
+      {"/v1/chat/completions tool_choice",
+       R"({"tools":[{"type":"function","function":{"name":"f"}}]})"},
+      {"/v1/responses tool_choice",
+       R"({"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}})"},
+      {"/v1/messages tool_choice",
+       R"({"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"tool","name":"f"}})"},
+      {"/v1/messages tools", R"({"tools":[{"name":"f","input_schema":{"type":"object"}}]})"},
+      {"/v1/responses tools", R"({"tools":[{"type":"function","name":"f"}]})"},
+      {"/v1/chat/completions function_call", R"({"functions":[{"name":"f"}]})"},
+      {"background", R"({"store":true})"},
+      {"store", R"({"store":true})"},
+      {"/v1/completions logprobs", R"({"logprobs":2})"},
+      {"/inference/v1/generate sampling_params", R"({"max_tokens":null})"},
+      {"/v1/embeddings messages", R"({"input":null})"},
+      {"max_completion_tokens", R"({"max_tokens":null,"max_output_tokens":null})"},
+      {"max_tokens", R"({"max_output_tokens":null})"},
+      {"n_predict", R"({"max_tokens":null,"max_output_tokens":null})"},
+      {"num_predict", R"({"max_tokens":null,"max_output_tokens":null})"},
+      {"/v1/messages max_completion_tokens", R"({"max_tokens":3})"},
+      {"/v1/messages n_predict", R"({"max_tokens":3})"},
+      {"/v1/messages num_predict", R"({"max_tokens":3})"},
+  };
+  return all;
+}
+
+// `value`: none is the example, or what others() has in its place.
+std::string body_with(const Target& target, const DocumentedField& field,
+                      const std::optional<Json>& value = {}) {
+  std::map<std::string, Json> members;
+  const auto add = [&](std::string_view object) {
+    const Json json = parsed(std::string(object));
+    for (const Json::Member& member : json.as_object()) members[member.key] = member.value;
+  };
+  add(target.body);
+  members[std::string(field.name)] = parsed(std::string(field.example));
+  const auto own = others().find(fmt::format("{} {}", target.path, field.name));
+  const auto any = others().find(field.name);
+  if (own != others().end()) {
+    add(own->second);
+  } else if (any != others().end()) {
+    add(any->second);
+  }
+  if (value) members[std::string(field.name)] = *value;
+  Json::Object object;
+  for (auto& [key, member] : members) object.push_back({key, member});
+  return Json(std::move(object)).dump();
+}
+
+std::string named_by(const net::HttpResponse& response) {
+  const Json body = parsed(response.body);
+  const Json* error = body.find("error");
+  if (error == nullptr) return response.body;
+  return error->string("param").value_or("") + " " + error->string("message").value_or("");
+}
+
+bool is_read_at(const Target& target, std::string_view name) {
+  api::FieldTable table;
+  find_endpoint("POST", target.path).endpoint->note_fields(table);
+  return table.find(name) != nullptr;
+}
+
+// What a server does with the field's example, in the page's words.
+std::string seen(ServerHouse& house, const Target& target, const DocumentedField& field) {
+  const net::HttpResponse response = house.post(std::string(target.path), body_with(target, field));
+  const std::string warning(response.headers.get("x-pelton-warning"));
+  if (response.status == 400) {
+    EXPECT_THAT(named_by(response), testing::HasSubstr(field.name));
+    return "refused";
+  }
+  // A stored response that is not there is asked for by its name, too.
+  EXPECT_TRUE(response.status == 200 || response.status == 404) << response.body;
+  if (response.status == 404) return "obeyed";
+  if (!warning.empty()) {
+    EXPECT_THAT(warning, testing::HasSubstr(field.name));
+    return "warning";
+  }
+  if (field.effect == Effect::kNone) return "no effect";
+  EXPECT_TRUE(is_read_at(target, field.name)) << "ignored though it changes the answer";
+  return "obeyed";
+}
+
+std::string row_of(ServerHouse& house, const DocumentedField& field) {
+  std::string row = fmt::format("| `{}` | {} |", field.name, field.servers);
+  for (const Target& target : kTargets) {
+    SCOPED_TRACE(fmt::format("{} {}", target.path, field.name));
+    row += fmt::format(" {} |", seen(house, target, field));
+  }
+  return row + "\n";
+}
+
+// The page's lines that begin a row of the table.
+std::string table_of(const std::string& page) {
+  std::string table;
+  size_t begin = 0;
+  while (begin < page.size()) {
+    const size_t end = std::min(page.find('\n', begin), page.size() - 1) + 1;
+    const std::string_view line(page.data() + begin, end - begin);
+    if (line.starts_with("| `")) table += line;
+    begin = end;
+  }
+  return table;
+}
+
+TEST(RequestFields, D6_the_page_says_what_a_server_does_with_each) {
+  ServerHouse house(kScript, house_options());
+  std::string table;
+  size_t pairs = 0;
+  for (const DocumentedField& field : api::documented_fields()) {
+    ASSERT_FALSE(field.servers.empty() || field.types.empty() || field.example.empty())
+        << field.name;
+    pairs += static_cast<size_t>(std::ranges::count(field.servers, ' ')) + 1;
+    table += row_of(house, field);
+  }
+  EXPECT_GE(pairs, 300U) << "(server, field)";
+  const std::string file(kPage);
+  const Result<std::string> page = base::read_file(file, size_t{1} << 20);
+  ASSERT_TRUE(page.ok());
+  const std::string old = table_of(*page);
+  if (std::getenv("PELTON_RECORD") != nullptr) {
+    std::string text = *page;
+    text.replace(text.find(old), old.size(), table);
+    ASSERT_TRUE(base::write_file(file, text).ok());
+    return;
+  }
+  EXPECT_EQ(old, table) << "PELTON_RECORD=1 writes the table of docs/request_fields.md anew";
+}
+
+// A value of no type that the field may have: true, a text, a list, an object, or a fraction.
+Json wrong_value(const DocumentedField& field) {
+  const auto is = [&](std::string_view type) {
+    return field.types.find(type) != std::string_view::npos;
+  };
+  if (!is("object")) return parsed(R"({"x":{}})");
+  return is("number") || is("integer") ? parsed("true") : parsed("7.5");
+}
+
+TEST(RequestFields, D6_a_wrong_type_is_refused_even_of_a_field_without_effect) {
+  ServerHouse house(kScript, house_options());
+  for (const DocumentedField& field : api::documented_fields()) {
+    for (const Target& target : kTargets) {
+      SCOPED_TRACE(fmt::format("{} {}", target.path, field.name));
+      const net::HttpResponse response =
+          house.post(std::string(target.path), body_with(target, field, wrong_value(field)));
+      EXPECT_EQ(response.status, 400) << response.body;
+      EXPECT_THAT(named_by(response), testing::HasSubstr(field.name));
+    }
+  }
+}
+
+std::string answer_of(const net::HttpResponse& response) {
+  const Json body = parsed(response.body);
+  const Json& choice = body.find("choices")->as_array().at(0);
+  const Json* message = choice.find("message");
+  return message == nullptr ? choice.string("text").value_or("")
+                            : message->string("content").value_or("");
+}
+
+// Whatever a server calls it, the answer is held to it. The examples leave "yes" and "no".
+TEST(RequestFields, D6_every_spelling_of_a_constraint_is_obeyed) {
+  ServerHouse house(kScript, house_options());
+  const std::pair<std::string_view, std::string_view> kSpellings[] = {
+      {"guided_choice", ""},
+      {"guided_regex", ""},
+      {"guided_grammar", ""},
+      {"guided_json", ""},
+      {"structured_outputs", ""},
+      {"structural_tag", ""},
+      {"regex", ""},
+      {"ebnf", ""},
+      {"grammar", ""},
+      {"json_schema", ""},
+      {"json_schema", R"("{\"enum\":[\"yes\"]}")"},
+      {"grammar", R"({"type":"regex","value":"yes|no"})"},
+      {"grammar", R"({"type":"json","value":{"enum":["yes"]}})"},
+      {"grammar", R"({"type":"json_schema","value":{"name":"n","schema":{"enum":["yes"]}}})"},
+      {"format", R"({"enum":["yes"]})"},
+      {"response_format", R"({"type":"json","value":{"enum":["yes"]}})"},
+      {"response_format", R"({"type":"regex","value":"yes|no"})"},
+      {"response_format", R"({"type":"json_schema","value":{"enum":["yes"]}})"},
+  };
+  for (const Target& target : {kTargets[0], kTargets[1]}) {
+    for (const auto& [name, value] : kSpellings) {
+      SCOPED_TRACE(fmt::format("{} {} {}", target.path, name, value));
+      const auto field = std::ranges::find(api::documented_fields(), name, &DocumentedField::name);
+      const Json given = parsed(std::string(value.empty() ? field->example : value));
+      const net::HttpResponse response =
+          house.post(std::string(target.path), body_with(target, *field, given));
+      ASSERT_EQ(response.status, 200) << response.body;
+      EXPECT_THAT(answer_of(response), testing::AnyOf("yes", "no", "\"yes\""));
+    }
+    const auto format =
+        std::ranges::find(api::documented_fields(), "format", &DocumentedField::name);
+    const net::HttpResponse any =
+        house.post(std::string(target.path), body_with(target, *format, Json("json")));
+    EXPECT_THAT(answer_of(any), testing::StartsWith("{"));
+    const net::HttpResponse none =
+        house.post(std::string(target.path), body_with(target, *format, Json("")));
+    EXPECT_THAT(answer_of(none), testing::HasSubstr("Hello"));
+    for (const std::string_view bad : {R"("xml")", R"(7)"}) {
+      const net::HttpResponse refused = house.post(
+          std::string(target.path), body_with(target, *format, parsed(std::string(bad))));
+      EXPECT_EQ(refused.status, 400) << refused.body;
+    }
+  }
+}
+
+TEST(RequestFields, D6_two_spellings_of_a_constraint_are_refused) {
+  ServerHouse house(kScript, house_options());
+  const net::HttpResponse response = house.post(
+      "/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)"
+                              R"("format":"json","grammar":{"type":"regex","value":"a"}})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(named_by(response), testing::HasSubstr("both say what the answer must look like"));
+}
+
+TEST(RequestFields, D6_strict_fields_refuse_what_nobody_documents) {
+  ServerHouse house(kScript, {.model = [](ServedModel& model) {
+                      model.unknown_fields = api::UnknownFields::kRefuse;
+                    }});
+  for (const Target& target : kTargets) {
+    const net::HttpResponse plain = house.post(std::string(target.path), std::string(target.body));
+    EXPECT_EQ(plain.status, 200) << plain.body;
+    const DocumentedField unknown{.name = "temprature", .neutral = {}, .example = "0.5"};
+    const net::HttpResponse response =
+        house.post(std::string(target.path), body_with(target, unknown));
+    EXPECT_EQ(response.status, 400) << target.path;
+    EXPECT_THAT(named_by(response), testing::HasSubstr("temprature"));
+  }
+  // In an object of the body, too; and a name that is no text stays out of the answer.
+  const net::HttpResponse inner = house.post(
+      "/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi","mood":"good"}]})");
+  EXPECT_THAT(named_by(inner), testing::HasSubstr("messages[0].mood"));
+  const net::HttpResponse odd = house.post(
+      "/v1/completions", "{\"prompt\":\"hi\",\"" + std::string(70, 'a') + "\xC3\xA9\":1}");
+  EXPECT_EQ(odd.status, 400);
+  EXPECT_THAT(named_by(odd), testing::HasSubstr("aaaa"));
+}
+
+}  // namespace
+}  // namespace pelton::server

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Lines that start vLLM and SGLang, word for word behind `pelton serve`: each works, or says which word cannot and why.
+
+usage: pasted_commands_test.py BINARY
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BOX = ROOT / "models" / "pelton-box"
+BINARY = None
+
+# Words, and what is refused; an empty text: nothing is.
+LINES = [
+    ("openai/gpt-oss-120b --tensor-parallel-size 8 --max-model-len 4096 --swap-space 16 --disable-log-requests "
+     "--gpu-memory-utilization 0.8 --download-dir /tmp/models", "--tensor-parallel-size 8"),
+    ("openai/gpt-oss-120b --tensor-parallel-size 1 --max-model-len 4096 --swap-space 16 --disable-log-requests "
+     "--gpu-memory-utilization 0.8 --download-dir /tmp/models", ""),
+    ("--model openai/gpt-oss-120b --tp 8 --download-dir /tmp/models", "--tp 8"),
+    ("--model-path openai/gpt-oss-20b --port 30000", ""),
+    # vLLM's recipe for gpt-oss.
+    ("openai/gpt-oss-20b", ""),
+    ("openai/gpt-oss-120b --async-scheduling", ""),
+    ("openai/gpt-oss-120b --tensor-parallel-size 2 --async-scheduling", "--tensor-parallel-size 2"),
+    ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice", ""),
+    ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice --reasoning-parser openai_gptoss "
+     "--max-num-batched-tokens 8192 --max-num-seqs 64 --trust-remote-code --enforce-eager", ""),
+    ("openai/gpt-oss-120b --tool-server demo", "--tool-server"),
+    ("openai/gpt-oss-20b --served-model-name gpt-oss gpt-4o --uvicorn-log-level warning --seed 42 --max-logprobs 10", ""),
+    ("openai/gpt-oss-20b --chat-template ./mine.jinja", "--chat-template"),
+    ("openai/gpt-oss-20b --speculative-config {}", "--speculative-config"),
+    ("openai/gpt-oss-20b --uds /tmp/s.sock", "--uds"),
+    ("openai/gpt-oss-20b --root-path /models/one --ssl-certfile c.pem --ssl-keyfile k.pem", ""),
+    ("openai/gpt-oss-20b --generation-config vllm --kv-cache-dtype fp8_e4m3 --scheduling-policy priority", ""),
+    ("openai/gpt-oss-20b --quantization awq", "--quantization awq"),
+    ("openai/gpt-oss-20b --revision 1a2b3c", "--revision 1a2b3c"),
+    ("openai/gpt-oss-20b --revision main --dtype auto --load-format auto", ""),
+    ("--model-path openai/gpt-oss-20b --mem-fraction-static 0.8 --context-length 8192 --chunked-prefill-size 4096 "
+     "--max-running-requests 32 --disable-radix-cache --disable-cuda-graph --attention-backend triton --random-seed 7", ""),
+]
+
+
+def serve(*words, env=None):
+    return subprocess.run([BINARY, "serve", *map(str, words)], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, **(env or {})})
+
+
+class PastedCommands(unittest.TestCase):
+    def test_each_line_works_or_names_the_word(self):
+        for line, refused in LINES:
+            with self.subTest(line):
+                result = serve(*line.split(), "--print-config")
+                if refused:
+                    self.assertEqual(result.returncode, 2, result.stderr)
+                    self.assertIn(f"{refused} is not supported", result.stderr)
+                    self.assertRegex(result.stderr, r": \S.{10,}")
+                else:
+                    self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_variables_of_sagemakers_containers(self):
+        options = {"OPTION_MODEL_ID": "openai/gpt-oss-20b", "OPTION_ROLLING_BATCH": "vllm", "OPTION_TENSOR_PARALLEL_DEGREE": "max",
+                   "OPTION_MAX_ROLLING_BATCH_SIZE": "8", "OPTION_MAX_INPUT_LEN": "1024", "OPTION_MAX_OUTPUT_LEN": "512",
+                   "OPTION_MAX_MODEL_LEN": "4096", "OPTION_DTYPE": "bf16"}
+        result = serve("--print-config", env=options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in (r"max-num-seqs = 8 ", r"max-model-len = 4096 ", r'model = \["openai/gpt-oss-20b"\]'):
+            self.assertRegex(result.stdout, f"(?m)^{line}")
+        refused = serve("--print-config", env={**options, "OPTION_TENSOR_PARALLEL_DEGREE": "8"})
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn("$OPTION_TENSOR_PARALLEL_DEGREE 8 is not supported", refused.stderr)
+
+    def test_what_has_no_meaning_is_noted(self):
+        port = self.start(BOX, "--enforce-eager", "--tool-call-parser", "openai")
+        self.assertTrue(port)
+        notes = [line for line in self.log.splitlines() if "note: " in line]
+        self.assertEqual(len(notes), 2, self.log)
+        self.assertIn("--enforce-eager changes nothing here: ", notes[0])
+
+    def test_sizes_of_the_swap_space(self):
+        for text, shown in (("16", "16"), ("16GiB", "16GiB"), ("0.5", "0.5"), ("0", "0")):
+            result = serve(BOX, "--swap-space", text, "--print-config")
+            self.assertRegex(result.stdout, rf'(?m)^swap-space = "?{shown}\b')
+        plans = [subprocess.run([BINARY, "plan", BOX, "--memory", "--json", "--swap-space", text],
+                                capture_output=True, text=True, timeout=60, check=False).stdout for text in ("0.0625", "64MiB")]
+        self.assertEqual(*plans)
+        self.assertTrue(plans[0])
+        small = serve(BOX, "--swap-space", "16B", "--port", "0")
+        self.assertNotEqual(small.returncode, 0)
+        small = serve(BOX, "--swap-space", "512K", "--port", "0")
+        self.assertEqual(small.returncode, 2, small.stderr)
+        self.assertIn("less than 1 MiB", small.stderr)
+
+    def test_names_root_path_and_seed_are_obeyed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ("--model", BOX, "--served-model-name", "one", "two", "--root-path", "/box", "--seed", "42",
+                     "--download-dir", folder)
+            answers = []
+            for _ in range(2):
+                port = self.start(*words)
+                answers.append([self.ask(port, path, "two") for path in ("/v1/completions", "/box/v1/completions")])
+            self.assertEqual(answers[0], answers[1])
+
+    def ask(self, port, path, model):
+        body = f'{{"model": "{model}", "prompt": "Once", "max_tokens": 12, "temperature": 1.5}}'
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body.encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return re.search(rb'"text":"(.*?)","logprobs"', answer.read())[1]
+
+    def start(self, *words):
+        process = subprocess.Popen([BINARY, "serve", *map(str, words), "--port", "0"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+
+        def end():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+        self.addCleanup(end)
+        line = process.stdout.readline()
+        self.log = ""
+        if not line.startswith("listening on "):
+            self.fail(process.stderr.read())
+        os.set_blocking(process.stderr.fileno(), False)
+        self.log = process.stderr.read() or ""
+        return int(line.rsplit(":", 1)[1])
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main()
