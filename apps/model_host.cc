@@ -236,7 +236,17 @@ std::vector<Flag> answer_flags() {
            .choices = {"last", "mean"}},
           {.name = "--allow-control-tokens",
            .help = "token-id prompts of /v1/completions may hold control tokens",
-           .kind = Flag::Kind::kSwitch}};
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--strict-fields",
+           .help = "requests with a field that nobody documents are answered 400 instead of "
+                   "with a warning",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--max-logprobs",
+           .value = "N",
+           .help = "alternatives to a token that a request may ask for",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "20",
+           .most = 20}};
 }
 
 Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& arguments) {

@@ -230,30 +230,9 @@ Result<void> run(const cli::Arguments& arguments) {
   return {};
 }
 
-// How requests are read and answered.
-std::vector<Flag> answer_flags() {
-  return {generation_config_flag(),
-          {.name = "--current-date",
-           .value = "YYYY-MM-DD",
-           .help = "what models are told; default the clock's"},
-          {.name = "--reasoning-field",
-           .value = "NAME",
-           .help = "the field that reasoning comes in",
-           .default_text = "reasoning_content",
-           .choices = {"reasoning_content", "reasoning"}},
-          {.name = "--pooling",
-           .value = "NAME",
-           .help = "which final states embeddings are made of, unless a request says",
-           .default_text = "last",
-           .choices = {"last", "mean"}},
-          {.name = "--allow-control-tokens",
-           .help = "token-id prompts of /v1/completions may hold control tokens",
-           .kind = Flag::Kind::kSwitch},
-          {.name = "--strict-fields",
-           .help = "requests with a field that nobody documents are answered 400 instead of "
-                   "with a warning",
-           .kind = Flag::Kind::kSwitch},
-          {.name = "--seed",
+// Of the server, whichever model answers.
+std::vector<Flag> request_flags() {
+  return {{.name = "--seed",
            .value = "S",
            .help = "requests that give none are drawn from this one, in the order in which they "
                    "come; default another one each start",
@@ -266,13 +245,7 @@ std::vector<Flag> answer_flags() {
            .value = "DIR",
            .help = "the hub cache that models are looked for in, and fetched to; default "
                    "$HF_HUB_CACHE",
-           .may_be_empty = false},
-          {.name = "--max-logprobs",
-           .value = "N",
-           .help = "alternatives to a token that a request may ask for",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "20",
-           .most = 20}};
+           .may_be_empty = false}};
 }
 
 }  // namespace
@@ -317,6 +290,7 @@ cli::Verb serve_verb() {
       .configurable = true,
   };
   for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : request_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));

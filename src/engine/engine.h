@@ -40,8 +40,8 @@ struct EngineStats {
   int64_t prefix_tokens_asked = 0;  // of prompts that got a slot, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   using BlockTimes = kv::BlockTimes;
-  BlockTimes block_times;       // of the widest group's blocks on the device, some of them
-  SchedulerCounters scheduler;  // the same and more, as the scheduler counts
+  BlockTimes block_times;          // of the widest group's blocks on the device, some of them
+  SchedulerCounters scheduler;     // the same and more, as the scheduler counts
   DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
 };
 

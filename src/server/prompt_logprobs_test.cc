@@ -196,7 +196,7 @@ TEST(PromptLogprobs, a_stream_has_what_a_whole_answer_has) {
     const Json whole = parsed(house.post(path, body + "}").body);
     std::vector<std::string> of_whole;
     const auto gather = [](const Json& object, std::vector<std::string>& into) {
-      if (const Json* told = object.find("prompt_logprobs")) into.push_back(told->dump());
+      if (const Json* scores = object.find("prompt_logprobs")) into.push_back(scores->dump());
     };
     gather(whole, of_whole);
     for (const Json& choice : whole.find("choices")->as_array()) gather(choice, of_whole);
