@@ -154,7 +154,6 @@ ToolFields read_message_tools(const Fields& body, std::span<const ChatMessage> m
                   .ignored = "unknown tool type",
                   .read_one = read_tool},
                  read);
-  const Json* const choice = body.object("tool_choice");
   if (body.failed()) return read;
   drop_unloaded(body, messages, read);
   refuse_too_many(body, read);
