@@ -19,6 +19,7 @@
 #include "checkpoint/residency.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
+#include "families/kv_groups.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "report/percentile.h"
@@ -122,9 +123,8 @@ double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelCon
                      tensor::DType kv_type) {
   const double position = shape.depth + shape.input_len + shape.output_len / 2.0;
   const double in_window = std::min<double>(config.sliding_window, position);
-  const auto token_bytes = static_cast<double>(tensor::kv_block_bytes(
-      kv_type,
-      {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
+  const auto token_bytes =
+      static_cast<double>(tensor::kv_block_bytes(kv_type, families::kv_block_shape(config, 1)));
   double tokens = 0;
   for (int i = 0; i < config.layer_count(); ++i) {
     tokens += config.is_sliding(i) ? in_window : position;
@@ -204,9 +204,8 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
 // At most: keys and values as if no layer had a window, and the probe's buffer.
 int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::ModelConfig& config,
                              tensor::DType kv_type, int64_t probe_bytes) {
-  const auto token_bytes = static_cast<int64_t>(tensor::kv_block_bytes(
-      kv_type,
-      {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
+  const auto token_bytes =
+      static_cast<int64_t>(tensor::kv_block_bytes(kv_type, families::kv_block_shape(config, 1)));
   const int64_t tokens = int64_t{shape.depth} + shape.input_len + shape.output_len;
   const auto layers = int64_t{config.layer_count()};
   return tokens * shape.batch_size * layers * token_bytes + probe_bytes;

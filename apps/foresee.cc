@@ -10,6 +10,7 @@
 #include "checkpoint/synthetic.h"
 #include "cost_model/parameters.h"
 #include "families/published_config.h"
+#include "layers/pack_weights.h"
 #include "node/packed_cache.h"
 
 namespace pelton::apps {
@@ -33,7 +34,8 @@ Error not_of_this_machine(const std::string& model, const std::string& why) {
 // Whether `serve` makes other files of a large model's own before it uses them.
 bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
   return model.weight_layout() != families::WeightLayout::kTiled &&
-         !node::packed_cache_folder().empty() && model.weight_bytes() >= node::kPackedFromBytes;
+         layers::can_be_packed(model.config()) && !node::packed_cache_folder().empty() &&
+         model.weight_bytes() >= node::kPackedFromBytes;
 }
 
 Result<Foreseen> of_shape(const families::ModelConfig& config,
@@ -73,9 +75,6 @@ Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryReque
                                !std::filesystem::is_directory(model);
   if (has_shape_alone) {
     TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
-    if (config.family == nullptr) {
-      return not_of_this_machine(model, "`pelton serve` does not run its family");
-    }
     return of_shape(config, request);
   }
   Result<Foreseen> result = estimate(model, request);

@@ -10,6 +10,7 @@
 #include "checkpoint/synthetic.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
+#include "families/published_config.h"
 #include "tokenizer/ggml_vocabulary.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
@@ -100,7 +101,7 @@ cli::Verb synth_verb() {
       .positionals = {{"OUT", "the folder to make, or a FILE.gguf"}},
       .flags = {{.name = "--like",
                  .value = "SHAPE",
-                 .help = "gpt-oss-20b, gpt-oss-120b, qwen3-0.6b or a config.json",
+                 .help = std::string(families::kPublishedModels) + " or a config.json",
                  .required = true},
                 {.name = "--layers",
                  .value = "N",

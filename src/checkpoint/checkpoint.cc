@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/safetensors.h"
 #include "families/gpt_oss_original.h"
+#include "families/mistral_original.h"
+#include "families/tensor_names.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -21,7 +24,6 @@ using tensor::DType;
 using tensor::TensorView;
 
 constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kIndexBytesMax = size_t{16} << 20;  // the largest published ones have 9 MB
 constexpr size_t kShardsMax = 4096;
 
@@ -103,6 +105,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model) {
   } else {
     TRY(checkpoint.open_safetensors());
   }
+  checkpoint.weight_bytes_ -= checkpoint.unused_.bytes;
   checkpoint.find_weight_layout();
   checkpoint.leave_out_tied_head();
   TRY(checkpoint.check_tensors());
@@ -111,10 +114,14 @@ Result<Checkpoint> Checkpoint::open(const std::string& model) {
 
 Result<void> Checkpoint::open_safetensors() {
   TRY_ASSIGN(config_, read_model_config(layout_.config_folder));
-  if (exists(folder_ + "/" + kIndexFile)) return map_shards();
-  if (exists(folder_ + "/" + kSingleFile)) return map_file(kSingleFile);
+  const bool own = layout_.kind == LayoutKind::kMistral;
+  if (own) config_.rope.pairs = families::RopePairs::kNeighbours;
+  const std::string single = own ? "consolidated.safetensors" : kSingleFile;
+  const std::string index = single + ".index.json";
+  if (exists(folder_ + "/" + index)) return map_shards(folder_ + "/" + index);
+  if (exists(folder_ + "/" + single)) return map_file(single);
   return Error{ErrorCode::kNotFound,
-               fmt::format("{}: holds neither {} nor {}", folder_, kSingleFile, kIndexFile)};
+               fmt::format("{}: holds neither {} nor {}", folder_, single, index)};
 }
 
 Result<void> Checkpoint::map_file(const std::string& name) {
@@ -178,7 +185,17 @@ Result<void> Checkpoint::add(const std::string& stored_name, const std::string& 
     return bad(path, fmt::format("tensor {} is also in {}", shown(stored_name), owner->second));
   }
   weight_bytes_ += static_cast<int64_t>(view.bytes.size());
-  if (layout_.kind == LayoutKind::kHuggingFace) return add_view(stored_name, path, std::move(view));
+  if (layout_.kind == LayoutKind::kHuggingFace) {
+    const std::string name = families::tensor_name(config_, stored_name);
+    if (!name.empty()) return add_view(name, path, std::move(view));
+    ++unused_.tensors;
+    unused_.bytes += static_cast<int64_t>(view.bytes.size());
+    return {};
+  }
+  if (layout_.kind == LayoutKind::kMistral) {
+    const std::string name = families::name_from_mistral(stored_name);
+    return add_view(name.empty() ? stored_name : name, path, std::move(view));
+  }
   if (layout_.kind == LayoutKind::kGguf) {
     const std::string name = name_from_gguf(*gguf_family_, stored_name);
     return add_view(name.empty() ? stored_name : name, path, std::move(view));
@@ -263,7 +280,30 @@ Result<void> Checkpoint::open_gguf() {
     return error;
   }
   config_ = std::move(config).value();
+  if (gguf_family_->gguf->turns_neighbours) config_.rope.pairs = families::RopePairs::kNeighbours;
+  TRY(take_rope_divisors());
   TRY(vocabulary());  // a broken one is found now
+  return {};
+}
+
+// rope_freqs.weight is no weight of a layer: it belongs to the rotation.
+Result<void> Checkpoint::take_rope_divisors() {
+  constexpr std::string_view kName = "rope_freqs.weight";
+  const auto found = tensors_.find(kName);
+  if (found == tensors_.end()) return {};
+  const std::array<int64_t, 1> pairs{config_.rotary_size() / 2};
+  TRY_ASSIGN(const TensorView view, tensor(kName, DType::kF32, pairs));
+  const auto* from = view.as<float>();
+  for (int64_t i = 0; i < pairs[0]; ++i) {
+    if (!(from[i] > 0.0f && from[i] <= 1e6f)) {
+      return bad(gguf_->path(), fmt::format("tensor {}: element {} is {}; expected a divisor in "
+                                            "(0, 1e6]",
+                                            kName, i, from[i]));
+    }
+  }
+  config_.rope.divisors.assign(from, from + pairs[0]);
+  weight_bytes_ -= static_cast<int64_t>(view.bytes.size());
+  tensors_.erase(found);
   return {};
 }
 
@@ -321,8 +361,7 @@ Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
   return std::optional(std::move(vocabulary));
 }
 
-Result<void> Checkpoint::map_shards() {
-  const std::string path = folder_ + "/" + kIndexFile;
+Result<void> Checkpoint::map_shards(const std::string& path) {
   TRY_ASSIGN(const Index index, read_index(path));
   for (const std::string& file : index.files) TRY(map_file(file));
   for (const auto& [tensor, file] : index.file_of_tensor) {
@@ -347,12 +386,16 @@ Result<void> Checkpoint::map_shards() {
 }
 
 void Checkpoint::find_weight_layout() {
-  const std::string experts = "model.layers.0.mlp.experts.";
+  int layer = 0;  // the first with experts
+  while (layer + 1 < config_.layer_count() && !config_.layers[layer].has_experts) ++layer;
+  const std::string experts = fmt::format("model.layers.{}.mlp.experts.", layer);
   if (layout_.kind == LayoutKind::kGguf) {
     weight_layout_ = has(experts + "gate_up_exps") ? families::WeightLayout::kGgufFused
                                                    : families::WeightLayout::kGguf;
   } else if (has(experts + "gate_up_proj")) {
-    weight_layout_ = families::WeightLayout::kBf16Experts;
+    const bool apart = config_.family->expert_files == families::ExpertFiles::kApart;
+    weight_layout_ =
+        apart ? families::WeightLayout::kFusedExperts : families::WeightLayout::kBf16Experts;
   } else if (has("model.layers.0.self_attn.qkv_proj.weight")) {
     weight_layout_ = families::WeightLayout::kTiled;
   }

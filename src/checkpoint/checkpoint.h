@@ -25,10 +25,10 @@ namespace pelton::checkpoint {
 class Checkpoint {
  public:
   // A folder in Hugging Face's or OpenAI's original layout: config.json, and model.safetensors or
-  // model.safetensors.index.json with its shards (also of tiles, as `pelton pack` writes them); or
-  // a GGUF file. Whatever the layout, exactly the
-  // tensors that the configuration asks for, under the names of expected_tensors.h. Errors name
-  // file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
+  // model.safetensors.index.json with its shards (also of tiles, as `pelton pack` writes them); in
+  // Mistral's own: params.json, consolidated.safetensors; or a GGUF file. Whatever the layout,
+  // exactly the tensors that the configuration asks for, under the names of expected_tensors.h.
+  // Errors name file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
   static Result<Checkpoint> open(const std::string& model);
 
   const std::string& folder() const { return folder_; }
@@ -66,6 +66,12 @@ class Checkpoint {
   // All tensors by name, and their bytes in all.
   const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
   int64_t weight_bytes() const { return weight_bytes_; }
+  // Tensors of the files that text needs none of (families/tensor_names.h).
+  struct Unused {
+    int tensors = 0;
+    int64_t bytes = 0;
+  };
+  const Unused& unused() const { return unused_; }
   // The files of weights, mapped.
   const std::vector<base::MappedFile>& files() const { return files_; }
   int shard_count() const { return static_cast<int>(files_.size()); }
@@ -74,7 +80,7 @@ class Checkpoint {
   Result<void> open_safetensors();
   Result<void> open_gguf();
   Result<void> map_file(const std::string& name);
-  Result<void> map_shards();
+  Result<void> map_shards(const std::string& path);
   Result<GgufMetadata> map_gguf(const std::string& path);
   Result<void> check_parts(const std::vector<GgufMetadata>& parts, size_t tensor_count) const;
   std::span<const uint8_t> aligned(std::span<const uint8_t> bytes, tensor::DType dtype);
@@ -82,6 +88,7 @@ class Checkpoint {
   Result<void> add(const std::string& stored_name, const std::string& path,
                    tensor::TensorView view);
   Result<void> add_view(const std::string& name, const std::string& path, tensor::TensorView view);
+  Result<void> take_rope_divisors();
   void find_weight_layout();
   void leave_out_tied_head();
   std::vector<families::ExpectedTensor> asked() const;
@@ -101,6 +108,7 @@ class Checkpoint {
   std::map<std::string, std::string, std::less<>> file_of_tensor_;  // for messages
   std::map<std::string, std::string, std::less<>> file_of_stored_;  // by the names in the files
   int64_t weight_bytes_ = 0;
+  Unused unused_;
 };
 
 // A model argument: a folder as it is, or a hub id ("openai/gpt-oss-20b") looked up in the standard

@@ -1,11 +1,13 @@
 #include "checkpoint/config_file.h"
 
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
 #include "families/gpt_oss_original.h"
+#include "families/mistral_original.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -24,6 +26,11 @@ Result<Json> parse_file(const std::string& path) {
 }  // namespace
 
 Result<Json> read_config_json(const std::string& folder) {
+  const std::string own = folder + "/params.json";  // Mistral's, where it is all there is
+  if (!std::filesystem::exists(folder + "/config.json") && std::filesystem::exists(own)) {
+    TRY_ASSIGN(const Json params, parse_file(own));
+    return families::config_from_mistral(params, own);
+  }
   TRY_ASSIGN(Json config, parse_file(folder + "/config.json"));
   if (families::is_original_config(config)) config = families::config_from_original(config);
   return config;

@@ -52,6 +52,7 @@ const families::ExpectedTensor& source_of(const Sources& sources, std::string_vi
 enum class Way {
   kCopy,        // as they are
   kWiden,       // bf16 -> float32
+  kWidenPlus1,  // bf16 -> float32, 1 added: gains of norms whose files hold w of 1 + w
   kQ8_0,        // bf16 -> Q8_0
   kMxfp4,       // blocks and scales -> GGUF blocks
   kWidenEvery2  // bf16 -> float32, every second element: a half of the gate and up biases
@@ -63,7 +64,10 @@ struct Output {
   const families::ExpectedTensor* scales = nullptr;  // of kMxfp4
   int every = 1;                                     // takes every second row, or
   int first = 0;                                     // element, from here
-  int64_t rows = 0;                                  // of the output
+  // One source for each expert, one after the other; or none: all is in `source`.
+  std::vector<const families::ExpectedTensor*> experts;
+  int head_size = 0;  // rows of each such head in neighbours' order; 0: as they are
+  int64_t rows = 0;   // of the output
   int64_t columns = 0;
   int64_t row_bytes = 0;
   int64_t offset = 0;  // in the file
@@ -123,19 +127,41 @@ class Writer {
     const Output& output = outputs_[piece.output];
     const int64_t bytes = (piece.end - piece.begin) * output.row_bytes;
     buffer.resize(static_cast<size_t>(bytes));
-    if (output.way == Way::kCopy) {
+    const bool in_order = output.experts.empty() && output.head_size == 0;
+    if (output.way == Way::kCopy && in_order) {
       source_(*output.source, piece.begin * output.row_bytes, buffer);
     } else {
       for (int64_t row = piece.begin; row < piece.end; ++row) {
         uint8_t* to = buffer.data() + (row - piece.begin) * output.row_bytes;
         if (output.way == Way::kMxfp4) {
           fill_mxfp4(output, row, to, scratch);
+        } else if (output.way == Way::kCopy) {
+          const Place from = place_of(output, row);
+          source_(*from.tensor, from.row * output.row_bytes,
+                  {to, static_cast<size_t>(output.row_bytes)});
         } else {
           fill_from_bf16(output, row, to, scratch);
         }
       }
     }
     return file_.write_at(output.offset + piece.begin * output.row_bytes, buffer.data(), bytes);
+  }
+
+  // Where a row of the output comes from.
+  struct Place {
+    const families::ExpectedTensor* tensor;
+    int64_t row;
+  };
+
+  // Neighbours' order of a head of D rows: 2i and 2i + 1 were i and i + D/2.
+  static Place place_of(const Output& output, int64_t row) {
+    if (!output.experts.empty()) {
+      const int64_t each = output.rows / static_cast<int64_t>(output.experts.size());
+      return {output.experts[static_cast<size_t>(row / each)], row % each};
+    }
+    if (output.head_size == 0) return {output.source, row};
+    const int64_t within = row % output.head_size;
+    return {output.source, row - within + within % 2 * (output.head_size / 2) + within / 2};
   }
 
   void fill_mxfp4(const Output& output, int64_t row, uint8_t* to,
@@ -157,13 +183,15 @@ class Writer {
   void fill_from_bf16(const Output& output, int64_t row, uint8_t* to,
                       std::vector<uint8_t>& scratch) const {
     const int64_t stored = output.columns * output.every;
+    const Place from = place_of(output, row);
     scratch.resize(static_cast<size_t>(stored * 2));
-    source_(*output.source, row * stored * 2, scratch);
+    source_(*from.tensor, from.row * stored * 2, scratch);
     std::vector<float> values(static_cast<size_t>(output.columns));
     for (int64_t i = 0; i < output.columns; ++i) {
       uint16_t bits;
       std::memcpy(&bits, scratch.data() + 2 * (i * output.every + output.first), sizeof bits);
       values[static_cast<size_t>(i)] = tensor::bf16_to_float(bits);
+      if (output.way == Way::kWidenPlus1) values[static_cast<size_t>(i)] += 1.0f;
     }
     if (output.way == Way::kQ8_0) {
       for (int64_t i = 0; i < output.columns; i += 32) {
@@ -196,14 +224,25 @@ Result<void> refuse_existing(const std::string& path) {
 }
 
 // A tensor as GGUF holds it, and where it comes from.
-Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const Sources& sources) {
+Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const Sources& sources,
+                   const families::ModelConfig& config) {
   Output output{.columns = wanted.shape.back()};
   output.rows = 1;
   for (size_t i = 0; i + 1 < wanted.shape.size(); ++i) output.rows *= wanted.shape[i];
   const std::string& name = wanted.name;
   const size_t exps = name.find("_exps");
+  const bool apart = config.family->expert_files == families::ExpertFiles::kApart;
   DType dtype = wanted.dtype;
-  if (exps != std::string::npos) {
+  if (exps != std::string::npos && apart) {
+    const size_t kind_at = name.rfind('.') + 1;
+    const std::string kind = name.substr(kind_at, exps - kind_at);  // gate, up, down
+    for (int e = 0; e < config.expert_count; ++e) {
+      output.experts.push_back(&source_of(
+          sources, fmt::format("{}{}.{}_proj.weight", name.substr(0, kind_at), e, kind)));
+    }
+    dtype = matrices;
+    output.way = dtype == DType::kQ8_0 ? Way::kQ8_0 : Way::kCopy;
+  } else if (exps != std::string::npos) {
     const size_t kind_at = name.rfind('.') + 1;
     const std::string kind = name.substr(kind_at, exps - kind_at);  // gate, up, down
     const std::string from =
@@ -222,6 +261,10 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
     output.way = dtype == DType::kF32    ? Way::kWiden
                  : dtype == DType::kQ8_0 ? Way::kQ8_0
                                          : Way::kCopy;
+    const bool is_norm = name.ends_with("norm.weight");
+    if (config.norm_adds_one && is_norm) output.way = Way::kWidenPlus1;
+    const bool is_turned = name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight");
+    if (config.family->gguf->turns_neighbours && is_turned) output.head_size = config.head_size;
   }
   output.row_bytes = tensor::row_bytes(dtype, output.columns);
   return output;
@@ -338,6 +381,13 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
   }
   TRY(make_folder(std::filesystem::path(path).parent_path().string()));
   TRY(refuse_existing(path));
+  if (config.rope.scaling == families::RopeScaling::kLlama3) {
+    return Error{ErrorCode::kUnsupported,
+                 "rope_type llama3 is not written as GGUF, which holds it as a tensor"};
+  }
+  if (config.quantization != families::WeightQuantization::kNone) {
+    return Error{ErrorCode::kUnsupported, "only weights in bf16 are written as GGUF"};
+  }
   const Sources sources = sources_of(config);
   GgufHeader header;
   config_to_gguf(*config.family, config_json, header);
@@ -348,7 +398,7 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
   int64_t offset = 0;
   for (const families::ExpectedTensor& tensor :
        families::expected_tensors(config, families::WeightLayout::kGguf)) {
-    Output output = gguf_output(tensor, options.matrices, sources);
+    Output output = gguf_output(tensor, options.matrices, sources, config);
     header.tensor(name_to_gguf(*config.family, tensor.name), gguf_dtype(output), tensor.shape);
     output.offset = offset;
     offset +=

@@ -7,11 +7,11 @@
 #include <fmt/ranges.h>
 
 #include "families/expected_tensors.h"
+#include "families/family.h"
+#include "families/kv_groups.h"
 
 namespace pelton::checkpoint {
 namespace {
-
-constexpr int64_t kKvElementBytes = 2;  // float16 or bf16
 
 using families::AttentionKind;
 
@@ -37,6 +37,10 @@ std::string bytes_text(int64_t bytes) {
 
 std::string layers_text(const families::ModelConfig& config) {
   const int sliding = config.count(AttentionKind::kSliding);
+  if (config.is_latent()) {
+    return fmt::format("{}, all with latent attention (a row of {} for each token)",
+                       config.layer_count(), config.latent.kv_rank + config.latent.rope_size);
+  }
   if (sliding == 0) return fmt::format("{}, all with full attention", config.layer_count());
   return fmt::format("{}: {} sliding (window {}), {} full", config.layer_count(), sliding,
                      config.sliding_window, config.count(AttentionKind::kFull));
@@ -69,23 +73,18 @@ std::string context_text(const families::ModelConfig& config) {
   return tokens;
 }
 
-int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
+// What people call the type that a tensor's numbers have.
+std::string_view type_name(tensor::DType dtype) {
   switch (dtype) {
-    case tensor::DType::kU8:
-    case tensor::DType::kMxfp4:
+    case tensor::DType::kU8:  // blocks and scales, as published
     case tensor::DType::kMxfp4Tiles:
-      return counts.mxfp4_bytes;
-    case tensor::DType::kQ8_0:
+      return tensor::dtype_name(tensor::DType::kMxfp4);
     case tensor::DType::kInt8Tiles:  // the same numbers
-      return counts.q8_0_bytes;
+      return tensor::dtype_name(tensor::DType::kQ8_0);
     case tensor::DType::kInt4Tiles:
-      return counts.int4_bytes;
-    case tensor::DType::kF16:
-      return counts.f16_bytes;
-    case tensor::DType::kF32:
-      return counts.f32_bytes;
+      return "INT4";
     default:
-      return counts.bf16_bytes;
+      return tensor::dtype_name(dtype);
   }
 }
 
@@ -99,7 +98,7 @@ WeightCounts count(const std::vector<families::ExpectedTensor>& tensors,
     counts.parameters += tensor.parameters();
     counts.total_bytes += bytes;
     ++counts.tensor_count;
-    bytes_of_type(counts, tensor.dtype) += bytes;
+    counts.type_bytes[type_name(tensor.dtype)] += bytes;
     switch (tensor.kind) {
       case families::TensorKind::kExperts:
         counts.expert_bytes += bytes;
@@ -144,11 +143,16 @@ WeightCounts count_weights(const Checkpoint& checkpoint) {
 }
 
 KvBytes count_kv_bytes(const families::ModelConfig& config) {
-  const int64_t layer_token_bytes =
-      2 * int64_t{config.kv_head_count} * config.head_size * kKvElementBytes;
-  return {.per_token = config.count(AttentionKind::kFull) * layer_token_bytes,
-          .per_sequence =
-              config.count(AttentionKind::kSliding) * config.sliding_window * layer_token_bytes};
+  KvBytes bytes;
+  const families::KvFormat format{.dtype = tensor::DType::kF16, .block_tokens = 1};
+  for (const auto& group : families::kv_groups(config, format).specs) {
+    if (group.slides()) {
+      bytes.per_sequence += group.sliding_window * group.block_bytes;
+    } else {
+      bytes.per_token += group.block_bytes;
+    }
+  }
+  return bytes;
 }
 
 std::string describe(const Checkpoint& checkpoint) {
@@ -171,20 +175,27 @@ std::string describe(const Checkpoint& checkpoint) {
   line("  embedding", bytes_text(counts.embedding_bytes));
   if (!config.tied_head) line("  head", bytes_text(counts.head_bytes));
   line("  other", bytes_text(counts.other_bytes));
-  if (counts.mxfp4_bytes > 0) line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
-  if (counts.bf16_bytes > 0) line("  as BF16", bytes_text(counts.bf16_bytes));
-  if (counts.q8_0_bytes > 0) line("  as Q8_0", bytes_text(counts.q8_0_bytes));
-  if (counts.int4_bytes > 0) line("  as int4", bytes_text(counts.int4_bytes));
-  if (counts.f16_bytes > 0) line("  as F16", bytes_text(counts.f16_bytes));
-  if (counts.f32_bytes > 0) line("  as F32", bytes_text(counts.f32_bytes));
+  for (const auto& [type, bytes] : counts.type_bytes) {
+    line(fmt::format("  as {}", type), bytes_text(bytes));
+  }
   line("tensors", fmt::format("{} in {} file{}", counts.tensor_count, checkpoint.shard_count(),
                               checkpoint.shard_count() == 1 ? "" : "s"));
+  if (checkpoint.unused().tensors > 0) {
+    line("  left out",
+         fmt::format("{} of other modalities or that draft tokens, {}", checkpoint.unused().tensors,
+                     bytes_text(checkpoint.unused().bytes)));
+  }
   line("layers", layers_text(config));
   line("hidden", hidden_text(config));
   line("heads", fmt::format("{} of {}, {} for keys and values", config.head_count, config.head_size,
                             config.kv_head_count));
   if (config.has_experts()) {
-    line("experts", fmt::format("{}, {} per token", config.expert_count, config.experts_per_token));
+    std::string experts =
+        fmt::format("{}, {} per token", config.expert_count, config.experts_per_token);
+    if (config.shared_expert_count > 0) {
+      experts += fmt::format(", and {} for every token", config.shared_expert_count);
+    }
+    line("experts", experts);
   }
   line("vocabulary", grouped(config.vocab_size));
   line("context", context_text(config));
@@ -204,9 +215,8 @@ Json describe_json(const Checkpoint& checkpoint) {
   bytes.set("head", counts.head_bytes).set("other", counts.other_bytes);
   if (counts.mlp_bytes > 0) bytes.set("mlp", counts.mlp_bytes);
   Json dtypes;
-  dtypes.set("MXFP4", counts.mxfp4_bytes).set("BF16", counts.bf16_bytes);
-  dtypes.set("Q8_0", counts.q8_0_bytes).set("F16", counts.f16_bytes).set("F32", counts.f32_bytes);
-  if (counts.int4_bytes > 0) dtypes.set("INT4", counts.int4_bytes);
+  for (const char* always : {"MXFP4", "BF16", "Q8_0", "F16", "F32"}) dtypes.set(always, 0);
+  for (const auto& [type, type_bytes] : counts.type_bytes) dtypes.set(type, type_bytes);
   Json::Array stops;
   for (const TokenId token : config.eos_tokens) stops.push_back(token);
 
@@ -221,6 +231,7 @@ Json describe_json(const Checkpoint& checkpoint) {
   json.set("layers", config.layer_count());
   json.set("layers_sliding", config.count(AttentionKind::kSliding));
   json.set("layers_full", config.count(AttentionKind::kFull));
+  json.set("layers_latent", config.count(AttentionKind::kLatent));
   json.set("sliding_window", config.sliding_window).set("hidden_size", config.hidden_size);
   json.set("intermediate_size",
            config.has_experts() ? config.expert_intermediate_size : config.intermediate_size);
@@ -235,7 +246,8 @@ Json describe_json(const Checkpoint& checkpoint) {
 
 // "experts MXFP4, attention BF16, embedding BF16, head BF16"
 std::string weight_types(const Checkpoint& checkpoint) {
-  const bool published = checkpoint.weight_layout() == families::WeightLayout::kPublished;
+  const bool published = checkpoint.weight_layout() == families::WeightLayout::kPublished &&
+                         checkpoint.config().family->expert_files == families::ExpertFiles::kMxfp4;
   const std::vector<families::ExpectedTensor> tensors = checkpoint.expected();
   std::string text;
   for (const auto& [kind, name] : {std::pair(families::TensorKind::kExperts, "experts"),

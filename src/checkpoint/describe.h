@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
@@ -22,12 +24,8 @@ struct WeightCounts {
   int64_t embedding_bytes = 0;
   int64_t head_bytes = 0;
   int64_t other_bytes = 0;  // norms and routers
-  int64_t mxfp4_bytes = 0;  // blocks and scales
-  int64_t bf16_bytes = 0;
-  int64_t q8_0_bytes = 0;
-  int64_t int4_bytes = 0;
-  int64_t f16_bytes = 0;
-  int64_t f32_bytes = 0;
+  // By the type's name: "BF16", "MXFP4" (blocks and scales), "Q4_K"; those that occur.
+  std::map<std::string_view, int64_t> type_bytes;
   int64_t total_bytes = 0;
   int64_t tensor_count = 0;
 };

@@ -21,8 +21,8 @@ TEST(Describe, CountsWhatWasPublished) {
   EXPECT_EQ(small.total_bytes, 13'761'264'768);
   EXPECT_EQ(small.parameters, 20'914'757'184);
   EXPECT_EQ(small.active_parameters, 3'608'307'264);
-  EXPECT_EQ(small.mxfp4_bytes, 10'152'345'600);
-  EXPECT_EQ(small.mxfp4_bytes + small.bf16_bytes, small.total_bytes);
+  EXPECT_EQ(small.type_bytes.at("MXFP4"), 10'152'345'600);
+  EXPECT_EQ(small.type_bytes.at("MXFP4") + small.type_bytes.at("BF16"), small.total_bytes);
   EXPECT_EQ(small.expert_bytes + small.attention_bytes + small.embedding_bytes + small.head_bytes +
                 small.other_bytes,
             small.total_bytes);

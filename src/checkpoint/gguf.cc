@@ -98,28 +98,33 @@ std::string_view ggml_type_name(uint32_t type) {
   return type < std::size(kNames) ? kNames[type] : std::string_view("unknown");
 }
 
+constexpr std::pair<uint32_t, DType> kTypes[] = {
+    {0, DType::kF32},    {1, DType::kF16},    {2, DType::kQ4_0},  {3, DType::kQ4_1},
+    {6, DType::kQ5_0},   {7, DType::kQ5_1},   {8, DType::kQ8_0},  {10, DType::kQ2_K},
+    {11, DType::kQ3_K},  {12, DType::kQ4_K},  {13, DType::kQ5_K}, {14, DType::kQ6_K},
+    {20, DType::kIq4Nl}, {23, DType::kIq4Xs}, {30, DType::kBf16}, {39, DType::kMxfp4},
+};
+
 std::optional<DType> dtype_of(uint32_t ggml_type) {
-  switch (ggml_type) {
-    case 0:
-      return DType::kF32;
-    case 1:
-      return DType::kF16;
-    case 8:
-      return DType::kQ8_0;
-    case 30:
-      return DType::kBf16;
-    case 39:
-      return DType::kMxfp4;
-    default:
-      return std::nullopt;
+  for (const auto& [number, dtype] : kTypes) {
+    if (number == ggml_type) return dtype;
   }
+  return std::nullopt;
 }
 
 uint32_t ggml_type_of(DType dtype) {
-  for (const uint32_t type : {0u, 1u, 8u, 30u, 39u}) {
-    if (dtype_of(type) == dtype) return type;
+  for (const auto& [number, type] : kTypes) {
+    if (type == dtype) return number;
   }
   CHECK(false, tensor::dtype_name(dtype));
+}
+
+std::string supported_types() {
+  std::string text;
+  for (const auto& [number, dtype] : kTypes) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", tensor::dtype_name(dtype));
+  }
+  return text;
 }
 
 }  // namespace
@@ -316,9 +321,9 @@ class GgufReader {
                            (ggml_type >= 31 && ggml_type <= 33) ||
                            (ggml_type >= 36 && ggml_type <= 38);
       Error error = bad_tensor(
-          tensor.name,
-          fmt::format("is of ggml type {} ({}); supported: F32, F16, BF16, Q8_0, MXFP4", ggml_type,
-                      removed ? "removed or unknown" : ggml_type_name(ggml_type)));
+          tensor.name, fmt::format("is of ggml type {} ({}); supported: {}", ggml_type,
+                                   removed ? "removed or unknown" : ggml_type_name(ggml_type),
+                                   supported_types()));
       if (!removed) error.code = ErrorCode::kUnsupported;
       return error;
     }
@@ -329,10 +334,11 @@ class GgufReader {
   // Of a shape whose products may wrap.
   Result<uint64_t> tensor_bytes(const GgufTensor& tensor) const {
     const int64_t columns = tensor.shape.back();
-    if (tensor::is_block_type(tensor.dtype) && columns % tensor::kBlockElements != 0) {
-      return bad_tensor(tensor.name,
-                        fmt::format("rows of {} elements are no whole {} blocks of {}", columns,
-                                    tensor::dtype_name(tensor.dtype), tensor::kBlockElements));
+    if (tensor::is_block_type(tensor.dtype) &&
+        columns % tensor::block_elements(tensor.dtype) != 0) {
+      return bad_tensor(tensor.name, fmt::format("rows of {} elements are no whole {} blocks of {}",
+                                                 columns, tensor::dtype_name(tensor.dtype),
+                                                 tensor::block_elements(tensor.dtype)));
     }
     // 8 bytes an element is more than any type needs: no product below can wrap.
     uint64_t elements = 8;

@@ -55,7 +55,7 @@ constexpr GgufInteger kNumbers[] = {
     {"embedding_length", "hidden_size", true},
     {"attention.head_count", "num_attention_heads", true},
     {"attention.head_count_kv", "num_key_value_heads", true},
-    {"attention.key_length", "head_dim", true},
+    {"attention.key_length", "head_dim", false},
 };
 
 constexpr GgufInteger kGlobalNumbers[] = {
@@ -127,9 +127,9 @@ Result<void> check_value_length(const Family& family, const GgufMetadata& metada
                                 const Json& config) {
   const std::string key = key_of(family, "attention.value_length");
   TRY_ASSIGN(const auto length, metadata.integer(key));
-  if (!length || length == config.integer("head_dim")) return {};
-  return metadata.bad(
-      key, fmt::format("is {}, but key_length is {}", *length, *config.integer("head_dim")));
+  const std::optional<int64_t> of_keys = config.integer("head_dim");
+  if (!length || !of_keys || length == of_keys) return {};
+  return metadata.bad(key, fmt::format("is {}, but key_length is {}", *length, *of_keys));
 }
 
 }  // namespace
@@ -138,7 +138,10 @@ Result<const Family*> gguf_family(const GgufMetadata& metadata) {
   constexpr std::string_view kKey = "general.architecture";
   TRY_ASSIGN(const std::optional<std::string_view> architecture, metadata.text(kKey));
   if (!architecture) return metadata.bad(kKey, "is missing");
-  if (const Family* family = families::find_gguf_family(*architecture)) return family;
+  TRY_ASSIGN(const std::optional<int64_t> experts,
+             metadata.integer(fmt::format("{}.expert_count", *architecture)));
+  const bool has_experts = experts.value_or(0) > 0;
+  if (const Family* family = families::find_gguf_family(*architecture, has_experts)) return family;
   std::string known;
   for (const Family* family : families::all_families()) {
     if (family->gguf == nullptr) continue;
@@ -188,6 +191,7 @@ Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFact
     if (!value && key.required) return metadata.bad(key.gguf, "is missing");
     if (value) config.set(key.config, *value);
   }
+  for (const families::GgufFlag& flag : family->gguf->flags) config.set(flag.config, flag.value);
   TRY(check_value_length(*family, metadata, config));
   TRY_ASSIGN(const auto theta, metadata.number(key_of(*family, "rope.freq_base")));
   TRY_ASSIGN(const auto epsilon,
@@ -204,7 +208,8 @@ Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFact
   TRY_ASSIGN(Json rope, rope_from_gguf(*family, metadata));
   config.set("rope_scaling", std::move(rope));
   config.set("vocab_size", tensors.vocab_size);
-  if (!tensors.has_head) config.set("tie_word_embeddings", true);
+  config.set("tie_word_embeddings", !tensors.has_head);
+  if (family->gguf->complete != nullptr) family->gguf->complete(config);
   return config;
 }
 
@@ -230,8 +235,10 @@ void config_to_gguf(const Family& family, const Json& config, GgufHeader& header
   f32("attention.layer_norm_rms_epsilon", config.number("rms_norm_eps").value_or(1e-5));
   const Json* rope = config.find("rope_scaling");
   if (rope != nullptr && rope->is_object() && rope->find("factor") != nullptr) {
-    header.text(key_of(family, "rope.scaling.type"), "yarn");
+    const bool linear = rope->string("rope_type").value_or("") == "linear";
+    header.text(key_of(family, "rope.scaling.type"), linear ? "linear" : "yarn");
     f32("rope.scaling.factor", rope->number("factor").value_or(family.gguf->yarn_factor));
+    if (linear) return;
     header.u32(
         key_of(family, "rope.scaling.original_context_length"),
         static_cast<uint32_t>(rope->number("original_max_position_embeddings").value_or(4096.0)));

@@ -306,7 +306,7 @@ TEST_F(HostileGguf, GG_20_TypesOfTensorsThatDoNotExist) {
   for (const uint32_t type : {UINT32_MAX, 4u, 5u, 31u, 255u}) {
     expect_tensors_refused({{.type = type}}, 64, "removed or unknown");
   }
-  expect_tensors_refused({{.ne = {256}, .type = 12}}, 256, "(Q4_K)", ErrorCode::kUnsupported);
+  expect_tensors_refused({{.ne = {256}, .type = 16}}, 256, "(IQ2_XXS)", ErrorCode::kUnsupported);
 }
 TEST_F(HostileGguf, GG_21_RowsThatAreNoWholeBlocks) {
   for (const uint32_t type : {8u, 39u}) {

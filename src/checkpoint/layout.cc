@@ -27,6 +27,11 @@ bool has_safetensors(const std::string& folder) {
   return exists(folder + "/model.safetensors") || exists(folder + "/model.safetensors.index.json");
 }
 
+bool has_consolidated(const std::string& folder) {
+  return exists(folder + "/consolidated.safetensors") ||
+         exists(folder + "/consolidated.safetensors.index.json");
+}
+
 // "NAME-00002-of-00003.gguf"
 struct PartName {
   std::string stem;
@@ -114,6 +119,8 @@ std::string_view layout_name(LayoutKind kind) {
       return "Hugging Face";
     case LayoutKind::kOriginal:
       return "original";
+    case LayoutKind::kMistral:
+      return "Mistral";
     case LayoutKind::kGguf:
       return "GGUF";
   }
@@ -130,6 +137,12 @@ Result<Layout> find_layout(const std::string& model) {
     return Error{ErrorCode::kNotFound, fmt::format("{}: is not a folder", model)};
   }
   if (has_safetensors(model)) return safetensors_layout(model);
+  if (exists(model + "/params.json") && has_consolidated(model)) {
+    return Layout{.kind = LayoutKind::kMistral,
+                  .folder = model,
+                  .config_folder = model,
+                  .text_folders = {model}};
+  }
   const std::string inner = model + "/original";
   if (has_safetensors(inner) && exists(inner + "/config.json")) {
     Layout layout = safetensors_layout(inner);

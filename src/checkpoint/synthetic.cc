@@ -19,6 +19,7 @@
 #include "checkpoint/weight_scales.h"
 #include "families/model_config.h"
 #include "families/published_config.h"
+#include "families/tensor_names.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -31,10 +32,10 @@ constexpr int64_t kPiecesPerReport = 64;
 
 // How one tensor's bytes follow from its hash stream: eight bytes from each hash.
 struct Recipe {
-  enum class Kind { kUniformBits, kScales, kBf16 };
+  enum class Kind { kUniformBits, kScales, kBf16, kF8, kF8Scales };
   Kind kind;
   HashStream hashes;
-  float scale = 0.0f;  // of a signed 16-bit lane
+  float scale = 0.0f;  // of a signed 16-bit lane; kF8Scales: every value
   float mean = 0.0f;
   int exponent = 0;
   uint8_t limit = 0;  // a byte lane below it gets exponent + 1
@@ -57,10 +58,31 @@ Normal synthetic_distribution(const families::ModelConfig& config, std::string_v
           .mean = 0.0};
 }
 
+// FP8 codes are uniform but for their highest exponent bit, which is 0: below 2, and never NaN.
+constexpr uint64_t kF8CodeMask = 0xBFBFBFBFBFBFBFBF;
+constexpr std::string_view kF8ScaleSuffix = "_scale_inv";
+
+float f8_code_rms() {
+  double squares = 0;
+  for (int code = 0; code < 64; ++code) {
+    const double value = tensor::e4m3_to_float(static_cast<uint8_t>(code));
+    squares += value * value;
+  }
+  return static_cast<float>(std::sqrt(squares / 64));
+}
+
 Recipe recipe(const families::ExpectedTensor& tensor, const families::ModelConfig& config,
               uint64_t seed) {
   Recipe recipe{.kind = Recipe::Kind::kUniformBits, .hashes = HashStream(seed, tensor.name)};
-  if (tensor.is_scales) {
+  if (tensor.dtype == DType::kF8E4m3) {
+    recipe.kind = Recipe::Kind::kF8;
+  } else if (tensor.dtype == DType::kF32) {
+    const std::string_view of = std::string_view(tensor.name);
+    const Normal normal =
+        synthetic_distribution(config, of.substr(0, of.size() - kF8ScaleSuffix.size()));
+    recipe.kind = Recipe::Kind::kF8Scales;
+    recipe.scale = static_cast<float>(normal.deviation) / f8_code_rms();
+  } else if (tensor.is_scales) {
     const Mxfp4Scale scale = mxfp4_scale(config, tensor.name);
     recipe.kind = Recipe::Kind::kScales;
     recipe.exponent = scale.exponent;
@@ -107,6 +129,17 @@ void fill(const Recipe& recipe, uint64_t first, uint64_t count, uint8_t* out) {
       return fill_bf16(recipe, first, count, out);
     case Recipe::Kind::kScales:
       return fill_scales(recipe, first, count, out);
+    case Recipe::Kind::kF8Scales:
+      for (uint64_t i = 0; i < 2 * count; ++i) {
+        std::memcpy(out + 4 * i, &recipe.scale, sizeof recipe.scale);
+      }
+      return;
+    case Recipe::Kind::kF8:
+      for (uint64_t i = 0; i < count; ++i) {
+        const uint64_t codes = recipe.hashes.at(first + i) & kF8CodeMask;
+        std::memcpy(out + 8 * i, &codes, sizeof codes);
+      }
+      return;
     case Recipe::Kind::kUniformBits:
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t hash = recipe.hashes.at(first + i);
@@ -177,7 +210,8 @@ class Run {
       std::vector<PlannedTensor> planned;
       int64_t data_bytes = 0;
       for (const families::ExpectedTensor& tensor : shard.tensors) {
-        planned.push_back({tensor.name, tensor.dtype, tensor.shape});
+        planned.push_back(
+            {families::published_name(*config_.family, tensor.name), tensor.dtype, tensor.shape});
         data_bytes += tensor.bytes();
       }
       const std::string header = safetensors_header(planned);
@@ -272,13 +306,14 @@ Result<void> prepare_folder(const std::string& folder, int64_t bytes) {
   return {};
 }
 
-std::string index_text(const std::vector<ShardPlan>& shards, int64_t total) {
+std::string index_text(const families::Family& family, const std::vector<ShardPlan>& shards,
+                       int64_t total) {
   Json metadata;
   metadata.set("total_size", total);
   Json::Object map;
   for (const ShardPlan& shard : shards) {
     for (const families::ExpectedTensor& tensor : shard.tensors)
-      map.push_back({tensor.name, shard.file});
+      map.push_back({families::published_name(family, tensor.name), shard.file});
   }
   Json index;
   index.set("metadata", std::move(metadata)).set("weight_map", std::move(map));
@@ -383,7 +418,8 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
   TRY(run.create_files(shards, folder));
   TRY(run.write(pool, progress));
   if (shards.size() > 1) {
-    TRY(base::write_file(folder + "/model.safetensors.index.json", index_text(shards, total)));
+    TRY(base::write_file(folder + "/model.safetensors.index.json",
+                         index_text(*config.family, shards, total)));
   }
   TRY(base::write_file(folder + "/generation_config.json", options.generation.dump()));
   return base::write_file(folder + "/config.json", options.config.dump());

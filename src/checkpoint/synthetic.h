@@ -26,7 +26,8 @@ struct SyntheticOptions {
   int64_t shard_bytes_max = kShardBytesMax;
 };
 
-// `like`: "gpt-oss-20b", "gpt-oss-120b" or the path of a config.json; layers: 0 keeps their number.
+// `like`: one of families::kPublishedModels or the path of a config.json; layers: 0 keeps their
+// number.
 Result<SyntheticOptions> synthetic_like(const std::string& like, int layers);
 
 // A model of a few megabytes for tests and demonstrations, with published ratios and a vocabulary

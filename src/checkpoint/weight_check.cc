@@ -21,8 +21,10 @@ constexpr int64_t kPiecesPerReport = 32;
 // How a tensor's bytes are looked at: units of so many bytes, one number in each.
 struct Unit {
   int64_t bytes = 1;
-  enum class Kind { kF32, kF16, kBf16, kE8M0, kHalfScales, kMxfp4Tile } kind = Kind::kE8M0;
-  tensor::TileShape tile{};  // of a tile, and how many blocks it has
+  enum class Kind { kF32, kF16, kBf16, kF8, kE8M0, kHalves, kHalfScales, kMxfp4Tile };
+  Kind kind = Kind::kE8M0;
+  tensor::HalfPlaces halves{};  // of kHalves: a GGUF block's
+  tensor::TileShape tile{};     // of a tile, and how many blocks it has
   int64_t blocks = 0;
 };
 
@@ -57,10 +59,25 @@ bool unit_of(const std::string& name, const TensorView& view, Unit& unit) {
     case DType::kInt4Tiles:
       unit = unit_of_tile(view);
       return true;
+    case DType::kF8E4m3:
+      unit = {1, Unit::Kind::kF8};
+      return true;
     default:
+      if (tensor::is_ggml_block_type(view.dtype)) {
+        unit = {.bytes = tensor::row_bytes(view.dtype, tensor::block_elements(view.dtype)),
+                .kind = Unit::Kind::kHalves,
+                .halves = tensor::ggml_scales_at(view.dtype)};
+        return true;
+      }
       unit = {1, Unit::Kind::kE8M0};
       return name.ends_with("_scales");
   }
+}
+
+bool is_faulty_half(const uint8_t* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return (bits & 0x7C00u) == 0x7C00u;
 }
 
 bool is_faulty(const Unit& unit, const uint8_t* at) {
@@ -70,11 +87,15 @@ bool is_faulty(const Unit& unit, const uint8_t* at) {
       std::memcpy(&word, at, 4);
       return (word & 0x7F800000u) == 0x7F800000u;
     case Unit::Kind::kF16:
-      std::memcpy(&word, at, 2);
-      return (word & 0x7C00u) == 0x7C00u;
+      return is_faulty_half(at);
     case Unit::Kind::kBf16:
       std::memcpy(&word, at, 2);
       return (word & 0x7F80u) == 0x7F80u;
+    case Unit::Kind::kF8:
+      return (at[0] & 0x7F) == 0x7F;
+    case Unit::Kind::kHalves:
+      return is_faulty_half(at + unit.halves.first) ||
+             (unit.halves.second >= 0 && is_faulty_half(at + unit.halves.second));
     case Unit::Kind::kE8M0:
       return at[0] == 255;
     case Unit::Kind::kMxfp4Tile:

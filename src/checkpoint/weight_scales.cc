@@ -1,5 +1,6 @@
 #include "checkpoint/weight_scales.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -8,18 +9,28 @@
 namespace pelton::checkpoint {
 
 Normal weight_distribution(const families::ModelConfig& config, std::string_view name) {
+  const auto root = [](double size) { return std::sqrt(std::max(size, 1.0)); };
   const double hidden = std::sqrt(static_cast<double>(config.hidden_size));
   const double heads =
       std::sqrt(static_cast<double>(int64_t{config.head_count} * config.head_size));
-  const double inner = std::sqrt(static_cast<double>(config.intermediate_size));
+  const bool of_expert = name.find(".experts.") != std::string_view::npos;
+  const int shared_inner = config.shared_expert_count * config.expert_intermediate_size;
+  const bool of_shared = name.find(".shared_experts.") != std::string_view::npos;
+  const double inner = std::sqrt(static_cast<double>(of_expert   ? config.expert_intermediate_size
+                                                     : of_shared ? shared_inner
+                                                                 : config.intermediate_size));
   const std::pair<std::string_view, Normal> table[] = {
-      {"norm.weight", {0.1, 1.0}},
+      {"norm.weight", {0.1, config.norm_adds_one ? 0.0 : 1.0}},
       {"o_proj.bias", {0.1, 0.0}},
       {"o_proj.weight", {1.2 / heads, 0.0}},
       {"q_proj.bias", {0.5, 0.0}},
       {"k_proj.bias", {0.5, 0.0}},
       {"v_proj.bias", {0.3, 0.0}},
       {"q_proj.weight", {0.9 / hidden, 0.0}},
+      {"q_a_proj.weight", {1.0 / hidden, 0.0}},
+      {"q_b_proj.weight", {1.0 / root(config.latent.q_rank), 0.0}},
+      {"kv_a_proj_with_mqa.weight", {1.0 / hidden, 0.0}},
+      {"kv_b_proj.weight", {1.0 / root(config.latent.kv_rank), 0.0}},
       {"k_proj.weight", {0.9 / hidden, 0.0}},
       {"v_proj.weight", {1.0 / hidden, 0.0}},
       {"sinks", {2.5, 4.0}},
@@ -27,6 +38,7 @@ Normal weight_distribution(const families::ModelConfig& config, std::string_view
       // Router logits of deviation 1.5: the biases do not decide, so choices spread over all
       // experts.
       {"router.weight", {1.5 / hidden, 0.0}},
+      {"e_score_correction_bias", {0.05, 0.5}},
       // Dense: an MLP's output has rms about 1, as an expert's.
       {"gate_proj.weight", {1.5 / hidden, 0.0}},
       {"up_proj.weight", {1.5 / hidden, 0.0}},

@@ -36,6 +36,14 @@ int64_t& group_of(Weights& weights, TensorKind kind) {
   }
 }
 
+// What layers/weights.cc keeps of where an expert's matrix lies that has a tensor of its own.
+constexpr int64_t kExpertMatrixBytes = 16;
+
+bool is_expert_apart(const ExpectedTensor& tensor) {
+  return tensor.kind == TensorKind::kExperts && !tensor.is_scales && tensor.shape.size() == 2 &&
+         tensor.name.ends_with("_proj.weight");
+}
+
 // How often layers/weights.cc keeps a tensor's elements as float32 beside the file: vectors once,
 // and the biases of fused gate and up rows once more, taken apart.
 int copies(const ExpectedTensor& tensor) {
@@ -47,7 +55,8 @@ Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
   Weights weights;
   for (const ExpectedTensor& tensor : tensors) {
     const int64_t mapped = tensor.bytes();
-    const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters();
+    const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters() +
+                          (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
     weights.mapped += mapped;
     weights.owned += owned;
     group_of(weights, tensor.kind) += mapped + owned;
@@ -66,8 +75,7 @@ struct Tiles {
 int64_t tile_bytes(const ModelConfig& config, const MemoryRequest& request, int activation_bits) {
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.expert_intermediate_size;
-  const int64_t widest =
-      std::max<int64_t>({hidden, inner, config.intermediate_size, config.q_size()});
+  const int64_t widest = std::max<int64_t>({hidden, inner, config.widest_mlp(), config.q_size()});
   const int64_t assignments = int64_t{request.batch_tokens_max} * config.experts_per_token;
   const int64_t planes = activation_bits / 8;
   constexpr int64_t kRowViewBytes = 24;
@@ -91,6 +99,16 @@ int64_t head_bytes(int64_t vocab) {
   return blocks * (kFloatBytes + kMassBytes) + kFloatBytes * sorted + marks;
 }
 
+// Of a token, in layers/attention's working memory: queries compressed and whole, the cache's row,
+// queries and what heads mix in the width of the cache.
+int64_t latent_elements(const ModelConfig& config) {
+  const families::LatentConfig& latent = config.latent;
+  const int64_t heads = config.head_count;
+  const int64_t row = latent.kv_rank + latent.rope_size;
+  return latent.q_rank + std::max<int64_t>(config.q_size(), heads * latent.value_size) + row +
+         heads * (row + latent.kv_rank);
+}
+
 // As models/transformer, layers and kernels allocate it; executor/local_executor CHECKs that it is
 // so.
 Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
@@ -104,12 +122,12 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   constexpr int64_t kChoiceBytes = 8;  // an expert and its weight
 
   Workspace space;
-  const int64_t residual = hidden + config.head_size;  // and the rotary table's row
-  const int64_t attention = hidden + 2 * q + 2 * kv;
+  const int64_t tables = config.sliding_rope ? 2 : 1;
+  const int64_t residual = hidden + tables * config.rotary_size();  // and the rotary tables' rows
+  const int64_t attention = hidden + (config.is_latent() ? latent_elements(config) : 2 * (q + kv));
   space.activations =
-      tokens *
-          (kFloatBytes * (residual + attention + hidden + 2 * config.intermediate_size + experts) +
-           kChoiceBytes * chosen) +
+      tokens * (kFloatBytes * (residual + attention + hidden + 2 * config.widest_mlp() + experts) +
+                kChoiceBytes * chosen) +
       kFloatBytes * rows * hidden;
   space.logits = kFloatBytes * rows * config.vocab_size;
   if (tiles.coarse_head) space.logits += head_bytes(config.vocab_size);

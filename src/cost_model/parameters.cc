@@ -75,7 +75,7 @@ ParameterCount count_parameters(const ModelConfig& config) {
   count.embedding = config.vocab_size * hidden;
   count.head = config.tied_head ? 0 : config.vocab_size * hidden;
   count.attention = layers * attention_parameters(config);
-  count.other = (2 * layers + 1) * hidden;
+  count.other = ((config.post_norms ? 4 : 2) * layers + 1) * hidden;
   count.dense = (layers - expert_layers) * 3 * hidden * config.intermediate_size;
   if (expert_layers > 0) {
     const int64_t inner = config.expert_intermediate_size;
@@ -84,7 +84,7 @@ ParameterCount count_parameters(const ModelConfig& config) {
     count.experts = expert_layers * config.expert_count * count.expert;
     count.dense += expert_layers * config.shared_expert_count * 3 * hidden * inner;
     int64_t router = hidden * config.expert_count;
-    if (config.expert_bias || config.router_correction) router += config.expert_count;
+    if (config.expert_bias || config.router.correction) router += config.expert_count;
     count.other += expert_layers * router;
   }
   return count;
@@ -109,12 +109,13 @@ bool is_known_model(const std::string& model) {
 }
 
 Result<ModelConfig> find_model_config(const std::string& model) {
-  if (const Result<Json> config = families::published_config(model); config.ok()) {
-    return families::parse_planned_config(*config, model);
-  }
+  // These say more: how many parameters the model's name promises.
   if (const std::optional<std::string_view> text = find_data(data_file(model))) {
     TRY_ASSIGN(const Json config, Json::parse(*text));
     return families::parse_planned_config(config, model);
+  }
+  if (const Result<Json> config = families::published_config(model); config.ok()) {
+    return families::parse_planned_config(*config, model);
   }
   std::string file = model;
   if (std::filesystem::is_directory(file)) file += "/config.json";

@@ -311,8 +311,8 @@ TEST_F(ProductsTest, QkvTurnsAndStores) {
         cos_sin.insert(cos_sin.end(), turns.begin() + position * head_size,
                        turns.begin() + (position + 1) * head_size);
       }
-      reference_->rotate(exact.data(), shape.rows, cos_sin.data(), rows, heads + kv_heads,
-                         head_size);
+      reference_->rotate(exact.data(), shape.rows, cos_sin.data(), rows,
+                         {.heads = heads + kv_heads, .head_stride = head_size, .size = head_size});
 
       const std::vector<Bf16Bits> got_q = q.get();
       const std::vector<Bf16Bits> got_cache = cache.get();
@@ -553,7 +553,8 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
     const std::vector<float> x = rounded(random_.activations(c.rows, sizes.hidden));
     const std::vector<float> logits = random_.floats(int64_t{c.rows} * sizes.experts, 1.0f);
     std::vector<kernels::ExpertChoice> choices(static_cast<size_t>(c.rows * sizes.choices));
-    reference_->route_top_k(choices.data(), logits.data(), c.rows, sizes.experts, sizes.choices);
+    reference_->route(choices.data(), logits.data(), c.rows,
+                      {.experts = sizes.experts, .k = sizes.choices});
     std::vector<float> exact(x.size(), 0.0f);
     reference_->experts(exact.data(), x.data(), choices.data(), weights.view,
                         {.experts_per_token = sizes.choices}, c.rows);

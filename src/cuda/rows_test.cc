@@ -263,7 +263,7 @@ TEST_F(DeviceRowsTest, ChoicesAreTheReferences) {
                       .k = k};
     device().choose(&args);
     std::vector<ExpertChoice> exact(static_cast<size_t>(rows * k));
-    reference_->route_top_k(exact.data(), logits.data(), rows, experts, k);
+    reference_->route(exact.data(), logits.data(), rows, {.experts = experts, .k = k});
     const std::vector<int32_t> got = choices.get();
     const std::vector<float> got_weights = weights.get();
     for (size_t i = 0; i < exact.size(); ++i) {

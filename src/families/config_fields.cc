@@ -50,6 +50,7 @@ Result<void> read_yarn(const ConfigFields& fields, RopeConfig& rope) {
   const double inferred = mscale > 0 && mscale_all > 0 ? yarn_mscale(rope.factor, mscale) /
                                                              yarn_mscale(rope.factor, mscale_all)
                                                        : yarn_mscale(rope.factor, 1.0);
+  rope.mscale_all_dim = mscale_all;
   TRY_ASSIGN(rope.attention_factor, fields.number("attention_factor", inferred, 1e-3, 1e3));
   return {};
 }
@@ -62,6 +63,30 @@ Result<void> read_llama3(const ConfigFields& fields, RopeConfig& rope) {
                                                      rope.low_freq_factor, rope.high_freq_factor));
   }
   return {};
+}
+
+// What keys that change arithmetic are called, in the configurations of the published
+// architectures; those with weights of their own are found by their tensors.
+bool changes_arithmetic(std::string_view key) {
+  constexpr std::string_view kStems[] = {
+      "scal",   "softcap", "multiplier", "activation",  "_act",   "clip",   "rotary", "rope",
+      "window", "alibi",   "logit_",     "temperature", "factor", "mscale", "section"};
+  // Of training alone, or of what is written elsewhere.
+  constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
+                                            "max_window_layers", "activation_scheme"};
+  if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) {
+    return false;
+  }
+  return std::any_of(std::begin(kStems), std::end(kStems), [&](std::string_view stem) {
+    return key.find(stem) != std::string_view::npos;
+  });
+}
+
+bool says_no(const Json& value) {
+  if (value.is_null() || value == Json(false)) return true;
+  if (value.is_array()) return value.as_array().empty();
+  if (value.is_object()) return value.as_object().empty();
+  return value.is_number() && value.as_number() == 1.0;
 }
 
 }  // namespace
@@ -86,6 +111,7 @@ Error ConfigFields::unsupported(std::string_view key, const std::string& what) c
 }
 
 const Json* ConfigFields::find(std::string_view key) const {
+  read_.emplace(key);
   const Json* found = json_.find(key);
   return found == nullptr || found->is_null() ? nullptr : found;
 }
@@ -146,6 +172,19 @@ Result<void> ConfigFields::only(std::string_view key, const Json& supported) con
   return unsupported(key, fmt::format("is {}; supported: {}", shown(*found), shown(supported)));
 }
 
+Result<void> ConfigFields::refuse_unread_arithmetic() const {
+  for (const Json::Member& member : json_.as_object()) {
+    if (read_.contains(member.key) || !changes_arithmetic(member.key) || says_no(member.value)) {
+      continue;
+    }
+    return unsupported(member.key,
+                       fmt::format("is {}, which this family does not compute; supported: not "
+                                   "there, or null",
+                                   shown(member.value)));
+  }
+  return {};
+}
+
 Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config) {
   TRY_ASSIGN(const int layers, fields.integer("num_hidden_layers", {1, kLayersMax}));
   config.layers.resize(static_cast<size_t>(layers));
@@ -162,6 +201,7 @@ Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config) {
                       fmt::format("({}) must be a multiple of num_key_value_heads ({})",
                                   config.head_count, config.kv_head_count));
   }
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));
   if (config.head_size < 2 || config.head_size > kHeadSizeMax || config.head_size % 2 != 0) {
     return fields.bad("head_dim", fmt::format("must be even and at most {}, found {}", kHeadSizeMax,
                                               config.head_size));
@@ -193,29 +233,98 @@ Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config) {
   return {};
 }
 
+Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, RopeConfig& rope) {
+  TRY_ASSIGN(rope.theta, scaling.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
+  const Json* type = scaling.find("rope_type");
+  const Json* older = scaling.find("type");
+  if (type == nullptr) type = older;
+  TRY_ASSIGN(rope.scaling,
+             scaling_of(scaling, type != nullptr && type->is_string() ? type->as_string() : ""));
+  if (rope.scaling == RopeScaling::kNone) return {};
+  if (scaling.find("factor") == nullptr) return scaling.bad("factor", "is missing");
+  TRY_ASSIGN(rope.factor, scaling.number("factor", 1.0, 1.0, 1e6));
+  const double original = rope.original_context > 0 ? rope.original_context : context_max;
+  TRY_ASSIGN(rope.original_context, scaling.number("original_max_position_embeddings", original,
+                                                   1.0, static_cast<double>(kContextMax)));
+  if (rope.scaling == RopeScaling::kYarn) TRY(read_yarn(scaling, rope));
+  if (rope.scaling == RopeScaling::kLlama3) TRY(read_llama3(scaling, rope));
+  return scaling.refuse_unread_arithmetic();
+}
+
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
-  const char* name = fields.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  RopeConfig& rope = config.rope;
-  TRY_ASSIGN(rope.theta, fields.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
-  const Json* scaling = fields.find(name);
+  const Json* parameters = fields.find("rope_parameters");
+  const Json* scaling = fields.find("rope_scaling");
+  const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
+  if (parameters != nullptr) scaling = parameters;
+  TRY_ASSIGN(config.rope.theta, fields.number("rope_theta", config.rope.theta, 1.0 + 1e-6, 1e12));
   if (scaling == nullptr) return {};
   if (!scaling->is_object()) {
     return fields.bad(name, fmt::format("must be an object, found {}", scaling->kind_name()));
   }
-  const ConfigFields inner = fields.inner(*scaling, name);
-  TRY_ASSIGN(rope.theta, inner.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
-  const std::string type =
-      scaling->string("rope_type").value_or(scaling->string("type").value_or(""));
-  TRY_ASSIGN(rope.scaling, scaling_of(inner, type));
-  if (rope.scaling == RopeScaling::kNone) return {};
-  if (inner.find("factor") == nullptr) return inner.bad("factor", "is missing");
-  TRY_ASSIGN(rope.factor, inner.number("factor", 1.0, 1.0, 1e6));
-  const double original = rope.original_context > 0 ? rope.original_context : config.context_max;
-  TRY_ASSIGN(rope.original_context, inner.number("original_max_position_embeddings", original, 1.0,
-                                                 static_cast<double>(kContextMax)));
-  if (rope.scaling == RopeScaling::kYarn) return read_yarn(inner, rope);
-  if (rope.scaling == RopeScaling::kLlama3) return read_llama3(inner, rope);
+  return read_rope_scaling(fields.inner(*scaling, name), config.context_max, config.rope);
+}
+
+Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config) {
+  const Json* found = fields.find("quantization_config");
+  if (found == nullptr) return {};
+  constexpr std::string_view kName = "quantization_config";
+  if (!found->is_object()) {
+    return fields.bad(kName, fmt::format("must be an object, found {}", found->kind_name()));
+  }
+  const ConfigFields inner = fields.inner(*found, kName);
+  TRY(inner.only("quant_method", Json("fp8")));
+  TRY(inner.only("fmt", Json("e4m3")));
+  if (inner.find("weight_block_size") == nullptr) {
+    return inner.unsupported("weight_block_size", "is missing; supported: [128,128]");
+  }
+  TRY(inner.only("weight_block_size", Json(Json::Array{128, 128})));
+  config.quantization = WeightQuantization::kF8Blocks;
+  config.expert_bits = config.other_bits = 8;
   return {};
+}
+
+Result<void> read_decoder(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("hidden_act", Json("silu")));
+  TRY(read_quantization(fields, config));
+  TRY(read_sizes(fields, config));
+  TRY_ASSIGN(config.intermediate_size, fields.integer("intermediate_size", {1, kIntermediateMax}));
+  TRY(read_rope(fields, config));
+  TRY_ASSIGN(config.rms_norm_epsilon, fields.number("rms_norm_eps", 1e-6, 0.0, 1.0));
+  TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
+  return {};
+}
+
+Result<void> read_experts(const ConfigFields& fields, const char* count_key, const char* width_key,
+                          ModelConfig& config) {
+  TRY_ASSIGN(config.expert_count, fields.integer(count_key, {1, kExpertsMax}));
+  TRY_ASSIGN(config.experts_per_token,
+             fields.integer("num_experts_per_tok", {1, config.expert_count}));
+  TRY_ASSIGN(config.expert_intermediate_size, fields.integer(width_key, {1, kIntermediateMax}));
+  return {};
+}
+
+Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config) {
+  TRY_ASSIGN(config.sliding_window, fields.integer_or("sliding_window", 0, {1, kContextMax}));
+  if (config.sliding_window > 0) return {};
+  for (LayerConfig& layer : config.layers) {
+    if (layer.attention == AttentionKind::kSliding) layer.attention = AttentionKind::kFull;
+  }
+  return {};
+}
+
+Result<void> read_upper_window(const ConfigFields& fields, ModelConfig& config) {
+  TRY_ASSIGN(const bool slides, fields.boolean("use_sliding_window", false));
+  if (!slides) {
+    fields.find("sliding_window");  // there, and without meaning
+    return {};
+  }
+  if (fields.find("sliding_window") == nullptr) return fields.bad("sliding_window", "is missing");
+  TRY_ASSIGN(const int first, fields.integer_or("max_window_layers", 28, {0, kLayersMax}));
+  for (int i = first; i < config.layer_count(); ++i) {
+    config.layers[static_cast<size_t>(i)].attention = AttentionKind::kSliding;
+  }
+  TRY(read_layer_types(fields, config));
+  return read_sliding_window(fields, config);
 }
 
 Result<void> add_eos_tokens(const ConfigFields& fields, ModelConfig& config) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 namespace pelton::families {
 
 struct ModelConfig;
+struct RopeConfig;
 
 // Beyond every model that exists, and small enough that the largest product of the sizes (elements
 // of all experts of all layers: 2^10 * 2^12 * 2^21 * 2^16) fits in 63 bits.
@@ -52,10 +54,15 @@ class ConfigFields {
   // kUnsupported if the member is there and has another value.
   Result<void> only(std::string_view key, const Json& supported) const;
 
+  // kUnsupported if a member that nobody has asked for looks as if it changed arithmetic (a scale,
+  // a cap, an activation, a window, ...) and does not say that it does not (null, false, 1, empty).
+  Result<void> refuse_unread_arithmetic() const;
+
  private:
   const Json& json_;
   const std::string file_;
   const std::string prefix_;
+  mutable std::set<std::string, std::less<>> read_;  // keys that somebody has asked for
 };
 
 // What most families' files share. Each fills the fields of the same names.
@@ -68,6 +75,21 @@ Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config);
 // rope_theta and rope_scaling, or transformers 5's rope_parameters, which holds both. `config.rope`
 // holds the family's defaults.
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config);
+// One rope of the members of `scaling`: "rope_type", its factors, perhaps "rope_theta".
+Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, RopeConfig& rope);
+// quantization_config: none, or FP8 in blocks.
+Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config);
+// All that Llama's descendants say alike: read_sizes, intermediate_size, silu, read_rope,
+// rms_norm_eps (1e-6 if absent), tie_word_embeddings, read_quantization.
+Result<void> read_decoder(const ConfigFields& fields, ModelConfig& config);
+// num_experts_per_tok of as many experts as `count_key` says, of this width.
+Result<void> read_experts(const ConfigFields& fields, const char* count_key, const char* width_key,
+                          ModelConfig& config);
+// sliding_window, or null; `config.layers` says which layers slide, which changes nothing if null.
+Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config);
+// Qwen's: sliding_window counts only where use_sliding_window is true, and then for the layers from
+// max_window_layers on, or as layer_types says.
+Result<void> read_upper_window(const ConfigFields& fields, ModelConfig& config);
 Result<void> add_eos_tokens(const ConfigFields& fields, ModelConfig& config);
 
 }  // namespace pelton::families

@@ -20,7 +20,11 @@ int64_t product(const std::vector<int64_t>& shape) {
 class List {
  public:
   List(const ModelConfig& config, WeightLayout layout)
-      : layout_(layout), any_plain_type_(config.family->any_plain_type) {}
+      : layout_(layout),
+        any_plain_type_(config.family->any_plain_type),
+        expert_files_(config.family->expert_files),
+        expert_bias_(config.expert_bias),
+        quantization_(config.quantization) {}
 
   bool gguf() const {
     return layout_ == WeightLayout::kGguf || layout_ == WeightLayout::kGgufFused;
@@ -40,9 +44,24 @@ class List {
       tensors_.back().allowed = AllowedTypes::kVector;
     }
   }
+  // The weight of a product in a layer: as `matrix`, or quantized with its scales.
+  void product(const std::string& name, int64_t rows, int64_t columns, TensorKind kind) {
+    const bool plain = gguf() || tiled() || quantization_ == WeightQuantization::kNone;
+    if (plain) return matrix(name, {rows, columns}, kind);
+    tensors_.push_back({name, DType::kF8E4m3, {rows, columns}, kind});
+    const auto blocks = [](int64_t count) { return (count + kF8Block - 1) / kF8Block; };
+    tensors_.push_back(
+        {name + "_scale_inv", DType::kF32, {blocks(rows), blocks(columns)}, kind, true});
+  }
+  // Down, gate and up of a gated MLP.
+  void mlp(const std::string& name, int64_t inner, int64_t hidden, TensorKind kind) {
+    product(name + "down_proj.weight", hidden, inner, kind);
+    product(name + "gate_proj.weight", inner, hidden, kind);
+    product(name + "up_proj.weight", inner, hidden, kind);
+  }
   // Rows of all experts, as GGUF has them, and their biases.
   void rows(const std::string& name, int64_t experts, int64_t rows, int64_t columns) {
-    vector(name + "_bias", {experts, rows}, TensorKind::kExperts);
+    if (expert_bias_) vector(name + "_bias", {experts, rows}, TensorKind::kExperts);
     tensors_.push_back({name,
                         DType::kMxfp4,
                         {experts, rows, columns},
@@ -63,6 +82,12 @@ class List {
     const std::string name = mlp + "experts.";
     switch (layout_) {
       case WeightLayout::kPublished:
+        if (expert_files_ == ExpertFiles::kApart) {
+          for (int64_t e = 0; e < count; ++e) {
+            this->mlp(name + std::to_string(e) + ".", inner, hidden, TensorKind::kExperts);
+          }
+          return;
+        }
         bf16(name + "gate_up_proj_bias", {count, 2 * inner}, TensorKind::kExperts);
         mxfp4(name + "gate_up_proj", count, 2 * inner, hidden);
         bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
@@ -73,6 +98,10 @@ class List {
         bf16(name + "gate_up_proj", {count, hidden, 2 * inner}, TensorKind::kExperts);
         bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
         bf16(name + "down_proj", {count, inner, hidden}, TensorKind::kExperts);
+        return;
+      case WeightLayout::kFusedExperts:
+        matrix(name + "gate_up_proj", {count, 2 * inner, hidden}, TensorKind::kExperts);
+        matrix(name + "down_proj", {count, hidden, inner}, TensorKind::kExperts);
         return;
       case WeightLayout::kGguf:
         rows(name + "gate_exps", count, inner, hidden);
@@ -106,6 +135,9 @@ class List {
  private:
   const WeightLayout layout_;
   const bool any_plain_type_;
+  const ExpertFiles expert_files_;
+  const bool expert_bias_;
+  const WeightQuantization quantization_;
   std::vector<ExpectedTensor> tensors_;
 };
 
@@ -125,17 +157,37 @@ void add_queries_keys_values(List& list, const ModelConfig& config, const std::s
     list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
     list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
   }
-  list.matrix(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
-  list.matrix(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
-  list.matrix(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
+  list.product(attention + "q_proj.weight", q, hidden, TensorKind::kAttention);
+  list.product(attention + "k_proj.weight", kv, hidden, TensorKind::kAttention);
+  list.product(attention + "v_proj.weight", kv, hidden, TensorKind::kAttention);
+}
+
+void add_latent_attention(List& list, const ModelConfig& config, const std::string& attention) {
+  const LatentConfig& latent = config.latent;
+  const int64_t hidden = config.hidden_size;
+  const int64_t heads = config.head_count;
+  constexpr TensorKind kKind = TensorKind::kAttention;
+  list.vector(attention + "kv_a_layernorm.weight", {latent.kv_rank}, kKind);
+  list.product(attention + "kv_a_proj_with_mqa.weight", latent.kv_rank + latent.rope_size, hidden,
+               kKind);
+  list.product(attention + "kv_b_proj.weight", heads * (latent.nope_size + latent.value_size),
+               latent.kv_rank, kKind);
+  list.product(attention + "o_proj.weight", hidden, heads * latent.value_size, kKind);
+  if (latent.q_rank == 0) {
+    return list.product(attention + "q_proj.weight", config.q_size(), hidden, kKind);
+  }
+  list.vector(attention + "q_a_layernorm.weight", {latent.q_rank}, kKind);
+  list.product(attention + "q_a_proj.weight", latent.q_rank, hidden, kKind);
+  list.product(attention + "q_b_proj.weight", config.q_size(), latent.q_rank, kKind);
 }
 
 void add_attention(List& list, const ModelConfig& config, const std::string& attention) {
+  if (config.is_latent()) return add_latent_attention(list, config, attention);
   const int64_t hidden = config.hidden_size;
   if (config.attn_out_bias) {
     list.vector(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
   }
-  list.matrix(attention + "o_proj.weight", {hidden, config.q_size()}, TensorKind::kAttention);
+  list.product(attention + "o_proj.weight", hidden, config.q_size(), TensorKind::kAttention);
   add_queries_keys_values(list, config, attention);
   if (config.attention_sinks) {
     list.vector(attention + "sinks", {config.head_count}, TensorKind::kAttention);
@@ -149,17 +201,18 @@ void add_attention(List& list, const ModelConfig& config, const std::string& att
 void add_feed_forward(List& list, const ModelConfig& config, bool has_experts,
                       const std::string& mlp) {
   const int64_t hidden = config.hidden_size;
-  if (!has_experts) {
-    const int64_t inner = config.intermediate_size;
-    list.matrix(mlp + "down_proj.weight", {hidden, inner}, TensorKind::kMlp);
-    list.matrix(mlp + "gate_proj.weight", {inner, hidden}, TensorKind::kMlp);
-    list.matrix(mlp + "up_proj.weight", {inner, hidden}, TensorKind::kMlp);
-    return;
-  }
+  if (!has_experts) return list.mlp(mlp, config.intermediate_size, hidden, TensorKind::kMlp);
   const int64_t experts = config.expert_count;
   if (config.expert_bias) list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
   list.matrix(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);
-  list.experts(mlp, experts, config.expert_intermediate_size, hidden);
+  if (config.router.correction) {
+    list.vector(mlp + "router.e_score_correction_bias", {experts}, TensorKind::kRouter);
+  }
+  const int64_t inner = config.expert_intermediate_size;
+  list.experts(mlp, experts, inner, hidden);
+  if (config.shared_expert_count > 0) {
+    list.mlp(mlp + "shared_experts.", config.shared_expert_count * inner, hidden, TensorKind::kMlp);
+  }
 }
 
 void add_layer(List& list, const ModelConfig& config, int index) {
@@ -169,6 +222,11 @@ void add_layer(List& list, const ModelConfig& config, int index) {
   add_feed_forward(list, config, config.layers[static_cast<size_t>(index)].has_experts,
                    layer + "mlp.");
   list.vector(layer + "post_attention_layernorm.weight", {config.hidden_size}, TensorKind::kNorms);
+  if (config.post_norms) {
+    for (const char* norm : {"pre_feedforward_layernorm", "post_feedforward_layernorm"}) {
+      list.vector(layer + norm + ".weight", {config.hidden_size}, TensorKind::kNorms);
+    }
+  }
 }
 
 }  // namespace
@@ -181,9 +239,11 @@ bool ExpectedTensor::allows(DType type) const {
     case AllowedTypes::kVector:
       return plain;
     case AllowedTypes::kMatrix:
-      return plain || type == DType::kQ8_0 || type == DType::kInt8Tiles;
+      return plain || type == DType::kQ8_0 || type == DType::kInt8Tiles ||
+             tensor::is_ggml_block_type(type);
     case AllowedTypes::kExperts:
-      return plain || type == DType::kQ8_0 || type == DType::kMxfp4;
+      return plain || type == DType::kQ8_0 || type == DType::kMxfp4 ||
+             tensor::is_ggml_block_type(type);
     case AllowedTypes::kTiledExperts:
       return type == DType::kMxfp4Tiles;
   }

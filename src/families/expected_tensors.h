@@ -19,12 +19,16 @@ enum class TensorKind { kExperts, kMlp, kRouter, kAttention, kNorms, kEmbedding,
 // How the weights are stored; of dense models kPublished, kGguf or kTiled.
 enum class WeightLayout {
   kPublished,    // safetensors as the family publishes them; gpt-oss: experts in MXFP4 blocks and
-                 // scales, all else bf16
-  kBf16Experts,  // all bf16, experts (experts, columns, rows), as transformers writes them
-  kGguf,         // gate_exps, up_exps, down_exps of any type, vectors float32
-  kGgufFused,    // the same with gate_up_exps
-  kTiled,        // Pelton's own (layers/pack_weights.h): tiles, queries, keys and values in one
+                 // scales, all else bf16; other families: three matrices for each expert
+  kBf16Experts,  // gpt-oss, all bf16, experts (experts, columns, rows), as transformers writes them
+  kFusedExperts,  // the others: gate_up_proj (experts, 2 * inner, hidden), gate's rows first, and
+                  // down_proj (experts, hidden, inner), as transformers 5 writes them
+  kGguf,          // gate_exps, up_exps, down_exps of any type, vectors float32
+  kGgufFused,     // the same with gate_up_exps
+  kTiled,         // Pelton's own (layers/pack_weights.h): tiles, queries, keys and values in one
 };
+
+inline constexpr int64_t kF8Block = 128;  // rows and columns that share a scale
 
 // Which types will do.
 enum class AllowedTypes { kExact, kVector, kMatrix, kExperts, kTiledExperts };
@@ -38,7 +42,7 @@ struct ExpectedTensor {
   tensor::DType dtype = tensor::DType::kBf16;
   std::vector<int64_t> shape;
   TensorKind kind = TensorKind::kExperts;
-  bool is_scales = false;  // MXFP4 scales, or a copy: bytes, but no parameters
+  bool is_scales = false;  // of another tensor, or a copy: bytes, but no parameters
   AllowedTypes allowed = AllowedTypes::kExact;
 
   bool allows(tensor::DType type) const;
@@ -48,6 +52,8 @@ struct ExpectedTensor {
 
 // In the order of gpt-oss' published files: layers by the text of their number (0, 1, 10, 11, ...,
 // 2, 20), then embedding, last norm, head. Shapes of blocks: [experts, rows, columns / 32, 16].
+// FP8 in blocks: `NAME` (rows, columns) E4M3, then `NAME`_scale_inv (rows / 128, columns / 128),
+// rounded up, float32.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout);
 ExpectedTensor coarse_head_tensor(const ModelConfig& config);
 

@@ -3,9 +3,11 @@
 // registry.cc; docs/add_a_model_family.md goes through it. Constants; any thread.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "families/config_fields.h"
 #include "families/model_config.h"
@@ -26,15 +28,40 @@ struct GgufInteger {
   bool required = false;
 };
 
+// What a GGUF file does not say and config.json does.
+struct GgufFlag {
+  std::string_view config;
+  bool value;
+};
+
 // How llama.cpp's converter writes the family. What a file does not say stands in `defaults`.
 struct GgufNames {
   std::string_view architecture;         // "gpt-oss": general.architecture, and the keys' prefix
   std::span<const NamePair> layer;       // "attn_q.weight" -> "self_attn.q_proj.weight"
   std::span<const GgufInteger> numbers;  // beside those that all families have
+  std::span<const GgufFlag> flags = {};
+  void (*complete)(Json& config) = nullptr;  // what follows from what the file says; or null
   double rope_theta = 10000.0;
+  bool turns_neighbours =
+      false;                 // rows of q and k lie so that elements 2i and 2i + 1 turn together
+  bool has_experts = false;  // of two families of one architecture, the one with experts
   bool yarn_truncate = true;
   double yarn_factor = 1.0;
   double yarn_original_context = 0;  // 0: the context length
+};
+
+// How published files hold a layer's experts; of either there are re-uploads with all experts in
+// one matrix (WeightLayout::kBf16Experts, kFusedExperts).
+enum class ExpertFiles : uint8_t {
+  kMxfp4,  // blocks and scales of all experts (gpt-oss)
+  kApart,  // three matrices for each expert
+};
+
+// Other names under which configurations of a family come: of a model with other modalities too,
+// which has the text's under "text_config", or of a descendant.
+struct FamilyAlias {
+  std::string_view architecture;
+  std::string_view model_type;
 };
 
 struct Family {
@@ -43,8 +70,14 @@ struct Family {
   // Reads what is the family's own into `config`, of which parse_model_config has filled nothing
   // but the names. Errors: kBadCheckpoint, kUnsupported naming the key.
   Result<void> (*read)(const ConfigFields& fields, ModelConfig& config) = nullptr;
+  std::string_view defaults = "{}";  // JSON: what its files leave out
   // Vectors and matrices may be of any plain type (float32, float16, bf16); or bf16 exactly.
   bool any_plain_type = true;
+  ExpertFiles expert_files = ExpertFiles::kApart;
+  // What tensors behind "model.layers.N." are called in its files, where that is not what
+  // expected_tensors calls them; "*" stands for a number in both.
+  std::span<const NamePair> layer_names = {};
+  std::span<const FamilyAlias> aliases = {};
   const GgufNames* gguf = nullptr;  // null: they are refused by name
 };
 

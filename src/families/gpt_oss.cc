@@ -119,6 +119,7 @@ const Family kGptOss{.architecture = "GptOssForCausalLM",
                      .model_type = "gpt_oss",
                      .read = read,
                      .any_plain_type = false,
+                     .expert_files = ExpertFiles::kMxfp4,
                      .gguf = &kGguf};
 
 }  // namespace pelton::families

@@ -1,16 +1,24 @@
 #include "families/kv_groups.h"
 
-#include "tensor/kv_block.h"
-
 namespace pelton::families {
+
+tensor::KvBlockShape kv_block_shape(const ModelConfig& config, int block_tokens) {
+  if (config.is_latent()) {
+    return {.kv_heads = 1,
+            .head_size = config.latent.kv_rank + config.latent.rope_size,
+            .block_tokens = block_tokens,
+            .latent = true};
+  }
+  return {.kv_heads = config.kv_head_count,
+          .head_size = config.head_size,
+          .block_tokens = block_tokens};
+}
 
 // Layers of full attention come first, in metrics and memory alike; then those with a window.
 KvGroups kv_groups(const ModelConfig& config, const KvFormat& format) {
   KvGroups groups;
   const int64_t layer_bytes =
-      tensor::kv_block_bytes(format.dtype, {.kv_heads = config.kv_head_count,
-                                            .head_size = config.head_size,
-                                            .block_tokens = format.block_tokens});
+      tensor::kv_block_bytes(format.dtype, kv_block_shape(config, format.block_tokens));
   groups.of_layer.resize(config.layers.size());
   for (const bool sliding : {false, true}) {
     int64_t layers = 0;

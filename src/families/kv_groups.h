@@ -8,6 +8,7 @@
 #include "families/model_config.h"
 #include "kv/group.h"
 #include "tensor/dtype.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::families {
 
@@ -16,6 +17,9 @@ struct KvFormat {
   tensor::DType dtype = tensor::DType::kF16;
   int block_tokens = 16;
 };
+
+// What a layer keeps of a block's tokens.
+tensor::KvBlockShape kv_block_shape(const ModelConfig& config, int block_tokens);
 
 struct KvGroups {
   kv::PerGroup<kv::GroupSpec> specs;        // those that have layers

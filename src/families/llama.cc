@@ -1,31 +1,29 @@
 #include "families/llama.h"
 
+#include "families/gguf_tables.h"
+
 namespace pelton::families {
 namespace {
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(fields.only("mlp_bias", Json(false)));
-  TRY(fields.only("hidden_act", Json("silu")));
-  if (fields.find("quantization_config") != nullptr) {
-    return fields.unsupported("quantization_config",
-                              "is there; supported: weights in bf16, float16 or float32");
-  }
-  TRY(read_sizes(fields, config));
-  TRY_ASSIGN(config.intermediate_size, fields.integer("intermediate_size", {1, kIntermediateMax}));
-  TRY(read_rope(fields, config));
-  TRY_ASSIGN(config.rms_norm_epsilon, fields.number("rms_norm_eps", 1e-6, 0.0, 1.0));
-  TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
+  TRY(read_decoder(fields, config));
   // One key for all four products of attention.
   TRY_ASSIGN(config.qkv_bias, fields.boolean("attention_bias", false));
   config.attn_out_bias = config.qkv_bias;
   return {};
 }
 
+// Also of Mistral's models. Rows of q and k of each head come in neighbours' order, so neighbours
+// are rotated together; rope_freqs.weight holds the divisors of the frequencies.
+constexpr GgufNames kGguf{.architecture = "llama",
+                          .layer = kGgufDecoderTensors,
+                          .numbers = kGgufDecoderNumbers,
+                          .turns_neighbours = true};
+
 }  // namespace
 
-// GGUF files of architecture "llama" have the rows of q and k in another order (neighbours are
-// turned together), which nothing here undoes.
 const Family kLlama{
-    .architecture = "LlamaForCausalLM", .model_type = "llama", .read = read, .gguf = nullptr};
+    .architecture = "LlamaForCausalLM", .model_type = "llama", .read = read, .gguf = &kGguf};
 
 }  // namespace pelton::families

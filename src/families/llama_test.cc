@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "families/mixtral.h"
 #include "families/registry.h"
 
 namespace pelton::families {
@@ -78,8 +79,12 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("rope_scaling", R"({"type":"dynamic","factor":2.0})"), "dynamic");
 }
 
-TEST(Llama, ItsGgufFilesAreNotRead) {
-  EXPECT_EQ(find_gguf_family("llama"), nullptr);
+// Mixtral's files say "llama" too.
+TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
+  EXPECT_EQ(find_gguf_family("llama", false), &kLlama);
+  EXPECT_EQ(find_gguf_family("llama", true), &kMixtral);
+  EXPECT_EQ(find_gguf_family("gpt-oss", true)->model_type, "gpt_oss");
+  EXPECT_EQ(find_gguf_family("mamba", false), nullptr);
 }
 
 // What is not computed because of how its weights are packed is counted all the same.

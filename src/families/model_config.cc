@@ -23,6 +23,28 @@ Result<void> refuse_duplicate_keys(const Json& json, const std::string& file) {
                fmt::format("{}: the key {} is there twice", file, shown(*twice))};
 }
 
+// The text's part of a model with other modalities, and what such files say beside it of the whole.
+Json unwrapped(const Json& json) {
+  const Json* text = json.find("text_config");
+  if (text == nullptr || !text->is_object()) return json;
+  Json merged = *text;
+  for (const char* key : {"architectures", "model_type", "quantization_config",
+                          "tie_word_embeddings", "eos_token_id"}) {
+    const Json* whole = json.find(key);
+    if (whole != nullptr && !whole->is_null()) merged.set(key, *whole);
+  }
+  return merged;
+}
+
+// The family's defaults, and over them what the file says.
+Json with_defaults(const Family& family, const Json& file) {
+  Json filled = Json::parse(family.defaults).value();
+  for (const Json::Member& member : file.as_object()) {
+    if (!member.value.is_null()) filled.set(member.key, member.value);
+  }
+  return filled;
+}
+
 Result<const Family*> family_of(const Json& json, const ConfigFields& fields) {
   const std::string model_type = json.string("model_type").value_or("");
   const Json* list = fields.find("architectures");
@@ -57,11 +79,14 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
                                        const std::string& file) {
   ModelConfig parsed{.name = file};
   TRY(refuse_duplicate_keys(config, file));
-  const ConfigFields fields(config, file);
-  TRY_ASSIGN(parsed.family, family_of(config, fields));
+  const Json text = unwrapped(config);
+  TRY_ASSIGN(parsed.family, family_of(text, ConfigFields(text, file)));
+  const Json filled = with_defaults(*parsed.family, text);
+  const ConfigFields fields(filled, file);
   parsed.architecture = parsed.family->architecture;
   parsed.model_type = parsed.family->model_type;
   TRY(parsed.family->read(fields, parsed));
+  TRY(fields.refuse_unread_arithmetic());
   TRY(add_eos_tokens(fields, parsed));
   if (generation != nullptr) {
     const std::string generation_file = file + " (with generation_config.json)";

@@ -3,7 +3,9 @@
 // model and devices are derived from. A plain value; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +37,15 @@ enum class RopeScaling : uint8_t {
   kYarn,    // arXiv 2309.00071, "NTK by parts"
 };
 
+// Which two elements of a head turn together, of d that turn.
+enum class RopePairs : uint8_t {
+  kHalves,      // i and i + d/2
+  kNeighbours,  // 2i and 2i + 1 (DeepSeek)
+};
+
 struct RopeConfig {
   double theta = 10000.0;
+  RopePairs pairs = RopePairs::kHalves;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;
   double original_context = 0;  // kLlama3, kYarn: tokens
@@ -48,6 +57,10 @@ struct RopeConfig {
   double beta_slow = 1.0;
   bool truncate = true;           // the ramp's bounds are rounded to whole pairs (gpt-oss: no)
   double attention_factor = 1.0;  // 0.1 ln(factor) + 1 unless the file says otherwise
+  double mscale_all_dim = 0;      // DeepSeek: scores grow by the square of such a factor
+  // If there are any, of each pair: its frequency / divisor, whatever `scaling` says (GGUF files
+  // hold llama3's as rope_freqs.weight).
+  std::vector<float> divisors;
 };
 
 // Of multi-head latent attention (arXiv 2405.04434, section 2.1).
@@ -63,11 +76,32 @@ struct LatentConfig {
 enum class Glu : uint8_t {
   kSwiglu,         // silu(gate) * up
   kClampedSwiglu,  // gpt-oss: gate * sigmoid(alpha * gate) * (up + 1), both clamped to `limit`
+  kGegluTanh,      // gelu(gate) * up, gelu by tanh (Gemma)
 };
 
-// How a router's logits become the weights of the experts chosen.
+// How a router's logits become the experts chosen and their weights.
 enum class RouterKind : uint8_t {
   kSoftmaxOfTopK,  // of the k largest logits (gpt-oss; the same as of all, then renormalised)
+  kSoftmax,        // of all logits; the chosen ones' shares are their weights
+  kSigmoid,        // of each logit by itself (DeepSeek V3)
+};
+
+struct RouterConfig {
+  RouterKind kind = RouterKind::kSoftmaxOfTopK;
+  bool normalises = false;  // weights / their sum
+  double scale = 1.0;       // of the weights, last
+  bool correction = false;  // a bias on the scores that counts for the choice alone
+  // Experts lie in `groups` equal groups; only those of the best `groups_kept` are chosen from. A
+  // group is as good as its best expert, or as its two best together.
+  int groups = 1;
+  int groups_kept = 1;
+  bool group_by_two = false;
+};
+
+// How the matrices of a published file are stored, but for embedding, head and router.
+enum class WeightQuantization : uint8_t {
+  kNone,      // float32, float16 or bf16; gpt-oss' experts: MXFP4
+  kF8Blocks,  // E4M3, a float32 scale for each block of 128 x 128 (DeepSeek V3)
 };
 
 struct ModelConfig {
@@ -80,7 +114,11 @@ struct ModelConfig {
   int vocab_size = 0;
   int context_max = 0;  // max_position_embeddings
   double rms_norm_epsilon = 1e-5;
-  bool tied_head = false;  // the embedding is the output head
+  bool norm_adds_one = false;  // files hold w of norms that multiply with 1 + w (not GGUF: 1 + w)
+  bool post_norms = false;     // a norm over what a block adds to the residual stream, too
+  double embedding_scale = 1.0;
+  double logit_softcap = 0;  // c: c tanh(z / c) of each logit z; 0: none
+  bool tied_head = false;    // the embedding is the output head
   std::vector<LayerConfig> layers;
 
   int head_count = 0;
@@ -90,9 +128,12 @@ struct ModelConfig {
   bool qkv_bias = false;       // of queries, keys and values
   bool attn_out_bias = false;  // of attention's output projection
   bool attention_sinks = false;
-  bool qk_norm = false;  // an RMS norm over each head of q and k, before rotation
-  LatentConfig latent;   // of layers with kLatent
+  bool qk_norm = false;          // an RMS norm over each head of q and k, before rotation
+  double attention_scale = 0;    // of scores
+  double attention_softcap = 0;  // as logit_softcap, of scaled scores
+  LatentConfig latent;           // of layers with kLatent
   RopeConfig rope;
+  std::optional<RopeConfig> sliding_rope;  // of sliding layers, where theirs is another
 
   int intermediate_size = 0;  // of a dense MLP; 0 without any
   Glu glu = Glu::kSwiglu;
@@ -102,10 +143,13 @@ struct ModelConfig {
   int expert_count = 0;  // 0: no layer has experts
   int experts_per_token = 0;
   int expert_intermediate_size = 0;
-  int shared_expert_count = 0;     // that every token goes through
-  bool expert_bias = false;        // of the experts' three products and of the router
-  bool router_correction = false;  // a bias that counts for the choice alone
-  RouterKind router = RouterKind::kSoftmaxOfTopK;
+  int shared_expert_count = 0;  // that every token goes through
+  bool expert_bias = false;     // of the experts' three products and of the router
+  RouterConfig router;
+
+  WeightQuantization quantization = WeightQuantization::kNone;
+  // Layers behind the last one that predict further tokens: drafts, which logits do not need.
+  int draft_layer_count = 0;
 
   // How weights are published, scales included (MXFP4: 4.25), and how many the model's name says.
   double expert_bits = 16;
@@ -124,6 +168,13 @@ struct ModelConfig {
   bool has_experts() const { return expert_count > 0; }
   int q_size() const { return head_count * head_size; }      // a token's queries, in elements
   int kv_size() const { return kv_head_count * head_size; }  // its keys; as many values
+  // Elements of a head that turn with its position.
+  int rotary_size() const { return is_latent() ? latent.rope_size : head_size; }
+  // Of a dense layer's MLP, or of the experts that every token goes through.
+  int widest_mlp() const {
+    return std::max(intermediate_size, shared_expert_count * expert_intermediate_size);
+  }
+  bool is_latent() const { return latent.kv_rank > 0; }  // then all layers are
 };
 
 // `file` names the origin in errors. generation may be null. Errors: kBadCheckpoint, kUnsupported.

@@ -210,6 +210,20 @@ TEST(ModelConfig, RefusesDuplicateKeys) {  // CF-01
                  "expected an object");
 }
 
+// Keys of architectures that multiply, cap or turn where ours do not: none is left out in silence.
+TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
+  for (const char* key : {"logits_scaling", "embedding_multiplier", "final_logit_softcapping",
+                          "residual_multiplier", "partial_rotary_factor", "query_pre_attn_scalar",
+                          "mlp_activation", "attn_temperature_tuning", "rope_local_base_freq"}) {
+    expect_refused(with(key, "0.5"), ErrorCode::kUnsupported, key);
+    EXPECT_TRUE(with(key, "null").ok()) << key;
+    EXPECT_TRUE(with(key, "1.0").ok()) << key;
+    EXPECT_TRUE(with(key, "false").ok()) << key;
+  }
+  expect_refused(with("rope_scaling", R"({"type":"linear","factor":2.0,"mrope_section":[1,2]})"),
+                 ErrorCode::kUnsupported, "rope_scaling.mrope_section");
+}
+
 TEST(ModelConfig, IgnoresCustomCodeEntries) {  // CF-05
   EXPECT_TRUE(with("auto_map", R"({"AutoModel":"evil.py--Model"})").ok());
 }
@@ -260,11 +274,11 @@ TEST(Qwen3, ReadsYarnAsUsersAddIt) {
 
 TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(qwen3_with("attention_bias", "true"), ErrorCode::kUnsupported, "attention_bias");
-  expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kUnsupported,
-                 "use_sliding_window");
+  expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kBadCheckpoint,
+                 "sliding_window is missing");
   expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
   expect_refused(qwen3_with("quantization_config", R"({"quant_method":"fp8"})"),
-                 ErrorCode::kUnsupported, "quantization_config");
+                 ErrorCode::kUnsupported, "weight_block_size");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Families whose bytes and operations are counted: those that this engine computes, as their own
-// files read them, and others that it does not: what is made like Llama (Mistral, Mixtral, Qwen 2,
-// Qwen 3 with experts) and DeepSeek's latent attention.
+// files read them, and others that it does not: what is made like Llama: Qwen 2 with experts,
+// Granite.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -16,9 +16,7 @@ namespace {
 // Far beyond every model there is; products of four of them and a batch stay within 63 bits.
 constexpr double kParametersMax = 1e15;
 
-constexpr std::string_view kLatentTypes[] = {"deepseek_v2", "deepseek_v3", "kimi_k2"};
-constexpr std::string_view kLlamaTypes[] = {"mistral",   "mixtral",   "qwen2",
-                                            "qwen2_moe", "qwen3_moe", "granite"};
+constexpr std::string_view kLlamaTypes[] = {"qwen2_moe", "granite"};
 
 template <size_t kCount>
 bool is_one_of(const std::string& type, const std::string_view (&types)[kCount]) {
@@ -45,17 +43,7 @@ void read_bits(const Json& json, ModelConfig& config) {
   if (method != "mxfp4") config.other_bits = config.expert_bits;
 }
 
-Result<void> read_latent(const ConfigFields& fields, LatentConfig& latent) {
-  constexpr ConfigFields::Range kSizes{0, kHiddenMax};
-  TRY_ASSIGN(latent.q_rank, fields.integer_or("q_lora_rank", 0, kSizes));
-  TRY_ASSIGN(latent.kv_rank, fields.integer("kv_lora_rank", kSizes));
-  TRY_ASSIGN(latent.nope_size, fields.integer("qk_nope_head_dim", kSizes));
-  TRY_ASSIGN(latent.rope_size, fields.integer("qk_rope_head_dim", kSizes));
-  TRY_ASSIGN(latent.value_size, fields.integer("v_head_dim", kSizes));
-  return {};
-}
-
-Result<void> read_experts(const ConfigFields& fields, ModelConfig& config) {
+Result<void> read_any_experts(const ConfigFields& fields, ModelConfig& config) {
   constexpr ConfigFields::Range kCounts{0, kExpertsMax};
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (config.expert_count > 0) break;
@@ -93,21 +81,15 @@ double roughly(const ModelConfig& config) {
 Result<void> read(const ConfigFields& fields, const Json& json, ModelConfig& config) {
   const std::string& type = config.model_type;
   TRY(read_sizes(fields, config));
-  TRY(read_experts(fields, config));
+  TRY(read_any_experts(fields, config));
   TRY(read_layer_types(fields, config));
   TRY_ASSIGN(config.sliding_window, fields.integer_or("sliding_window", 0, {0, kContextMax}));
   if (config.count(AttentionKind::kSliding) > 0 && config.sliding_window < 1) {
     return fields.bad("sliding_window", "must be at least 1 where layers slide");
   }
-  if (is_one_of(type, kLatentTypes)) {
-    TRY(read_latent(fields, config.latent));
-    for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
-  }
   TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
   TRY_ASSIGN(config.attn_out_bias, fields.boolean("attention_bias", false));
   config.qkv_bias = config.attn_out_bias || type.starts_with("qwen2");
-  config.qk_norm = type == "qwen3_moe";
-  config.router_correction = type == "deepseek_v3" || type == "kimi_k2";
   read_bits(json, config);
   return {};
 }
@@ -115,6 +97,9 @@ Result<void> read(const ConfigFields& fields, const Json& json, ModelConfig& con
 const Family* computed_family(std::string_view type) {
   for (const Family* family : all_families()) {
     if (family->model_type == type) return family;
+    for (const FamilyAlias& alias : family->aliases) {
+      if (alias.model_type == type && alias.architecture == family->architecture) return family;
+    }
   }
   return nullptr;
 }
@@ -137,7 +122,6 @@ std::string countable_types() {
   std::vector<std::string_view> types;
   for (const Family* family : all_families()) types.push_back(family->model_type);
   types.insert(types.end(), std::begin(kLlamaTypes), std::end(kLlamaTypes));
-  types.insert(types.end(), std::begin(kLatentTypes), std::end(kLatentTypes));
   return fmt::format("{}", fmt::join(types, ", "));
 }
 
@@ -150,9 +134,8 @@ Result<ModelConfig> parse_planned_config(const Json& json, const std::string& fi
   if (const Family* family = computed_family(config.model_type)) {
     TRY_ASSIGN(config, read_computed(*family, json, file));
     // Experts that the family does not have (mixtures of its models, under its name) are counted.
-    if (!config.has_experts()) TRY(read_experts(fields, config));
-  } else if (is_one_of(config.model_type, kLlamaTypes) ||
-             is_one_of(config.model_type, kLatentTypes)) {
+    if (!config.has_experts()) TRY(read_any_experts(fields, config));
+  } else if (is_one_of(config.model_type, kLlamaTypes)) {
     TRY(read(fields, json, config));
   } else {
     return fields.unsupported(

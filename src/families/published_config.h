@@ -11,7 +11,10 @@
 namespace pelton::families {
 
 // The names below, for messages.
-inline constexpr std::string_view kPublishedModels = "gpt-oss-20b, gpt-oss-120b, qwen3-0.6b";
+inline constexpr std::string_view kPublishedModels =
+    "gpt-oss-20b, gpt-oss-120b, deepseek-v3, gemma-3-4b, llama-3.1-8b, mistral-7b-v0.3, "
+    "mixtral-8x7b, qwen2.5-0.5b, "
+    "qwen3-0.6b, qwen3-30b-a3b";
 
 // config.json of one of these, every key (kNotFound for another name).
 Result<Json> published_config(std::string_view model);

@@ -2,17 +2,23 @@
 
 #include <fmt/format.h>
 
+#include "families/deepseek.h"
+#include "families/gemma3.h"
 #include "families/gpt_oss.h"
 #include "families/llama.h"
+#include "families/mistral.h"
+#include "families/mixtral.h"
+#include "families/qwen2.h"
 #include "families/qwen3.h"
+#include "families/qwen3_moe.h"
 
 namespace pelton::families {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kGptOss,
-    &kLlama,
-    &kQwen3,
+    &kGptOss,  // messages name it first
+    &kDeepseekV2, &kDeepseekV3, &kGemma3, &kLlama,    &kMistral,
+    &kMixtral,    &kQwen2,      &kQwen3,  &kQwen3Moe,
 };
 
 }  // namespace
@@ -24,15 +30,20 @@ std::span<const Family* const> all_families() {
 const Family* find_family(std::string_view architecture, std::string_view model_type) {
   for (const Family* family : kFamilies) {
     if (family->architecture == architecture && family->model_type == model_type) return family;
+    for (const FamilyAlias& alias : family->aliases) {
+      if (alias.architecture == architecture && alias.model_type == model_type) return family;
+    }
   }
   return nullptr;
 }
 
-const Family* find_gguf_family(std::string_view architecture) {
+const Family* find_gguf_family(std::string_view architecture, bool has_experts) {
+  const Family* found = nullptr;
   for (const Family* family : kFamilies) {
-    if (family->gguf != nullptr && family->gguf->architecture == architecture) return family;
+    if (family->gguf == nullptr || family->gguf->architecture != architecture) continue;
+    if (found == nullptr || family->gguf->has_experts == has_experts) found = family;
   }
-  return nullptr;
+  return found;
 }
 
 std::string supported_families() {
@@ -40,6 +51,10 @@ std::string supported_families() {
   for (const Family* family : kFamilies) {
     text += fmt::format("{}[\"{}\"] with model_type \"{}\"", text.empty() ? "" : ", ",
                         family->architecture, family->model_type);
+    for (const FamilyAlias& alias : family->aliases) {
+      text +=
+          fmt::format(", [\"{}\"] with model_type \"{}\"", alias.architecture, alias.model_type);
+    }
   }
   return text;
 }

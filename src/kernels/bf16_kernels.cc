@@ -42,6 +42,13 @@ class Bf16Kernels final : public Kernels {
     round_rows(out, hidden, tokens, hidden);
   }
 
+  void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
+                    float epsilon) override {
+    room_.resize(static_cast<size_t>(int64_t{tokens} * hidden));
+    inner_.rms_norm(room_.data(), x, weight, tokens, hidden, epsilon);
+    add_rounded(out, int64_t{tokens} * hidden);
+  }
+
   void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
                       int head_size, float epsilon) override {
     inner_.rms_norm_heads(x, stride, weight, tokens, heads, head_size, epsilon);
@@ -67,10 +74,12 @@ class Bf16Kernels final : public Kernels {
     inner_.linear_marked(out, x, matrix, marks, tokens);
   }
 
-  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
-              int head_size) override {
-    inner_.rotate(x, stride, cos_sin, tokens, heads, head_size);
-    round_rows(x, stride, tokens, int64_t{heads} * head_size);
+  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens,
+              const RotaryShape& shape) override {
+    inner_.rotate(x, stride, cos_sin, tokens, shape);
+    for (int h = 0; h < shape.heads; ++h) {
+      round_rows(x + int64_t{h} * shape.head_stride, stride, tokens, shape.size);
+    }
   }
 
   void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
@@ -87,15 +96,43 @@ class Bf16Kernels final : public Kernels {
     round_rows(out, width, last.row_begin + last.row_count, width);
   }
 
+  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
+    inner_.linear_heads(out, x, matrices, tokens);
+    const int64_t width = int64_t{matrices.heads} * matrices.rows;
+    round_rows(out, width, tokens, width);
+  }
+
+  void linear_heads_transposed(float* out, const HeadStrides& out_strides, const float* x,
+                               const HeadStrides& x_strides, const HeadMatrices& matrices,
+                               int tokens) override {
+    inner_.linear_heads_transposed(out, out_strides, x, x_strides, matrices, tokens);
+    for (int h = 0; h < matrices.heads; ++h) {
+      round_rows(out + h * out_strides.head, out_strides.token, tokens, matrices.weight.cols);
+    }
+  }
+
+  void store_latent(const KvLayer& cache, const float* rows, int64_t stride,
+                    const SequenceRows* sequences, int sequence_count) override {
+    inner_.store_latent(cache, rows, stride, sequences, sequence_count);
+  }
+
+  void latent_attention(float* out, const float* q, const KvLayer& cache, const LatentShape& shape,
+                        const SequenceRows* sequences, int sequence_count) override {
+    inner_.latent_attention(out, q, cache, shape, sequences, sequence_count);
+    const SequenceRows& last = sequences[sequence_count - 1];
+    const int64_t width = int64_t{shape.heads} * shape.rank;
+    round_rows(out, width, last.row_begin + last.row_count, width);
+  }
+
   void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
     inner_.glu(gate, up, count, shape);
     round_rows(gate, count, 1, count);
   }
 
-  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                   int k) override {
-    inner_.route_top_k(choices, logits, tokens, experts, k);
-    for (int64_t i = 0; i < int64_t{tokens} * k; ++i) {
+  void route(ExpertChoice* choices, const float* logits, int tokens,
+             const RouterShape& shape) override {
+    inner_.route(choices, logits, tokens, shape);
+    for (int64_t i = 0; i < int64_t{tokens} * shape.k; ++i) {
       choices[i].weight = rounded(choices[i].weight);
     }
   }

@@ -150,8 +150,8 @@ TEST_F(Bf16KernelsTest, ExpertsWeightsAreRounded) {
   const std::vector<float> logits = random(kTokens * 8);
   std::vector<ExpertChoice> exact(kTokens * 4);
   std::vector<ExpertChoice> got(exact.size());
-  inner_->route_top_k(exact.data(), logits.data(), kTokens, 8, 4);
-  bf16_->route_top_k(got.data(), logits.data(), kTokens, 8, 4);
+  inner_->route(exact.data(), logits.data(), kTokens, {.experts = 8, .k = 4});
+  bf16_->route(got.data(), logits.data(), kTokens, {.experts = 8, .k = 4});
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_EQ(got[i].expert, exact[i].expert);
     EXPECT_EQ(got[i].weight, rounded({exact[i].weight})[0]);
@@ -174,7 +174,8 @@ TEST_F(Bf16KernelsTest, NormsEmbeddingsAndRotationsComeOutInBf16) {
   std::vector<float> rows = random(kTokens * kCols);
   const std::vector<float> before = rows;
   const std::vector<float> cos_sin = random(kTokens * 16);
-  bf16_->rotate(rows.data(), kCols, cos_sin.data(), kTokens, 2, 16);
+  bf16_->rotate(rows.data(), kCols, cos_sin.data(), kTokens,
+                {.heads = 2, .head_stride = 16, .size = 16});
   for (int t = 0; t < kTokens; ++t) {
     for (int i = 0; i < kCols; ++i) {
       const size_t at = static_cast<size_t>(t * kCols + i);

@@ -43,7 +43,34 @@ enum class Format : uint8_t {
   kInt8Tiles,    // tiles of 16 rows (kernels/tiles.h): bytes with a float16 scale each 32
   kMxfp4Tiles,   // the same for MXFP4
   kInt4Tiles,    // the same for 4-bit integers with a float16 scale each 32
+  // GGUF's other blocks, in the order of tensor::DType.
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIq4Nl,
+  kIq4Xs,
+  kF8Blocks,  // E4M3; a float32 for each kF8Block x kF8Block of them, edges cut, lies apart
 };
+
+inline constexpr int kF8Block = 128;
+
+constexpr bool is_ggml_blocks(Format format) {
+  return format >= Format::kQ4_0 && format <= Format::kIq4Xs;
+}
+constexpr tensor::DType ggml_dtype(Format format) {
+  return static_cast<tensor::DType>(static_cast<int>(format) - static_cast<int>(Format::kQ4_0) +
+                                    static_cast<int>(tensor::DType::kQ4_0));
+}
+constexpr Format ggml_format(tensor::DType dtype) {
+  return static_cast<Format>(static_cast<int>(dtype) - static_cast<int>(tensor::DType::kQ4_0) +
+                             static_cast<int>(Format::kQ4_0));
+}
 
 // What a tiled matrix is multiplied with: 32 activations share a scale and become integers of 8 or
 // 15 bits (kernels/cpu/tile_kernels.h). All other formats meet float32.
@@ -52,13 +79,14 @@ enum class Activations : uint8_t { kInt8, kInt16 };
 // Bytes of one row, scales included.
 int64_t row_bytes(Format format, int64_t cols);
 
-// kF32, kF16, kBf16, kQ8_0, kInt8Tiles or kInt4Tiles.
+// kF32, kF16, kBf16, GGUF's blocks but for MXFP4, kF8Blocks, kInt8Tiles or kInt4Tiles.
 struct Matrix {
   const void* data = nullptr;
   int rows = 0;
   int cols = 0;
   Format format = Format::kBf16;
   Activations activations = Activations::kInt16;  // of a tiled matrix
+  const float* block_scales = nullptr;            // kF8Blocks: (rows / 128, cols / 128), rounded up
 };
 
 // bias: float (rows) or null.
@@ -67,8 +95,15 @@ struct Linear {
   const float* bias = nullptr;
 };
 
-// One matrix for each expert, in any format. scales: E8M0 (experts, rows, cols/32) of kMxfp4Pairs;
-// bias: float (experts, rows). Between the first rows of two experts lie `expert_rows` rows.
+// Where one expert's matrix lies, and its scales if it is of kF8Blocks.
+struct ExpertMatrix {
+  const void* data = nullptr;
+  const float* block_scales = nullptr;
+};
+
+// One matrix for each expert, in any format: either in one piece at `data`, where `expert_rows`
+// rows lie between the first rows of two experts, or each by itself: (experts) of `apart`.
+// scales: E8M0 (experts, rows, cols/32) of kMxfp4Pairs; bias: float (experts, rows), or null.
 struct Experts {
   const void* data = nullptr;
   const uint8_t* scales = nullptr;
@@ -79,9 +114,10 @@ struct Experts {
   Format format = Format::kMxfp4Pairs;
   int expert_rows = 0;
   Activations activations = Activations::kInt16;  // if tiled
+  const ExpertMatrix* apart = nullptr;
 };
 
-// gate (experts, inner, hidden), up likewise, down (experts, hidden, inner). If up.data is null,
+// gate (experts, inner, hidden), up likewise, down (experts, hidden, inner). If up has no rows,
 // gate holds both: (experts, 2 * inner, hidden), rows 2i gate and 2i+1 up; tiled, 16 rows of gate
 // and the same 16 of up take turns (biases as well). up has gate's format.
 struct ExpertWeights {
@@ -89,7 +125,7 @@ struct ExpertWeights {
   Experts up;
   Experts down;
 
-  bool interleaved() const { return up.data == nullptr; }
+  bool interleaved() const { return up.rows == 0; }
 
   // Where the i-th gate and up stand among the rows of `gate`, if it holds both.
   int gate_row(int i) const { return i / run() * 2 * run() + i % run(); }
@@ -111,8 +147,9 @@ struct KvLayer {
   int block_tokens = 16;
   int kv_heads = 0;
   int head_size = 0;
+  bool latent = false;  // one row of head_size for each token
 
-  tensor::KvBlockShape shape() const { return {kv_heads, head_size, block_tokens}; }
+  tensor::KvBlockShape shape() const { return {kv_heads, head_size, block_tokens, latent}; }
   int64_t block_bytes() const { return tensor::kv_block_bytes(dtype, shape()); }
 };
 
@@ -132,6 +169,46 @@ struct AttentionShape {
   int window = 0;                // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
   const float* sinks = nullptr;  // (heads) or null: an extra logit in the softmax, without a value
   float scale = 1.0f;
+  float softcap = 0.0f;  // c: c tanh(s / c) of each scaled score s; 0: none
+};
+
+// Which elements of each head turn, and which two of them together.
+struct RotaryShape {
+  enum class Pairs : uint8_t {
+    kHalves,      // i and i + size / 2
+    kNeighbours,  // 2i and 2i + 1
+  };
+  int heads = 0;
+  int head_stride = 0;  // elements from one head to the next
+  int size = 0;         // that turn: the first of a head
+  Pairs pairs = Pairs::kHalves;
+};
+
+// Of latent attention (arXiv 2405.04434) in its absorbed form: one row of each token is the key of
+// all heads, and its first `rank` elements are the value.
+struct LatentShape {
+  int heads = 0;
+  int rank = 0;
+  int rope_size = 0;
+  float scale = 1.0f;
+
+  int width() const { return rank + rope_size; }
+};
+
+// One matrix W_h for each head: rows first + h * stride + [0, rows) of `weight`, of any format but
+// tiles.
+struct HeadMatrices {
+  Matrix weight;
+  int heads = 0;
+  int first = 0;
+  int rows = 0;
+  int stride = 0;
+};
+
+// Elements from one token's to the next one's, and from one head's to the next one's.
+struct HeadStrides {
+  int64_t token = 0;
+  int64_t head = 0;
 };
 
 struct ExpertChoice {
@@ -139,11 +216,33 @@ struct ExpertChoice {
   float weight = 0.0f;
 };
 
+// How a token's router logits become experts and their weights.
+struct RouterShape {
+  enum class Kind : uint8_t {
+    kSoftmaxOfTopK,  // the k largest logits; softmax over those
+    kSoftmax,        // the k largest; softmax over all
+    kSigmoid,        // scores sigmoid(logit)
+  };
+  Kind kind = Kind::kSoftmaxOfTopK;
+  int experts = 0;
+  int k = 0;
+  // Of kSoftmax and kSigmoid. The choice is by score + correction, among the experts of the best
+  // `groups_kept` of `groups` equal groups, by their best or by the sum of their two best; weights
+  // are scores, divided by their sum if `normalises`, times `scale`.
+  const float* correction = nullptr;  // (experts) or null
+  int groups = 1;
+  int groups_kept = 1;
+  bool group_by_two = false;
+  bool normalises = false;
+  float scale = 1.0f;
+};
+
 // The gated linear unit between the two products of an MLP or an expert (arXiv 2002.05202).
 struct GluShape {
   enum class Kind : uint8_t {
     kSwiglu,         // silu(gate) * up
     kClampedSwiglu,  // g sigmoid(alpha g) (u + 1), g = min(gate, limit), u = up clamped to +-limit
+    kGegluTanh,      // gelu(gate) * up; gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   };
   Kind kind = Kind::kClampedSwiglu;
   float alpha = 1.702f;
@@ -193,6 +292,10 @@ class Kernels {
   virtual void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                         float epsilon) = 0;
 
+  // out[t] += x[t] / rms(x[t]) * weight. Shapes as of rms_norm; out is not x.
+  virtual void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
+                            float epsilon) = 0;
+
   // Each head of x by itself, in place: head = head / rms(head) * weight (QK norm).
   // x: float (tokens, heads, head_size) with row stride `stride`; weight: float (head_size).
   virtual void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
@@ -211,11 +314,11 @@ class Kernels {
   virtual void linear_marked(float* out, const float* x, const Matrix& matrix,
                              const uint64_t* marks, int tokens) = 0;
 
-  // Rotates in place, half-split pairs (i, i + head_size/2).
-  // x: float (tokens, heads, head_size) with row stride `stride`; cos_sin: float (tokens,
-  // head_size): head_size/2 cosines, then as many sines, both already times YaRN's concentration.
-  virtual void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
-                      int head_size) = 0;
+  // Rotates in place. x: float (tokens, heads, head_stride), from the first element that turns on,
+  // with row stride `stride`; cos_sin: float (tokens, size): size/2 cosines, then as many sines,
+  // both already times YaRN's concentration.
+  virtual void rotate(float* x, int64_t stride, const float* cos_sin, int tokens,
+                      const RotaryShape& shape) = 0;
 
   // Writes each row's key and value to its place in the cache. Of one-byte types, head_size is at
   // most kHeadSizeMax (kernels/kv_quantization.h).
@@ -229,13 +332,34 @@ class Kernels {
                          const AttentionShape& shape, const SequenceRows* sequences,
                          int sequence_count) = 0;
 
+  // out[t][h] = W_h x[t][h]. out: float (tokens, heads, rows); x: float (tokens, heads, cols).
+  virtual void linear_heads(float* out, const float* x, const HeadMatrices& matrices,
+                            int tokens) = 0;
+
+  // out[t][h] = W_h^T x[t][h]. out: (cols) for each token and head, at `out_strides`; x: (rows),
+  // likewise.
+  virtual void linear_heads_transposed(float* out, const HeadStrides& out_strides, const float* x,
+                                       const HeadStrides& x_strides, const HeadMatrices& matrices,
+                                       int tokens) = 0;
+
+  // Writes each row to its place in a latent cache. rows: float (tokens, head_size of the cache)
+  // with row stride `stride`.
+  virtual void store_latent(const KvLayer& cache, const float* rows, int64_t stride,
+                            const SequenceRows* sequences, int sequence_count) = 0;
+
+  // out: float (tokens, heads, rank); q: float (tokens, heads, width). The rows themselves must be
+  // in the cache already.
+  virtual void latent_attention(float* out, const float* q, const KvLayer& cache,
+                                const LatentShape& shape, const SequenceRows* sequences,
+                                int sequence_count) = 0;
+
   // gate[i] = glu(gate[i], up[i]), of a dense MLP. gate, up: float (count); a multiple of 32.
   virtual void glu(float* gate, const float* up, int64_t count, const GluShape& shape) = 0;
 
-  // choices: (tokens, k) the k largest of logits[t] in descending order, the lower expert among
-  // equals; weights: softmax over those k. logits: float (tokens, experts).
-  virtual void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                           int k) = 0;
+  // choices: (tokens, k), the best expert first, the lower one among equals. logits: float (tokens,
+  // experts).
+  virtual void route(ExpertChoice* choices, const float* logits, int tokens,
+                     const RouterShape& shape) = 0;
 
   // out[t] += sum_j choices[t][j].weight * (down_e glu(gate_e x[t], up_e x[t]) + bias_e)
   // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.

@@ -53,12 +53,35 @@ class Random {
 struct Stored {
   std::vector<uint8_t> data;
   std::vector<uint8_t> scales;
+  std::vector<float> block_scales;
+
+  Matrix matrix(Format format, int rows, int cols) const {
+    return {.data = data.data(),
+            .rows = rows,
+            .cols = cols,
+            .format = format,
+            .block_scales = block_scales.data()};
+  }
 };
 
 template <typename T>
 void append(std::vector<uint8_t>& to, T value) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
   to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+// Any codes, with scales of a sensible size.
+void append_ggml_blocks(Random& random, DType dtype, int64_t elements, std::vector<uint8_t>& to) {
+  const int64_t bytes = tensor::row_bytes(dtype, tensor::block_elements(dtype));
+  const tensor::HalfPlaces halves = tensor::ggml_scales_at(dtype);
+  for (int64_t i = 0; i < elements; i += tensor::block_elements(dtype)) {
+    std::vector<uint8_t> block = random.bytes(bytes, 0, 255);
+    for (const int at : {halves.first, halves.second}) {
+      const uint16_t scale = tensor::float_to_f16(0.001f * (1.0f + std::fabs(random.normal())));
+      if (at >= 0) std::memcpy(block.data() + at, &scale, sizeof scale);
+    }
+    to.insert(to.end(), block.begin(), block.end());
+  }
 }
 
 Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) {
@@ -95,10 +118,22 @@ Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) 
       out.data = random.bytes(groups * 16, 0, 255);
       out.scales = random.bytes(groups, 118, 123);
       break;
+    case Format::kF8Blocks:
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        out.data.push_back(
+            static_cast<uint8_t>(random.below(0x7F) | (random.below(2) == 0 ? 0 : 0x80)));
+      }
+      for (int64_t i = 0; i < (rows + 127) / 128 * ((cols + 127) / 128); ++i) {
+        out.block_scales.push_back(0.001f * (1.0f + std::fabs(random.normal())));
+      }
+      break;
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
     case Format::kInt4Tiles:
       CHECK(false, "tiles_test.cc does these");
+      break;
+    default:
+      append_ggml_blocks(random, ggml_dtype(format), rows * cols, out.data);
   }
   return out;
 }
@@ -138,7 +173,8 @@ std::vector<uint8_t> as_blocks(const Stored& pairs) {
   return out;
 }
 
-constexpr Format kLinearFormats[] = {Format::kBf16, Format::kF32, Format::kF16, Format::kQ8_0};
+constexpr Format kLinearFormats[] = {Format::kBf16, Format::kF32, Format::kF16, Format::kQ8_0,
+                                     Format::kF8Blocks};
 constexpr Format kExpertFormats[] = {Format::kMxfp4Pairs,  Format::kMxfp4Blocks, Format::kBf16,
                                      Format::kBf16Columns, Format::kQ8_0,        Format::kF32,
                                      Format::kF16};
@@ -184,8 +220,7 @@ TEST_P(KernelsTest, LinearMatchesAndIsBatchInvariant) {
     const Stored weight = random_stored(random_, format, rows, cols);
     const auto bias = random_.floats(rows, 1.0f);
     const auto x = random_.floats(int64_t{tokens} * cols, 1.0f);
-    const Linear linear{{weight.data.data(), rows, cols, format},
-                        round % 2 == 0 ? bias.data() : nullptr};
+    const Linear linear{weight.matrix(format, rows, cols), round % 2 == 0 ? bias.data() : nullptr};
     std::vector<float> got(static_cast<size_t>(tokens) * rows, 0.5f);
     std::vector<float> exact = got;
     std::vector<float> single = got;
@@ -198,6 +233,30 @@ TEST_P(KernelsTest, LinearMatchesAndIsBatchInvariant) {
                      output);
     }
     EXPECT_TRUE(same_bits(got, single)) << rows << "x" << cols << " tokens " << tokens;
+  }
+}
+
+// GGUF's other blocks: rows of whole super-blocks.
+TEST_P(KernelsTest, GgmlBlocksMatchAndAreBatchInvariant) {
+  for (int f = static_cast<int>(Format::kQ4_0); f <= static_cast<int>(Format::kIq4Xs); ++f) {
+    const auto format = static_cast<Format>(f);
+    const int cols = 256 * (1 + random_.below(3));
+    const int rows = 1 + random_.below(70);
+    const int tokens = 1 + random_.below(20);
+    const Stored weight = random_stored(random_, format, rows, cols);
+    const Linear linear{weight.matrix(format, rows, cols), nullptr};
+    const auto x = random_.floats(int64_t{tokens} * cols, 1.0f);
+    std::vector<float> got(static_cast<size_t>(tokens) * rows);
+    std::vector<float> exact = got;
+    std::vector<float> single = got;
+    fast_->linear(got.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+    exact_->linear(exact.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+    EXPECT_LT(relative_error(got, exact), 2e-6) << f;
+    for (int64_t t = 0; t < tokens; ++t) {
+      alone_->linear(single.data() + t * rows, x.data() + t * cols, linear, 1,
+                     Kernels::Output::kOverwrite);
+    }
+    EXPECT_TRUE(same_bits(got, single)) << f;
   }
 }
 
@@ -218,7 +277,7 @@ TEST_P(KernelsTest, ExpertsMatchAndAreBatchInvariant) {
     const auto x = random_.floats(int64_t{tokens} * hidden, 3.0f);
     const auto router = random_.floats(int64_t{tokens} * experts, 1.0f);
     std::vector<ExpertChoice> choices(static_cast<size_t>(tokens) * k);
-    fast_->route_top_k(choices.data(), router.data(), tokens, experts, k);
+    fast_->route(choices.data(), router.data(), tokens, {.experts = experts, .k = k});
 
     const MoeShape shape{.experts_per_token = k};
     std::vector<float> got = random_.floats(int64_t{tokens} * hidden, 1.0f);
@@ -233,6 +292,41 @@ TEST_P(KernelsTest, ExpertsMatchAndAreBatchInvariant) {
     }
     EXPECT_TRUE(same_bits(got, single)) << "format " << static_cast<int>(format);
   }
+}
+
+// Experts that lie apart, without biases, give what they give in one piece.
+TEST_P(KernelsTest, ExpertsApartGiveTheSameBits) {
+  const int hidden = 96;
+  const int inner = 64;
+  const int experts = 5;
+  const int tokens = 23;
+  const RandomExperts gate(random_, Format::kBf16, experts, inner, hidden);
+  const RandomExperts up(random_, Format::kBf16, experts, inner, hidden);
+  const RandomExperts down(random_, Format::kBf16, experts, hidden, inner);
+  ExpertWeights whole{gate.view, up.view, down.view};
+  ExpertWeights parts = whole;
+  std::vector<ExpertMatrix> places[3];
+  Experts* const views[] = {&parts.gate, &parts.up, &parts.down};
+  Experts* const wholes[] = {&whole.gate, &whole.up, &whole.down};
+  for (int i = 0; i < 3; ++i) {
+    for (int e = 0; e < experts; ++e) places[i].push_back({expert_matrix(*views[i], e).data});
+    views[i]->data = nullptr;
+    views[i]->apart = places[i].data();
+    wholes[i]->bias = views[i]->bias = nullptr;
+  }
+  const auto x = random_.floats(int64_t{tokens} * hidden, 2.0f);
+  std::vector<ExpertChoice> choices;
+  for (int i = 0; i < 2 * tokens; ++i)
+    choices.push_back({random_.below(experts), random_.normal()});
+  const MoeShape shape{.experts_per_token = 2, .glu = {.kind = GluShape::Kind::kSwiglu}};
+  std::vector<float> got(x.size());
+  std::vector<float> same(x.size());
+  std::vector<float> exact(x.size());
+  fast_->experts(got.data(), x.data(), choices.data(), parts, shape, tokens);
+  fast_->experts(same.data(), x.data(), choices.data(), whole, shape, tokens);
+  exact_->experts(exact.data(), x.data(), choices.data(), parts, shape, tokens);
+  EXPECT_TRUE(same_bits(got, same));
+  EXPECT_LT(relative_error(got, exact), 2e-6);
 }
 
 // One model in Hugging Face's and in GGUF's layout: other bytes, other order, the same result.
@@ -278,10 +372,11 @@ TEST_P(KernelsTest, EmbeddingReadsEveryFormat) {
     const Stored table = random_stored(random_, format, 9, 64);
     const TokenId tokens[] = {8, 0, 3};
     std::vector<float> got(3 * 64);
-    fast_->embed(got.data(), tokens, 3, {table.data.data(), 9, 64, format});
+    const Matrix matrix = table.matrix(format, 9, 64);
+    fast_->embed(got.data(), tokens, 3, matrix);
     std::vector<float> row(64);
     for (int t = 0; t < 3; ++t) {
-      read_weight_row({table.data.data(), nullptr, 9, 64, format}, tokens[t], row.data());
+      read_weight_row(pelton::kernels::stored(matrix), tokens[t], row.data());
       EXPECT_TRUE(std::equal(row.begin(), row.end(), got.begin() + 64 * t));
     }
   }
@@ -323,8 +418,8 @@ TEST_P(KernelsTest, RouterTakesTheLargestAndTheLowerOfEquals) {
     for (float& x : logits) x = static_cast<float>(random_.below(12));  // many ties
     std::vector<ExpertChoice> got(static_cast<size_t>(k));
     std::vector<ExpertChoice> exact(static_cast<size_t>(k));
-    fast_->route_top_k(got.data(), logits.data(), 1, experts, k);
-    exact_->route_top_k(exact.data(), logits.data(), 1, experts, k);
+    fast_->route(got.data(), logits.data(), 1, {.experts = experts, .k = k});
+    exact_->route(exact.data(), logits.data(), 1, {.experts = experts, .k = k});
     for (int j = 0; j < k; ++j) {
       EXPECT_EQ(got[j].expert, exact[j].expert);
       EXPECT_NEAR(got[j].weight, exact[j].weight, 1e-6);
@@ -336,7 +431,7 @@ TEST_P(KernelsTest, RouterTakesTheLargestAndTheLowerOfEquals) {
 TEST_P(KernelsTest, RouterReproducesThePublishedExample) {
   const std::vector<float> logits = {0.1f, -0.3f, 2.0f, 1.5f, 0.0f, 1.0f, -2.0f, 0.9f};
   std::vector<ExpertChoice> got(4);
-  fast_->route_top_k(got.data(), logits.data(), 1, 8, 4);
+  fast_->route(got.data(), logits.data(), 1, {.experts = 8, .k = 4});
   const int experts[] = {2, 3, 5, 7};
   const double weights[] = {0.43341055, 0.26287678, 0.15944283, 0.14426984};
   for (int j = 0; j < 4; ++j) {
@@ -359,9 +454,31 @@ TEST_P(KernelsTest, NormAndRotationMatch) {
   const auto tables = random_.floats(int64_t{tokens} * 32, 1.0f);
   got = x;
   exact = x;
-  fast_->rotate(got.data(), hidden, tables.data(), tokens, 3, 32);
-  exact_->rotate(exact.data(), hidden, tables.data(), tokens, 3, 32);
+  for (const auto pairs : {RotaryShape::Pairs::kHalves, RotaryShape::Pairs::kNeighbours}) {
+    for (const int size : {32, 24}) {  // whole heads, and a part of each
+      const RotaryShape shape{.heads = 3, .head_stride = 32, .size = size, .pairs = pairs};
+      fast_->rotate(got.data(), hidden, tables.data(), tokens, shape);
+      exact_->rotate(exact.data(), hidden, tables.data(), tokens, shape);
+      EXPECT_LT(relative_error(got, exact), 1e-6);
+    }
+  }
+
+  fast_->add_rms_norm(got.data(), x.data(), weight.data(), tokens, hidden, 1e-5f);
+  exact_->add_rms_norm(exact.data(), x.data(), weight.data(), tokens, hidden, 1e-5f);
   EXPECT_LT(relative_error(got, exact), 1e-6);
+}
+
+// Two heads of four elements, a quarter turn of every pair: (a, b) becomes (-b, a).
+TEST_P(KernelsTest, NeighboursTurnTogether) {
+  std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<float> quarter = {0, 0, 1, 1};  // two cosines, two sines
+  const RotaryShape shape{
+      .heads = 2, .head_stride = 4, .size = 4, .pairs = RotaryShape::Pairs::kNeighbours};
+  for (Kernels* kernels : {fast_.get(), exact_.get()}) {
+    std::vector<float> rotated = x;
+    kernels->rotate(rotated.data(), 8, quarter.data(), 1, shape);
+    EXPECT_EQ(rotated, (std::vector<float>{-2, 1, -4, 3, -6, 5, -8, 7}));
+  }
 }
 
 // Each head by itself, and what lies between the heads of two rows untouched.
@@ -384,7 +501,8 @@ TEST_P(KernelsTest, HeadNormMatches) {
 }
 
 TEST_P(KernelsTest, GatedUnitsMatchAndAreBatchInvariant) {
-  for (const GluShape::Kind kind : {GluShape::Kind::kSwiglu, GluShape::Kind::kClampedSwiglu}) {
+  for (const GluShape::Kind kind :
+       {GluShape::Kind::kSwiglu, GluShape::Kind::kClampedSwiglu, GluShape::Kind::kGegluTanh}) {
     const GluShape shape{.kind = kind};
     const int64_t count = 32 * 517;
     const auto gate = random_.floats(count, 6.0f);

@@ -45,9 +45,38 @@ void read_mxfp4_pairs(const uint8_t* blocks, const uint8_t* scales, int64_t cols
   }
 }
 
+#include "kernels/ggml_blocks_inl.h"
+
+struct SoftwareHalf {
+  static float at(const uint8_t* from) {
+    uint16_t bits;
+    std::memcpy(&bits, from, sizeof bits);
+    return tensor::f16_to_float(bits);
+  }
+};
+
+void read_ggml_blocks(Format format, const uint8_t* row, int64_t cols, float* out) {
+  Weights32 weights;
+  for (int64_t i = 0; i < cols; i += 32) {
+    GgmlBlocks<SoftwareHalf>::read(format, row, i / 32, weights);
+    for (int j = 0; j < 32; ++j) {
+      const float scaled = weights.scale[j / 16] * static_cast<float>(weights.codes[j]);
+      out[i + j] = scaled + weights.offset[j / 16];
+    }
+  }
+}
+
+// `scales`: of the row's blocks.
+void read_f8_blocks(const uint8_t* from, const float* scales, int64_t cols, float* out) {
+  for (int64_t i = 0; i < cols; ++i) {
+    out[i] = tensor::e4m3_to_float(from[i]) * scales[i / kF8Block];
+  }
+}
+
 }  // namespace
 
 int64_t row_bytes(Format format, int64_t cols) {
+  if (is_ggml_blocks(format)) return tensor::row_bytes(ggml_dtype(format), cols);
   switch (format) {
     case Format::kF32:
       return 4 * cols;
@@ -55,6 +84,8 @@ int64_t row_bytes(Format format, int64_t cols) {
     case Format::kBf16:
     case Format::kBf16Columns:
       return 2 * cols;
+    case Format::kF8Blocks:
+      return cols;
     case Format::kQ8_0:
       return tensor::row_bytes(tensor::DType::kQ8_0, cols);
     case Format::kMxfp4Blocks:
@@ -64,8 +95,9 @@ int64_t row_bytes(Format format, int64_t cols) {
     case Format::kMxfp4Tiles:
     case Format::kInt4Tiles:
       return tile_bytes(format, cols) / kTileRows;
+    default:
+      return 0;
   }
-  return 0;
 }
 
 void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
@@ -96,14 +128,37 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
       return read_mxfp4_blocks(bytes + row * row_bytes(matrix.format, cols), cols, out);
     case Format::kMxfp4Pairs:
       return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
+    case Format::kF8Blocks:
+      return read_f8_blocks(
+          bytes + row * cols,
+          matrix.block_scales + row / kF8Block * ((cols + kF8Block - 1) / kF8Block), cols, out);
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
     case Format::kInt4Tiles:
       return read_tiled_row(matrix.format, bytes, row, cols, out);
+    default:
+      return read_ggml_blocks(matrix.format, bytes + row * row_bytes(matrix.format, cols), cols,
+                              out);
   }
 }
 
+StoredMatrix stored(const Matrix& matrix) {
+  return {.data = matrix.data,
+          .rows = matrix.rows,
+          .cols = matrix.cols,
+          .format = matrix.format,
+          .block_scales = matrix.block_scales};
+}
+
 StoredMatrix expert_matrix(const Experts& experts, int expert) {
+  if (experts.apart != nullptr) {
+    const ExpertMatrix& matrix = experts.apart[expert];
+    return {.data = matrix.data,
+            .rows = experts.rows,
+            .cols = experts.cols,
+            .format = experts.format,
+            .block_scales = matrix.block_scales};
+  }
   const int64_t first_row = int64_t{expert} * experts.expert_rows;
   const int64_t cols = experts.cols;
   // The scales of kMxfp4Pairs lie apart: its data has 16 bytes a block.

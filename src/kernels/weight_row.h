@@ -8,16 +8,20 @@
 
 namespace pelton::kernels {
 
-// out: float (cols) = row `row` of a matrix at `data` with `rows` rows; exact. `scales` belong to
-// kMxfp4Pairs and start with the matrix.
+// out: float (cols) = row `row` of a matrix at `data` with `rows` rows; exact (kF8Blocks: rounded
+// once). `scales` belong to kMxfp4Pairs, `block_scales` to
+// kF8Blocks; both start with the matrix.
 struct StoredMatrix {
   const void* data = nullptr;
   const uint8_t* scales = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   Format format = Format::kBf16;
+  const float* block_scales = nullptr;
 };
 void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out);
+
+StoredMatrix stored(const Matrix& matrix);
 
 // The matrix of one expert.
 StoredMatrix expert_matrix(const Experts& experts, int expert);

@@ -1,20 +1,8 @@
 #include "layers/attention_block.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
 
 namespace pelton::layers {
-
-AttentionWorkspace::AttentionWorkspace(const families::ModelConfig& config, int tokens)
-    : normed(size_t{1} * tokens * config.hidden_size),
-      qkv(size_t{1} * tokens * (config.head_count + 2 * config.kv_head_count) * config.head_size),
-      mixed(size_t{1} * tokens * config.head_count * config.head_size) {}
-
-int64_t AttentionWorkspace::bytes() const {
-  return static_cast<int64_t>((normed.capacity() + qkv.capacity() + mixed.capacity()) *
-                              sizeof(float));
-}
 
 Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
   const families::ModelConfig& config = checkpoint.config();
@@ -27,7 +15,7 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
   TRY_ASSIGN(block.norm_,
-             load_vector(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
+             load_norm(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
   const std::string attention = prefix + "self_attn.";
   const Bias qkv_bias = config.qkv_bias ? Bias::kAdded : Bias::kNone;
   const auto linear = [&](const char* name, int rows) {
@@ -47,16 +35,27 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
                   .kv_heads = config.kv_head_count,
                   .head_size = config.head_size,
                   .window = config.is_sliding(layer) ? config.sliding_window : 0,
-                  .scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size))};
+                  .scale = static_cast<float>(config.attention_scale),
+                  .softcap = static_cast<float>(config.attention_softcap)};
+  const bool neighbours = config.rope.pairs == families::RopePairs::kNeighbours;
+  block.rotary_ = {.heads = config.head_count,
+                   .head_stride = config.head_size,
+                   .size = config.head_size,
+                   .pairs = neighbours ? kernels::RotaryShape::Pairs::kNeighbours
+                                       : kernels::RotaryShape::Pairs::kHalves};
   if (config.attention_sinks) {
     TRY_ASSIGN(block.shape_.sinks,
                load_vector(checkpoint, attention + "sinks", config.head_count, block.vectors_));
   }
   if (config.qk_norm) {
-    TRY_ASSIGN(block.q_norm_, load_vector(checkpoint, attention + "q_norm.weight", config.head_size,
-                                          block.vectors_));
-    TRY_ASSIGN(block.k_norm_, load_vector(checkpoint, attention + "k_norm.weight", config.head_size,
-                                          block.vectors_));
+    TRY_ASSIGN(block.q_norm_, load_norm(checkpoint, attention + "q_norm.weight", config.head_size,
+                                        block.vectors_));
+    TRY_ASSIGN(block.k_norm_, load_norm(checkpoint, attention + "k_norm.weight", config.head_size,
+                                        block.vectors_));
+  }
+  if (config.post_norms) {
+    TRY_ASSIGN(block.post_norm_, load_norm(checkpoint, prefix + "post_attention_layernorm.weight",
+                                           hidden, block.vectors_));
   }
   return block;
 }
@@ -88,12 +87,18 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
     kernels.rms_norm_heads(k, kv_stride, k_norm_, tokens, shape_.kv_heads, shape_.head_size,
                            epsilon_);
   }
-  kernels.rotate(q, q_stride, cos_sin, tokens, shape_.heads, shape_.head_size);
-  kernels.rotate(k, kv_stride, cos_sin, tokens, shape_.kv_heads, shape_.head_size);
+  kernels::RotaryShape rotary = rotary_;
+  kernels.rotate(q, q_stride, cos_sin, tokens, rotary);
+  rotary.heads = shape_.kv_heads;
+  kernels.rotate(k, kv_stride, cos_sin, tokens, rotary);
   kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
   kernels.attention(workspace.mixed.data(), q, q_stride, cache, shape_, sequences.data(),
                     sequence_count);
-  kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
+  if (post_norm_ == nullptr) {
+    return kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
+  }
+  kernels.linear(workspace.normed.data(), workspace.mixed.data(), o_, tokens, Output::kOverwrite);
+  kernels.add_rms_norm(x, workspace.normed.data(), post_norm_, tokens, hidden_, epsilon_);
 }
 
 int64_t AttentionBlock::weight_bytes() const {

@@ -1,8 +1,9 @@
-// A dense MLP: x += W_down glu(W_gate n, W_up n), n = rms_norm(x). Immutable after loading; working
-// memory is the caller's. Executor thread.
+// A dense MLP: x += mlp(n), n = rms_norm(x), where the family has one with a second norm over what
+// is added. Immutable after loading; working memory is the caller's. Executor thread.
 #pragma once
 
 #include "layers/feed_forward.h"
+#include "layers/gated_mlp.h"
 #include "layers/weights.h"
 
 namespace pelton::layers {
@@ -17,12 +18,10 @@ class DenseMlp final : public FeedForward {
   int64_t owned_bytes() const override { return vectors_.bytes(); }
 
  private:
-  FloatVectors vectors_;  // what `norm_` leads to
+  FloatVectors vectors_;  // what the norms lead to
   const float* norm_ = nullptr;
-  kernels::Linear gate_;  // (inner, hidden)
-  kernels::Linear up_;    // (inner, hidden)
-  kernels::Linear down_;  // (hidden, inner)
-  kernels::GluShape glu_;
+  const float* post_norm_ = nullptr;  // or null: none
+  GatedMlp mlp_;
   int hidden_ = 0;
   float epsilon_ = 0;
 };

@@ -5,26 +5,53 @@
 #include <fmt/format.h>
 
 namespace pelton::layers {
+namespace {
+
+kernels::RouterShape router_shape(const families::ModelConfig& config) {
+  using Kind = kernels::RouterShape::Kind;
+  const families::RouterConfig& router = config.router;
+  Kind kind = Kind::kSoftmaxOfTopK;
+  if (router.kind == families::RouterKind::kSoftmax) kind = Kind::kSoftmax;
+  if (router.kind == families::RouterKind::kSigmoid) kind = Kind::kSigmoid;
+  return {.kind = kind,
+          .experts = config.expert_count,
+          .k = config.experts_per_token,
+          .groups = router.groups,
+          .groups_kept = router.groups_kept,
+          .group_by_two = router.group_by_two,
+          .normalises = router.normalises,
+          .scale = static_cast<float>(router.scale)};
+}
+
+}  // namespace
 
 Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
   const families::ModelConfig& config = checkpoint.config();
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  const std::string mlp = fmt::format("model.layers.{}.mlp.", layer);
   const int hidden = config.hidden_size;
 
   ExpertBlock block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
-  TRY_ASSIGN(block.norm_, load_vector(checkpoint, prefix + "post_attention_layernorm.weight",
-                                      hidden, block.vectors_));
+  TRY_ASSIGN(block.norm_,
+             load_norm(checkpoint, feed_forward_norm(config, layer), hidden, block.vectors_));
   TRY_ASSIGN(block.router_,
-             load_linear(checkpoint, prefix + "mlp.router", config.expert_count, hidden,
+             load_linear(checkpoint, mlp + "router", config.expert_count, hidden,
                          config.expert_bias ? Bias::kAdded : Bias::kNone, block.vectors_));
-  TRY_ASSIGN(block.experts_, load_experts(checkpoint, prefix + "mlp.experts.",
-                                          {.experts = config.expert_count,
-                                           .inner = config.expert_intermediate_size,
-                                           .hidden = hidden},
-                                          block.vectors_));
+  block.router_shape_ = router_shape(config);
+  if (config.router.correction) {
+    TRY_ASSIGN(block.router_shape_.correction,
+               load_vector(checkpoint, mlp + "router.e_score_correction_bias", config.expert_count,
+                           block.vectors_));
+  }
+  const ExpertSizes sizes{
+      .experts = config.expert_count, .inner = config.expert_intermediate_size, .hidden = hidden};
+  TRY_ASSIGN(block.experts_, load_experts(checkpoint, mlp + "experts.", sizes, block.vectors_));
   block.shape_ = {.experts_per_token = config.experts_per_token, .glu = glu_shape(config)};
+  if (config.shared_expert_count > 0) {
+    TRY_ASSIGN(block.shared_, GatedMlp::load(checkpoint, mlp + "shared_experts.",
+                                             config.shared_expert_count * sizes.inner));
+  }
   return block;
 }
 
@@ -33,9 +60,12 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
   kernels.linear(workspace.router_logits.data(), workspace.normed.data(), router_, tokens,
                  kernels::Kernels::Output::kOverwrite);
-  kernels.route_top_k(workspace.choices.data(), workspace.router_logits.data(), tokens,
-                      experts_.gate.experts, shape_.experts_per_token);
+  kernels.route(workspace.choices.data(), workspace.router_logits.data(), tokens, router_shape_);
   kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape_, tokens);
+  if (shared_) {
+    shared_->forward(kernels, x, workspace.normed.data(), tokens,
+                     kernels::Kernels::Output::kAccumulate, workspace);
+  }
 }
 
 double ExpertBlock::weight_bytes(int tokens) const {
@@ -45,7 +75,8 @@ double ExpertBlock::weight_bytes(int tokens) const {
       expert_bytes(experts_.gate) + expert_bytes(experts_.up) + expert_bytes(experts_.down);
   const int64_t router =
       matrix_bytes(router_.weight) + 4 * (int64_t{hidden_} + router_.weight.rows);
-  return static_cast<double>(router) + touched * static_cast<double>(expert);
+  const int64_t shared = shared_ ? shared_->weight_bytes() : 0;
+  return static_cast<double>(router + shared) + touched * static_cast<double>(expert);
 }
 
 }  // namespace pelton::layers

@@ -1,8 +1,12 @@
-// One mixture-of-experts block: x += sum over the router's top k of weight * expert(n), n =
-// rms_norm(x). Immutable after loading; working memory is the caller's. Executor thread.
+// One mixture-of-experts block: x += sum over the router's top k of weight * expert(n), and what
+// every token goes through, if the family has that; n = rms_norm(x). Immutable after loading;
+// working memory is the caller's. Executor thread.
 #pragma once
 
+#include <optional>
+
 #include "layers/feed_forward.h"
+#include "layers/gated_mlp.h"
 #include "layers/weights.h"
 
 namespace pelton::layers {
@@ -23,8 +27,10 @@ class ExpertBlock final : public FeedForward {
   FloatVectors vectors_;  // what the pointers below lead to
   const float* norm_ = nullptr;
   kernels::Linear router_;
+  kernels::RouterShape router_shape_;
   kernels::ExpertWeights experts_;
   kernels::MoeShape shape_;
+  std::optional<GatedMlp> shared_;
   int hidden_ = 0;
   float epsilon_ = 0;
 };

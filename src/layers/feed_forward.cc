@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "layers/dense_mlp.h"
 #include "layers/expert_block.h"
 
@@ -9,8 +11,8 @@ namespace pelton::layers {
 
 FeedForwardWorkspace::FeedForwardWorkspace(const families::ModelConfig& config, int tokens)
     : normed(size_t{1} * tokens * config.hidden_size),
-      gate(size_t{1} * tokens * config.intermediate_size),
-      up(size_t{1} * tokens * config.intermediate_size),
+      gate(size_t{1} * tokens * config.widest_mlp()),
+      up(size_t{1} * tokens * config.widest_mlp()),
       router_logits(size_t{1} * tokens * config.expert_count),
       choices(size_t{1} * tokens * config.experts_per_token) {}
 
@@ -31,12 +33,19 @@ Result<std::unique_ptr<FeedForward>> load_feed_forward(const checkpoint::Checkpo
   return std::unique_ptr<FeedForward>(std::make_unique<DenseMlp>(std::move(mlp)));
 }
 
+std::string feed_forward_norm(const families::ModelConfig& config, int layer) {
+  return fmt::format("model.layers.{}.{}.weight", layer,
+                     config.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+}
+
 kernels::GluShape glu_shape(const families::ModelConfig& config) {
-  const bool clamped = config.glu == families::Glu::kClampedSwiglu;
-  return {
-      .kind = clamped ? kernels::GluShape::Kind::kClampedSwiglu : kernels::GluShape::Kind::kSwiglu,
-      .alpha = static_cast<float>(config.swiglu_alpha),
-      .limit = static_cast<float>(config.swiglu_limit)};
+  using Kind = kernels::GluShape::Kind;
+  Kind kind = Kind::kSwiglu;
+  if (config.glu == families::Glu::kClampedSwiglu) kind = Kind::kClampedSwiglu;
+  if (config.glu == families::Glu::kGegluTanh) kind = Kind::kGegluTanh;
+  return {.kind = kind,
+          .alpha = static_cast<float>(config.swiglu_alpha),
+          .limit = static_cast<float>(config.swiglu_limit)};
 }
 
 }  // namespace pelton::layers

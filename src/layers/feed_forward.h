@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -17,7 +18,7 @@ struct FeedForwardWorkspace {
   FeedForwardWorkspace(const families::ModelConfig& config, int tokens);
 
   std::vector<float> normed;                   // (tokens, hidden)
-  std::vector<float> gate;                     // (tokens, inner), of dense layers
+  std::vector<float> gate;                     // (tokens, inner), of gated MLPs
   std::vector<float> up;                       // the same
   std::vector<float> router_logits;            // (tokens, experts)
   std::vector<kernels::ExpertChoice> choices;  // (tokens, experts_per_token)
@@ -41,6 +42,9 @@ class FeedForward {
 // Layer `layer`'s, as the configuration says. Errors name the tensor.
 Result<std::unique_ptr<FeedForward>> load_feed_forward(const checkpoint::Checkpoint& checkpoint,
                                                        int layer);
+
+// What the norm ahead of it is called: with norms behind blocks as well, not as without.
+std::string feed_forward_norm(const families::ModelConfig& config, int layer);
 
 kernels::GluShape glu_shape(const families::ModelConfig& config);
 

@@ -27,6 +27,7 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
   const int vocab = checkpoint.config().vocab_size;
   const int hidden = checkpoint.config().hidden_size;
   OutputHead head;
+  head.softcap_ = static_cast<float>(checkpoint.config().logit_softcap);
   const bool tied = checkpoint.config().tied_head;
   TRY_ASSIGN(head.exact_.weight,
              load_matrix(checkpoint, tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab,
@@ -44,6 +45,13 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
 }
 
 void OutputHead::forward(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
+  find_logits(kernels, logits, x, rows);
+  if (softcap_ <= 0) return;
+  const int64_t count = int64_t{rows} * exact_.weight.rows;
+  for (int64_t i = 0; i < count; ++i) logits[i] = softcap_ * std::tanh(logits[i] / softcap_);
+}
+
+void OutputHead::find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
   using Output = kernels::Kernels::Output;
   if (coarse_.weight.data == nullptr) {
     kernels.linear(logits, x, exact_, rows, Output::kOverwrite);

@@ -35,12 +35,14 @@ class OutputHead {
   int64_t scratch_bytes() const;
 
  private:
+  void find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows);
   // Marks the logits of one row that matter.
   void mark(std::span<float> logits, uint64_t* marks);
   // The lowest logit that matters, as far as `coarse` ones tell.
   float floor_of(std::span<float> coarse);
 
   kernels::Linear exact_;   // (vocab, hidden)
+  float softcap_ = 0;       // c: c tanh(z / c) of each logit z; 0: none
   kernels::Linear coarse_;  // the same in 4 bits; no data: there is none
   std::unique_ptr<kernels::LogitRows> scan_;
   std::vector<float> block_highest_;   // of the row's blocks

@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
 #include "checkpoint/tiled_tensor.h"
+#include "families/family.h"
 #include "kernels/tiles.h"
 #include "layers/weights.h"
 
@@ -73,10 +74,6 @@ struct Stack {
     return {&parts[i], row};
   }
 };
-
-StoredMatrix stored(const kernels::Matrix& matrix) {
-  return {matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
-}
 
 class Packer {
  public:
@@ -339,12 +336,16 @@ std::string_view name_of(MatrixWeights weights) {
   return weights == MatrixWeights::kInt8 ? "int8" : "shipped";
 }
 
+bool can_be_packed(const families::ModelConfig& config) {
+  return config.has_experts() && config.family->expert_files == families::ExpertFiles::kMxfp4;
+}
+
 Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress) {
-  if (!checkpoint.config().has_experts()) {
+  if (!can_be_packed(checkpoint.config())) {
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("{}: is dense; only models with MXFP4 experts are packed",
-                             checkpoint.folder())};
+                 fmt::format("{}: is a {}; only models with MXFP4 experts are packed",
+                             checkpoint.folder(), checkpoint.config().architecture)};
   }
   Packer packer(checkpoint, options);
   TRY_ASSIGN(std::vector<Output> outputs, packer.outputs());

@@ -38,6 +38,9 @@ std::string_view name_of(kernels::Activations activations);  // "int16", "int8"
 // Bytes so far, and in all; false stops. On the calling thread, some times a second.
 using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 
+// Whether pack_weights takes models of the family: its experts are published in MXFP4.
+bool can_be_packed(const families::ModelConfig& config);
+
 // Writes `file`, which is complete only when this returns. Errors: kUnsupported (experts that are
 // not MXFP4), kDoesNotFit, kIo, kCancelled.
 Result<void> pack_weights(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,

@@ -55,13 +55,18 @@ double stretched_share(const RopeConfig& rope, const Ramp& ramp, int i, double i
 
 }  // namespace
 
-Rotary::Rotary(const families::ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
-  const int half = config.head_size / 2;
+Rotary::Rotary(const families::ModelConfig& config) : Rotary(config.rope, config.rotary_size()) {}
+
+Rotary::Rotary(const RopeConfig& rope, int size) {
+  const int half = size / 2;
   const Ramp ramp = rope.scaling == RopeScaling::kYarn ? yarn_ramp(rope, half) : Ramp{};
   inverse_frequency_.resize(static_cast<size_t>(half));
   for (int i = 0; i < half; ++i) {
-    const double frequency = std::pow(rope.theta, 2.0 * i / config.head_size);
+    const double frequency = std::pow(rope.theta, 2.0 * i / size);
+    if (!rope.divisors.empty()) {
+      inverse_frequency_[i] = 1.0 / (frequency * double{rope.divisors[static_cast<size_t>(i)]});
+      continue;
+    }
     const double stretched = stretched_share(rope, ramp, i, frequency);
     inverse_frequency_[i] = stretched / (rope.factor * frequency) + (1.0 - stretched) / frequency;
   }

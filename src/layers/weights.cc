@@ -39,7 +39,10 @@ std::optional<Format> row_format(DType dtype) {
       return Format::kMxfp4Tiles;
     case DType::kInt4Tiles:
       return Format::kInt4Tiles;
+    case DType::kF8E4m3:
+      return Format::kF8Blocks;
     default:
+      if (tensor::is_ggml_block_type(dtype)) return kernels::ggml_format(dtype);
       return std::nullopt;
   }
 }
@@ -80,6 +83,11 @@ class ExpertLoader {
     if (checkpoint_.has(prefix_ + "gate_up_proj_blocks")) {
       TRY_ASSIGN(weights.gate, pairs("gate_up_proj", 2 * inner, hidden));
       TRY_ASSIGN(weights.down, pairs("down_proj", hidden, inner));
+    } else if (checkpoint_.weight_layout() == families::WeightLayout::kFusedExperts) {
+      TRY(split_fused("gate_up_proj", weights));
+      TRY_ASSIGN(weights.down, rows("down_proj", hidden, inner));
+    } else if (checkpoint_.has(prefix_ + "0.gate_proj.weight")) {
+      TRY(load_apart(weights));
     } else if (checkpoint_.has(prefix_ + "gate_up_proj")) {
       TRY_ASSIGN(weights.gate, columns("gate_up_proj", 2 * inner, hidden));
       TRY_ASSIGN(weights.down, columns("down_proj", hidden, inner));
@@ -137,7 +145,7 @@ class ExpertLoader {
     const int inner = sizes_.inner;
     const int hidden = sizes_.hidden;
     if (checkpoint_.has(prefix_ + "gate_up_exps")) {
-      TRY(split_fused(weights));
+      TRY(split_fused("gate_up_exps", weights));
     } else {
       TRY_ASSIGN(weights.gate, rows("gate_exps", inner, hidden));
       TRY_ASSIGN(weights.up, rows("up_exps", inner, hidden));
@@ -150,27 +158,57 @@ class ExpertLoader {
     return {};
   }
 
+  // E.gate_proj.weight, E.up_proj.weight, E.down_proj.weight for each expert E.
+  Result<void> load_apart(kernels::ExpertWeights& weights) {
+    TRY_ASSIGN(weights.gate, each("gate_proj", sizes_.inner, sizes_.hidden));
+    TRY_ASSIGN(weights.up, each("up_proj", sizes_.inner, sizes_.hidden));
+    TRY_ASSIGN(weights.down, each("down_proj", sizes_.hidden, sizes_.inner));
+    if (weights.gate.format == weights.up.format) return {};
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("tensors {}N.gate_proj and up_proj differ in type", prefix_)};
+  }
+
+  Result<kernels::Experts> each(const char* name, int rows, int cols) {
+    kernels::Experts experts = shape(rows, cols, Format::kBf16);
+    kernels::ExpertMatrix* const to = keep_.add_matrices(sizes_.experts);
+    experts.apart = to;
+    for (int e = 0; e < sizes_.experts; ++e) {
+      const std::string full = fmt::format("{}{}.{}.weight", prefix_, e, name);
+      TRY_ASSIGN(const kernels::Matrix matrix, load_matrix(checkpoint_, full, rows, cols));
+      if (e > 0 && matrix.format != experts.format) {
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("tensor {} has another type than expert 0's", full)};
+      }
+      experts.format = matrix.format;
+      to[e] = {matrix.data, matrix.block_scales};
+    }
+    return experts;
+  }
+
   // `name` (experts, rows, cols)
   Result<kernels::Experts> rows(const std::string& name, int rows, int cols) {
     TRY_ASSIGN(
         const TensorView view,
         checkpoint_.tensor(prefix_ + name, std::array<int64_t, 3>{sizes_.experts, rows, cols}));
     const std::optional<Format> format = row_format(view.dtype);
-    if (!format) return unsupported(prefix_ + name, view.dtype, "F32, F16, BF16, Q8_0, MXFP4");
+    if (!format) return unsupported(prefix_ + name, view.dtype, "F32, F16, BF16, GGUF's blocks");
     kernels::Experts experts = shape(rows, cols, *format);
-    TRY_ASSIGN(experts.bias, bias(name, rows));
+    if (checkpoint_.config().expert_bias) {
+      TRY_ASSIGN(experts.bias, bias(name, rows));
+    }
     experts.data = view.bytes.data();
     return experts;
   }
 
-  // gate_up_exps: each expert's gate rows, then its up rows.
-  Result<void> split_fused(kernels::ExpertWeights& weights) {
+  // `name`: each expert's gate rows, then its up rows.
+  Result<void> split_fused(const char* name, kernels::ExpertWeights& weights) {
     const int inner = sizes_.inner;
-    TRY_ASSIGN(weights.gate, rows("gate_up_exps", 2 * inner, sizes_.hidden));
+    TRY_ASSIGN(weights.gate, rows(name, 2 * inner, sizes_.hidden));
     weights.gate.rows = inner;
     weights.up = weights.gate;
     weights.up.data = static_cast<const uint8_t*>(weights.gate.data) +
                       inner * kernels::row_bytes(weights.gate.format, sizes_.hidden);
+    if (weights.gate.bias == nullptr) return {};
     float* gate_bias = keep_.add(int64_t{sizes_.experts} * inner);
     float* up_bias = keep_.add(int64_t{sizes_.experts} * inner);
     for (int64_t e = 0; e < sizes_.experts; ++e) {
@@ -219,6 +257,12 @@ float* FloatVectors::add(int64_t count) {
   return arrays_.back().get();
 }
 
+kernels::ExpertMatrix* FloatVectors::add_matrices(int64_t count) {
+  matrices_.push_back(std::make_unique<kernels::ExpertMatrix[]>(static_cast<size_t>(count)));
+  bytes_ += count * static_cast<int64_t>(sizeof(kernels::ExpertMatrix));
+  return matrices_.back().get();
+}
+
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
@@ -227,14 +271,35 @@ Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const
   return out;
 }
 
+Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                               int64_t count, FloatVectors& keep) {
+  TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
+  float* out = keep.add(count);
+  TRY(widen(view, name, 0, count, out));
+  const bool is_gguf = checkpoint.layout() == checkpoint::LayoutKind::kGguf;
+  if (checkpoint.config().norm_adds_one && !is_gguf) {
+    for (int64_t i = 0; i < count; ++i) out[i] += 1.0f;
+  }
+  return out;
+}
+
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array<int64_t, 2>{rows, cols}));
   const std::optional<Format> format = row_format(view.dtype);
   if (!format || format == Format::kMxfp4Blocks || format == Format::kMxfp4Tiles) {
-    return unsupported(name, view.dtype, "F32, F16, BF16, Q8_0");
+    return unsupported(name, view.dtype, "F32, F16, BF16, GGUF's blocks");
   }
-  return kernels::Matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
+  kernels::Matrix matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
+  if (*format == Format::kF8Blocks) {
+    constexpr int64_t kBlock = families::kF8Block;
+    static_assert(kBlock == kernels::kF8Block);
+    const std::array<int64_t, 2> blocks{(rows + kBlock - 1) / kBlock, (cols + kBlock - 1) / kBlock};
+    TRY_ASSIGN(const TensorView scales,
+               checkpoint.tensor(name + "_scale_inv", DType::kF32, blocks));
+    matrix.block_scales = scales.as<float>();
+  }
+  return matrix;
 }
 
 Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
@@ -263,8 +328,8 @@ int64_t matrix_bytes(const kernels::Matrix& matrix) {
 }
 
 int64_t expert_bytes(const kernels::Experts& experts) {
-  if (experts.data == nullptr) return 0;
-  return experts.rows * (kernels::row_bytes(experts.format, experts.cols) + int64_t{4});
+  const int64_t bias = experts.bias != nullptr ? sizeof(float) : 0;
+  return experts.rows * (kernels::row_bytes(experts.format, experts.cols) + bias);
 }
 
 }  // namespace pelton::layers

@@ -14,21 +14,27 @@
 
 namespace pelton::layers {
 
-// Norm weights, biases and sinks of a layer, owned. Moving it leaves the arrays where they are.
+// Norm weights, biases and sinks of a layer, and where its experts lie that have a tensor each;
+// owned. Moving it leaves the arrays where they are.
 class FloatVectors {
  public:
   float* add(int64_t count);
+  kernels::ExpertMatrix* add_matrices(int64_t count);
   int64_t bytes() const { return bytes_; }
 
  private:
   std::vector<std::unique_ptr<float[]>> arrays_;
+  std::vector<std::unique_ptr<kernels::ExpertMatrix[]>> matrices_;
   int64_t bytes_ = 0;
 };
 
 // (count), of float32, float16 or bf16
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep);
-// (rows, cols), of float32, float16, bf16, Q8_0, or integers of 8 or 4 bits in tiles
+// The gains of an RMS norm: as load_vector, or 1 + what the file holds (norm_adds_one).
+Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                               int64_t count, FloatVectors& keep);
+// (rows, cols), of float32, float16, bf16, Q8_0, FP8 in blocks, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);
 // `name`.weight (rows, cols) and, if it has one, `name`.bias (rows)
@@ -43,8 +49,7 @@ struct ExpertSizes {
   int hidden = 0;
 };
 // All experts of the layer whose tensors' names begin with `prefix`
-// ("model.layers.0.mlp.experts."): as published (gate_up_proj_blocks, ...), as bf16 (gate_up_proj,
-// transposed), or as in GGUF files (gate_exps, ...; see checkpoint/gguf_names.h).
+// ("model.layers.0.mlp.experts."), in whichever layout of families/expected_tensors.h they are.
 Result<kernels::ExpertWeights> load_experts(const checkpoint::Checkpoint& checkpoint,
                                             const std::string& prefix, const ExpertSizes& sizes,
                                             FloatVectors& keep);

@@ -20,10 +20,6 @@ using cuda::RowOrder;
 // wait much at its ends, small enough that the first copy begins soon.
 constexpr int64_t kPieceBytes = cuda::kStagedBytes / 2;
 
-kernels::StoredMatrix stored(const kernels::Matrix& matrix) {
-  return {matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
-}
-
 }  // namespace
 
 DeviceUpload::DeviceUpload(const checkpoint::Checkpoint& checkpoint,

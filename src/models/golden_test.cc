@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family_golden.h"
 #include "checkpoint/golden_checkpoint.h"
 #include "layers/output_head.h"
 #include "layers/pack_weights.h"
@@ -55,7 +56,12 @@ struct Golden {
   std::vector<float> logits;  // (logit_positions, vocab)
   std::vector<float> hidden;  // (1 + 2 layers, hidden_positions, hidden); empty if not kept
   std::vector<float> top_gap;
+  std::vector<float> router_margin;  // between chosen and unchosen scores; empty without experts
 };
+
+// Where rounding keys and values to float16 chooses another expert, logits are 0.2 to 0.7 off: of
+// fast kernels nothing is asked there (testdata/golden/README.md).
+constexpr float kSureMargin = 2.5e-4f;
 
 std::vector<int> integers(const Json& json, std::string_view key) {
   std::vector<int> out;
@@ -81,13 +87,26 @@ Golden read_golden(const std::string& folder) {
   golden.hidden_positions = integers(json, "hidden_positions");
   golden.logits = floats(folder + "/logits_exact.npy");
   golden.top_gap = floats(folder + "/top_gap.npy");
+  const bool of_family = std::filesystem::exists(folder + "/case.json");  // gpt-oss needs no pardon
+  if (of_family && std::filesystem::exists(folder + "/router_margin.npy")) {
+    golden.router_margin = floats(folder + "/router_margin.npy");
+  }
   if (std::filesystem::exists(folder + "/hidden_exact.npy")) {
     golden.hidden = floats(folder + "/hidden_exact.npy");
   }
   return golden;
 }
 
-// The case's weights: kept for tiny, made from the closed formula for the others.
+Result<void> write_weights(const std::string& name, const std::string& kept,
+                           const std::string& folder) {
+  if (std::filesystem::exists(kept + "/case.json")) {
+    return checkpoint::write_family_golden(kept, folder);
+  }
+  return checkpoint::write_golden_checkpoint(
+      name == "mid" ? checkpoint::GoldenCase::kMid : checkpoint::GoldenCase::kOutlier, folder);
+}
+
+// The case's weights: kept for a few, made from the closed formula for the others.
 std::string weights_folder(const std::string& name) {
   const std::string kept = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
   if (std::filesystem::exists(kept + "/model.safetensors")) return kept;
@@ -96,8 +115,7 @@ std::string weights_folder(const std::string& name) {
     // ctest runs cases side by side: each writes a folder of its own, one of them gets the name.
     const std::string own = made + "." + std::to_string(::getpid());
     std::filesystem::create_directories(own);
-    const Result<void> written = checkpoint::write_golden_checkpoint(
-        name == "mid" ? checkpoint::GoldenCase::kMid : checkpoint::GoldenCase::kOutlier, own);
+    const Result<void> written = write_weights(name, kept, own);
     CHECK(written.ok(), written.ok() ? "" : written.error().message);
     std::error_code taken;
     std::filesystem::rename(own, made, taken);
@@ -298,7 +316,14 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   double kl_sum = 0;
   int agreed = 0;
   float lost_gap = 0;  // the largest gap over which the best token was lost
+  const bool fast = param.kernels != kernels::KernelChoice::kReference;
+  const auto is_unsure = [&](int position) {
+    return fast && !golden.router_margin.empty() && golden.router_margin[position] < kSureMargin;
+  };
+  double rows = 0;
   for (size_t i = 0; i < golden.logit_positions.size(); ++i) {
+    if (is_unsure(golden.logit_positions[i])) continue;
+    ++rows;
     const float* got = logits.data() + size_t{1} * golden.logit_positions[i] * vocab;
     const float* exact = golden.logits.data() + i * vocab;
     const double error =
@@ -312,7 +337,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
     if (!agrees) lost_gap = std::max(lost_gap, gap);
     EXPECT_TRUE(agrees || gap <= tolerance.sure_gap) << "position " << golden.logit_positions[i];
   }
-  const double rows = static_cast<double>(golden.logit_positions.size());
+  EXPECT_GE(rows, 0.96 * static_cast<double>(golden.logit_positions.size()));
   std::printf(
       "%s %s%s %s chunk %d: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, "
       "lost at a gap of up to %.3f\n",
@@ -338,7 +363,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
 
   // Greedy continuation: each golden token is the best after the ones before it.
   for (int p = golden.prompt_count; p < count; ++p) {
-    if (golden.top_gap[p - 1] <= tolerance.sure_gap) continue;
+    if (golden.top_gap[p - 1] <= tolerance.sure_gap || is_unsure(p - 1)) continue;
     EXPECT_EQ(best_of(logits.data() + size_t{1} * (p - 1) * vocab, vocab), golden.tokens[p]) << p;
   }
 }
@@ -407,7 +432,8 @@ bool is_full_run() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const char* name : {"tiny", "mid", "outlier", "llama3", "qwen3"}) {
+  for (const char* name : {"tiny", "mid", "outlier", "deepseek-v3", "gemma3", "llama3", "qwen2",
+                           "qwen3", "qwen3-moe", "mistral", "mixtral"}) {
     const bool large = name == std::string_view("mid") || name == std::string_view("outlier");
     for (const auto kernels : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx512,
                                kernels::KernelChoice::kAvx2}) {
@@ -460,7 +486,9 @@ std::vector<Case> all_cases() {
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   static constexpr const char* kNames[] = {"auto", "reference", "avx512", "avx2"};
   const int chunk = info.param.chunk;
-  return std::string(info.param.name) + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
          (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk)) +
          (info.param.kv ? "_" + std::string(tensor::kv_type_name(*info.param.kv)) : "") +
          (info.param.packing ? "_" + packing_name(*info.param.packing) : "") +

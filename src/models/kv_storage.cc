@@ -27,13 +27,15 @@ Result<KvStorage> KvStorage::allocate(const families::ModelConfig& config, const
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("cannot allocate {} bytes for the KV cache", storage.bytes_)};
   }
+  const tensor::KvBlockShape shape = families::kv_block_shape(config, options.block_tokens);
   char* at = static_cast<char*>(storage.memory_);
   for (const int group : storage.groups_.of_layer) {
     storage.layers_.push_back({.data = at,
                                .dtype = options.dtype,
                                .block_tokens = options.block_tokens,
-                               .kv_heads = config.kv_head_count,
-                               .head_size = config.head_size});
+                               .kv_heads = shape.kv_heads,
+                               .head_size = shape.head_size,
+                               .latent = shape.latent});
     at += storage.groups_.layer_block_bytes[group] * options.block_counts[group];
   }
   return storage;

@@ -6,21 +6,38 @@
 #include <fmt/format.h>
 
 #include "kernels/kv_quantization.h"
+#include "kernels/latent_rows.h"
 
 namespace pelton::models {
 namespace {
 
+Result<void> multiple(int value, int of, const char* name) {
+  if (value % of == 0) return {};
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("config.json: {} is {}; the kernels need a multiple of {}", name, value, of)};
+}
+
+Result<void> check_latent_widths(const families::ModelConfig& config) {
+  const families::LatentConfig& latent = config.latent;
+  TRY(multiple(latent.q_rank, 32, "q_lora_rank"));
+  TRY(multiple(latent.kv_rank, 32, "kv_lora_rank"));
+  TRY(multiple(latent.rope_size, 16, "qk_rope_head_dim"));
+  TRY(multiple(config.head_count * latent.value_size, 32, "num_attention_heads * v_head_dim"));
+  const int width = latent.kv_rank + latent.rope_size;
+  if (width <= kernels::kLatentWidthMax) return {};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("config.json: kv_lora_rank and qk_rope_head_dim make {}; the kernels "
+                           "take at most {}",
+                           width, kernels::kLatentWidthMax)};
+}
+
 // The kernels read 32 columns at a time (an MXFP4 block), and 16 head elements.
 Result<void> check_widths(const families::ModelConfig& config) {
-  const auto multiple = [](int value, int of, const char* name) -> Result<void> {
-    if (value % of == 0) return {};
-    return Error{
-        ErrorCode::kUnsupported,
-        fmt::format("config.json: {} is {}; the kernels need a multiple of {}", name, value, of)};
-  };
   TRY(multiple(config.hidden_size, 32, "hidden_size"));
-  TRY(multiple(config.intermediate_size, 32, "intermediate_size"));
+  TRY(multiple(config.widest_mlp(), 32, "intermediate_size"));
   TRY(multiple(config.expert_intermediate_size, 32, "the experts' intermediate_size"));
+  if (config.is_latent()) return check_latent_widths(config);
   TRY(multiple(config.head_size, 16, "head_dim"));
   if (config.head_size > kernels::kHeadSizeMax) {
     return Error{ErrorCode::kUnsupported,
@@ -39,7 +56,7 @@ kernels::StepCapacity scratch_shape(const checkpoint::Checkpoint& checkpoint,
           .inner = config.expert_intermediate_size,
           .experts = config.expert_count,
           .experts_per_token = config.experts_per_token,
-          .widest = std::max({config.hidden_size, config.intermediate_size,
+          .widest = std::max({config.hidden_size, config.widest_mlp(),
                               config.expert_intermediate_size, config.q_size()}),
           .tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled,
           .activations = layers::activations_of(checkpoint)};
@@ -56,9 +73,13 @@ Transformer::Transformer(const families::ModelConfig& config, kernels::Kernels& 
       attention_space_(config, options.batch_tokens_max),
       feed_forward_space_(config, options.batch_tokens_max),
       x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
-      cos_sin_(size_t{1} * options.batch_tokens_max * config.head_size),
+      cos_sin_(size_t{1} * options.batch_tokens_max * config.rotary_size()),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
-      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {}
+      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {
+  if (!config.sliding_rope) return;
+  sliding_rotary_.emplace(*config.sliding_rope, config.rotary_size());
+  sliding_cos_sin_.resize(cos_sin_.size());
+}
 
 Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpoint& checkpoint,
                                                        kernels::Kernels& kernels,
@@ -71,10 +92,10 @@ Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpo
   TRY_ASSIGN(model->embedding_, layers::load_matrix(checkpoint, "model.embed_tokens.weight",
                                                     config.vocab_size, hidden));
   TRY_ASSIGN(model->norm_,
-             layers::load_vector(checkpoint, "model.norm.weight", hidden, model->vectors_));
+             layers::load_norm(checkpoint, "model.norm.weight", hidden, model->vectors_));
   TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint));
   for (int layer = 0; layer < config.layer_count(); ++layer) {
-    TRY_ASSIGN(auto attention, layers::AttentionBlock::load(checkpoint, layer));
+    TRY_ASSIGN(auto attention, layers::load_attention(checkpoint, layer));
     TRY_ASSIGN(auto feed_forward, layers::load_feed_forward(checkpoint, layer));
     model->attention_.push_back(std::move(attention));
     model->feed_forward_.push_back(std::move(feed_forward));
@@ -95,17 +116,17 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
       rows_of[group].push_back({row, sequence.count, sequence.start, sequence.tables[group]});
     }
     for (int i = 0; i < sequence.count; ++i) {
-      rotary_.table_row(sequence.start + i, cos_sin_.data() + int64_t{row + i} * config_.head_size);
+      turn(row + i, sequence.start + i);
     }
     row += sequence.count;
   }
   CHECK(row == tokens);
 
-  kernels_.embed(x_.data(), input.tokens.data(), tokens, embedding_);
+  embed(input.tokens);
   if (tap != nullptr) (*tap)(0, x_.data(), tokens);
   for (int layer = 0; layer < config_.layer_count(); ++layer) {
-    attention_[layer].forward(kernels_, x_.data(), tokens, cos_sin_.data(), kv.layer(layer),
-                              rows_of[kv.groups().of_layer[layer]], attention_space_);
+    attention_[layer]->forward(kernels_, x_.data(), tokens, cos_sin(layer), kv.layer(layer),
+                               rows_of[kv.groups().of_layer[layer]], attention_space_);
     if (tap != nullptr) (*tap)(1 + 2 * layer, x_.data(), tokens);
     feed_forward_[layer]->forward(kernels_, x_.data(), tokens, feed_forward_space_);
     if (tap != nullptr) (*tap)(2 + 2 * layer, x_.data(), tokens);
@@ -116,6 +137,25 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   norm_into_head(input.logit_rows);
   head_.forward(kernels_, logits_.data(), head_in_.data(), rows);
   return logits_.data();
+}
+
+void Transformer::turn(int row, int position) {
+  const int64_t at = int64_t{row} * config_.rotary_size();
+  rotary_.table_row(position, cos_sin_.data() + at);
+  if (sliding_rotary_) sliding_rotary_->table_row(position, sliding_cos_sin_.data() + at);
+}
+
+const float* Transformer::cos_sin(int layer) const {
+  return sliding_rotary_ && config_.is_sliding(layer) ? sliding_cos_sin_.data() : cos_sin_.data();
+}
+
+void Transformer::embed(std::span<const TokenId> tokens) {
+  const int count = static_cast<int>(tokens.size());
+  kernels_.embed(x_.data(), tokens.data(), count, embedding_);
+  if (config_.embedding_scale == 1.0) return;
+  const auto scale = static_cast<float>(config_.embedding_scale);
+  const int64_t elements = int64_t{count} * config_.hidden_size;
+  for (int64_t i = 0; i < elements; ++i) x_[i] *= scale;
 }
 
 void Transformer::norm_into_head(std::span<const int> rows) {
@@ -154,23 +194,21 @@ void Transformer::logits_of(
 
 double Transformer::weight_bytes_of_step(int sequences) const {
   auto bytes = static_cast<double>(head_.weight_bytes(sequences) + vectors_.bytes());
-  for (const layers::AttentionBlock& block : attention_) {
-    bytes += static_cast<double>(block.weight_bytes());
-  }
+  for (const auto& block : attention_) bytes += static_cast<double>(block->weight_bytes());
   for (const auto& block : feed_forward_) bytes += block->weight_bytes(sequences);
   return bytes;
 }
 
 int64_t Transformer::owned_weight_bytes() const {
   int64_t bytes = vectors_.bytes();
-  for (const layers::AttentionBlock& block : attention_) bytes += block.owned_bytes();
+  for (const auto& block : attention_) bytes += block->owned_bytes();
   for (const auto& block : feed_forward_) bytes += block->owned_bytes();
   return bytes;
 }
 
 int64_t Transformer::workspace_bytes() const {
-  const size_t floats =
-      x_.capacity() + cos_sin_.capacity() + head_in_.capacity() + logits_.capacity();
+  const size_t floats = x_.capacity() + cos_sin_.capacity() + sliding_cos_sin_.capacity() +
+                        head_in_.capacity() + logits_.capacity();
   return attention_space_.bytes() + feed_forward_space_.bytes() + head_.scratch_bytes() +
          static_cast<int64_t>(floats * sizeof(float)) + kernels_.scratch_bytes();
 }

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "layers/attention_block.h"
+#include "layers/attention.h"
 #include "layers/feed_forward.h"
 #include "layers/output_head.h"
 #include "layers/rotary.h"
@@ -36,6 +37,11 @@ class Transformer final : public Model {
   Transformer(const families::ModelConfig& config, kernels::Kernels& kernels,
               const Options& options);
 
+  // The rotary tables' row of a position, for row `row` of the step.
+  void turn(int row, int position);
+  const float* cos_sin(int layer) const;
+  // Tokens to the residual stream.
+  void embed(std::span<const TokenId> tokens);
   // Rows of the residual stream, at most logit_rows_max, normed, into head_in_.
   void norm_into_head(std::span<const int> rows);
 
@@ -43,20 +49,22 @@ class Transformer final : public Model {
   kernels::Kernels& kernels_;
   const Options options_;
   layers::Rotary rotary_;
+  std::optional<layers::Rotary> sliding_rotary_;  // of sliding layers, where theirs is another
   layers::FloatVectors vectors_;
   kernels::Matrix embedding_;    // (vocab, hidden)
   const float* norm_ = nullptr;  // (hidden), in vectors_
   layers::OutputHead head_;
-  std::vector<layers::AttentionBlock> attention_;
+  std::vector<std::unique_ptr<layers::Attention>> attention_;
   std::vector<std::unique_ptr<layers::FeedForward>> feed_forward_;
 
   // Working memory for one step.
   layers::AttentionWorkspace attention_space_;
   layers::FeedForwardWorkspace feed_forward_space_;
-  std::vector<float> x_;        // (tokens, hidden), the residual stream
-  std::vector<float> cos_sin_;  // (tokens, head_size)
-  std::vector<float> head_in_;  // (logit_rows, hidden)
-  std::vector<float> logits_;   // (logit_rows, vocab)
+  std::vector<float> x_;                // (tokens, hidden), the residual stream
+  std::vector<float> cos_sin_;          // (tokens, rotary size)
+  std::vector<float> sliding_cos_sin_;  // the same, if sliding layers turn by another table
+  std::vector<float> head_in_;          // (logit_rows, hidden)
+  std::vector<float> logits_;           // (logit_rows, vocab)
 };
 
 }  // namespace pelton::models

@@ -11,10 +11,12 @@ namespace {
 struct Row {
   DType dtype;
   std::string_view name;
-  size_t bytes;
+  size_t bytes;                   // of an element, or of a block
+  int elements = kBlockElements;  // of a block
+  HalfPlaces scales{};
 };
 
-constexpr std::array<Row, 16> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 27> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -29,12 +31,40 @@ constexpr std::array<Row, 16> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes},
                                         {DType::kInt8Tiles, "INT8_TILES", kTileRows * 34},
                                         {DType::kMxfp4Tiles, "MXFP4_TILES", kTileRows * 17},
-                                        {DType::kInt4Tiles, "INT4_TILES", kTileRows * 18}}};
+                                        {DType::kInt4Tiles, "INT4_TILES", kTileRows * 18},
+                                        {DType::kQ4_0, "Q4_0", 18},
+                                        {DType::kQ4_1, "Q4_1", 20, 32, {0, 2}},
+                                        {DType::kQ5_0, "Q5_0", 22},
+                                        {DType::kQ5_1, "Q5_1", 24, 32, {0, 2}},
+                                        {DType::kQ2_K, "Q2_K", 84, 256, {80, 82}},
+                                        {DType::kQ3_K, "Q3_K", 110, 256, {108}},
+                                        {DType::kQ4_K, "Q4_K", 144, 256, {0, 2}},
+                                        {DType::kQ5_K, "Q5_K", 176, 256, {0, 2}},
+                                        {DType::kQ6_K, "Q6_K", 210, 256, {208}},
+                                        {DType::kIq4Nl, "IQ4_NL", 18},
+                                        {DType::kIq4Xs, "IQ4_XS", 136, 256}}};
+
+const Row& row_of(DType dtype) {
+  return kRows[static_cast<size_t>(dtype)];
+}
 
 }  // namespace
 
 bool is_block_type(DType dtype) {
-  return dtype == DType::kQ8_0 || dtype == DType::kMxfp4 || is_tiled(dtype);
+  return dtype == DType::kQ8_0 || dtype == DType::kMxfp4 || is_tiled(dtype) ||
+         is_ggml_block_type(dtype);
+}
+
+bool is_ggml_block_type(DType dtype) {
+  return dtype >= DType::kQ4_0 && dtype <= DType::kIq4Xs;
+}
+
+int block_elements(DType dtype) {
+  return row_of(dtype).elements;
+}
+
+HalfPlaces ggml_scales_at(DType dtype) {
+  return row_of(dtype).scales;
 }
 
 bool is_tiled(DType dtype) {
@@ -48,19 +78,19 @@ int64_t tile_bytes(DType dtype, int64_t columns) {
 
 size_t dtype_bytes(DType dtype) {
   CHECK(!is_block_type(dtype));
-  return kRows[static_cast<size_t>(dtype)].bytes;
+  return row_of(dtype).bytes;
 }
 
 int64_t row_bytes(DType dtype, int64_t elements) {
-  const auto bytes = static_cast<int64_t>(kRows[static_cast<size_t>(dtype)].bytes);
+  const auto bytes = static_cast<int64_t>(row_of(dtype).bytes);
   if (!is_block_type(dtype)) return elements * bytes;
-  CHECK(elements % kBlockElements == 0);
+  CHECK(elements % block_elements(dtype) == 0);
   if (is_tiled(dtype)) return tile_bytes(dtype, elements) / kTileRows;
-  return elements / kBlockElements * bytes;
+  return elements / block_elements(dtype) * bytes;
 }
 
 std::string_view dtype_name(DType dtype) {
-  return kRows[static_cast<size_t>(dtype)].name;
+  return row_of(dtype).name;
 }
 
 std::optional<DType> dtype_from_name(std::string_view name) {

@@ -16,7 +16,7 @@ bool kv_has_scales(DType dtype) {
 int64_t kv_head_bytes(DType dtype, const KvBlockShape& shape) {
   const int64_t scale = kv_has_scales(dtype) ? kScaleBytes : 0;
   const int64_t vector = shape.head_size * static_cast<int64_t>(dtype_bytes(dtype)) + scale;
-  return 2 * vector * shape.block_tokens;
+  return (shape.latent ? 1 : 2) * vector * shape.block_tokens;
 }
 
 int64_t kv_block_bytes(DType dtype, const KvBlockShape& shape) {

@@ -5,6 +5,9 @@
 // A block lies in one piece; in it, for each kv head: keys transposed (head_size, block_tokens),
 // values (block_tokens, head_size), then for the one-byte types a scale of each token's key and one
 // of its value, bf16 (2, block_tokens). docs/decisions/0009-kv-dtypes.md says why.
+//
+// Latent attention keeps one row of each token instead, for all heads together: rows (block_tokens,
+// head_size), then for the one-byte types a scale of each, bf16 (block_tokens).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,7 @@ struct KvBlockShape {
   int kv_heads = 0;
   int head_size = 0;
   int block_tokens = 0;
+  bool latent = false;  // one row a token, and kv_heads is 1
 };
 
 // One-byte types: kI8, kF8E4m3.

@@ -235,7 +235,7 @@ template <int kGroup, typename T>
 class OnlineSoftmax {
  public:
   OnlineSoftmax(float* to, const float* q, const AttentionShape& shape, int first_head)
-      : to_(to), size_(shape.head_size) {
+      : to_(to), size_(shape.head_size), softcap_(shape.softcap) {
     const float scale = shape.scale / gain();
     for (int i = 0; i < kGroup * size_; ++i) {
       query_[i] = q[i] * scale;
@@ -330,6 +330,7 @@ class OnlineSoftmax {
       float* score = scores_ + g * kSpan + v * Vector::kLanes;
       F x = Vector::load(score);
       if constexpr (KvElement<T>::kScaled) x = Vector::mul(x, scale(scales, v, 0));
+      if (softcap_ > 0.0f) x = capped(x);
       if (v == first || v == last) x = Vector::keep(x, v * Vector::kLanes, low, high, nothing);
       Vector::store(score, x);
       best = Vector::max(best, x);
@@ -354,6 +355,14 @@ class OnlineSoftmax {
     return shrink;
   }
 
+  // c tanh(x / c) = c - 2c / (e^(2x/c) + 1)
+  F capped(F x) const {
+    const F twice = Vector::set1(2.0f * softcap_);
+    const F e = vector_exp(Vector::mul(x, Vector::set1(2.0f / softcap_)));
+    return Vector::sub(Vector::set1(softcap_),
+                       Vector::div(twice, Vector::add(e, Vector::set1(1.0f))));
+  }
+
   // The scales of the keys (which: 0) or values (1) of vector v of the span.
   static F scale(const Bf16* const* scales, int v, int which) {
     const Bf16* from = scales[v / kParts] + which * kBlockKeys + v % kParts * Vector::kLanes;
@@ -362,6 +371,7 @@ class OnlineSoftmax {
 
   float* to_;  // (kGroup, size_)
   const int size_;
+  const float softcap_;
   float highest_[kGroup];
   float total_[kGroup];
   alignas(64) float query_[kGroup * kHeadSizeMax];

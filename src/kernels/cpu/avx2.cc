@@ -6,6 +6,8 @@
 #include "kernels/cpu/expert_groups.h"
 #include "kernels/cpu/step_workspace.h"
 #include "kernels/kv_quantization.h"
+#include "kernels/latent_rows.h"
+#include "kernels/routing.h"
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"

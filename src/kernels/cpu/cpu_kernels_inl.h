@@ -15,6 +15,7 @@ constexpr int kActivationChunk = 32;  // activations of an expert at a time: one
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
+#include "kernels/cpu/latent_inl.h"
 
 // Puts each group of 32 into the order in which MXFP4 rows are read: evens first.
 inline void interleave(float* to, const float* from, int count) {
@@ -57,7 +58,7 @@ class CpuKernels final : public Kernels {
   }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
-    const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
+    const StoredMatrix matrix = stored(table);
     for (int t = 0; t < token_count; ++t) {
       read_weight_row(matrix, tokens[t], out + int64_t{t} * table.cols);
     }
@@ -68,6 +69,20 @@ class CpuKernels final : public Kernels {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         rms_norm_row(out + t * hidden, x + t * hidden, weight, hidden, epsilon);
+      }
+    });
+  }
+
+  void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
+                    float epsilon) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const F scale = inverse_rms(x + t * hidden, hidden, epsilon);
+        for (int i = 0; i < hidden; i += Vector::kLanes) {
+          const F normed = Vector::mul(Vector::load(x + t * hidden + i), scale);
+          float* const to = out + t * hidden + i;
+          Vector::store(to, Vector::fma(normed, Vector::load(weight + i), Vector::load(to)));
+        }
       }
     });
   }
@@ -88,7 +103,7 @@ class CpuKernels final : public Kernels {
               Output output) override {
     const Matrix& matrix = linear.weight;
     if (is_tiled(matrix.format)) return tiles_->linear(out, x, linear, tokens, output);
-    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    const StoredMatrix weights = stored(matrix);
     const float* const* rows = room_.rows_of(x, tokens, matrix.cols);
     // A small one, a router's, is shared too.
     const int64_t chunk = matrix.rows < 2 * kRowChunk ? kRowChunk / 4 : kRowChunk;
@@ -98,7 +113,7 @@ class CpuKernels final : public Kernels {
         const float value = sum + (linear.bias != nullptr ? linear.bias[row] : 0.0f);
         to = output == Output::kAccumulate ? to + value : value;
       };
-      dot_plain(stored, begin, end, rows, tokens, emit);
+      dot_plain(weights, begin, end, rows, tokens, emit);
     });
   }
 
@@ -108,27 +123,31 @@ class CpuKernels final : public Kernels {
     const int64_t words = mark_words(matrix.rows);
     const int blocks = static_cast<int>(matrix.cols / 32);
     pool_.parallel_for(words, kMarkWords, [&](int64_t begin, int64_t end, int) {
-      with_plain_rows(matrix.format, matrix.data, matrix.cols, [&](const auto& rows) {
+      with_plain_rows(stored(matrix), [&](const auto& rows) {
         dot_picks(rows, {marks, words, tokens, begin, end}, matrix.rows, blocks, x, out);
       });
     });
   }
 
-  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
-              int head_size) override {
-    const int half = head_size / 2;
+  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens,
+              const RotaryShape& shape) override {
+    const int half = shape.size / 2;
+    // From one pair to the next, and within one.
+    const bool neighbours = shape.pairs == RotaryShape::Pairs::kNeighbours;
+    const int step = neighbours ? 2 : 1;
+    const int apart = neighbours ? 1 : half;
     pool_.parallel_for(tokens, 16, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
-        const float* cosine = cos_sin + t * head_size;
+        const float* cosine = cos_sin + t * shape.size;
         const float* sine = cosine + half;
-        for (int h = 0; h < heads; ++h) {
-          float* low = x + t * stride + int64_t{h} * head_size;
-          float* high = low + half;
+        for (int h = 0; h < shape.heads; ++h) {
+          float* low = x + t * stride + int64_t{h} * shape.head_stride;
+          float* high = low + apart;
           for (int i = 0; i < half; ++i) {
-            const float a = low[i];
-            const float b = high[i];
-            low[i] = a * cosine[i] - b * sine[i];
-            high[i] = b * cosine[i] + a * sine[i];
+            const float a = low[i * step];
+            const float b = high[i * step];
+            low[i * step] = a * cosine[i] - b * sine[i];
+            high[i * step] = b * cosine[i] + a * sine[i];
           }
         }
       }
@@ -150,6 +169,49 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
+    const StoredMatrix weights = stored(matrices.weight);
+    pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t h = begin; h < end; ++h) head_products(out, x, weights, matrices, h, tokens);
+    });
+  }
+
+  void linear_heads_transposed(float* out, const HeadStrides& out_strides, const float* x,
+                               const HeadStrides& x_strides, const HeadMatrices& matrices,
+                               int tokens) override {
+    const StoredMatrix weights = stored(matrices.weight);
+    CHECK(weights.cols <= kLatentWidthMax);
+    pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t h = begin; h < end; ++h) {
+        add_scaled_rows(out + h * out_strides.head, out_strides.token, x + h * x_strides.head,
+                        x_strides.token, weights, matrices.first + h * matrices.stride,
+                        matrices.rows, tokens);
+      }
+    });
+  }
+
+  void store_latent(const KvLayer& cache, const float* rows, int64_t stride,
+                    const SequenceRows* sequences, int sequence_count) override {
+    CHECK(cache.latent && cache.block_tokens == kBlockKeys);
+    for (int s = 0; s < sequence_count; ++s) {
+      const SequenceRows& of = sequences[s];
+      pool_.parallel_for(of.row_count, 16, [&](int64_t begin, int64_t end, int) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int position = of.start + static_cast<int>(r);
+          write_latent_row(cache, of.blocks[position / kBlockKeys], position % kBlockKeys,
+                           rows + (of.row_begin + r) * stride);
+        }
+      });
+    }
+  }
+
+  void latent_attention(float* out, const float* q, const KvLayer& cache, const LatentShape& shape,
+                        const SequenceRows* sequences, int sequence_count) override {
+    with_type(cache.dtype, [&]<typename T>() {
+      attend_latent_rows<T>(out, q, cache, shape, sequences, sequence_count);
+    });
+  }
+
   void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
     pool_.parallel_for(count / kActivationChunk, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk;
@@ -159,10 +221,16 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                   int k) override {
-    for (int t = 0; t < tokens; ++t) {
-      choose(choices + int64_t{t} * k, logits + int64_t{t} * experts, experts, k);
+  void route(ExpertChoice* choices, const float* logits, int tokens,
+             const RouterShape& shape) override {
+    for (int64_t t = 0; t < tokens; ++t) {
+      ExpertChoice* const of_token = choices + t * shape.k;
+      const float* const row = logits + t * shape.experts;
+      if (shape.kind == RouterShape::Kind::kSoftmaxOfTopK) {
+        choose(of_token, row, shape.experts, shape.k);
+      } else {
+        route_token(of_token, row, shape);
+      }
     }
   }
 
@@ -196,16 +264,20 @@ class CpuKernels final : public Kernels {
   }
 
  private:
-  // out = x / rms(x) * weight, of one row; out may be x.
-  static void rms_norm_row(float* out, const float* x, const float* weight, int size,
-                           float epsilon) {
+  static F inverse_rms(const float* x, int size, float epsilon) {
     F squares = Vector::zero();
     for (int i = 0; i < size; i += Vector::kLanes) {
       const F value = Vector::load(x + i);
       squares = Vector::fma(value, value, squares);
     }
     const float mean = Vector::sum(squares) / static_cast<float>(size);
-    const F scale = Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
+    return Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
+  }
+
+  // out = x / rms(x) * weight, of one row; out may be x.
+  static void rms_norm_row(float* out, const float* x, const float* weight, int size,
+                           float epsilon) {
+    const F scale = inverse_rms(x, size, epsilon);
     for (int i = 0; i < size; i += Vector::kLanes) {
       const F normed = Vector::mul(Vector::load(x + i), scale);
       Vector::store(out + i, Vector::mul(normed, Vector::load(weight + i)));
@@ -216,7 +288,12 @@ class CpuKernels final : public Kernels {
   template <typename Body>
   static void with_element(const KvLayer& cache, const Body& body) {
     CHECK(cache.block_tokens == kBlockKeys && cache.head_size <= kHeadSizeMax);
-    switch (cache.dtype) {
+    with_type(cache.dtype, body);
+  }
+
+  template <typename Body>
+  static void with_type(tensor::DType dtype, const Body& body) {
+    switch (dtype) {
       case tensor::DType::kF32:
         return body.template operator()<float>();
       case tensor::DType::kF16:
@@ -226,9 +303,77 @@ class CpuKernels final : public Kernels {
       case tensor::DType::kF8E4m3:
         return body.template operator()<F8>();
       default:
-        CHECK(cache.dtype == tensor::DType::kI8);
+        CHECK(dtype == tensor::DType::kI8);
         return body.template operator()<int8_t>();
     }
+  }
+
+  // out[t][head] = W_head x[t][head]
+  static void head_products(float* out, const float* x, const StoredMatrix& weights,
+                            const HeadMatrices& matrices, int64_t head, int tokens) {
+    const int64_t first = matrices.first + head * matrices.stride;
+    for (int block = 0; block < tokens; block += kTokenBlock) {
+      const int count = tokens - block < kTokenBlock ? tokens - block : kTokenBlock;
+      const float* rows[kTokenBlock];
+      for (int64_t t = 0; t < count; ++t) {
+        rows[t] = x + ((block + t) * matrices.heads + head) * weights.cols;
+      }
+      const auto emit = [&](int64_t row, int t, float sum) {
+        out[(int64_t{block + t} * matrices.heads + head) * matrices.rows + row - first] = sum;
+      };
+      dot_plain(weights, first, first + matrices.rows, rows, count, emit);
+    }
+  }
+
+  // out[t] = sum over r of x[t][r] * row first + r
+  static void add_scaled_rows(float* out, int64_t out_stride, const float* x, int64_t x_stride,
+                              const StoredMatrix& weights, int64_t first, int row_count,
+                              int tokens) {
+    const int cols = static_cast<int>(weights.cols);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int c = 0; c < cols; ++c) out[t * out_stride + c] = 0.0f;
+    }
+    alignas(64) float row[kLatentWidthMax];
+    for (int r = 0; r < row_count; ++r) {
+      read_weight_row(weights, first + r, row);
+      for (int64_t t = 0; t < tokens; ++t) {
+        const F factor = Vector::set1(x[t * x_stride + r]);
+        float* const to = out + t * out_stride;
+        for (int c = 0; c < cols; c += Vector::kLanes) {
+          Vector::store(to + c, Vector::fma(factor, Vector::load(row + c), Vector::load(to + c)));
+        }
+      }
+    }
+  }
+
+  template <typename T>
+  void attend_latent_rows(float* out, const float* q, const KvLayer& cache,
+                          const LatentShape& shape, const SequenceRows* sequences,
+                          int sequence_count) {
+    CHECK(cache.latent && cache.block_tokens == kBlockKeys && shape.width() == cache.head_size);
+    CHECK(shape.width() <= kLatentWidthMax);
+    int64_t row_count = 0;
+    for (int s = 0; s < sequence_count; ++s) row_count += sequences[s].row_count;
+    const int* sequence_of_row = room_.sequence_of_rows(sequences, sequence_count);
+    const int chunks = (shape.heads + kLatentHeads - 1) / kLatentHeads;
+    pool_.parallel_for(row_count * chunks, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t index = item / chunks;
+        const SequenceRows& rows = sequences[sequence_of_row[index]];
+        const int64_t row = sequences[0].row_begin + index;
+        const int first = static_cast<int>(item % chunks) * kLatentHeads;
+        const int left = shape.heads - first;
+        const int64_t vector = row * shape.heads + first;
+        LatentAttention<T> attention(out + vector * shape.rank, q + vector * shape.width(), shape,
+                                     left < kLatentHeads ? left : kLatentHeads);
+        const int last = rows.start + static_cast<int>(row - rows.row_begin);
+        for (int at = 0; at <= last; at += kLatentSpan) {
+          const int rest = last + 1 - at;
+          attention.accumulate(cache, rows.blocks, at, rest < kLatentSpan ? rest : kLatentSpan);
+        }
+        attention.finish();
+      }
+    });
   }
 
   template <typename T>
@@ -352,16 +497,24 @@ class CpuKernels final : public Kernels {
 
   // body(rows) for a matrix that lies row by row, in any format but MXFP4.
   template <typename Body>
-  static void with_plain_rows(Format format, const void* data, int64_t cols, const Body& body) {
-    switch (format) {
+  static void with_plain_rows(const StoredMatrix& matrix, const Body& body) {
+    const int64_t cols = matrix.cols;
+    const void* const data = matrix.data;
+    switch (matrix.format) {
       case Format::kF32:
         return body(PlainRows<float>{static_cast<const float*>(data), cols});
       case Format::kF16:
         return body(PlainRows<F16>{static_cast<const F16*>(data), cols});
       case Format::kQ8_0:
         return body(Q8Rows{static_cast<const uint8_t*>(data), cols / 32});
-      default:
+      case Format::kF8Blocks:
+        return body(F8BlockRows{static_cast<const F8*>(data), matrix.block_scales, cols});
+      case Format::kBf16:
         return body(PlainRows<Bf16>{static_cast<const Bf16*>(data), cols});
+      default:
+        CHECK(is_ggml_blocks(matrix.format));
+        return body(GgmlRows{matrix.format, static_cast<const uint8_t*>(data),
+                             row_bytes(matrix.format, cols), cols / 32});
     }
   }
 
@@ -369,7 +522,7 @@ class CpuKernels final : public Kernels {
   template <typename Emit>
   static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
                         const float* const* x, int tokens, const Emit& emit) {
-    with_plain_rows(matrix.format, matrix.data, matrix.cols, [&](const auto& rows) {
+    with_plain_rows(matrix, [&](const auto& rows) {
       dot_rows(rows, begin, end, static_cast<int>(matrix.cols / 32), x, tokens, emit);
     });
   }
@@ -423,26 +576,32 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  static const float* bias_of(const Experts& experts, int expert) {
+    return experts.bias != nullptr ? experts.bias + int64_t{expert} * experts.rows : nullptr;
+  }
+
   // kActivationChunk gates and ups from `first` on, with their biases.
   void gate_and_up(const ExpertWeights& weights, int expert, int first, const float* const* x,
                    int tokens, float (*gate)[kActivationChunk],
                    float (*up)[kActivationChunk]) const {
     const Experts& gates = weights.gate;
-    const float* bias = gates.bias + int64_t{expert} * gates.rows;
+    const float* bias = bias_of(gates, expert);
     if (weights.interleaved()) {
       const auto emit = [&](int64_t row, int t, float sum) {
         const int i = static_cast<int>(row / 2) - first;
-        (row % 2 == 0 ? gate : up)[t][i] = sum + bias[row];
+        (row % 2 == 0 ? gate : up)[t][i] = sum + (bias != nullptr ? bias[row] : 0.0f);
       };
       dot_expert(gates, expert, 2 * first, 2 * (first + kActivationChunk), x, tokens, emit);
       return;
     }
     const Experts& ups = weights.up;
-    const float* up_bias = ups.bias + int64_t{expert} * ups.rows;
+    const float* up_bias = bias_of(ups, expert);
     for (const bool is_gate : {true, false}) {
       float(*to)[kActivationChunk] = is_gate ? gate : up;
       const float* add = is_gate ? bias : up_bias;
-      const auto emit = [&](int64_t row, int t, float sum) { to[t][row - first] = sum + add[row]; };
+      const auto emit = [&](int64_t row, int t, float sum) {
+        to[t][row - first] = sum + (add != nullptr ? add[row] : 0.0f);
+      };
       dot_expert(is_gate ? gates : ups, expert, first, first + kActivationChunk, x, tokens, emit);
     }
   }
@@ -450,11 +609,25 @@ class CpuKernels final : public Kernels {
   // gate[i] = glu(gate[i], up[i]) of kActivationChunk.
   static void glu_chunk(float* gate, const float* up, const GluShape& shape) {
     if (shape.kind == GluShape::Kind::kClampedSwiglu) return clamped_swiglu(gate, up, shape);
+    if (shape.kind == GluShape::Kind::kGegluTanh) return geglu_tanh(gate, up);
     const F one = Vector::set1(1.0f);
     for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
       const F g = Vector::load(gate + i);
       const F minus = Vector::sub(Vector::zero(), g);
       const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(minus)));
+      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::load(up + i)));
+    }
+  }
+
+  // gate <- gelu(gate) * up, where x/2 (1 + tanh(y)) = x sigmoid(2y)
+  static void geglu_tanh(float* gate, const float* up) {
+    const F one = Vector::set1(1.0f);
+    const F cubic = Vector::set1(-2.0f * 0.7978845608f * 0.044715f);
+    const F linear = Vector::set1(-2.0f * 0.7978845608f);
+    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
+      const F g = Vector::load(gate + i);
+      const F minus_2y = Vector::mul(g, Vector::fma(cubic, Vector::mul(g, g), linear));
+      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(minus_2y)));
       Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::load(up + i)));
     }
   }
@@ -482,10 +655,10 @@ class CpuKernels final : public Kernels {
         const ActiveExpert& active = groups_.active()[task / chunks];
         const int64_t first = (task % chunks) * kRowChunk;
         const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
-        const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
+        const float* bias = bias_of(matrix, active.expert);
         const auto emit = [&](int64_t row, int t, float sum) {
           at_.outputs[int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row] =
-              sum + bias[row];
+              sum + (bias != nullptr ? bias[row] : 0.0f);
         };
         dot_expert(matrix, active.expert, first, last, at_.rows + active.begin, active.count, emit);
       }

@@ -76,6 +76,90 @@ struct Q8Rows {
   }
 };
 
+#include "kernels/ggml_blocks_inl.h"
+
+struct HardwareHalf {
+  static float at(const uint8_t* from) { return Vector::half(from); }
+};
+
+// One copy for all tiles of products: they would each hold eleven decoders otherwise.
+[[gnu::noinline]] inline void read_ggml_group(Format format, const uint8_t* row, int64_t group,
+                                              Weights32& to) {
+  GgmlBlocks<HardwareHalf>::read(format, row, group, to);
+}
+
+// GGUF's other blocks.
+struct GgmlRows {
+  static constexpr int kAhead = 24;
+  Format format;
+  const uint8_t* data;
+  int64_t row_bytes;
+  int64_t groups;  // in a row
+
+  template <int kRows>
+  struct Cursor {
+    Format format;
+    const uint8_t* row[kRows];
+    int64_t group_bytes;  // roughly
+    void fetch(int r, int block) const { prefetch(row[r] + block * group_bytes); }
+    void fetch_far(int r, int block) const { prefetch_far(row[r] + block * group_bytes); }
+    void read(int r, int block, F* first, F* second) const {
+      Weights32 weights;
+      read_ggml_group(format, row[r], block, weights);
+      for (int p = 0; p < kParts; ++p) {
+        first[p] = Vector::fma(Vector::set1(weights.scale[0]),
+                               Vector::load(weights.codes + p * Vector::kLanes),
+                               Vector::set1(weights.offset[0]));
+        second[p] = Vector::fma(Vector::set1(weights.scale[1]),
+                                Vector::load(weights.codes + 16 + p * Vector::kLanes),
+                                Vector::set1(weights.offset[1]));
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    cursor.format = format;
+    cursor.group_bytes = row_bytes / groups;
+    for (int r = 0; r < kRows; ++r) cursor.row[r] = data + (first_row + r) * row_bytes;
+    return cursor;
+  }
+};
+
+// FP8 with a scale for each block of 128 x 128.
+struct F8BlockRows {
+  static constexpr int kAhead = 64;
+  const F8* weight;
+  const float* scales;
+  int64_t cols;
+
+  template <int kRows>
+  struct Cursor {
+    const F8* row[kRows];
+    const float* scale[kRows];
+    void fetch(int r, int block) const { prefetch(row[r] + block * 32); }
+    void fetch_far(int r, int block) const { prefetch_far(row[r] + block * 32); }
+    void read(int r, int block, F* first, F* second) const {
+      const F8* at = row[r] + block * 32;
+      const F gain = Vector::set1(scale[r][block * 32 / kF8Block] * KvElement<F8>::kGain);
+      for (int p = 0; p < kParts; ++p) {
+        first[p] = Vector::mul(gain, Vector::load(at + p * Vector::kLanes));
+        second[p] = Vector::mul(gain, Vector::load(at + 16 + p * Vector::kLanes));
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    const int64_t scale_cols = (cols + kF8Block - 1) / kF8Block;
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.row[r] = weight + (first_row + r) * cols;
+      cursor.scale[r] = scales + (first_row + r) / kF8Block * scale_cols;
+    }
+    return cursor;
+  }
+};
+
 // GGUF's MXFP4: brought into the nibble order of Hugging Face in a register, so that the sums come
 // out the same to the bit.
 struct Mxfp4BlockRows {

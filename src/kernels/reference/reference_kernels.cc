@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "kernels/kv_quantization.h"
+#include "kernels/latent_rows.h"
+#include "kernels/routing.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
@@ -130,7 +133,7 @@ class ReferenceKernels final : public Kernels {
   int64_t scratch_bytes() const override { return 0; }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
-    const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
+    const StoredMatrix matrix = stored(table);
     for (int t = 0; t < token_count; ++t) {
       read_weight_row(matrix, tokens[t], out + int64_t{t} * table.cols);
     }
@@ -149,6 +152,15 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
+                    float epsilon) override {
+    std::vector<float> normed(static_cast<size_t>(hidden));
+    for (int64_t t = 0; t < tokens; ++t) {
+      rms_norm(normed.data(), x + t * hidden, weight, 1, hidden, epsilon);
+      for (int i = 0; i < hidden; ++i) out[t * hidden + i] += normed[i];
+    }
+  }
+
   void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
                       int head_size, float epsilon) override {
     for (int t = 0; t < tokens; ++t) {
@@ -163,11 +175,11 @@ class ReferenceKernels final : public Kernels {
   void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
     const Matrix& matrix = linear.weight;
-    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    const StoredMatrix weights = stored(matrix);
     pool_.parallel_for(matrix.rows, 16, [&](int64_t begin, int64_t end, int) {
       std::vector<float> weight(static_cast<size_t>(matrix.cols));
       for (int64_t row = begin; row < end; ++row) {
-        read_weight_row(stored, row, weight.data());
+        read_weight_row(weights, row, weight.data());
         const double bias = linear.bias != nullptr ? linear.bias[row] : 0.0f;
         for (int t = 0; t < tokens; ++t) {
           const double sum = dot(weight, x + int64_t{t} * matrix.cols, bias);
@@ -180,14 +192,14 @@ class ReferenceKernels final : public Kernels {
 
   void linear_marked(float* out, const float* x, const Matrix& matrix, const uint64_t* marks,
                      int tokens) override {
-    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    const StoredMatrix weights = stored(matrix);
     const int64_t words = mark_words(matrix.rows);
     pool_.parallel_for(matrix.rows, 16, [&](int64_t begin, int64_t end, int) {
       std::vector<float> weight(static_cast<size_t>(matrix.cols));
       for (int64_t row = begin; row < end; ++row) {
         for (int t = 0; t < tokens; ++t) {
           if ((marks[t * words + row / 64] >> (row % 64) & 1) == 0) continue;
-          read_weight_row(stored, row, weight.data());
+          read_weight_row(weights, row, weight.data());
           out[t * int64_t{matrix.rows} + row] =
               static_cast<float>(dot(weight, x + int64_t{t} * matrix.cols, 0.0));
         }
@@ -195,19 +207,22 @@ class ReferenceKernels final : public Kernels {
     });
   }
 
-  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
-              int head_size) override {
-    const int half = head_size / 2;
+  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens,
+              const RotaryShape& shape) override {
+    const int half = shape.size / 2;
+    const bool neighbours = shape.pairs == RotaryShape::Pairs::kNeighbours;
     for (int t = 0; t < tokens; ++t) {
-      const float* cosine = cos_sin + int64_t{t} * head_size;
+      const float* cosine = cos_sin + int64_t{t} * shape.size;
       const float* sine = cosine + half;
-      for (int h = 0; h < heads; ++h) {
-        float* head = x + t * stride + int64_t{h} * head_size;
+      for (int h = 0; h < shape.heads; ++h) {
+        float* head = x + t * stride + int64_t{h} * shape.head_stride;
         for (int i = 0; i < half; ++i) {
-          const double a = head[i];
-          const double b = head[i + half];
-          head[i] = static_cast<float>(a * cosine[i] - b * sine[i]);
-          head[i + half] = static_cast<float>(b * cosine[i] + a * sine[i]);
+          float& low = head[neighbours ? 2 * i : i];
+          float& high = head[neighbours ? 2 * i + 1 : i + half];
+          const double a = low;
+          const double b = high;
+          low = static_cast<float>(a * cosine[i] - b * sine[i]);
+          high = static_cast<float>(b * cosine[i] + a * sine[i]);
         }
       }
     }
@@ -246,23 +261,88 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
+    const StoredMatrix weights = stored(matrices.weight);
+    const int64_t cols = weights.cols;
+    pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> weight(static_cast<size_t>(cols));
+      for (int64_t h = begin; h < end; ++h) {
+        for (int r = 0; r < matrices.rows; ++r) {
+          read_weight_row(weights, matrices.first + h * matrices.stride + r, weight.data());
+          for (int64_t t = 0; t < tokens; ++t) {
+            const int64_t vector = t * matrices.heads + h;
+            out[vector * matrices.rows + r] =
+                static_cast<float>(dot(weight, x + vector * cols, 0.0));
+          }
+        }
+      }
+    });
+  }
+
+  void linear_heads_transposed(float* out, const HeadStrides& out_strides, const float* x,
+                               const HeadStrides& x_strides, const HeadMatrices& matrices,
+                               int tokens) override {
+    const StoredMatrix weights = stored(matrices.weight);
+    const int64_t cols = weights.cols;
+    pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> weight(static_cast<size_t>(cols));
+      std::vector<double> sums(static_cast<size_t>(tokens * cols));
+      for (int64_t h = begin; h < end; ++h) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (int r = 0; r < matrices.rows; ++r) {
+          read_weight_row(weights, matrices.first + h * matrices.stride + r, weight.data());
+          for (int64_t t = 0; t < tokens; ++t) {
+            const double factor = x[t * x_strides.token + h * x_strides.head + r];
+            for (int64_t c = 0; c < cols; ++c) sums[t * cols + c] += factor * weight[c];
+          }
+        }
+        for (int64_t i = 0; i < tokens * cols; ++i) {
+          out[i / cols * out_strides.token + h * out_strides.head + i % cols] =
+              static_cast<float>(sums[i]);
+        }
+      }
+    });
+  }
+
+  void store_latent(const KvLayer& cache, const float* rows, int64_t stride,
+                    const SequenceRows* sequences, int sequence_count) override {
+    for (int s = 0; s < sequence_count; ++s) {
+      const SequenceRows& of = sequences[s];
+      for (int r = 0; r < of.row_count; ++r) {
+        const int position = of.start + r;
+        write_latent_row(cache, of.blocks[position / cache.block_tokens],
+                         position % cache.block_tokens, rows + (of.row_begin + r) * stride);
+      }
+    }
+  }
+
+  void latent_attention(float* out, const float* q, const KvLayer& cache, const LatentShape& shape,
+                        const SequenceRows* sequences, int sequence_count) override {
+    for (int s = 0; s < sequence_count; ++s) {
+      const SequenceRows& rows = sequences[s];
+      pool_.parallel_for(
+          int64_t{rows.row_count} * shape.heads, 4, [&](int64_t begin, int64_t end, int) {
+            for (int64_t item = begin; item < end; ++item) {
+              attend_latent(out, q, cache, shape, rows, static_cast<int>(item / shape.heads),
+                            static_cast<int>(item % shape.heads));
+            }
+          });
+    }
+  }
+
   void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
     for (int64_t i = 0; i < count; ++i) gate[i] = glu_of(gate[i], up[i], shape);
   }
 
-  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                   int k) override {
-    std::vector<int> order(experts);
-    for (int t = 0; t < tokens; ++t) {
-      const float* row = logits + int64_t{t} * experts;
-      for (int e = 0; e < experts; ++e) order[e] = e;
-      std::partial_sort(order.begin(), order.begin() + k, order.end(),
-                        [&](int a, int b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
-      double total = 0;
-      for (int j = 0; j < k; ++j) total += std::exp(double{row[order[j]]} - row[order[0]]);
-      for (int j = 0; j < k; ++j) {
-        const double weight = std::exp(double{row[order[j]]} - row[order[0]]) / total;
-        choices[int64_t{t} * k + j] = {order[j], static_cast<float>(weight)};
+  void route(ExpertChoice* choices, const float* logits, int tokens,
+             const RouterShape& shape) override {
+    for (int64_t t = 0; t < tokens; ++t) {
+      ExpertChoice* const of_token = choices + t * shape.k;
+      const float* const row = logits + t * shape.experts;
+      if (shape.kind == RouterShape::Kind::kSoftmaxOfTopK) {
+        softmax_of_top_k(of_token, row, shape);
+      } else {
+        route_token(of_token, row, shape);
       }
     }
   }
@@ -301,6 +381,19 @@ class ReferenceKernels final : public Kernels {
   }
 
  private:
+  static void softmax_of_top_k(ExpertChoice* choices, const float* row, const RouterShape& shape) {
+    std::vector<int> order(static_cast<size_t>(shape.experts));
+    for (int e = 0; e < shape.experts; ++e) order[e] = e;
+    std::partial_sort(order.begin(), order.begin() + shape.k, order.end(),
+                      [&](int a, int b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+    double total = 0;
+    for (int j = 0; j < shape.k; ++j) total += std::exp(double{row[order[j]]} - row[order[0]]);
+    for (int j = 0; j < shape.k; ++j) {
+      const double weight = std::exp(double{row[order[j]]} - row[order[0]]) / total;
+      choices[j] = {order[j], static_cast<float>(weight)};
+    }
+  }
+
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
                      const AttentionShape& shape, const SequenceRows& rows, int row, int head) {
     const KvAccess access(cache);
@@ -319,7 +412,9 @@ class ReferenceKernels final : public Kernels {
       access.read_key(block, kv_head, p % cache.block_tokens, cached.data());
       double sum = 0;
       for (int i = 0; i < shape.head_size; ++i) sum += double{query[i]} * cached[i];
-      scores[p - first] = sum * shape.scale;
+      sum *= shape.scale;
+      if (shape.softcap > 0) sum = shape.softcap * std::tanh(sum / shape.softcap);
+      scores[p - first] = sum;
       highest = std::max(highest, scores[p - first]);
     }
     double total = std::exp(sink - highest);
@@ -336,6 +431,34 @@ class ReferenceKernels final : public Kernels {
     for (int i = 0; i < shape.head_size; ++i) to[i] = static_cast<float>(mix[i] / total);
   }
 
+  static void attend_latent(float* out, const float* q, const KvLayer& cache,
+                            const LatentShape& shape, const SequenceRows& rows, int row, int head) {
+    const int position = rows.start + row;
+    const int64_t vector = (int64_t{rows.row_begin} + row) * shape.heads + head;
+    const float* query = q + vector * shape.width();
+    std::vector<float> cached(static_cast<size_t>(shape.width()));
+    const auto read = [&](int p) {
+      read_latent_row(cache, rows.blocks[p / cache.block_tokens], p % cache.block_tokens,
+                      cached.data());
+    };
+    std::vector<double> scores;
+    for (int p = 0; p <= position; ++p) {
+      read(p);
+      scores.push_back(dot(cached, query, 0.0) * shape.scale);
+    }
+    const double highest = *std::max_element(scores.begin(), scores.end());
+    double total = 0;
+    std::vector<double> mix(static_cast<size_t>(shape.rank), 0.0);
+    for (int p = 0; p <= position; ++p) {
+      const double weight = std::exp(scores[p] - highest);
+      total += weight;
+      read(p);
+      for (int i = 0; i < shape.rank; ++i) mix[i] += weight * cached[i];
+    }
+    float* to = out + vector * shape.rank;
+    for (int i = 0; i < shape.rank; ++i) to[i] = static_cast<float>(mix[i] / total);
+  }
+
   static double dot(const std::vector<float>& weight, const float* x, double bias) {
     double sum = bias;
     for (size_t i = 0; i < weight.size(); ++i) sum += double{weight[i]} * x[i];
@@ -347,12 +470,19 @@ class ReferenceKernels final : public Kernels {
                         std::vector<float>& scratch) {
     scratch.resize(static_cast<size_t>(experts.cols));
     read_weight_row(expert_matrix(experts, expert), row, scratch.data());
-    return dot(scratch, x, experts.bias[int64_t{expert} * experts.rows + row]);
+    const double bias =
+        experts.bias != nullptr ? experts.bias[int64_t{expert} * experts.rows + row] : 0.0f;
+    return dot(scratch, x, bias);
   }
 
   static float glu_of(double gate, double up, const GluShape& shape) {
     if (shape.kind == GluShape::Kind::kSwiglu) {
       return static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
+    }
+    if (shape.kind == GluShape::Kind::kGegluTanh) {
+      const double inner =
+          std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
+      return static_cast<float>(0.5 * gate * (1.0 + std::tanh(inner)) * up);
     }
     const double limit = shape.limit;
     gate = std::min(gate, limit);

@@ -1,0 +1,128 @@
+#include "families/deepseek.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace pelton::families {
+namespace {
+
+Result<void> read_latent(const ConfigFields& fields, ModelConfig& config) {
+  constexpr ConfigFields::Range kRanks{1, kHiddenMax};
+  constexpr ConfigFields::Range kSizes{1, kHeadSizeMax};
+  LatentConfig& latent = config.latent;
+  TRY_ASSIGN(latent.q_rank, fields.integer_or("q_lora_rank", 0, kRanks));
+  TRY_ASSIGN(latent.kv_rank, fields.integer("kv_lora_rank", kRanks));
+  TRY_ASSIGN(latent.nope_size, fields.integer("qk_nope_head_dim", kSizes));
+  TRY_ASSIGN(latent.rope_size, fields.integer("qk_rope_head_dim", kSizes));
+  TRY_ASSIGN(latent.value_size, fields.integer("v_head_dim", kSizes));
+  if (latent.rope_size % 2 != 0) {
+    return fields.bad("qk_rope_head_dim", fmt::format("must be even, found {}", latent.rope_size));
+  }
+  config.head_size = latent.nope_size + latent.rope_size;
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));
+  const RopeConfig& rope = config.rope;
+  if (rope.scaling == RopeScaling::kYarn && rope.factor > 1.0 && rope.mscale_all_dim > 0) {
+    const double grown = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1.0;
+    config.attention_scale *= grown * grown;
+  }
+  config.rope.pairs = RopePairs::kNeighbours;
+  for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
+  return {};
+}
+
+Result<void> read_groups(const ConfigFields& fields, ModelConfig& config) {
+  RouterConfig& router = config.router;
+  TRY_ASSIGN(router.groups, fields.integer_or("n_group", 1, {1, config.expert_count}));
+  TRY_ASSIGN(router.groups_kept, fields.integer_or("topk_group", 1, {1, router.groups}));
+  if (config.expert_count % router.groups != 0) {
+    return fields.bad("n_group", fmt::format("({}) must divide n_routed_experts ({})",
+                                             router.groups, config.expert_count));
+  }
+  if (config.experts_per_token > config.expert_count / router.groups * router.groups_kept) {
+    return fields.bad("num_experts_per_tok",
+                      fmt::format("({}) is more than {} groups of experts have",
+                                  config.experts_per_token, router.groups_kept));
+  }
+  return {};
+}
+
+Result<void> read_mixture(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("moe_layer_freq", Json(1)));
+  TRY(read_experts(fields, "n_routed_experts", "moe_intermediate_size", config));
+  TRY_ASSIGN(config.shared_expert_count, fields.integer_or("n_shared_experts", 0, {0, 64}));
+  TRY_ASSIGN(const int dense, fields.integer_or("first_k_dense_replace", 0, {0, kLayersMax}));
+  for (int i = dense; i < config.layer_count(); ++i) {
+    config.layers[static_cast<size_t>(i)].has_experts = true;
+  }
+  RouterConfig& router = config.router;
+  TRY_ASSIGN(router.normalises, fields.boolean("norm_topk_prob", false));
+  TRY_ASSIGN(router.scale, fields.number("routed_scaling_factor", 1.0, 1e-6, 1e6));
+  TRY(read_groups(fields, config));
+  TRY_ASSIGN(config.draft_layer_count,
+             fields.integer_or("num_nextn_predict_layers", 0, {0, kLayersMax}));
+  return {};
+}
+
+Result<void> read_common(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("attention_bias", Json(false)));
+  TRY(fields.only("rope_interleave", Json(true)));
+  TRY(read_decoder(fields, config));
+  TRY(read_latent(fields, config));
+  return read_mixture(fields, config);
+}
+
+Result<void> read_v3(const ConfigFields& fields, ModelConfig& config) {
+  TRY(read_common(fields, config));
+  TRY(fields.only("scoring_func", Json("sigmoid")));
+  TRY(fields.only("topk_method", Json("noaux_tc")));
+  config.router.kind = RouterKind::kSigmoid;
+  config.router.correction = config.router.group_by_two = true;
+  return {};
+}
+
+Result<void> read_v2(const ConfigFields& fields, ModelConfig& config) {
+  TRY(read_common(fields, config));
+  TRY(fields.only("scoring_func", Json("softmax")));
+  const Json* method = fields.find("topk_method");
+  if (method == nullptr || *method == Json("greedy")) {
+    config.router.groups = config.router.groups_kept = 1;
+  } else {
+    TRY(fields.only("topk_method", Json("group_limited_greedy")));
+  }
+  // The published code scales what it does not normalise.
+  if (config.router.normalises && config.router.scale != 1.0) {
+    return fields.unsupported("norm_topk_prob",
+                              "is true with a routed_scaling_factor; supported: one of the two");
+  }
+  config.router.kind = RouterKind::kSoftmax;
+  return {};
+}
+
+constexpr NamePair kLayerNames[] = {
+    {"mlp.gate.weight", "mlp.router.weight"},
+    {"mlp.gate.e_score_correction_bias", "mlp.router.e_score_correction_bias"},
+};
+
+constexpr FamilyAlias kAliases[] = {{"DeepseekV3ForCausalLM", "kimi_k2"}};
+
+// transformers' DeepseekV3Config.
+constexpr std::string_view kV3Defaults = R"({
+  "n_group": 8, "topk_group": 4, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+  "first_k_dense_replace": 3})";
+
+}  // namespace
+
+const Family kDeepseekV2{.architecture = "DeepseekV2ForCausalLM",
+                         .model_type = "deepseek_v2",
+                         .read = read_v2,
+                         .layer_names = kLayerNames};
+
+const Family kDeepseekV3{.architecture = "DeepseekV3ForCausalLM",
+                         .model_type = "deepseek_v3",
+                         .read = read_v3,
+                         .defaults = kV3Defaults,
+                         .layer_names = kLayerNames,
+                         .aliases = kAliases};
+
+}  // namespace pelton::families

@@ -1,0 +1,49 @@
+#include "families/mixtral.h"
+
+#include "families/gguf_tables.h"
+
+namespace pelton::families {
+namespace {
+
+Result<void> read(const ConfigFields& fields, ModelConfig& config) {
+  TRY(read_decoder(fields, config));
+  TRY(read_experts(fields, "num_local_experts", "intermediate_size", config));
+  config.intermediate_size = 0;
+  for (LayerConfig& layer : config.layers) {
+    layer = {.attention = AttentionKind::kSliding, .has_experts = true};
+  }
+  // The softmax over all, the chosen ones' shares divided by their sum.
+  config.router = {.kind = RouterKind::kSoftmaxOfTopK};
+  return read_sliding_window(fields, config);
+}
+
+constexpr NamePair kLayerNames[] = {
+    {"block_sparse_moe.gate.weight", "mlp.router.weight"},
+    {"block_sparse_moe.experts.*.w1.weight", "mlp.experts.*.gate_proj.weight"},
+    {"block_sparse_moe.experts.*.w2.weight", "mlp.experts.*.down_proj.weight"},
+    {"block_sparse_moe.experts.*.w3.weight", "mlp.experts.*.up_proj.weight"},
+    {"mlp.gate.weight", "mlp.router.weight"},  // as transformers 5 writes it
+};
+
+constexpr GgufInteger kGgufNumbers[] = {
+    {"feed_forward_length", "intermediate_size", true},
+    {"expert_count", "num_local_experts", true},
+    {"expert_used_count", "num_experts_per_tok", true},
+};
+
+// Llama's architecture, with experts.
+constexpr GgufNames kGguf{.architecture = "llama",
+                          .layer = kGgufDecoderTensors,
+                          .numbers = kGgufNumbers,
+                          .turns_neighbours = true,
+                          .has_experts = true};
+
+}  // namespace
+
+const Family kMixtral{.architecture = "MixtralForCausalLM",
+                      .model_type = "mixtral",
+                      .read = read,
+                      .layer_names = kLayerNames,
+                      .gguf = &kGguf};
+
+}  // namespace pelton::families

@@ -1,0 +1,25 @@
+#include "families/qwen2.h"
+
+#include "families/gguf_tables.h"
+
+namespace pelton::families {
+namespace {
+
+Result<void> read(const ConfigFields& fields, ModelConfig& config) {
+  TRY(read_decoder(fields, config));
+  TRY(read_upper_window(fields, config));
+  config.qkv_bias = true;  // no key says so
+  return {};
+}
+
+constexpr GgufNames kGguf{.architecture = "qwen2",
+                          .layer = kGgufDecoderTensors,
+                          .numbers = kGgufDecoderNumbers,
+                          .rope_theta = 1e6};
+
+}  // namespace
+
+const Family kQwen2{
+    .architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .read = read, .gguf = &kGguf};
+
+}  // namespace pelton::families

@@ -1,0 +1,67 @@
+#include "families/qwen3_moe.h"
+
+#include <algorithm>
+
+#include "families/gguf_tables.h"
+
+namespace pelton::families {
+namespace {
+
+// Layer n has experts if n + 1 is a multiple of decoder_sparse_step and mlp_only_layers has no n.
+Result<void> read_expert_layers(const ConfigFields& fields, ModelConfig& config) {
+  TRY_ASSIGN(const int step, fields.integer_or("decoder_sparse_step", 1, {1, kLayersMax}));
+  const Json* dense = fields.find("mlp_only_layers");
+  if (dense != nullptr && !dense->is_array()) {
+    return fields.bad("mlp_only_layers", "must be an array of layers, found " + shown(*dense));
+  }
+  const auto is_dense = [&](int layer) {
+    if (dense == nullptr) return false;
+    const Json::Array& list = dense->as_array();
+    return std::find(list.begin(), list.end(), Json(layer)) != list.end();
+  };
+  for (int i = 0; i < config.layer_count(); ++i) {
+    config.layers[static_cast<size_t>(i)].has_experts = (i + 1) % step == 0 && !is_dense(i);
+  }
+  return {};
+}
+
+Result<void> read(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("attention_bias", Json(false)));
+  TRY(read_decoder(fields, config));
+  TRY(read_experts(fields, "num_experts", "moe_intermediate_size", config));
+  TRY(read_expert_layers(fields, config));
+  TRY(read_upper_window(fields, config));
+  TRY_ASSIGN(const bool normalises, fields.boolean("norm_topk_prob", false));
+  config.router.kind = normalises ? RouterKind::kSoftmaxOfTopK : RouterKind::kSoftmax;
+  config.qk_norm = true;
+  if (config.expert_layers() == config.layer_count()) config.intermediate_size = 0;
+  return {};
+}
+
+constexpr NamePair kLayerNames[] = {{"mlp.gate.weight", "mlp.router.weight"}};
+
+constexpr GgufInteger kGgufNumbers[] = {
+    {"feed_forward_length", "intermediate_size", true},
+    {"expert_feed_forward_length", "moe_intermediate_size", true},
+    {"expert_count", "num_experts", true},
+    {"expert_used_count", "num_experts_per_tok", true},
+};
+
+// Every published model divides the chosen shares by their sum; the file does not say it.
+constexpr GgufFlag kGgufFlags[] = {{"norm_topk_prob", true}};
+
+constexpr GgufNames kGguf{.architecture = "qwen3moe",
+                          .layer = kGgufDecoderTensors,
+                          .numbers = kGgufNumbers,
+                          .flags = kGgufFlags,
+                          .rope_theta = 1e6};
+
+}  // namespace
+
+const Family kQwen3Moe{.architecture = "Qwen3MoeForCausalLM",
+                       .model_type = "qwen3_moe",
+                       .read = read,
+                       .layer_names = kLayerNames,
+                       .gguf = &kGguf};
+
+}  // namespace pelton::families

@@ -1,0 +1,117 @@
+#include "families/tensor_names.h"
+
+#include <charconv>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "families/family.h"
+
+namespace pelton::families {
+namespace {
+
+constexpr std::string_view kLayers = "model.layers.";
+
+struct Prefix {
+  std::string_view stored;
+  std::string_view ours;
+};
+
+// The first that fits. The last three: files of a model without head leave "model." out.
+constexpr Prefix kPrefixes[] = {
+    {"language_model.model.", "model."},
+    {"model.language_model.", "model."},
+    {"language_model.lm_head.", "lm_head."},
+    {"embed_tokens.", "model.embed_tokens."},
+    {"layers.", "model.layers."},
+    {"norm.", "model.norm."},
+};
+
+// Of pictures and sounds.
+constexpr std::string_view kOtherModalities[] = {
+    "vision_tower.",       "multi_modal_projector.",       "visual.",      "audio_tower.",
+    "model.vision_tower.", "model.multi_modal_projector.", "model.visual."};
+
+struct InLayer {
+  int layer = 0;
+  std::string_view rest;  // behind "model.layers.N."
+};
+
+std::optional<InLayer> in_layer(std::string_view name) {
+  if (!name.starts_with(kLayers)) return std::nullopt;
+  name.remove_prefix(kLayers.size());
+  InLayer found;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found.layer);
+  const auto digits = static_cast<size_t>(end - name.data());
+  if (error != std::errc{} || digits > 6 || digits >= name.size() || name[digits] != '.') {
+    return std::nullopt;
+  }
+  found.rest = name.substr(digits + 1);
+  return found;
+}
+
+// `text` by `to` if `from` fits it, the number in place of "*" kept.
+std::optional<std::string> renamed(std::string_view text, std::string_view from,
+                                   std::string_view to) {
+  const size_t star = from.find('*');
+  if (star == std::string_view::npos) {
+    if (text != from) return std::nullopt;
+    return std::string(to);
+  }
+  const std::string_view front = from.substr(0, star);
+  const std::string_view back = from.substr(star + 1);
+  if (text.size() <= front.size() + back.size() || !text.starts_with(front) ||
+      !text.ends_with(back)) {
+    return std::nullopt;
+  }
+  const std::string_view number =
+      text.substr(front.size(), text.size() - front.size() - back.size());
+  if (number.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  const size_t place = to.find('*');
+  return fmt::format("{}{}{}", to.substr(0, place), number, to.substr(place + 1));
+}
+
+// The scales of a tensor go by its name.
+constexpr std::string_view kScales = "_scale_inv";
+
+std::string renamed_by(std::span<const NamePair> table, std::string_view rest, bool to_ours) {
+  const bool is_scales = rest.ends_with(kScales);
+  const std::string_view name = is_scales ? rest.substr(0, rest.size() - kScales.size()) : rest;
+  for (const NamePair& pair : table) {
+    const auto found =
+        to_ours ? renamed(name, pair.foreign, pair.ours) : renamed(name, pair.ours, pair.foreign);
+    if (found) return *found + std::string(is_scales ? kScales : "");
+  }
+  return std::string(rest);
+}
+
+}  // namespace
+
+std::string tensor_name(const ModelConfig& config, std::string_view stored) {
+  for (const std::string_view other : kOtherModalities) {
+    if (stored.starts_with(other)) return "";
+  }
+  std::string name(stored);
+  for (const Prefix& prefix : kPrefixes) {
+    if (!stored.starts_with(prefix.stored)) continue;
+    name = std::string(prefix.ours) + std::string(stored.substr(prefix.stored.size()));
+    break;
+  }
+  const std::optional<InLayer> found = in_layer(name);
+  if (!found) return name;
+  const bool drafts = found->layer >= config.layer_count() &&
+                      found->layer < config.layer_count() + config.draft_layer_count;
+  if (drafts || found->rest == "self_attn.rotary_emb.inv_freq") return "";
+  return fmt::format("{}{}.{}", kLayers, found->layer,
+                     renamed_by(config.family->layer_names, found->rest, true));
+}
+
+std::string published_name(const Family& family, std::string_view name) {
+  const std::optional<InLayer> found = in_layer(name);
+  if (!found) return std::string(name);
+  return fmt::format("{}{}.{}", kLayers, found->layer,
+                     renamed_by(family.layer_names, found->rest, false));
+}
+
+}  // namespace pelton::families

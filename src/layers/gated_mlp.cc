@@ -1,0 +1,32 @@
+#include "layers/gated_mlp.h"
+
+#include "layers/weights.h"
+
+namespace pelton::layers {
+
+Result<GatedMlp> GatedMlp::load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
+                                int inner) {
+  const int hidden = checkpoint.config().hidden_size;
+  GatedMlp mlp;
+  mlp.glu_ = glu_shape(checkpoint.config());
+  TRY_ASSIGN(mlp.gate_.weight, load_matrix(checkpoint, prefix + "gate_proj.weight", inner, hidden));
+  TRY_ASSIGN(mlp.up_.weight, load_matrix(checkpoint, prefix + "up_proj.weight", inner, hidden));
+  TRY_ASSIGN(mlp.down_.weight, load_matrix(checkpoint, prefix + "down_proj.weight", hidden, inner));
+  return mlp;
+}
+
+void GatedMlp::forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
+                       kernels::Kernels::Output output, FeedForwardWorkspace& workspace) const {
+  using Output = kernels::Kernels::Output;
+  kernels.linear(workspace.gate.data(), x, gate_, tokens, Output::kOverwrite);
+  kernels.linear(workspace.up.data(), x, up_, tokens, Output::kOverwrite);
+  kernels.glu(workspace.gate.data(), workspace.up.data(), int64_t{tokens} * gate_.weight.rows,
+              glu_);
+  kernels.linear(out, workspace.gate.data(), down_, tokens, output);
+}
+
+int64_t GatedMlp::weight_bytes() const {
+  return matrix_bytes(gate_.weight) + matrix_bytes(up_.weight) + matrix_bytes(down_.weight);
+}
+
+}  // namespace pelton::layers

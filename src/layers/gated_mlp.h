@@ -1,0 +1,33 @@
+// The three products of a gated MLP, W_down glu(W_gate x, W_up x): a dense layer's, or that of the
+// experts which every token goes through. Immutable after loading; working memory is the caller's.
+// Executor thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "layers/feed_forward.h"
+
+namespace pelton::layers {
+
+class GatedMlp {
+ public:
+  // `prefix`gate_proj.weight (inner, hidden), up_proj likewise, down_proj (hidden, inner).
+  static Result<GatedMlp> load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
+                               int inner);
+
+  // out, x: float (tokens, hidden); may be the same where `output` overwrites.
+  void forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
+               kernels::Kernels::Output output, FeedForwardWorkspace& workspace) const;
+  int64_t weight_bytes() const;
+
+ private:
+  kernels::Linear gate_;
+  kernels::Linear up_;
+  kernels::Linear down_;
+  kernels::GluShape glu_;
+};
+
+}  // namespace pelton::layers

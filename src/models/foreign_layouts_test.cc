@@ -1,0 +1,159 @@
+// A GGUF file of each architecture, written by our own converter, computes what the safetensors
+// that it was made from compute, although rows, norms and experts lie in other ways.
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/family_golden.h"
+#include "checkpoint/safetensors.h"
+#include "models/sequence_runner.h"
+
+namespace pelton::models {
+namespace {
+
+std::vector<float> logits_of(const std::string& model) {
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  auto kernels = kernels::make_kernels(kernels::KernelChoice::kReference, pool).value();
+  const auto checkpoint = checkpoint::Checkpoint::open(model);
+  CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
+  std::vector<TokenId> tokens;
+  std::vector<int> rows;
+  for (int i = 0; i < 48; ++i) {
+    tokens.push_back(i * 37 % checkpoint->config().vocab_size);
+    rows.push_back(i);
+  }
+  auto loaded = load_model(*checkpoint, *kernels, {.batch_tokens_max = 48, .logit_rows_max = 48});
+  CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
+  auto runner = SequenceRunner::make(**loaded, tensor::DType::kF32, 48);
+  CHECK(runner.ok());
+  const float* got = runner->step(tokens, rows, nullptr);
+  return {got, got + 48 * checkpoint->config().vocab_size};
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& exact) {
+  CHECK(got.size() == exact.size());
+  double difference = 0;
+  double size = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    difference += std::pow(double{got[i]} - exact[i], 2);
+    size += std::pow(double{exact[i]}, 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+class GgufFamilies : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufFamilies, ComputeWhatTheirSourceComputes) {
+  const std::string name = GetParam();
+  const std::string folder = testing::TempDir() + "foreign_layouts_test_" + name;
+  std::filesystem::remove_all(folder);
+  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
+  ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
+  Json config = Json::parse(*base::read_file(folder + "/config.json")).value();
+  if (name == "gemma3") {  // a GGUF file does not say it: the head size, unless the model is 27B
+    config.set("query_pre_attn_scalar", *config.integer("head_dim"));
+  }
+  if (name == "llama3") config.set("rope_scaling", nullptr);  // files hold it as a tensor
+  ASSERT_TRUE(base::write_file(folder + "/config.json", config.dump()).ok());
+  const std::string file = folder + "/model.gguf";
+  {
+    const auto source = checkpoint::Checkpoint::open(folder);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    const auto bytes = [&](const families::ExpectedTensor& tensor, int64_t begin,
+                           std::span<uint8_t> out) {
+      const auto& view = source->tensors().find(tensor.name)->second;
+      std::memcpy(out.data(), view.bytes.data() + begin, out.size());
+    };
+    base::ThreadPool pool({.threads = 2, .pin = false});
+    const auto quiet = [](int64_t, int64_t) {};
+    const Result<void> written = checkpoint::write_gguf(config, {}, bytes, file, pool, quiet);
+    ASSERT_TRUE(written.ok()) << written.error().message;
+  }
+  EXPECT_LT(relative_error(logits_of(file), logits_of(folder)), 2e-6);
+  std::filesystem::remove_all(folder);
+}
+
+std::string case_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufFamilies,
+                         testing::Values("gemma3", "llama3", "mixtral", "qwen2", "qwen3",
+                                         "qwen3-moe"),
+                         case_name);
+
+// By hand: other names, and rows of each head of q and k so that neighbours rotate together.
+void write_mistral_original(const checkpoint::Checkpoint& source, const std::string& folder) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"input_layernorm", "attention_norm"},
+      {"self_attn.q_proj", "attention.wq"},
+      {"self_attn.k_proj", "attention.wk"},
+      {"self_attn.v_proj", "attention.wv"},
+      {"self_attn.o_proj", "attention.wo"},
+      {"post_attention_layernorm", "ffn_norm"},
+      {"mlp.gate_proj", "feed_forward.w1"},
+      {"mlp.down_proj", "feed_forward.w2"},
+      {"mlp.up_proj", "feed_forward.w3"},
+      {"model.embed_tokens", "tok_embeddings"},
+      {"model.norm", "norm"},
+      {"lm_head", "output"},
+      {"model.layers", "layers"},
+  };
+  std::vector<checkpoint::PlannedTensor> plan;
+  std::string data;
+  const int half = source.config().head_size / 2;
+  for (const auto& [name, view] : source.tensors()) {
+    std::string own = name;
+    for (const auto& [ours, theirs] : kNames) {
+      if (const size_t at = own.find(ours); at != std::string::npos) {
+        own.replace(at, std::strlen(ours), theirs);
+      }
+    }
+    plan.push_back({own, view.dtype, view.shape});
+    const auto row_bytes = static_cast<int64_t>(view.bytes.size()) / view.shape[0];
+    const bool rotates = own.find("wq") != std::string::npos || own.find("wk") != std::string::npos;
+    for (int64_t row = 0; row < view.shape[0]; ++row) {
+      const int64_t within = row % (2 * half);
+      const int64_t from = rotates ? row - within + within % 2 * half + within / 2 : row;
+      data.append(reinterpret_cast<const char*>(view.bytes.data()) + from * row_bytes,
+                  static_cast<size_t>(row_bytes));
+    }
+  }
+  CHECK(base::write_file(folder + "/consolidated.safetensors",
+                         checkpoint::safetensors_header(plan) + data)
+            .ok());
+  CHECK(base::write_file(folder + "/params.json", R"({"dim": 128, "n_layers": 3, "head_dim": 32,
+    "hidden_dim": 320, "n_heads": 4, "n_kv_heads": 2, "norm_eps": 1e-05, "vocab_size": 512,
+    "rope_theta": 10000.0, "sliding_window": 24})")
+            .ok());
+}
+
+TEST(MistralOriginal, ComputesWhatTheOtherLayoutComputes) {
+  const std::string folder = testing::TempDir() + "mistral_original_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/own");
+  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/mistral";
+  ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
+  {
+    const auto source = checkpoint::Checkpoint::open(folder);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    write_mistral_original(*source, folder + "/own");
+  }
+  EXPECT_LT(relative_error(logits_of(folder + "/own"), logits_of(folder)), 2e-6);
+
+  ASSERT_TRUE(base::write_file(folder + "/own/params.json", R"({"dim": 128, "moe": {}})").ok());
+  const auto refused = checkpoint::Checkpoint::open(folder + "/own");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("moe"), std::string::npos) << refused.error().message;
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace pelton::models
