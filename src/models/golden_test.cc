@@ -264,6 +264,20 @@ Tolerance tolerance_of(const Case& param) {
   return param.kernels == kernels::KernelChoice::kReference && !coarse ? kExact : kFast;
 }
 
+// Where an error would come from: the residual stream after each block.
+void expect_hidden_states(const Golden& golden, const std::vector<std::vector<float>>& stream,
+                          int hidden, double error_max) {
+  const size_t positions = golden.hidden_positions.size();
+  for (size_t index = 0; index * positions * hidden < golden.hidden.size(); ++index) {
+    for (size_t i = 0; i < positions; ++i) {
+      const float* got = stream[index].data() + size_t{1} * golden.hidden_positions[i] * hidden;
+      const float* exact = golden.hidden.data() + (index * positions + i) * hidden;
+      EXPECT_LE(relative_error(got, exact, hidden), error_max)
+          << "stream " << index << " position " << golden.hidden_positions[i];
+    }
+  }
+}
+
 class GoldenTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
@@ -350,16 +364,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   EXPECT_LE(kl_sum / rows, coarse ? 1e-3 : tolerance.kl_mean);
   EXPECT_GE(agreed / rows, tolerance.agreement);
 
-  // Where an error would come from: the residual stream after each block.
-  const size_t positions = golden.hidden_positions.size();
-  for (size_t index = 0; index * positions * hidden < golden.hidden.size(); ++index) {
-    for (size_t i = 0; i < positions; ++i) {
-      const float* got = stream[index].data() + size_t{1} * golden.hidden_positions[i] * hidden;
-      const float* exact = golden.hidden.data() + (index * positions + i) * hidden;
-      EXPECT_LE(relative_error(got, exact, hidden), tolerance.error_max)
-          << "stream " << index << " position " << golden.hidden_positions[i];
-    }
-  }
+  expect_hidden_states(golden, stream, hidden, tolerance.error_max);
 
   // Greedy continuation: each golden token is the best after the ones before it.
   for (int p = golden.prompt_count; p < count; ++p) {
