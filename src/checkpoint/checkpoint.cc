@@ -225,6 +225,7 @@ Result<void> Checkpoint::add(const std::string& stored_name, const std::string& 
 
 Result<void> Checkpoint::add_view(const std::string& name, const std::string& path,
                                   TensorView view) {
+  if (view.shape.empty()) view.shape = {1};  // a scalar
   if (!tensors_.emplace(name, std::move(view)).second) {
     return bad(path, fmt::format("tensor {} is there twice, under two names", shown(name)));
   }

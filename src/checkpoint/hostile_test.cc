@@ -347,7 +347,7 @@ TEST_F(Hostile, CF_01_AConfigurationThatIsNone) {
 TEST_F(Hostile, CF_02_AnArchitectureThatWeDoNotKnow) {
   for (const char* architectures : {"[]", "[\"LlamaForCausalLM\"]", "null"}) {
     set_config("architectures", architectures);
-    expect_config_refused("supported: [\"GptOssForCausalLM\"]", ErrorCode::kUnsupported);
+    expect_config_refused("supported: GptOssForCausalLM (gpt_oss)", ErrorCode::kUnsupported);
   }
   set_config("architectures", "[\"GptOssForCausalLM\"]");
   set_config("model_type", "\"llama\"");

@@ -60,7 +60,6 @@ Normal synthetic_distribution(const families::ModelConfig& config, std::string_v
 
 // FP8 codes are uniform but for their highest exponent bit, which is 0: below 2, and never NaN.
 constexpr uint64_t kF8CodeMask = 0xBFBFBFBFBFBFBFBF;
-constexpr std::string_view kF8ScaleSuffix = "_scale_inv";
 
 float f8_code_rms() {
   double squares = 0;
@@ -77,9 +76,8 @@ Recipe recipe(const families::ExpectedTensor& tensor, const families::ModelConfi
   if (tensor.dtype == DType::kF8E4m3) {
     recipe.kind = Recipe::Kind::kF8;
   } else if (tensor.dtype == DType::kF32) {
-    const std::string_view of = std::string_view(tensor.name);
-    const Normal normal =
-        synthetic_distribution(config, of.substr(0, of.size() - kF8ScaleSuffix.size()));
+    const std::string_view name = tensor.name;
+    const Normal normal = synthetic_distribution(config, name.substr(0, name.rfind("_scale")));
     recipe.kind = Recipe::Kind::kF8Scales;
     recipe.scale = static_cast<float>(normal.deviation) / f8_code_rms();
   } else if (tensor.is_scales) {

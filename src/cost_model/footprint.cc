@@ -37,11 +37,16 @@ int64_t& group_of(Weights& weights, TensorKind kind) {
 }
 
 // What layers/weights.cc keeps of where an expert's matrix lies that has a tensor of its own.
-constexpr int64_t kExpertMatrixBytes = 16;
+constexpr int64_t kExpertMatrixBytes = 24;
 
 bool is_expert_apart(const ExpectedTensor& tensor) {
   return tensor.kind == TensorKind::kExperts && !tensor.is_scales && tensor.shape.size() == 2 &&
          tensor.name.ends_with("_proj.weight");
+}
+
+// Scales of FP8 that are not those of blocks become float32.
+int64_t widened_scales(const ExpectedTensor& tensor) {
+  return tensor.is_scales && tensor.name.ends_with(".weight_scale") ? tensor.shape[0] : 0;
 }
 
 // How often layers/weights.cc keeps a tensor's elements as float32 beside the file: vectors once,
@@ -56,6 +61,7 @@ Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
   for (const ExpectedTensor& tensor : tensors) {
     const int64_t mapped = tensor.bytes();
     const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters() +
+                          kFloatBytes * widened_scales(tensor) +
                           (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
     weights.mapped += mapped;
     weights.owned += owned;

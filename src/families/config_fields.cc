@@ -264,6 +264,52 @@ Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
   return read_rope_scaling(fields.inner(*scaling, name), config.context_max, config.rope);
 }
 
+// What is left in 16 bits must be what layers expect in 16 bits: the head, routers.
+Result<void> check_left_out(const ConfigFields& fields, std::string_view key) {
+  const Json* list = fields.find(key);
+  if (list == nullptr) return {};
+  if (!list->is_array()) return fields.bad(key, "must be an array, found " + shown(*list));
+  for (const Json& name : list->as_array()) {
+    const std::string text = name.is_string() ? name.as_string() : name.dump();
+    const bool known = text == "lm_head" || text.find("gate") != std::string::npos ||
+                       text.find("router") != std::string::npos ||
+                       text.find("vision") != std::string::npos ||
+                       text.find("multi_modal") != std::string::npos;
+    const bool of_mlp = text.find("gate_proj") != std::string::npos;
+    if (!known || of_mlp) {
+      return fields.unsupported(key, fmt::format("leaves out {}; supported: lm_head, routers, "
+                                                 "other modalities",
+                                                 shown(name)));
+    }
+  }
+  return {};
+}
+
+// vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row or one.
+Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("format", Json("float-quantized")));
+  TRY(check_left_out(fields, "ignore"));
+  const Json* groups = fields.find("config_groups");
+  if (groups == nullptr || !groups->is_object() || groups->as_object().size() != 1) {
+    return fields.unsupported("config_groups", "is missing or not one group; supported: one");
+  }
+  const Json* weights = groups->as_object()[0].value.find("weights");
+  if (weights == nullptr || !weights->is_object()) {
+    return fields.bad("config_groups", "has no weights in its group");
+  }
+  const ConfigFields inner = fields.inner(*weights, "config_groups.weights");
+  TRY(inner.only("type", Json("float")));
+  TRY(inner.only("num_bits", Json(8)));
+  const Json* strategy = inner.find("strategy");
+  if (strategy != nullptr && *strategy == Json("channel")) {
+    config.quantization = WeightQuantization::kF8Rows;
+    return {};
+  }
+  TRY(inner.only("strategy", Json("tensor")));
+  config.quantization = WeightQuantization::kF8Tensor;
+  return {};
+}
+
 Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config) {
   const Json* found = fields.find("quantization_config");
   if (found == nullptr) return {};
@@ -272,14 +318,22 @@ Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config) 
     return fields.bad(kName, fmt::format("must be an object, found {}", found->kind_name()));
   }
   const ConfigFields inner = fields.inner(*found, kName);
-  TRY(inner.only("quant_method", Json("fp8")));
-  TRY(inner.only("fmt", Json("e4m3")));
-  if (inner.find("weight_block_size") == nullptr) {
-    return inner.unsupported("weight_block_size", "is missing; supported: [128,128]");
-  }
-  TRY(inner.only("weight_block_size", Json(Json::Array{128, 128})));
-  config.quantization = WeightQuantization::kF8Blocks;
   config.expert_bits = config.other_bits = 8;
+  const Json* method = inner.find("quant_method");
+  if (method != nullptr && *method == Json("compressed-tensors")) {
+    return read_compressed_tensors(inner, config);
+  }
+  if (method == nullptr || *method != Json("fp8")) {
+    return inner.unsupported(
+        "quant_method", fmt::format("is {}; supported: \"fp8\", \"compressed-tensors\"",
+                                    method != nullptr ? shown(*method) : std::string("missing")));
+  }
+  TRY(inner.only("fmt", Json("e4m3")));
+  TRY(check_left_out(inner, "modules_to_not_convert"));
+  TRY(check_left_out(inner, "ignored_layers"));
+  const bool blocks = inner.find("weight_block_size") != nullptr;
+  TRY(inner.only("weight_block_size", Json(Json::Array{128, 128})));
+  config.quantization = blocks ? WeightQuantization::kF8Blocks : WeightQuantization::kF8Tensor;
   return {};
 }
 

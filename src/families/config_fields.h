@@ -77,7 +77,7 @@ Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config);
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config);
 // One rope of the members of `scaling`: "rope_type", its factors, perhaps "rope_theta".
 Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, RopeConfig& rope);
-// quantization_config: none, or FP8 in blocks.
+// quantization_config: none, or FP8 with scales of blocks, rows or whole tensors.
 Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config);
 // All that Llama's descendants say alike: read_sizes, intermediate_size, silu, read_rope,
 // rms_norm_eps (1e-6 if absent), tie_word_embeddings, read_quantization.

@@ -49,6 +49,12 @@ class List {
     const bool plain = gguf() || tiled() || quantization_ == WeightQuantization::kNone;
     if (plain) return matrix(name, {rows, columns}, kind);
     tensors_.push_back({name, DType::kF8E4m3, {rows, columns}, kind});
+    if (quantization_ != WeightQuantization::kF8Blocks) {
+      std::vector<int64_t> shape = {1};
+      if (quantization_ == WeightQuantization::kF8Rows) shape = {rows, 1};
+      tensors_.push_back({name + "_scale", DType::kF32, shape, kind, true, AllowedTypes::kVector});
+      return;
+    }
     const auto blocks = [](int64_t count) { return (count + kF8Block - 1) / kF8Block; };
     tensors_.push_back(
         {name + "_scale_inv", DType::kF32, {blocks(rows), blocks(columns)}, kind, true});

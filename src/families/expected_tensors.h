@@ -53,7 +53,8 @@ struct ExpectedTensor {
 // In the order of gpt-oss' published files: layers by the text of their number (0, 1, 10, 11, ...,
 // 2, 20), then embedding, last norm, head. Shapes of blocks: [experts, rows, columns / 32, 16].
 // FP8 in blocks: `NAME` (rows, columns) E4M3, then `NAME`_scale_inv (rows / 128, columns / 128),
-// rounded up, float32.
+// rounded up, float32; with a scale for each row or one: `NAME`_scale (rows, 1) or (1), any plain
+// type.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout);
 ExpectedTensor coarse_head_tensor(const ModelConfig& config);
 

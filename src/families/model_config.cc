@@ -62,6 +62,17 @@ Result<const Family*> family_of(const Json& json, const ConfigFields& fields) {
                                         shown(Json(model_type)), supported_families()));
 }
 
+// Each expert has tensors of its own: what their names take is bounded, too. DeepSeek V3 has 14 848
+// experts in all.
+Result<void> check_tensor_count(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr int64_t kExpertsInAllMax = 1 << 16;
+  const int64_t experts = int64_t{config.expert_layers()} * config.expert_count;
+  if (config.family->expert_files == ExpertFiles::kMxfp4 || experts <= kExpertsInAllMax) return {};
+  return fields.bad("num_hidden_layers",
+                    fmt::format("of {} experts each make {} experts in all; at most {} are read",
+                                config.expert_count, experts, kExpertsInAllMax));
+}
+
 }  // namespace
 
 int ModelConfig::count(AttentionKind kind) const {
@@ -86,6 +97,7 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
   parsed.architecture = parsed.family->architecture;
   parsed.model_type = parsed.family->model_type;
   TRY(parsed.family->read(fields, parsed));
+  TRY(check_tensor_count(fields, parsed));
   TRY(fields.refuse_unread_arithmetic());
   TRY(add_eos_tokens(fields, parsed));
   if (generation != nullptr) {

@@ -102,6 +102,8 @@ struct RouterConfig {
 enum class WeightQuantization : uint8_t {
   kNone,      // float32, float16 or bf16; gpt-oss' experts: MXFP4
   kF8Blocks,  // E4M3, a float32 scale for each block of 128 x 128 (DeepSeek V3)
+  kF8Rows,    // E4M3, a scale for each row
+  kF8Tensor,  // E4M3, one scale
 };
 
 struct ModelConfig {

@@ -5,12 +5,17 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "families/expected_tensors.h"
+#include "families/mistral_original.h"
 #include "families/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton;
   const Result<Json> json = Json::parse({reinterpret_cast<const char*>(data), size});
   if (!json.ok()) return 0;
+  if (json->is_object()) {
+    const Result<Json> own = families::config_from_mistral(*json, "fuzz");
+    if (own.ok()) static_cast<void>(families::parse_model_config(*own, nullptr, "fuzz"));
+  }
   const Result<families::ModelConfig> config =
       families::parse_model_config(*json, &json.value(), "fuzz");
   if (!config.ok()) {

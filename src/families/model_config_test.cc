@@ -112,7 +112,7 @@ TEST(ModelConfig, PlainRopeIsNotScaled) {
 }
 
 TEST(ModelConfig, UnknownArchitecturesNameWhatIsSupported) {  // CF-02
-  const char* supported = "supported: [\"GptOssForCausalLM\"] with model_type \"gpt_oss\", [";
+  const char* supported = "supported: GptOssForCausalLM (gpt_oss), ";
   for (const char* value : {"[]", "[\"LlamaForCausalLM\"]", "null", "3", "\"GptOssForCausalLM\""}) {
     expect_refused(with("architectures", value), ErrorCode::kUnsupported, supported);
   }
@@ -277,8 +277,8 @@ TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kBadCheckpoint,
                  "sliding_window is missing");
   expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
-  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"fp8"})"),
-                 ErrorCode::kUnsupported, "weight_block_size");
+  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"gptq","bits":4})"),
+                 ErrorCode::kUnsupported, "quant_method");
 }
 
 }  // namespace

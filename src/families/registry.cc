@@ -48,13 +48,12 @@ const Family* find_gguf_family(std::string_view architecture, bool has_experts) 
 
 std::string supported_families() {
   std::string text;
+  const auto add = [&](std::string_view architecture, std::string_view model_type) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", architecture, model_type);
+  };
   for (const Family* family : kFamilies) {
-    text += fmt::format("{}[\"{}\"] with model_type \"{}\"", text.empty() ? "" : ", ",
-                        family->architecture, family->model_type);
-    for (const FamilyAlias& alias : family->aliases) {
-      text +=
-          fmt::format(", [\"{}\"] with model_type \"{}\"", alias.architecture, alias.model_type);
-    }
+    add(family->architecture, family->model_type);
+    for (const FamilyAlias& alias : family->aliases) add(alias.architecture, alias.model_type);
   }
   return text;
 }

@@ -15,7 +15,7 @@ std::span<const Family* const> all_families();
 const Family* find_family(std::string_view architecture, std::string_view model_type);
 const Family* find_gguf_family(std::string_view architecture, bool has_experts);
 
-// "[\"GptOssForCausalLM\"] with model_type \"gpt_oss\", ...", for messages.
+// "GptOssForCausalLM (gpt_oss), ...", for messages.
 std::string supported_families();
 
 }  // namespace pelton::families

@@ -73,17 +73,24 @@ std::optional<std::string> renamed(std::string_view text, std::string_view from,
 }
 
 // The scales of a tensor go by its name.
-constexpr std::string_view kScales = "_scale_inv";
+constexpr std::string_view kScales[] = {"_scale_inv", "_scale"};
 
 std::string renamed_by(std::span<const NamePair> table, std::string_view rest, bool to_ours) {
-  const bool is_scales = rest.ends_with(kScales);
-  const std::string_view name = is_scales ? rest.substr(0, rest.size() - kScales.size()) : rest;
+  std::string_view name = rest;
+  for (const std::string_view scales : kScales) {
+    if (name.ends_with(scales)) name.remove_suffix(scales.size());
+  }
   for (const NamePair& pair : table) {
     const auto found =
         to_ours ? renamed(name, pair.foreign, pair.ours) : renamed(name, pair.ours, pair.foreign);
-    if (found) return *found + std::string(is_scales ? kScales : "");
+    if (found) return *found + std::string(rest.substr(name.size()));
   }
   return std::string(rest);
+}
+
+// How activations, keys and values would be quantized: ours are not, or by scales of their own.
+bool is_activation_scale(std::string_view name) {
+  return name.ends_with(".input_scale") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
 }  // namespace
@@ -102,7 +109,8 @@ std::string tensor_name(const ModelConfig& config, std::string_view stored) {
   if (!found) return name;
   const bool drafts = found->layer >= config.layer_count() &&
                       found->layer < config.layer_count() + config.draft_layer_count;
-  if (drafts || found->rest == "self_attn.rotary_emb.inv_freq") return "";
+  if (drafts || is_activation_scale(found->rest)) return "";
+  if (found->rest == "self_attn.rotary_emb.inv_freq") return "";
   return fmt::format("{}{}.{}", kLayers, found->layer,
                      renamed_by(config.family->layer_names, found->rest, true));
 }

@@ -55,10 +55,17 @@ enum class Format : uint8_t {
   kQ6_K,
   kIq4Nl,
   kIq4Xs,
-  kF8Blocks,  // E4M3; a float32 for each kF8Block x kF8Block of them, edges cut, lies apart
+  kF8Blocks,  // E4M3; a float32 for each block of them lies apart (BlockScales)
 };
 
-inline constexpr int kF8Block = 128;
+// The scales of a kF8Blocks matrix: float (rows / `rows`, cols / `cols`), both rounded up.
+struct BlockScales {
+  const float* data = nullptr;
+  int rows = 128;  // that share a scale
+  int cols = 128;  // likewise: a power of two from 32 on, or all of a row
+
+  int64_t per_row(int64_t columns) const { return (columns + cols - 1) / cols; }
+};
 
 constexpr bool is_ggml_blocks(Format format) {
   return format >= Format::kQ4_0 && format <= Format::kIq4Xs;
@@ -86,7 +93,7 @@ struct Matrix {
   int cols = 0;
   Format format = Format::kBf16;
   Activations activations = Activations::kInt16;  // of a tiled matrix
-  const float* block_scales = nullptr;            // kF8Blocks: (rows / 128, cols / 128), rounded up
+  BlockScales block_scales{};                     // of kF8Blocks
 };
 
 // bias: float (rows) or null.
@@ -98,7 +105,7 @@ struct Linear {
 // Where one expert's matrix lies, and its scales if it is of kF8Blocks.
 struct ExpertMatrix {
   const void* data = nullptr;
-  const float* block_scales = nullptr;
+  BlockScales block_scales{};
 };
 
 // One matrix for each expert, in any format: either in one piece at `data`, where `expert_rows`

@@ -54,13 +54,16 @@ struct Stored {
   std::vector<uint8_t> data;
   std::vector<uint8_t> scales;
   std::vector<float> block_scales;
+  int scale_rows = 128;  // as DeepSeek publishes them; otherwise a scale has whole rows
 
   Matrix matrix(Format format, int rows, int cols) const {
     return {.data = data.data(),
             .rows = rows,
             .cols = cols,
             .format = format,
-            .block_scales = block_scales.data()};
+            .block_scales = {.data = block_scales.data(),
+                             .rows = scale_rows,
+                             .cols = scale_rows == 128 ? 128 : cols}};
   }
 };
 
@@ -123,7 +126,8 @@ Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) 
         out.data.push_back(
             static_cast<uint8_t>(random.below(0x7F) | (random.below(2) == 0 ? 0 : 0x80)));
       }
-      for (int64_t i = 0; i < (rows + 127) / 128 * ((cols + 127) / 128); ++i) {
+      if (random.below(2) == 0) out.scale_rows = random.below(2) == 0 ? 1 : static_cast<int>(rows);
+      for (int64_t i = 0; i < rows * ((cols + 127) / 128); ++i) {  // enough for any
         out.block_scales.push_back(0.001f * (1.0f + std::fabs(random.normal())));
       }
       break;

@@ -66,10 +66,11 @@ void read_ggml_blocks(Format format, const uint8_t* row, int64_t cols, float* ou
   }
 }
 
-// `scales`: of the row's blocks.
-void read_f8_blocks(const uint8_t* from, const float* scales, int64_t cols, float* out) {
+void read_f8_blocks(const uint8_t* from, const BlockScales& scales, int64_t row, int64_t cols,
+                    float* out) {
+  const float* const of_row = scales.data + row / scales.rows * scales.per_row(cols);
   for (int64_t i = 0; i < cols; ++i) {
-    out[i] = tensor::e4m3_to_float(from[i]) * scales[i / kF8Block];
+    out[i] = tensor::e4m3_to_float(from[i]) * of_row[i / scales.cols];
   }
 }
 
@@ -129,9 +130,7 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
     case Format::kMxfp4Pairs:
       return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
     case Format::kF8Blocks:
-      return read_f8_blocks(
-          bytes + row * cols,
-          matrix.block_scales + row / kF8Block * ((cols + kF8Block - 1) / kF8Block), cols, out);
+      return read_f8_blocks(bytes + row * cols, matrix.block_scales, row, cols, out);
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
     case Format::kInt4Tiles:

@@ -17,7 +17,7 @@ struct StoredMatrix {
   int64_t rows = 0;
   int64_t cols = 0;
   Format format = Format::kBf16;
-  const float* block_scales = nullptr;
+  BlockScales block_scales{};
 };
 void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out);
 

@@ -57,7 +57,7 @@ TEST(WeightRow, F8BlocksAreCodesTimesTheirScale) {
                             .rows = 200,
                             .cols = 300,
                             .format = Format::kF8Blocks,
-                            .block_scales = scales.data()};
+                            .block_scales = {.data = scales.data()}};
   std::vector<float> row(300);
   for (const int r : {0, 127, 128, 199}) {
     read_weight_row(matrix, r, row.data());

@@ -15,7 +15,7 @@ class DenseMlp final : public FeedForward {
   void forward(kernels::Kernels& kernels, float* x, int tokens,
                FeedForwardWorkspace& workspace) const override;
   double weight_bytes(int tokens) const override;
-  int64_t owned_bytes() const override { return vectors_.bytes(); }
+  int64_t owned_bytes() const override { return vectors_.bytes() + mlp_.owned_bytes(); }
 
  private:
   FloatVectors vectors_;  // what the norms lead to

@@ -21,7 +21,9 @@ class ExpertBlock final : public FeedForward {
   // What a step of so many tokens reads in the mean, were one expert chosen as often as another:
   // the router, and experts * (1 - (1 - chosen / experts)^tokens) experts.
   double weight_bytes(int tokens) const override;
-  int64_t owned_bytes() const override { return vectors_.bytes(); }
+  int64_t owned_bytes() const override {
+    return vectors_.bytes() + (shared_ ? shared_->owned_bytes() : 0);
+  }
 
  private:
   FloatVectors vectors_;  // what the pointers below lead to

@@ -1,7 +1,5 @@
 #include "layers/gated_mlp.h"
 
-#include "layers/weights.h"
-
 namespace pelton::layers {
 
 Result<GatedMlp> GatedMlp::load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
@@ -9,9 +7,12 @@ Result<GatedMlp> GatedMlp::load(const checkpoint::Checkpoint& checkpoint, const 
   const int hidden = checkpoint.config().hidden_size;
   GatedMlp mlp;
   mlp.glu_ = glu_shape(checkpoint.config());
-  TRY_ASSIGN(mlp.gate_.weight, load_matrix(checkpoint, prefix + "gate_proj.weight", inner, hidden));
-  TRY_ASSIGN(mlp.up_.weight, load_matrix(checkpoint, prefix + "up_proj.weight", inner, hidden));
-  TRY_ASSIGN(mlp.down_.weight, load_matrix(checkpoint, prefix + "down_proj.weight", hidden, inner));
+  TRY_ASSIGN(mlp.gate_.weight,
+             load_weight(checkpoint, prefix + "gate_proj.weight", inner, hidden, mlp.vectors_));
+  TRY_ASSIGN(mlp.up_.weight,
+             load_weight(checkpoint, prefix + "up_proj.weight", inner, hidden, mlp.vectors_));
+  TRY_ASSIGN(mlp.down_.weight,
+             load_weight(checkpoint, prefix + "down_proj.weight", hidden, inner, mlp.vectors_));
   return mlp;
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
 #include "layers/feed_forward.h"
+#include "layers/weights.h"
 
 namespace pelton::layers {
 
@@ -22,8 +23,10 @@ class GatedMlp {
   void forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
                kernels::Kernels::Output output, FeedForwardWorkspace& workspace) const;
   int64_t weight_bytes() const;
+  int64_t owned_bytes() const { return vectors_.bytes(); }
 
  private:
+  FloatVectors vectors_;  // scales of FP8
   kernels::Linear gate_;
   kernels::Linear up_;
   kernels::Linear down_;

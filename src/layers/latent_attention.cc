@@ -47,8 +47,8 @@ Result<LatentAttention> LatentAttention::load(const checkpoint::Checkpoint& chec
   TRY_ASSIGN(block.kv_a_norm_,
              load_vector(checkpoint, attention + "kv_a_layernorm.weight", latent.kv_rank, keep));
   const int of_head = latent.nope_size + latent.value_size;
-  TRY_ASSIGN(const kernels::Matrix kv_b, load_matrix(checkpoint, attention + "kv_b_proj.weight",
-                                                     heads * of_head, latent.kv_rank));
+  TRY_ASSIGN(const kernels::Matrix kv_b, load_weight(checkpoint, attention + "kv_b_proj.weight",
+                                                     heads * of_head, latent.kv_rank, keep));
   block.key_ = {.weight = kv_b, .heads = heads, .rows = latent.nope_size, .stride = of_head};
   block.value_ = {.weight = kv_b,
                   .heads = heads,

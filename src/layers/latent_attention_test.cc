@@ -107,7 +107,8 @@ class Expanded {
     const std::string full = prefix_ + "self_attn." + name + ".weight";
     const auto rows = static_cast<int>(checkpoint_.tensors().find(full)->second.shape[0]);
     const auto cols = static_cast<int>(x.size());
-    const kernels::Matrix matrix = load_matrix(checkpoint_, full, rows, cols).value();
+    FloatVectors keep;
+    const kernels::Matrix matrix = load_weight(checkpoint_, full, rows, cols, keep).value();
     std::vector<float> row(x.size());
     Vector out;
     for (int r = 0; r < rows; ++r) {

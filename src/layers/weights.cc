@@ -69,6 +69,31 @@ Result<void> widen(const TensorView& view, const std::string& name, int64_t begi
   }
 }
 
+// Of FP8: in blocks as they lie in the file, otherwise widened.
+Result<kernels::BlockScales> load_scales(const checkpoint::Checkpoint& checkpoint,
+                                         const std::string& name, int rows, int cols,
+                                         FloatVectors& keep) {
+  using families::WeightQuantization;
+  kernels::BlockScales scales;
+  const WeightQuantization kind = checkpoint.config().quantization;
+  if (kind == WeightQuantization::kF8Blocks) {
+    constexpr int64_t kBlock = families::kF8Block;
+    const std::array<int64_t, 2> blocks{(rows + kBlock - 1) / kBlock, (cols + kBlock - 1) / kBlock};
+    TRY_ASSIGN(const TensorView view, checkpoint.tensor(name + "_scale_inv", DType::kF32, blocks));
+    scales.data = view.as<float>();
+    return scales;
+  }
+  scales.cols = cols;
+  scales.rows = kind == WeightQuantization::kF8Rows ? 1 : rows;
+  const std::vector<int64_t> shape =
+      kind == WeightQuantization::kF8Rows ? std::vector<int64_t>{rows, 1} : std::vector<int64_t>{1};
+  TRY_ASSIGN(const TensorView view, checkpoint.tensor(name + "_scale", shape));
+  float* const out = keep.add(shape[0]);
+  TRY(widen(view, name + "_scale", 0, shape[0], out));
+  scales.data = out;
+  return scales;
+}
+
 // Finds the experts of one layer, in whichever of the layouts they are.
 class ExpertLoader {
  public:
@@ -174,7 +199,7 @@ class ExpertLoader {
     experts.apart = to;
     for (int e = 0; e < sizes_.experts; ++e) {
       const std::string full = fmt::format("{}{}.{}.weight", prefix_, e, name);
-      TRY_ASSIGN(const kernels::Matrix matrix, load_matrix(checkpoint_, full, rows, cols));
+      TRY_ASSIGN(const kernels::Matrix matrix, load_weight(checkpoint_, full, rows, cols, keep_));
       if (e > 0 && matrix.format != experts.format) {
         return Error{ErrorCode::kUnsupported,
                      fmt::format("tensor {} has another type than expert 0's", full)};
@@ -290,14 +315,15 @@ Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
   if (!format || format == Format::kMxfp4Blocks || format == Format::kMxfp4Tiles) {
     return unsupported(name, view.dtype, "F32, F16, BF16, GGUF's blocks");
   }
-  kernels::Matrix matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
-  if (*format == Format::kF8Blocks) {
-    constexpr int64_t kBlock = families::kF8Block;
-    static_assert(kBlock == kernels::kF8Block);
-    const std::array<int64_t, 2> blocks{(rows + kBlock - 1) / kBlock, (cols + kBlock - 1) / kBlock};
-    TRY_ASSIGN(const TensorView scales,
-               checkpoint.tensor(name + "_scale_inv", DType::kF32, blocks));
-    matrix.block_scales = scales.as<float>();
+  return kernels::Matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
+}
+
+Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols,
+                                    FloatVectors& keep) {
+  TRY_ASSIGN(kernels::Matrix matrix, load_matrix(checkpoint, name, rows, cols));
+  if (matrix.format == Format::kF8Blocks) {
+    TRY_ASSIGN(matrix.block_scales, load_scales(checkpoint, name, rows, cols, keep));
   }
   return matrix;
 }
@@ -306,7 +332,7 @@ Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols, Bias bias,
                                     FloatVectors& keep) {
   kernels::Linear linear;
-  TRY_ASSIGN(linear.weight, load_matrix(checkpoint, name + ".weight", rows, cols));
+  TRY_ASSIGN(linear.weight, load_weight(checkpoint, name + ".weight", rows, cols, keep));
   if (bias == Bias::kNone) return linear;
   TRY_ASSIGN(linear.bias, load_vector(checkpoint, name + ".bias", rows, keep));
   return linear;

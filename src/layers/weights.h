@@ -34,9 +34,13 @@ Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const
 // The gains of an RMS norm: as load_vector, or 1 + what the file holds (norm_adds_one).
 Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                int64_t count, FloatVectors& keep);
-// (rows, cols), of float32, float16, bf16, Q8_0, FP8 in blocks, or integers of 8 or 4 bits in tiles
+// (rows, cols), of float32, float16, bf16, GGUF's blocks, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);
+// The same, or FP8 with its scales: the weight of a product in a layer.
+Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols,
+                                    FloatVectors& keep);
 // `name`.weight (rows, cols) and, if it has one, `name`.bias (rows)
 enum class Bias : uint8_t { kNone, kAdded };
 Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,

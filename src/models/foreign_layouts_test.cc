@@ -12,6 +12,7 @@
 #include "checkpoint/family_golden.h"
 #include "checkpoint/safetensors.h"
 #include "models/sequence_runner.h"
+#include "tensor/bits.h"
 
 namespace pelton::models {
 namespace {
@@ -152,6 +153,80 @@ TEST(MistralOriginal, ComputesWhatTheOtherLayoutComputes) {
   const auto refused = checkpoint::Checkpoint::open(folder + "/own");
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("moe"), std::string::npos) << refused.error().message;
+  std::filesystem::remove_all(folder);
+}
+
+// A copy of the source with the products of its layers in FP8, or in float32 with the same values.
+void write_f8(const checkpoint::Checkpoint& source, bool by_row, bool widened,
+              const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  std::vector<checkpoint::PlannedTensor> plan;
+  std::string data;
+  const auto append = [&](const void* from, size_t bytes) {
+    data.append(static_cast<const char*>(from), bytes);
+  };
+  for (const auto& [name, view] : source.tensors()) {
+    if (!name.ends_with("_proj.weight")) {
+      plan.push_back({name, view.dtype, view.shape});
+      append(view.bytes.data(), view.bytes.size());
+      continue;
+    }
+    const int64_t rows = view.shape[0];
+    const int64_t cols = view.shape[1];
+    const auto* weights = reinterpret_cast<const uint16_t*>(view.bytes.data());
+    std::vector<uint16_t> scales;  // bf16
+    for (int64_t r = 0; r < rows; ++r) {
+      const float scale = by_row ? 0.001f * static_cast<float>(1 + r % 7) : 0.002f;
+      if (by_row || r == 0) scales.push_back(tensor::float_to_bf16(scale));
+    }
+    std::vector<uint8_t> codes;
+    std::vector<float> values;
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      const float scale = tensor::bf16_to_float(scales[by_row ? static_cast<size_t>(i / cols) : 0]);
+      codes.push_back(tensor::float_to_e4m3(tensor::bf16_to_float(weights[i]) / scale));
+      values.push_back(tensor::e4m3_to_float(codes.back()) * scale);
+    }
+    if (widened) {
+      plan.push_back({name, tensor::DType::kF32, view.shape});
+      append(values.data(), values.size() * sizeof(float));
+      continue;
+    }
+    plan.push_back({name, tensor::DType::kF8E4m3, view.shape});
+    append(codes.data(), codes.size());
+    std::vector<int64_t> shape;  // of one: a scalar
+    if (by_row) shape = {rows, 1};
+    plan.push_back({name + "_scale", tensor::DType::kBf16, shape});
+    append(scales.data(), scales.size() * 2);
+  }
+  Json config = Json::parse(*base::read_file(source.folder() + "/config.json")).value();
+  if (!widened) {
+    config.set("quantization_config",
+               Json::parse(by_row ? R"({"quant_method": "compressed-tensors",
+      "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})"
+                                  : R"({"quant_method": "fp8", "activation_scheme": "dynamic"})")
+                   .value());
+  }
+  CHECK(base::write_file(folder + "/config.json", config.dump()).ok());
+  CHECK(base::write_file(folder + "/model.safetensors", checkpoint::safetensors_header(plan) + data)
+            .ok());
+}
+
+TEST(Fp8, ScalesOfRowsAndOfTensorsGiveTheValuesTheyStandFor) {
+  const std::string folder = testing::TempDir() + "fp8_layouts_test";
+  for (const char* name : {"llama3", "qwen3"}) {
+    for (const bool by_row : {true, false}) {
+      std::filesystem::remove_all(folder);
+      const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
+      ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
+      const auto source = checkpoint::Checkpoint::open(folder);
+      ASSERT_TRUE(source.ok()) << source.error().message;
+      write_f8(*source, by_row, false, folder + "/f8");
+      write_f8(*source, by_row, true, folder + "/f32");
+      EXPECT_LT(relative_error(logits_of(folder + "/f8"), logits_of(folder + "/f32")), 1e-6)
+          << name << (by_row ? " by row" : " by tensor");
+    }
+  }
   std::filesystem::remove_all(folder);
 }
 

@@ -126,22 +126,23 @@ struct GgmlRows {
   }
 };
 
-// FP8 with a scale for each block of 128 x 128.
+// FP8 with a scale for each block.
 struct F8BlockRows {
   static constexpr int kAhead = 64;
   const F8* weight;
-  const float* scales;
+  BlockScales scales;
   int64_t cols;
 
   template <int kRows>
   struct Cursor {
     const F8* row[kRows];
     const float* scale[kRows];
+    int shift;  // from a block of 32 to that of its scale
     void fetch(int r, int block) const { prefetch(row[r] + block * 32); }
     void fetch_far(int r, int block) const { prefetch_far(row[r] + block * 32); }
     void read(int r, int block, F* first, F* second) const {
       const F8* at = row[r] + block * 32;
-      const F gain = Vector::set1(scale[r][block * 32 / kF8Block] * KvElement<F8>::kGain);
+      const F gain = Vector::set1(scale[r][block >> shift] * KvElement<F8>::kGain);
       for (int p = 0; p < kParts; ++p) {
         first[p] = Vector::mul(gain, Vector::load(at + p * Vector::kLanes));
         second[p] = Vector::mul(gain, Vector::load(at + 16 + p * Vector::kLanes));
@@ -150,11 +151,14 @@ struct F8BlockRows {
   };
   template <int kRows>
   Cursor<kRows> at(int64_t first_row) const {
-    const int64_t scale_cols = (cols + kF8Block - 1) / kF8Block;
     Cursor<kRows> cursor;
+    // A scale of a whole row: all of its blocks come out at 0.
+    cursor.shift =
+        scales.cols >= cols ? 31 : __builtin_ctz(static_cast<unsigned>(scales.cols / 32));
     for (int r = 0; r < kRows; ++r) {
-      cursor.row[r] = weight + (first_row + r) * cols;
-      cursor.scale[r] = scales + (first_row + r) / kF8Block * scale_cols;
+      const int64_t row = first_row + r;
+      cursor.row[r] = weight + row * cols;
+      cursor.scale[r] = scales.data + row / scales.rows * scales.per_row(cols);
     }
     return cursor;
   }
