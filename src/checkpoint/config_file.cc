@@ -27,7 +27,9 @@ Result<Json> parse_file(const std::string& path) {
 
 Result<Json> read_config_json(const std::string& folder) {
   const std::string own = folder + "/params.json";  // Mistral's, where it is all there is
-  if (!std::filesystem::exists(folder + "/config.json") && std::filesystem::exists(own)) {
+  std::error_code ignored;
+  const bool has_config = std::filesystem::exists(folder + "/config.json", ignored);
+  if (!has_config && std::filesystem::exists(own, ignored)) {
     TRY_ASSIGN(const Json params, parse_file(own));
     return families::config_from_mistral(params, own);
   }

@@ -91,6 +91,7 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
   ModelConfig parsed{.name = file};
   TRY(refuse_duplicate_keys(config, file));
   const Json text = unwrapped(config);
+  TRY(refuse_duplicate_keys(text, file));
   TRY_ASSIGN(parsed.family, family_of(text, ConfigFields(text, file)));
   const Json filled = with_defaults(*parsed.family, text);
   const ConfigFields fields(filled, file);

@@ -176,7 +176,7 @@ void write_f8(const checkpoint::Checkpoint& source, bool by_row, bool widened,
     const auto* weights = reinterpret_cast<const uint16_t*>(view.bytes.data());
     std::vector<uint16_t> scales;  // bf16
     for (int64_t r = 0; r < rows; ++r) {
-      const float scale = by_row ? 0.001f * static_cast<float>(1 + r % 7) : 0.002f;
+      const float scale = by_row ? 0.002f * static_cast<float>(1 + r % 7) : 0.003f;
       if (by_row || r == 0) scales.push_back(tensor::float_to_bf16(scale));
     }
     std::vector<uint8_t> codes;
