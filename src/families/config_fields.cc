@@ -73,7 +73,8 @@ bool changes_arithmetic(std::string_view key) {
       "window", "alibi",   "logit_",     "temperature", "factor", "mscale", "section"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
-                                            "max_window_layers", "activation_scheme"};
+                                            "max_window_layers", "activation_scheme",
+                                            "initializer_factor"};
   if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) {
     return false;
   }
