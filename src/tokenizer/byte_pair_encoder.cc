@@ -110,6 +110,19 @@ void BytePairEncoder::encode(std::string_view piece, std::vector<TokenId>& out) 
   }
 }
 
+void BytePairEncoder::merge(std::span<const TokenId> parts, std::vector<TokenId>& out) const {
+  while (!parts.empty()) {
+    const std::span<const TokenId> cut = parts.first(std::min(parts.size(), kPieceBytesMax));
+    LongPiece long_piece(cut.size(), merges_);
+    for (size_t i = 0; i < cut.size(); ++i) {
+      long_piece.set(i, cut[i], i + 1 < cut.size() ? merges_.rank(cut[i], cut[i + 1]) : kNoMerge);
+    }
+    long_piece.merge_all();
+    long_piece.append_to(out);
+    parts = parts.subspan(cut.size());
+  }
+}
+
 // Parts stay where their first byte is. A part's key is the rank of merging it with the next one,
 // and its position below: the least key of all is the next merge, the leftmost of equals. Parts
 // that are no more, and the last one, have the greatest key.

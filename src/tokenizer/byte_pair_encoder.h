@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,10 @@ class BytePairEncoder {
   // leftmost of equals), until none do.
   void encode(std::string_view piece, std::vector<TokenId>& out) const;
 
-  // The same, by the way that is made for long pieces.
+  // The same of parts that are tokens already.
+  void merge(std::span<const TokenId> parts, std::vector<TokenId>& out) const;
+
+  // encode(), by the way that is made for long pieces.
   void encode_long(std::string_view piece, std::vector<TokenId>& out) const;
 
  private:

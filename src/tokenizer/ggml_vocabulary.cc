@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/o200k_splitter.h"
+#include "tokenizer/split_patterns.h"
 #include "tokenizer/tokenizer_json_draft.h"
 #include "tokenizer/tokenizer_json_writer.h"
 #include "tokenizer/tokenizer_parts.h"
@@ -66,10 +66,12 @@ Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const st
                                  fmt::format("is \"{}\", expected \"gpt2\" (byte-level BPE)",
                                              base::replace_invalid_utf8(vocabulary.model)));
   }
-  if (vocabulary.split != "gpt-4o") {
-    return unsupported_tokenizer(name, "tokenizer.ggml.pre",
-                                 fmt::format("is \"{}\", expected \"gpt-4o\"",
-                                             base::replace_invalid_utf8(vocabulary.split)));
+  const NamedSplit* const split = find_split(vocabulary.split);
+  if (split == nullptr) {
+    return unsupported_tokenizer(
+        name, "tokenizer.ggml.pre",
+        fmt::format("is \"{}\"; known are {}", base::replace_invalid_utf8(vocabulary.split),
+                    split_names()));
   }
   if (!vocabulary.types.empty() && vocabulary.types.size() != vocabulary.tokens.size()) {
     return bad_tokenizer(name, "tokenizer.ggml.token_type",
@@ -82,7 +84,9 @@ Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const st
         fmt::format("has {} entries, the limit is {}", vocabulary.tokens.size(), kTokenIdsMax));
   }
   TokenizerFile file;
-  file.split_pattern = kO200kPattern;
+  file.cut_before.assign(split->patterns.begin(), split->patterns.end() - 1);
+  file.split_pattern = split->patterns.back();
+  file.ignore_merges = split->whole_pieces_first;
   file.merge_form = MergeForm::kStrings;
   file.tokens.resize(vocabulary.tokens.size());
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {

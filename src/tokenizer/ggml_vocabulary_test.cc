@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tokenizer/regex_splitter.h"
+#include "tokenizer/split_patterns.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
@@ -49,6 +51,38 @@ TEST(GgmlVocabulary, ThereAndBackGivesTheSameIds) {
   }
 }
 
+// Where a pattern cuts is seen in what a long token cannot reach over.
+TEST(GgmlVocabulary, SplitsByTheNamedPatterns) {
+  const auto pieces = [](std::string_view name, std::string_view text) {
+    const NamedSplit* const split = find_split(name);
+    const std::vector<std::string> patterns(split->patterns.begin(), split->patterns.end());
+    std::vector<std::string> out;
+    RegexSplitter::compile(patterns).value()->split(
+        text, [&](std::string_view piece) { out.emplace_back(piece); });
+    return out;
+  };
+  using Pieces = std::vector<std::string>;
+  EXPECT_EQ(pieces("llama-bpe", "It's 12345 n\u00f6?!\n x"),
+            (Pieces{"It", "'s", " ", "123", "45", " n\u00f6", "?!\n", " x"}));
+  EXPECT_EQ(pieces("qwen2", "I'M 123"), (Pieces{"I", "'M", " ", "1", "2", "3"}));
+  EXPECT_EQ(pieces("qwen35", "e\u0301a"), (Pieces{"e\u0301a"}));
+  EXPECT_EQ(pieces("qwen2", "e\u0301a"), (Pieces{"e", "\u0301a"}));
+  EXPECT_EQ(pieces("gpt-2", "it's 12 x"), (Pieces{"it", "'s", " 12", " x"}));
+  EXPECT_EQ(pieces("deepseek-v3", "a1234\u65e5\u672cx (b)"),
+            (Pieces{"a", "123", "4", "\u65e5\u672c", "x", " (", "b", ")"}));
+  EXPECT_EQ(pieces("tekken", "heLLo don't 12"), (Pieces{"he", "LLo", " don", "'t", " ", "1", "2"}));
+  for (const char* name : {"llama-bpe", "qwen2", "deepseek-v3", "tekken"}) {
+    const GgmlTables made = tables(400);
+    const Views views(made);
+    GgmlVocabulary vocabulary = views.vocabulary();
+    vocabulary.split = name;
+    const Tokenizer tokenizer =
+        Tokenizer::from_json(*tokenizer_json_of(vocabulary, "g"), "g").value();
+    const std::string text = "abcdef 123 \u65e5\u672c (x)\n";
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text) << name;
+  }
+}
+
 TEST(GgmlVocabulary, UnusedIdsHaveNoToken) {
   GgmlTables made = tables(400);
   made.tokens.push_back("[PAD400]");
@@ -73,7 +107,7 @@ TEST(GgmlVocabulary, SaysWhatIsWrong) {
   };
   const GgmlTables good = tables(300);
   refused(good, "tokenizer.ggml.model", "llama");
-  refused(good, "tokenizer.ggml.pre", "gpt2", "qwen2");
+  refused(good, "tokenizer.ggml.pre", "gpt2", "nonsense");
   GgmlTables bad = good;
   bad.tokens[7] = "a b";
   refused(bad, "tokenizer.ggml.tokens[7]");

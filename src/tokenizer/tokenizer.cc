@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "tokenizer/normal_form.h"
 #include "tokenizer/o200k_splitter.h"
 #include "tokenizer/regex_splitter.h"
+#include "tokenizer/sentence_pieces.h"
 #include "tokenizer/special_texts.h"
 #include "tokenizer/tiktoken_file.h"
 #include "tokenizer/tokenizer_json.h"
@@ -109,11 +111,15 @@ struct Tokenizer::State {
   std::unique_ptr<Splitter> splitter;
   SpecialTexts added;
   std::vector<bool> special;  // by id
+  std::optional<SentencePieces> sentence_pieces = std::nullopt;
 
   static Result<std::unique_ptr<State>> make(TokenizerParts parts, const std::string& name);
 
   // `text` is valid UTF-8.
   void encode(std::string_view text, std::vector<TokenId>& out) const {
+    if (sentence_pieces) {
+      return encode_sentence_pieces(*sentence_pieces, encoder, text, out.empty(), out);
+    }
     if (splitter == nullptr) return;  // there are no tokens
     std::string composed;
     if (normal_form_c) text = tokenizer::normal_form_c(text, composed);
@@ -155,8 +161,14 @@ struct Tokenizer::State {
 
 Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts parts,
                                                                  const std::string& name) {
-  TRY_ASSIGN(const auto byte_tokens, find_byte_tokens(parts, name));
-  TRY_ASSIGN(std::unique_ptr<Splitter> splitter, make_splitter(parts, name));
+  std::array<TokenId, 256> byte_tokens = {};
+  std::unique_ptr<Splitter> splitter;
+  if (parts.sentence_pieces) {
+    byte_tokens = parts.sentence_pieces->byte_tokens;
+  } else {
+    TRY_ASSIGN(byte_tokens, find_byte_tokens(parts, name));
+    TRY_ASSIGN(splitter, make_splitter(parts, name));
+  }
   SpecialTexts added;
   std::vector<bool> special(static_cast<size_t>(parts.tokens.size()));
   for (const AddedToken& token : parts.added) {
@@ -173,7 +185,8 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts 
                 .normal_form_c = parts.normal_form_c,
                 .splitter = std::move(splitter),
                 .added = std::move(added),
-                .special = std::move(special)});
+                .special = std::move(special),
+                .sentence_pieces = std::move(parts.sentence_pieces)});
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/sentence_pieces.h"
 #include "tokenizer/tokenizer_json_draft.h"
 
 namespace pelton::tokenizer {
@@ -29,9 +30,6 @@ Result<void> check_model(const Draft& draft, const std::string& name) {
     if (!draft.model.string(key).value_or("").empty()) {
       return unsupported_tokenizer(name, fmt::format("model.{}", key), "is set");
     }
-  }
-  if (draft.model.boolean("byte_fallback").value_or(false)) {
-    return unsupported_tokenizer(name, "model.byte_fallback", "is true, expected byte-level BPE");
   }
   if (draft.model.number("dropout").value_or(0) != 0) {
     return unsupported_tokenizer(name, "model.dropout", "is set");
@@ -203,6 +201,10 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::str
   }
   TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
   TRY(check_model(draft, name));
+  if (is_sentence_pieces(draft)) {
+    TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, true));
+    return read_sentence_pieces(draft, std::move(added), name);
+  }
   TRY_ASSIGN(const bool normal_form_c, read_normalizer(draft, name));
   TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, normal_form_c));
   TRY_ASSIGN(std::vector<std::string> patterns,

@@ -306,6 +306,13 @@ bool DraftReader::merge_part(std::string_view letters) {
                 fmt::format("a token of {} bytes, the limit is {}", letters.size(), kTokenTextMax));
   }
   const size_t before = draft_.merge_bytes.size();
+  // SentencePiece's tokens stand as they are; all writers say so before the merges.
+  if (draft_.model.boolean("byte_fallback").value_or(false)) {
+    if (letters.size() > kTokenBytesMax) return fail(merge_field(), "a token is too long");
+    draft_.merge_bytes += letters;
+    lengths_[parts_++] = letters.size();
+    return true;
+  }
   if (!append_letter_bytes(letters, draft_.merge_bytes)) {
     return fail(merge_field(), fmt::format("\"{}\" is not in the byte alphabet", letters));
   }

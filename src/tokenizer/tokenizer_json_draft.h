@@ -27,7 +27,8 @@ struct TokenizerJsonDraft {
 
   std::string vocab_text;  // keys of model.vocab as they stand there
   std::vector<VocabEntry> vocab;
-  std::string merge_bytes;  // model.merges, out of the byte alphabet
+  std::string
+      merge_bytes;  // model.merges, out of the byte alphabet; with byte_fallback as they are
   std::vector<Merge> merges;
   Json model;     // the small members of "model" that matter
   Json document;  // added_tokens, normalizer, pre_tokenizer

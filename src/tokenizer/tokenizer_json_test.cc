@@ -296,7 +296,7 @@ TEST_F(DamagedTokenizerJson, PreTokenizer) {
 TEST_F(DamagedTokenizerJson, OtherKindsOfModels) {
   expect_unsupported(with("\"type\":\"BPE\"", "\"type\":\"Unigram\""), "model.type", "Unigram");
   expect_unsupported(with("\"byte_fallback\":false", "\"byte_fallback\":true"),
-                     "model.byte_fallback", "byte-level");
+                     "pre_tokenizer.type", "Metaspace");
   expect_unsupported(with("\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\""),
                      "model.end_of_word_suffix", "is set");
   expect_unsupported(with("\"dropout\":null", "\"dropout\":0.1"), "model.dropout", "is set");

@@ -41,12 +41,17 @@ void write_byte_level(JsonWriter& json, bool prefix_space, bool trim_offsets, bo
   json.key("use_regex").boolean(use_regex).end_object();
 }
 
-void write_pre_tokenizer(JsonWriter& json, const std::string& pattern) {
-  json.key("pre_tokenizer").begin_object().key("type").string("Sequence");
-  json.key("pretokenizers").begin_array();
+void write_split(JsonWriter& json, const std::string& pattern) {
   json.begin_object().key("type").string("Split");
   json.key("pattern").begin_object().key("Regex").string(pattern).end_object();
   json.key("behavior").string("Isolated").key("invert").boolean(false).end_object();
+}
+
+void write_pre_tokenizer(JsonWriter& json, const TokenizerFile& file) {
+  json.key("pre_tokenizer").begin_object().key("type").string("Sequence");
+  json.key("pretokenizers").begin_array();
+  for (const std::string& pattern : file.cut_before) write_split(json, pattern);
+  write_split(json, file.split_pattern);
   write_byte_level(json, false, true, false);
   json.end_array().end_object();
 }
@@ -143,7 +148,7 @@ std::string write_tokenizer_json(const TokenizerFile& file) {
   json.key("truncation").null().key("padding").null();
   write_added(json, file.added);
   json.key("normalizer").null();
-  write_pre_tokenizer(json, file.split_pattern);
+  write_pre_tokenizer(json, file);
   json.key("post_processor");
   write_byte_level(json, true, false, true);
   json.key("decoder");

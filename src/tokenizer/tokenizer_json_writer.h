@@ -25,7 +25,8 @@ struct TokenizerFile {
   std::vector<std::string> tokens;  // by id; an empty one is an id without a token
   std::vector<Merge> merges;        // in order of rank
   MergeForm merge_form = MergeForm::kPairs;
-  bool ignore_merges = true;  // a piece that is a token is that token
+  bool ignore_merges = true;            // a piece that is a token is that token
+  std::vector<std::string> cut_before;  // patterns that cut the text before the next does
   std::string split_pattern;
   std::vector<AddedToken> added;
 };

@@ -2,6 +2,9 @@
 // the Tokenizer.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,22 @@ struct AddedToken {
   bool special;  // a control token; otherwise a word that the model's makers added
 };
 
+// Of a SentencePiece model (sentence_pieces.h).
+struct SentencePieces {
+  explicit SentencePieces(size_t pieces) : lookup(pieces) {}
+
+  // Where a "▁" is put before a text that has none of its own.
+  enum class Prefix : uint8_t {
+    kNever,
+    kAlways,  // before every part of a text, also behind a control token
+    kFirst,   // only where nothing stands before
+  };
+  TokenBytes spelled;  // as the model spells them: "▁the"
+  TokenLookup lookup;  // of these
+  std::array<TokenId, 256> byte_tokens = {};
+  Prefix prefix = Prefix::kNever;
+};
+
 struct TokenizerParts {
   TokenBytes tokens;   // the added ones too
   TokenLookup lookup;  // of ordinary tokens only: encoding can yield nothing else
@@ -27,6 +46,7 @@ struct TokenizerParts {
   bool normal_form_c = false;  // text is brought into Unicode's form C before it is cut
   std::vector<std::string> split_patterns;  // each cuts the pieces of the one before
   std::vector<AddedToken> added;
+  std::optional<SentencePieces> sentence_pieces = std::nullopt;  // then no patterns and no lookup
 };
 
 // The longest token in use has 128 bytes. Bounds what a bad file can make us do.
