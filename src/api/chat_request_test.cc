@@ -196,6 +196,25 @@ TEST(ChatRequest, RefusesBadFieldsByName) {
   }
 }
 
+TEST(ChatRequest, ReadsAPredictedOutput) {
+  EXPECT_FALSE(good(with("")).prediction.has_value());
+  EXPECT_EQ(good(with(R"("prediction":{"type":"content","content":"a b"})")).prediction, "a b");
+  EXPECT_EQ(good(with(R"("prediction":{"type":"content","content":[{"type":"text","text":"a"},)"
+                      R"({"type":"text","text":" b"}]})"))
+                .prediction,
+            "a b");
+  for (const char* wrong :
+       {R"("prediction":"a")", R"("prediction":{"content":"a"})",
+        R"("prediction":{"type":"text","content":"a"})", R"("prediction":{"type":"content"})",
+        R"("prediction":{"type":"content","content":7})",
+        R"("prediction":{"type":"content","content":[{"type":"image_url"}]})",
+        R"("prediction":{"type":"content","content":["a"]})"}) {
+    const Result<ChatRequest> request = parse_chat_request(with(wrong), kLimits);
+    ASSERT_FALSE(request.ok()) << wrong;
+    EXPECT_EQ(request.error().field.find("prediction"), 0u) << wrong;
+  }
+}
+
 TEST(ChatRequest, RefusesTooMany) {
   std::string tools;
   for (int i = 0; i < 129; ++i) {
