@@ -24,7 +24,7 @@ size_t time_index(int rows) {
 }
 
 constexpr double kStepTimeWeight = 0.125;
-constexpr double kSequenceWeight = 1.0 / 16;
+constexpr double kSequenceWeight = 1.0 / 32;  // of a guess, to those before it
 constexpr double kFactorMax = 2.0;
 constexpr double kWorthChanging = 0.02;  // of the steps in which something is guessed
 
@@ -66,17 +66,13 @@ void DraftController::note_draft(DraftHistory& history, int granted, int drafted
   history.steps_off = 0;
   drafted_.add(granted, drafted);
   if (drafted == 0) return;
-  double expected = 0;
-  double survival = 1;
-  for (int i = 0; i < drafted; ++i) {
+  for (int i = 0; i < drafted && i <= accepted; ++i) {  // behind the first wrong one: no news
     const size_t place = std::min(static_cast<size_t>(i), kPlaces - 1);
-    survival *= acceptance(place);
-    expected += survival;
-    if (i > accepted) continue;  // nothing was learned behind the first wrong one
-    accepted_[place].add(1, i < accepted ? 1 : 0);
+    const double hit = i < accepted ? 1 : 0;
+    const double seen = std::min(hit / acceptance(place), kFactorMax);
+    history.factor += (seen - history.factor) * kSequenceWeight;
+    accepted_[place].add(1, hit);
   }
-  const double seen = std::min(accepted / std::max(expected, 0.05), kFactorMax);
-  history.factor += (seen - history.factor) * kSequenceWeight;
   history.probe_after =
       accepted > 0 ? kProbeAfterMin : std::min(2 * history.probe_after, kProbeAfterMax);
 }
