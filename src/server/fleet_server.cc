@@ -268,7 +268,7 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) const {
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     const engine::EngineStats stats = model->engine.stats();
     const int64_t busy_since_ns = model->engine.busy_since_ns();
-    load.progress += stats.steps;
+    load.progress += stats.steps.count;
     load.running += stats.running;
     load.waiting += std::max(stats.queued, stats.waiting);
     load.waiting_tokens += stats.queued_tokens;
