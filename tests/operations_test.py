@@ -548,8 +548,8 @@ class Operations(unittest.TestCase):
         nobody = self.serve().ports[0]
         response, _ = self.ask(nobody, "/v1/models", headers={"Origin": "https://evil.example"})
         self.assertIsNone(response.getheader("Access-Control-Allow-Origin"))
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses"):
-            self.assertEqual(self.ask(nobody, path, method="HEAD")[0].status, 405, path)
+        for path, status in (("/v1/chat/completions", 405), ("/v1/completions", 405), ("/v1/responses", 426)):
+            self.assertEqual(self.ask(nobody, path, method="HEAD")[0].status, status, path)
         done = subprocess.run([BINARY, "serve", self.model, "--cors-origin", "good.example/"], capture_output=True,
                               timeout=60, check=False)
         self.assertEqual(done.returncode, 2)
