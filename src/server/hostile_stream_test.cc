@@ -191,8 +191,8 @@ TEST_F(HostileSocket, WS_01_HandshakesThatAreNone) {
   };
   EXPECT_EQ(asked(without("Sec-WebSocket-Key", "")), 400);
   EXPECT_EQ(asked(without("Sec-WebSocket-Key", "Sec-WebSocket-Key: short\r\n")), 400);
-  // Not even an attempt: then it is a GET of what only takes POST.
-  EXPECT_EQ(asked(without("Upgrade: ", "")), 405);
+  // Not even an attempt.
+  EXPECT_EQ(asked(without("Upgrade: ", "")), 426);
   EXPECT_EQ(asked(without("Sec-WebSocket-Version", "Sec-WebSocket-Version: 8\r\n")), 426);
 }
 

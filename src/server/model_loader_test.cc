@@ -101,7 +101,7 @@ class ModelLoaderTest : public testing::Test {
   ModelCatalogue& catalogue() { return house_.server().services().catalogue; }
   static std::string body(const std::string& model, const std::string& words, bool stream = false) {
     return R"({"model":")" + model + R"(","messages":[{"role":"user","content":")" + words +
-           R"("}])" + (stream ? R"(,"stream":true})" : "}");
+           R"("}])" + (stream ? R"(,"stream":true,"max_tokens":1500})" : "}");
   }
   int ask(const std::string& model, const std::string& words = "hi") {
     answer_ = house_.post("/v1/chat/completions", body(model, words)).body;
@@ -279,7 +279,7 @@ class Reader {
 TEST_F(ModelLoaderTest, WhatItAnswersGoesOnWhileItIsUnloaded) {
   ASSERT_TRUE(load(order("a")).get().ok());
   Reader reader(house_, body("a", "endless", true));
-  reader.await("on and on");
+  reader.await(R"("content":"n")");  // a token is an event
   const Outcome gone = unload("a");
   EXPECT_EQ(state_of("a"), State::kUnloading);
   const net::HttpResponse late = house_.post("/v1/chat/completions", body("a", "hi"));
@@ -303,7 +303,7 @@ TEST_F(ModelLoaderTest, WhatItAnswersGoesOnWhileItIsUnloaded) {
 TEST_F(ModelLoaderTest, AnswersThatTakeTooLongAreEndedAndTold) {
   ASSERT_TRUE(load(order("a")).get().ok());
   Reader reader(house_, body("a", "endless", true));
-  reader.await("on and on");
+  reader.await(R"("content":"n")");  // a token is an event
   EXPECT_TRUE(unload("a", 0).get().ok());
   EXPECT_THAT(reader.all(), HasSubstr("'a' is being unloaded"));
   EXPECT_EQ(gone_, 1);
@@ -313,7 +313,7 @@ TEST_F(ModelLoaderTest, AnswersThatTakeTooLongAreEndedAndTold) {
 TEST_F(ModelLoaderTest, AClientThatLeavesHoldsNothing) {
   ASSERT_TRUE(load(order("a")).get().ok());
   Reader reader(house_, body("a", "endless", true));
-  reader.await("on and on");
+  reader.await(R"("content":"n")");  // a token is an event
   const Outcome gone = unload("a");
   reader.leave();
   EXPECT_TRUE(gone.get().ok());
