@@ -277,7 +277,7 @@ TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kBadCheckpoint,
                  "sliding_window is missing");
   expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
-  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"gptq","bits":4})"),
+  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"hqq"})"),
                  ErrorCode::kUnsupported, "quant_method");
 }
 
