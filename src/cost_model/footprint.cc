@@ -59,7 +59,9 @@ int copies(const ExpectedTensor& tensor) {
 // Integer weights become blocks of 32 beside the file (layers/int_weights.h).
 int64_t repacked_bytes(const ExpectedTensor& tensor, const ModelConfig& config) {
   if (tensor.numbers == 1) return 0;
-  return tensor::row_bytes(families::int_weight_type(config), tensor.parameters());
+  constexpr int64_t kBlock = 32;
+  return tensor.parameters() / kBlock *
+         tensor::row_bytes(families::int_weight_type(config), kBlock);
 }
 
 Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {

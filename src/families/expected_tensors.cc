@@ -297,6 +297,7 @@ bool ExpectedTensor::allows(DType type) const {
 
 int64_t ExpectedTensor::bytes() const {
   const int64_t columns = shape.back();
+  if (columns == 0) return 0;  // sizes that do not divide; no file has such a tensor
   return product(shape) / columns * tensor::row_bytes(dtype, columns);
 }
 
