@@ -407,6 +407,11 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
   TRY_ASSIGN(
       const families::ModelConfig config,
       families::parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  if (config.quantization >= families::WeightQuantization::kGptq) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: integer weights are not made up; take quantization_config out",
+                             folder + "/config.json")};
+  }
   std::vector<families::ExpectedTensor> tensors =
       families::expected_tensors(config, families::WeightLayout::kPublished);
   const int64_t total = bytes_of(tensors);

@@ -41,7 +41,7 @@ constexpr int64_t kExpertMatrixBytes = 24;
 
 bool is_expert_apart(const ExpectedTensor& tensor) {
   return tensor.kind == TensorKind::kExperts && !tensor.is_scales && tensor.shape.size() == 2 &&
-         tensor.name.ends_with("_proj.weight");
+         (tensor.name.ends_with("_proj.weight") || tensor.numbers > 1);
 }
 
 // Scales of FP8 that are not those of blocks become float32.
@@ -56,12 +56,20 @@ int copies(const ExpectedTensor& tensor) {
   return tensor.shape.size() == 1 || tensor.name.ends_with("bias") ? 1 : 0;
 }
 
-Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
+// Integer weights become blocks of 32 beside the file (layers/int_weights.h).
+int64_t repacked_bytes(const ExpectedTensor& tensor, const ModelConfig& config) {
+  if (tensor.numbers == 1) return 0;
+  constexpr int64_t kBlock = 32;
+  return tensor.parameters() / kBlock *
+         tensor::row_bytes(families::int_weight_type(config), kBlock);
+}
+
+Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {
   Weights weights;
   for (const ExpectedTensor& tensor : tensors) {
     const int64_t mapped = tensor.bytes();
     const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters() +
-                          kFloatBytes * widened_scales(tensor) +
+                          kFloatBytes * widened_scales(tensor) + repacked_bytes(tensor, config) +
                           (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
     weights.mapped += mapped;
     weights.owned += owned;
@@ -247,7 +255,7 @@ Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& reque
 
 Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTensor>& tensors,
                          const MemoryRequest& request, Tiles tiles) {
-  Footprint footprint{.weights = count_weights(tensors),
+  Footprint footprint{.weights = count_weights(tensors, config),
                       .workspace = count_workspace(config, request, tiles),
                       .kv_formula = count_formula(config, request.kv_dtype),
                       .sequences_max = request.sequences_max,

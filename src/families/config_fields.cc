@@ -286,9 +286,63 @@ Result<void> check_left_out(const ConfigFields& fields, std::string_view key) {
   return {};
 }
 
-// vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row or one.
+Result<void> read_group_size(const ConfigFields& fields, ModelConfig& config) {
+  const Json* found = fields.find("group_size");
+  if (found != nullptr && *found == Json(-1)) {
+    config.int_weights.group_size = 0;
+    return {};
+  }
+  TRY_ASSIGN(config.int_weights.group_size, fields.integer_or("group_size", 128, {32, kHiddenMax}));
+  return {};
+}
+
+Result<void> read_gptq(const ConfigFields& fields, ModelConfig& config) {
+  IntWeights& weights = config.int_weights;
+  TRY_ASSIGN(weights.bits, fields.integer("bits", {2, 8}));
+  TRY_ASSIGN(weights.symmetric, fields.boolean("sym", true));
+  if (weights.bits != 4 && !(weights.bits == 8 && weights.symmetric)) {
+    return fields.unsupported(
+        "bits", fmt::format("is {}; supported: 4, and 8 where sym is true", weights.bits));
+  }
+  TRY(fields.only("desc_act", Json(false)));
+  TRY(read_group_size(fields, config));
+  const Json* format = fields.find("checkpoint_format");
+  weights.zeros_minus_one = format == nullptr || *format == Json("gptq");
+  if (!weights.zeros_minus_one) TRY(fields.only("checkpoint_format", Json("gptq_v2")));
+  config.quantization = WeightQuantization::kGptq;
+  return {};
+}
+
+Result<void> read_awq(const ConfigFields& fields, ModelConfig& config) {
+  TRY(fields.only("bits", Json(4)));
+  TRY(fields.only("version", Json("gemm")));
+  TRY(fields.only("zero_point", Json(true)));
+  TRY(check_left_out(fields, "modules_to_not_convert"));
+  TRY(read_group_size(fields, config));
+  config.quantization = WeightQuantization::kAwq;
+  return {};
+}
+
+Result<void> read_packed_integers(const ConfigFields& fields, const ConfigFields& weights,
+                                  ModelConfig& config) {
+  TRY(fields.only("format", Json("pack-quantized")));
+  TRY(weights.only("num_bits", Json(4)));
+  TRY(weights.only("actorder", Json(nullptr)));
+  TRY_ASSIGN(config.int_weights.symmetric, weights.boolean("symmetric", true));
+  TRY(read_group_size(weights, config));
+  const Json* strategy = weights.find("strategy");
+  if (strategy != nullptr && *strategy == Json("channel")) {
+    config.int_weights.group_size = 0;
+  } else {
+    TRY(weights.only("strategy", Json("group")));
+  }
+  config.quantization = WeightQuantization::kPackedInt4;
+  return {};
+}
+
+// vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row or one, or
+// integers of 4 bits.
 Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
-  TRY(fields.only("format", Json("float-quantized")));
   TRY(check_left_out(fields, "ignore"));
   const Json* groups = fields.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->as_object().size() != 1) {
@@ -299,6 +353,9 @@ Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& co
     return fields.bad("config_groups", "has no weights in its group");
   }
   const ConfigFields inner = fields.inner(*weights, "config_groups.weights");
+  const Json* type = inner.find("type");
+  if (type != nullptr && *type == Json("int")) return read_packed_integers(fields, inner, config);
+  TRY(fields.only("format", Json("float-quantized")));
   TRY(inner.only("type", Json("float")));
   TRY(inner.only("num_bits", Json(8)));
   const Json* strategy = inner.find("strategy");
@@ -324,9 +381,12 @@ Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config) 
   if (method != nullptr && *method == Json("compressed-tensors")) {
     return read_compressed_tensors(inner, config);
   }
+  if (method != nullptr && *method == Json("gptq")) return read_gptq(inner, config);
+  if (method != nullptr && *method == Json("awq")) return read_awq(inner, config);
   if (method == nullptr || *method != Json("fp8")) {
     return inner.unsupported(
-        "quant_method", fmt::format("is {}; supported: \"fp8\", \"compressed-tensors\"",
+        "quant_method", fmt::format("is {}; supported: \"fp8\", \"gptq\", \"awq\", "
+                                    "\"compressed-tensors\"",
                                     method != nullptr ? shown(*method) : std::string("missing")));
   }
   TRY(inner.only("fmt", Json("e4m3")));

@@ -24,7 +24,8 @@ class List {
         any_plain_type_(config.family->any_plain_type),
         expert_files_(config.family->expert_files),
         expert_bias_(config.expert_bias),
-        quantization_(config.quantization) {}
+        quantization_(config.quantization),
+        int_weights_(config.int_weights) {}
 
   bool gguf() const {
     return layout_ == WeightLayout::kGguf || layout_ == WeightLayout::kGgufFused;
@@ -48,6 +49,7 @@ class List {
   void product(const std::string& name, int64_t rows, int64_t columns, TensorKind kind) {
     const bool plain = gguf() || tiled() || quantization_ == WeightQuantization::kNone;
     if (plain) return matrix(name, {rows, columns}, kind);
+    if (quantization_ >= WeightQuantization::kGptq) return integers(name, rows, columns, kind);
     tensors_.push_back({name, DType::kF8E4m3, {rows, columns}, kind});
     if (quantization_ != WeightQuantization::kF8Blocks) {
       std::vector<int64_t> shape = {1};
@@ -58,6 +60,42 @@ class List {
     const auto blocks = [](int64_t count) { return (count + kF8Block - 1) / kF8Block; };
     tensors_.push_back(
         {name + "_scale_inv", DType::kF32, {blocks(rows), blocks(columns)}, kind, true});
+  }
+  // name: "....weight". Sizes that do not divide are refused where they are read.
+  void integers(const std::string& name, int64_t rows, int64_t columns, TensorKind kind) {
+    const std::string base = name.substr(0, name.size() - std::string_view("weight").size());
+    const int64_t group = int_weights_.group_size > 0 ? int_weights_.group_size : columns;
+    const int64_t groups = columns / group;
+    const int per_word = 32 / int_weights_.bits;
+    const auto add = [&](const char* suffix, DType dtype, std::vector<int64_t> shape) {
+      tensors_.push_back({base + suffix, dtype, std::move(shape), kind, true});
+    };
+    const auto codes = [&](const char* suffix, std::vector<int64_t> shape) {
+      add(suffix, DType::kI32, std::move(shape));
+      tensors_.back().is_scales = false;
+      tensors_.back().numbers = per_word;
+    };
+    switch (quantization_) {
+      case WeightQuantization::kGptq:
+        codes("qweight", {columns / per_word, rows});
+        add("g_idx", DType::kI32, {columns});
+        break;
+      case WeightQuantization::kAwq:
+        codes("qweight", {columns, rows / per_word});
+        break;
+      default:
+        codes("weight_packed", {rows, columns / per_word});
+        add("weight_scale", DType::kBf16, {rows, groups});
+        tensors_.back().allowed = AllowedTypes::kVector;
+        add("weight_shape", DType::kI64, {2});
+        if (!int_weights_.symmetric) {
+          add("weight_zero_point", DType::kI32, {rows / per_word, groups});
+        }
+        return;
+    }
+    add("qzeros", DType::kI32, {groups, rows / per_word});
+    add("scales", DType::kF16, {groups, rows});
+    tensors_.back().allowed = AllowedTypes::kVector;
   }
   // Down, gate and up of a gated MLP.
   void mlp(const std::string& name, int64_t inner, int64_t hidden, TensorKind kind) {
@@ -144,6 +182,7 @@ class List {
   const ExpertFiles expert_files_;
   const bool expert_bias_;
   const WeightQuantization quantization_;
+  const IntWeights int_weights_;
   std::vector<ExpectedTensor> tensors_;
 };
 
@@ -258,12 +297,18 @@ bool ExpectedTensor::allows(DType type) const {
 
 int64_t ExpectedTensor::bytes() const {
   const int64_t columns = shape.back();
+  if (columns == 0) return 0;  // sizes that do not divide; no file has such a tensor
   return product(shape) / columns * tensor::row_bytes(dtype, columns);
 }
 
 int64_t ExpectedTensor::parameters() const {
   if (is_scales) return 0;
-  return product(shape) * (dtype == DType::kU8 ? 2 : 1);
+  return product(shape) * numbers * (dtype == DType::kU8 ? 2 : 1);
+}
+
+DType int_weight_type(const ModelConfig& config) {
+  const IntWeights& weights = config.int_weights;
+  return weights.bits == 4 && weights.symmetric ? DType::kQ4_0 : DType::kQ8_0;
 }
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout) {

@@ -44,6 +44,7 @@ struct ExpectedTensor {
   TensorKind kind = TensorKind::kExperts;
   bool is_scales = false;  // of another tensor, or a copy: bytes, but no parameters
   AllowedTypes allowed = AllowedTypes::kExact;
+  int numbers = 1;  // weights in an element: 8 of 4 bits in a word of 32
 
   bool allows(tensor::DType type) const;
   int64_t bytes() const;
@@ -55,7 +56,11 @@ struct ExpectedTensor {
 // FP8 in blocks: `NAME` (rows, columns) E4M3, then `NAME`_scale_inv (rows / 128, columns / 128),
 // rounded up, float32; with a scale for each row or one: `NAME`_scale (rows, 1) or (1), any plain
 // type.
+// Integers: instead of `BASE`weight the tensors that GPTQ, AWQ and compressed-tensors have of it.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout);
+// What integer weights become in memory, exactly: Q4_0 if they are of 4 bits and symmetric, or
+// Q8_0.
+tensor::DType int_weight_type(const ModelConfig& config);
 ExpectedTensor coarse_head_tensor(const ModelConfig& config);
 
 }  // namespace pelton::families

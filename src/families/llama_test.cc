@@ -75,7 +75,12 @@ TEST(Llama, ReadsWhatOtherFilesOfItsClassSay) {
 TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("mlp_bias", "true"), "mlp_bias");
   expect_refused(with("hidden_act", "\"gelu\""), "gelu");
-  expect_refused(with("quantization_config", R"({"quant_method":"awq"})"), "quantization_config");
+  expect_refused(with("quantization_config", R"({"quant_method":"bitsandbytes"})"), "bitsandbytes");
+  expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":4,"desc_act":true})"),
+                 "desc_act");
+  expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":3})"), "bits");
+  expect_refused(with("quantization_config", R"({"quant_method":"awq","version":"gemv"})"),
+                 "version");
   expect_refused(with("rope_scaling", R"({"type":"dynamic","factor":2.0})"), "dynamic");
 }
 

@@ -104,6 +104,17 @@ enum class WeightQuantization : uint8_t {
   kF8Blocks,  // E4M3, a float32 scale for each block of 128 x 128 (DeepSeek V3)
   kF8Rows,    // E4M3, a scale for each row
   kF8Tensor,  // E4M3, one scale
+  // Integers (layers/int_weights.h):
+  kGptq,
+  kAwq,
+  kPackedInt4,  // compressed-tensors
+};
+
+struct IntWeights {
+  int bits = 4;                  // GPTQ: or 8
+  int group_size = 128;          // inputs that share a scale and a zero point; 0: all
+  bool symmetric = false;        // every zero point is in the middle
+  bool zeros_minus_one = false;  // GPTQ's first format stores zero points less 1
 };
 
 struct ModelConfig {
@@ -150,6 +161,7 @@ struct ModelConfig {
   RouterConfig router;
 
   WeightQuantization quantization = WeightQuantization::kNone;
+  IntWeights int_weights;  // of kGptq, kAwq, kPackedInt4
   // Layers behind the last one that predict further tokens: drafts, which logits do not need.
   int draft_layer_count = 0;
 

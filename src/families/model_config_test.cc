@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "families/expected_tensors.h"
 #include "families/published_config.h"
 
 namespace pelton::families {
@@ -224,6 +225,23 @@ TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
                  ErrorCode::kUnsupported, "rope_scaling.mrope_section");
 }
 
+// Sizes that no group or word divides are refused where tensors are read, and counted without a
+// crash.
+TEST(ModelConfig, IntegerWeightsOfOddSizesAreCounted) {
+  Json config = published_config("qwen3-0.6b").value();
+  config.set("hidden_size", 36).set("num_attention_heads", 1).set("num_key_value_heads", 1);
+  config.set("head_dim", 2).set("intermediate_size", 3);
+  for (const char* text : {R"({"quant_method":"gptq","bits":4,"group_size":1024})",
+                           R"({"quant_method":"awq","bits":4})"}) {
+    config.set("quantization_config", parse_text(text));
+    const Result<ModelConfig> parsed = parse_model_config(config, nullptr, "config.json");
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    for (const ExpectedTensor& tensor : expected_tensors(*parsed, WeightLayout::kPublished)) {
+      EXPECT_GE(tensor.bytes(), 0) << tensor.name;
+    }
+  }
+}
+
 TEST(ModelConfig, IgnoresCustomCodeEntries) {  // CF-05
   EXPECT_TRUE(with("auto_map", R"({"AutoModel":"evil.py--Model"})").ok());
 }
@@ -277,7 +295,7 @@ TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kBadCheckpoint,
                  "sliding_window is missing");
   expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
-  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"gptq","bits":4})"),
+  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"hqq"})"),
                  ErrorCode::kUnsupported, "quant_method");
 }
 

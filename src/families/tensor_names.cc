@@ -74,11 +74,21 @@ std::optional<std::string> renamed(std::string_view text, std::string_view from,
 
 // The scales of a tensor go by its name.
 constexpr std::string_view kScales[] = {"_scale_inv", "_scale"};
+// And what integer weights have in place of "weight".
+constexpr std::string_view kWeight = "weight";
+constexpr std::string_view kOfIntegers[] = {
+    "qweight", "qzeros", "scales", "g_idx", "weight_packed", "weight_shape", "weight_zero_point"};
 
 std::string renamed_by(std::span<const NamePair> table, std::string_view rest, bool to_ours) {
   std::string_view name = rest;
   for (const std::string_view scales : kScales) {
     if (name.ends_with(scales)) name.remove_suffix(scales.size());
+  }
+  for (const std::string_view part : kOfIntegers) {
+    if (!name.ends_with(part)) continue;
+    const std::string front(name.substr(0, name.size() - part.size()));
+    const std::string weight = renamed_by(table, front + std::string(kWeight), to_ours);
+    return weight.substr(0, weight.size() - kWeight.size()) + std::string(part);
   }
   for (const NamePair& pair : table) {
     const auto found =

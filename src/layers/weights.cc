@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "layers/int_weights.h"
 #include "tensor/bits.h"
 
 namespace pelton::layers {
@@ -111,7 +112,9 @@ class ExpertLoader {
     } else if (checkpoint_.weight_layout() == families::WeightLayout::kFusedExperts) {
       TRY(split_fused("gate_up_proj", weights));
       TRY_ASSIGN(weights.down, rows("down_proj", hidden, inner));
-    } else if (checkpoint_.has(prefix_ + "0.gate_proj.weight")) {
+    } else if (checkpoint_.has(prefix_ + "0.gate_proj.weight") ||
+               checkpoint_.has(prefix_ + "0.gate_proj.qweight") ||
+               checkpoint_.has(prefix_ + "0.gate_proj.weight_packed")) {
       TRY(load_apart(weights));
     } else if (checkpoint_.has(prefix_ + "gate_up_proj")) {
       TRY_ASSIGN(weights.gate, columns("gate_up_proj", 2 * inner, hidden));
@@ -288,6 +291,12 @@ kernels::ExpertMatrix* FloatVectors::add_matrices(int64_t count) {
   return matrices_.back().get();
 }
 
+uint8_t* FloatVectors::add_bytes(int64_t count) {
+  blocks_.push_back(std::make_unique<uint8_t[]>(static_cast<size_t>(count)));
+  bytes_ += count;
+  return blocks_.back().get();
+}
+
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
@@ -321,6 +330,12 @@ Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
 Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols,
                                     FloatVectors& keep) {
+  if (!checkpoint.has(name) && name.ends_with("weight")) {
+    const std::string base = name.substr(0, name.size() - std::string_view("weight").size());
+    if (checkpoint.has(base + "qweight") || checkpoint.has(base + "weight_packed")) {
+      return load_int_weight(checkpoint, base, rows, cols, keep);
+    }
+  }
   TRY_ASSIGN(kernels::Matrix matrix, load_matrix(checkpoint, name, rows, cols));
   if (matrix.format == Format::kF8Blocks) {
     TRY_ASSIGN(matrix.block_scales, load_scales(checkpoint, name, rows, cols, keep));

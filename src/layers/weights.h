@@ -20,11 +20,13 @@ class FloatVectors {
  public:
   float* add(int64_t count);
   kernels::ExpertMatrix* add_matrices(int64_t count);
+  uint8_t* add_bytes(int64_t count);
   int64_t bytes() const { return bytes_; }
 
  private:
   std::vector<std::unique_ptr<float[]>> arrays_;
   std::vector<std::unique_ptr<kernels::ExpertMatrix[]>> matrices_;
+  std::vector<std::unique_ptr<uint8_t[]>> blocks_;
   int64_t bytes_ = 0;
 };
 
@@ -37,7 +39,8 @@ Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const s
 // (rows, cols), of float32, float16, bf16, GGUF's blocks, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);
-// The same, or FP8 with its scales: the weight of a product in a layer.
+// The same, or FP8 with its scales, or integers (int_weights.h): the weight of a product in a
+// layer.
 Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols,
                                     FloatVectors& keep);

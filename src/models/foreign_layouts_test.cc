@@ -230,5 +230,179 @@ TEST(Fp8, ScalesOfRowsAndOfTensorsGiveTheValuesTheyStandFor) {
   std::filesystem::remove_all(folder);
 }
 
+// Integer weights by hand, as a formula of row and column: words as each format orders them, and
+// the float32 that they stand for.
+struct Integers {
+  const char* name;
+  const char* config;
+  bool symmetric;
+  int stored_less;  // zero points are stored less this
+
+  static int code(int64_t o, int64_t i) { return static_cast<int>((o * 7 + i * 5 + o * i) % 16); }
+  int zero(int64_t o, int64_t g) const {
+    return symmetric ? 8 : static_cast<int>(1 + (o * 3 + g) % 14);
+  }
+  static float scale(int64_t o, int64_t g) {
+    return tensor::bf16_to_float(
+        tensor::float_to_bf16(0.004f * static_cast<float>(1 + (o + g) % 5)));
+  }
+};
+constexpr int kGroup = 32;
+
+template <typename Value>
+std::vector<uint32_t> packed(int64_t rows, int64_t cols, const Value& value) {
+  std::vector<uint32_t> words(static_cast<size_t>(rows * cols / 8));
+  for (int64_t i = 0; i < rows * cols; ++i) {
+    words[static_cast<size_t>(i / 8)] |= static_cast<uint32_t>(value(i / cols, i % cols))
+                                         << (4 * (i % 8));
+  }
+  return words;
+}
+
+class IntegerFile {
+ public:
+  explicit IntegerFile(const Integers& integers) : integers_(integers) {}
+
+  template <typename T>
+  void add(const std::string& name, tensor::DType dtype, std::vector<int64_t> shape,
+           const std::vector<T>& values) {
+    plan.push_back({name, dtype, std::move(shape)});
+    data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+
+  void add_matrix(const std::string& base, int64_t rows, int64_t cols, bool widened) {
+    const int64_t groups = cols / kGroup;
+    const auto scales_of = [&](int64_t outer, int64_t inner, bool by_row) {
+      std::vector<uint16_t> scales;
+      for (int64_t a = 0; a < outer; ++a) {
+        for (int64_t b = 0; b < inner; ++b) {
+          const float scale = by_row ? Integers::scale(a, b) : Integers::scale(b, a);
+          scales.push_back(by_row ? tensor::float_to_bf16(scale) : tensor::float_to_f16(scale));
+        }
+      }
+      return scales;
+    };
+    if (widened) return add_values(base, rows, cols);
+    const std::string name = integers_.name;
+    if (name == "packed") {
+      add(base + "weight_packed", tensor::DType::kI32, {rows, cols / 8},
+          packed(rows, cols, Integers::code));
+      add(base + "weight_scale", tensor::DType::kBf16, {rows, groups},
+          scales_of(rows, groups, true));
+      add(base + "weight_shape", tensor::DType::kI64, {2}, std::vector<int64_t>{rows, cols});
+      if (integers_.symmetric) return;
+      // Along the outputs: word (o / 8, g).
+      std::vector<uint32_t> zeros(static_cast<size_t>(rows / 8 * groups));
+      for (int64_t o = 0; o < rows; ++o) {
+        for (int64_t g = 0; g < groups; ++g) {
+          zeros[static_cast<size_t>(o / 8 * groups + g)] |=
+              static_cast<uint32_t>(integers_.zero(o, g)) << (4 * (o % 8));
+        }
+      }
+      return add(base + "weight_zero_point", tensor::DType::kI32, {rows / 8, groups}, zeros);
+    }
+    // AWQ: nibble n of a word is column 0, 2, 4, 6, 1, 3, 5, 7 of eight.
+    constexpr int kColumn[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    const bool awq = name == "awq";
+    const auto column = [&](int64_t n) { return awq ? n / 8 * 8 + kColumn[n % 8] : n; };
+    if (awq) {
+      add(base + "qweight", tensor::DType::kI32, {cols, rows / 8},
+          packed(cols, rows, [&](int64_t i, int64_t n) { return Integers::code(column(n), i); }));
+    } else {
+      std::vector<uint32_t> words(static_cast<size_t>(cols / 8 * rows));
+      for (int64_t i = 0; i < cols; ++i) {
+        for (int64_t o = 0; o < rows; ++o) {
+          words[static_cast<size_t>(i / 8 * rows + o)] |=
+              static_cast<uint32_t>(Integers::code(o, i)) << (4 * (i % 8));
+        }
+      }
+      add(base + "qweight", tensor::DType::kI32, {cols / 8, rows}, words);
+      std::vector<int32_t> order;
+      for (int32_t i = 0; i < cols; ++i) order.push_back(i / kGroup);
+      add(base + "g_idx", tensor::DType::kI32, {cols}, order);
+    }
+    add(base + "qzeros", tensor::DType::kI32, {groups, rows / 8},
+        packed(groups, rows, [&](int64_t g, int64_t n) {
+          return integers_.zero(column(n), g) - integers_.stored_less;
+        }));
+    add(base + "scales", tensor::DType::kF16, {groups, rows}, scales_of(groups, rows, false));
+  }
+
+  std::vector<checkpoint::PlannedTensor> plan;
+  std::string data;
+
+ private:
+  void add_values(const std::string& base, int64_t rows, int64_t cols) {
+    std::vector<float> values;
+    for (int64_t o = 0; o < rows; ++o) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const int64_t g = i / kGroup;
+        values.push_back(Integers::scale(o, g) *
+                         static_cast<float>(Integers::code(o, i) - integers_.zero(o, g)));
+      }
+    }
+    add(base + "weight", tensor::DType::kF32, {rows, cols}, values);
+  }
+
+  const Integers& integers_;
+};
+
+constexpr Integers kIntegers[] = {
+    {"gptq", R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": false,
+               "desc_act": false, "checkpoint_format": "gptq"})",
+     false, 1},
+    {"gptq_v2", R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": true,
+               "desc_act": false, "checkpoint_format": "gptq_v2"})",
+     true, 0},
+    {"awq", R"({"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": true,
+               "version": "gemm"})",
+     false, 0},
+    {"packed", R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+               "ignore": ["lm_head"], "config_groups": {"group_0": {"weights": {"type": "int",
+               "num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": true}}}})",
+     true, 0},
+    {"packed", R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+               "ignore": ["lm_head"], "config_groups": {"group_0": {"weights": {"type": "int",
+               "num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": false}}}})",
+     false, 0},
+};
+
+class IntegerLayouts : public testing::TestWithParam<size_t> {};
+
+TEST_P(IntegerLayouts, ComputeWhatTheirFormulaSays) {
+  const Integers& integers = kIntegers[GetParam()];
+  const std::string folder =
+      testing::TempDir() + "integer_layouts_test_" + std::to_string(GetParam());
+  std::filesystem::remove_all(folder);
+  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/qwen3";
+  ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
+  const auto source = checkpoint::Checkpoint::open(folder);
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  for (const bool widened : {false, true}) {
+    IntegerFile file(integers);
+    for (const auto& [name, view] : source->tensors()) {
+      if (name.ends_with("_proj.weight")) {
+        const std::string base = name.substr(0, name.size() - std::strlen("weight"));
+        file.add_matrix(base, view.shape[0], view.shape[1], widened);
+      } else {
+        file.add(name, view.dtype, view.shape,
+                 std::vector<uint8_t>(view.bytes.begin(), view.bytes.end()));
+      }
+    }
+    Json config = Json::parse(*base::read_file(folder + "/config.json")).value();
+    if (!widened) config.set("quantization_config", Json::parse(integers.config).value());
+    const std::string to = folder + (widened ? "/f32" : "/integers");
+    std::filesystem::create_directories(to);
+    ASSERT_TRUE(base::write_file(to + "/config.json", config.dump()).ok());
+    ASSERT_TRUE(base::write_file(to + "/model.safetensors",
+                                 checkpoint::safetensors_header(file.plan) + file.data)
+                    .ok());
+  }
+  EXPECT_LT(relative_error(logits_of(folder + "/integers"), logits_of(folder + "/f32")), 1e-6);
+  std::filesystem::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, IntegerLayouts, testing::Range<size_t>(0, std::size(kIntegers)));
+
 }  // namespace
 }  // namespace pelton::models
