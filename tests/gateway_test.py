@@ -527,6 +527,14 @@ class Gateway(unittest.TestCase):
         for path in ("/v1/workers", "/metrics"):
             self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 404, path)
 
+    def test_a_worker_of_the_wrong_model_gets_nothing(self):
+        """GW-05."""
+        fleet = self.fleet(1, gateway=("resume_budget = 0.2\n",),
+                           serve=("--executor", f"modelled:{self.folder}/script.json", "--served-model-name", "other"))
+        status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 5, 1))
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "no_worker"))
+        self.assertEqual(fleet.rows()[0]["requests"], 0)
+
     def test_a_wrong_file_is_refused_with_its_line(self):
         file = pathlib.Path(self.folder) / "wrong.toml"
         file.write_text("[gateway]\nlistn = 3\n")

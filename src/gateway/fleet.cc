@@ -225,8 +225,13 @@ int Fleet::uncounted(const Worker& worker, int64_t now_ns) const {
   return static_cast<int>(std::clamp<int64_t>(count, 0, 1 << 20));
 }
 
-std::optional<Fleet::Assignment> Fleet::assign(std::string_view pool,
-                                               const std::vector<size_t>& excluded, uint64_t draw) {
+// As it says itself: one that was put into a pool by mistake gets none of its requests.
+bool Fleet::has_model(const Worker& worker, std::string_view model) {
+  return model.empty() ||
+         std::ranges::find(worker.record.models, model) != worker.record.models.end();
+}
+
+std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   std::vector<Candidate> candidates;
@@ -234,15 +239,16 @@ std::optional<Fleet::Assignment> Fleet::assign(std::string_view pool,
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
     const cluster::WorkerLoad& load = worker.health.load();
-    const bool usable = worker.config.pool == pool && worker.health.takes_requests(now_ns) &&
-                        std::ranges::find(excluded, i) == excluded.end();
+    const bool usable = worker.config.pool == wanted.pool && has_model(worker, wanted.model) &&
+                        worker.health.takes_requests(now_ns) &&
+                        std::ranges::find(wanted.excluded, i) == wanted.excluded.end();
     candidates.push_back({.slots = worker.record.slots,
                           .running = load.running,
                           .waiting = load.waiting,
                           .uncounted = uncounted(worker, now_ns),
                           .usable = usable});
   }
-  const std::optional<size_t> chosen = choose_worker(candidates, draw);
+  const std::optional<size_t> chosen = choose_worker(candidates, wanted.draw);
   if (!chosen) return std::nullopt;
   Worker& worker = workers_[*chosen];
   if (worker.health.state(now_ns) == WorkerState::kEjected) worker.health.note_trial();

@@ -49,9 +49,15 @@ class Fleet {
     std::string incarnation;
     int64_t dispatch = 0;
   };
-  // The least loaded worker of the pool, but those in `excluded`; none: no worker takes requests.
-  std::optional<Assignment> assign(std::string_view pool, const std::vector<size_t>& excluded,
-                                   uint64_t draw);
+  // The least loaded worker of the pool that has the model (empty: any), but those in `excluded`;
+  // none: no worker takes requests.
+  struct Wanted {
+    std::string_view pool;
+    std::string_view model;
+    const std::vector<size_t>& excluded;
+    uint64_t draw = 0;
+  };
+  std::optional<Assignment> assign(const Wanted& wanted);
   // `listener` hears of the loss of its worker until the attempt is over.
   void listen(const Assignment& assignment, std::weak_ptr<WorkerLossListener> listener,
               int attempt);
@@ -111,6 +117,7 @@ class Fleet {
   void on_probed(size_t index, const std::string& incarnation, bool passed);
   std::vector<Listening> note_state(Worker& worker, int64_t now_ns);
   int uncounted(const Worker& worker, int64_t now_ns) const;
+  static bool has_model(const Worker& worker, std::string_view model);
   net::HttpCall call_to(const Worker& worker, std::string method, std::string target) const;
 
   const Options options_;

@@ -86,6 +86,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (pool == nullptr) return refuse(api::model_not_found(model));
   Relay::start({.http = std::move(request),
                 .pool = pool->name,
+                .model = std::move(model),
                 .request_id = request_id,
                 .principal = *std::move(principal),
                 .seed = draw(),

@@ -56,7 +56,8 @@ void Relay::attempt() {
   if (over_ || running_) return;
   const uint64_t draw = base::random_bits(base::fnv1a64(request_.request_id), request_.seed) +
                         static_cast<uint64_t>(attempt_);
-  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(request_.pool, tried_, draw);
+  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(
+      {.pool = request_.pool, .model = request_.model, .excluded = tried_, .draw = draw});
   if (!assignment) return wait_for_worker();
   assignment_ = *std::move(assignment);
   tried_.push_back(assignment_.worker);

@@ -38,6 +38,7 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   struct Request {
     net::HttpRequest http;
     std::string pool;
+    std::string model;  // empty: none is named
     std::string request_id;
     access::Principal principal;
     uint64_t seed = 0;

@@ -136,7 +136,6 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
     net::HttpHeaders headers;
     headers.add("Content-Type", "application/x-pelton-frames");
     exchange_->start_stream(200, std::move(headers));
-    send(FrameType::kRecord, encode(server_.record()));
     report();
   }
 
@@ -150,6 +149,12 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
   void report() {
     if (over_) return;
     if (server_.closing_) return exchange_->finish();
+    // Models come and go while it serves.
+    std::string record = encode(server_.record());
+    if (record != record_) {
+      record_ = std::move(record);
+      send(FrameType::kRecord, record_);
+    }
     // A gateway that does not read is sent nothing more until it does.
     if (exchange_->queued_bytes() == 0) send(FrameType::kLoad, encode(server_.load(gateway_)));
     exchange_->post_after(kReportTime, [weak = weak_from_this()] {
@@ -160,6 +165,7 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
   FleetServer& server_;
   const std::shared_ptr<net::Exchange> exchange_;
   const std::string gateway_;
+  std::string record_;  // as it was sent last
   bool over_ = false;
 };
 

@@ -4,7 +4,8 @@
 // entry; its handlers run on its own net threads.
 //
 //   POST /fleet/v1/run     frames in, frames out (server/fleet_exchange.h)
-//   GET  /fleet/v1/watch   a record, then a load report every 100 ms, until the gateway leaves
+//   GET  /fleet/v1/watch   a record, a load report every 100 ms, another record when models come
+//                          or go, until the gateway leaves
 #pragma once
 
 #include <atomic>
