@@ -376,5 +376,33 @@ TEST(CommandLine, EnvironmentNames) {
   EXPECT_EQ(environment_name("--max-num-seqs"), "PELTON_MAX_NUM_SEQS");
 }
 
+// What is said of one model while the verb runs.
+TEST(WithValues, OtherValuesAreCheckedAsWordsAre) {
+  const CommandLine line = example();
+  const auto request = line.parse({"serve", "m", "--port", "9000"});
+  ASSERT_TRUE(request.ok());
+  const std::vector<Flag>& flags = request->verb->flags;
+  const auto with = [&](const std::vector<std::pair<std::string, std::string>>& values) {
+    return with_values(flags, request->arguments, values);
+  };
+  const Result<Arguments> changed = with({{"memory", "4GiB"}, {"log-json", "true"}});
+  ASSERT_TRUE(changed.ok()) << changed.error().message;
+  EXPECT_EQ(changed->integer("--memory"), int64_t{4} << 30);
+  EXPECT_TRUE(changed->has("--log-json"));
+  EXPECT_EQ(changed->integer("--port"), 9000) << "what was said before stays";
+  EXPECT_FALSE(request->arguments.has("--memory")) << "and is not changed";
+  const auto refused = [&](const std::string& name, const std::string& text) {
+    const Result<Arguments> wrong = with({{name, text}});
+    if (wrong.ok()) return std::string("taken");
+    EXPECT_EQ(wrong.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(wrong.error().field, name);
+    return wrong.error().message;
+  };
+  EXPECT_THAT(refused("port", "70000"), HasSubstr("65535"));
+  EXPECT_THAT(refused("kernels", "fast"), HasSubstr("reference"));
+  EXPECT_THAT(refused("log-json", "perhaps"), HasSubstr("true or false"));
+  EXPECT_THAT(refused("memor", "1"), HasSubstr("did you mean 'memory'"));
+}
+
 }  // namespace
 }  // namespace pelton::cli
