@@ -1,4 +1,4 @@
-// What answers say beyond OpenAI's own fields, under the names that vLLM and llama.cpp have for it.
+// What answers say beyond OpenAI's own fields, by vLLM's and llama.cpp's names. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The messages of a chat request, validated: roles, texts, calls and the results that answer them.
+// The messages of a chat request, validated: roles, texts, calls, their results. Pure functions.
 #pragma once
 
 #include <optional>

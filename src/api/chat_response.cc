@@ -124,7 +124,9 @@ ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
       legacy_calls_(head.legacy_calls),
       tail_(usage_follows ? ",\"usage\":null}" : "}") {}
 
-// What nearly all deltas are: some text of the first choice. False: this one is not.
+// What nearly all deltas are: some text of the first choice. False: this one is not. "Hi" becomes
+// opening_ {"id":…,"choices":[{"index":0,"delta":{, then "content":"Hi", then kPlainEnd, then
+// tail_.
 bool ChatChunks::append_plain(const ChatDelta& delta, std::string& out) const {
   const bool reasons = !delta.reasoning.empty();
   const bool is_plain = delta.choice == 0 && !delta.role && reasons == delta.content.empty() &&

@@ -1,5 +1,5 @@
 // Answers of /v1/chat/completions: the whole object, and the chunks of a stream. A chunk is what is
-// written for every few tokens of every request, so its frame is formatted once per request.
+// written for every few tokens of every request, so its frame is formatted once. One thread.
 #pragma once
 
 #include <cstdint>

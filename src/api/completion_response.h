@@ -1,4 +1,4 @@
-// Answers of /v1/completions: the whole object, and the chunks of a stream.
+// Answers of /v1/completions: the whole object, and the chunks of a stream. One thread.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,10 @@ struct Place {
   }
 };
 
-// Says what becomes of each member that is not read.
+// Says what becomes of each member that is not read. Of {"messages": [{"role": "user", "content":
+// "x", "colour": 1}], "top_a": 0}: top_a is documented and changes the answer, but 0 is neutral, so
+// nothing; the object's pattern is "messages[]", whose table has no colour: "messages[0].colour
+// ignored: an unknown field". With "top_a": 0.5 the body is refused.
 class UnreadCheck {
  public:
   UnreadCheck(const Fields& body, BodyKind kind, UnknownFields unknown,

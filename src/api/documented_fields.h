@@ -2,7 +2,7 @@
 // Cohere document, and what becomes of one that an endpoint does not read: nobody gets a 200 for a
 // field that would have changed the answer. A field that is documented nowhere is named in a
 // warning, or refused. The same holds for members of the objects in a body (documented_objects.h).
-// The rows are in request_fields.cc.
+// The rows are in request_fields.cc. Any thread.
 #pragma once
 
 #include <span>

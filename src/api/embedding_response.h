@@ -1,4 +1,4 @@
-// Answers of /v1/embeddings, /v1/rerank and /v1/score.
+// Answers of /v1/embeddings, /v1/rerank and /v1/score. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// OpenAI's error object and the status that goes with it: where an Error of ours becomes an answer.
+// OpenAI's error object and its status: where an Error of ours becomes an answer. Pure functions.
 #pragma once
 
 #include <cstdint>

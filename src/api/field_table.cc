@@ -5,6 +5,8 @@
 
 namespace pelton::api {
 
+// A parser that calls find("n") and then integer("n", {.low = 1, .high = 8}) notes "n" of any kind,
+// then, in its place, as an integer from 1 to 8; a text("n") after that changes nothing.
 void FieldTable::note(Field field) {
   const auto known = std::find_if(fields_.begin(), fields_.end(),
                                   [&](const Field& one) { return one.name == field.name; });

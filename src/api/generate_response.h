@@ -1,5 +1,5 @@
 // Answers of /inference/v1/generate, whole and in chunks, and of /v1/.../render: what is in and out
-// are token ids.
+// are token ids. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,9 @@ const std::string* duplicate_of_few(const Json::Object& members) {
 }
 
 // One bit for each of many hashes: keys that share a bit with another one, some eighth of all, are
-// sorted and compared. Whoever makes keys of one hash makes us sort them all, no more.
+// sorted and compared. Whoever makes keys of one hash makes us sort them all, no more. Of the keys
+// a0 to a99 and a7 once more there are 1024 bits; both a7 share theirs, and so do some ten others
+// by chance: these are sorted, and the two a7 stand side by side.
 const std::string* duplicate_of_many(const Json::Object& members) {
   const size_t bits = std::bit_ceil(members.size() * 8);
   const auto bit_of = [&](const std::string& key) {
@@ -56,7 +58,9 @@ bool holds_values(const Json& value) {
   return value.is_object() || value.is_array();
 }
 
-// The path of a key that stands twice in one object, "messages[0].role"; nothing if none does.
+// The path of a key that stands twice in one object; nothing if none does. {"messages": [{"role":
+// "user", "role": "system"}]}: found in the innermost object as ".role", on the way out "[0]" and
+// ".messages" come in front; check_object drops the first dot: "messages[0].role".
 std::optional<std::string> duplicate_key(const Json& value) {
   if (value.is_array()) {
     const Json::Array& items = value.as_array();

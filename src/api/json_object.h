@@ -1,6 +1,6 @@
 // The bodies of requests: JSON objects, no two of whose keys are equal at any depth. Which of two
 // would count is a matter of the reader, so that what checks a body before us (a proxy, a filter)
-// may see another request than we do; it is refused instead.
+// may see another request than we do; it is refused instead. Pure functions; any thread.
 #pragma once
 
 #include <optional>

@@ -53,6 +53,8 @@ void write_ranked(base::JsonWriter& writer, const ScoredToken& token, int rank) 
 
 }  // namespace
 
+// Token 17 of rank 3 beside the two likeliest, 4 and 9: {"17": rank 3, "4": rank 1, "9": rank 2}.
+// Is it 4 itself, of rank 1, it stands once: {"4": rank 1, "9": rank 2}.
 void write_prompt_logprobs(base::JsonWriter& writer, std::span<const PromptTokenLogprobs> tokens) {
   writer.begin_array().null();
   for (const PromptTokenLogprobs& token : tokens) {

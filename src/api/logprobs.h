@@ -1,4 +1,4 @@
-// Log-probabilities of sampled tokens, as both endpoints report them.
+// Log-probabilities of sampled tokens, as both endpoints report them. Pure functions.
 #pragma once
 
 #include <span>

@@ -100,6 +100,8 @@ bool BlockText::add_block(const Fields& block, const std::string& type) {
 }
 
 // {"source": {"type": "text", "data": …} or {"type": "content", "content": …}, "title", "context"}
+// The title T and the data D become "T\n\nD"; a source of another type, base64 of a PDF, "T\n\n[PDF
+// omitted: this model reads text only]", or is refused.
 void BlockText::add_document(const Fields& block) {
   const Json* json = block.object("source");
   if (json == nullptr) {
@@ -121,7 +123,8 @@ void BlockText::add_document(const Fields& block) {
   }
 }
 
-// {"source": "https://…", "title": …, "content": [text blocks]}
+// {"source": "https://…", "title": …, "content": [text blocks]}: the title T, the source S and a
+// block of text B become "T\nS\n\nB".
 void BlockText::add_search_result(const Fields& block) {
   const std::string* title = needed_text(block, "title", kTextBytesMax);
   const std::string* source = needed_text(block, "source", kTextBytesMax);

@@ -1,5 +1,5 @@
 // The blocks that an Anthropic message's "content" is made of, and the words in them: text,
-// documents given as text, search results. What is no text is refused or replaced by a placeholder.
+// documents as text, search results. What is no text is refused or gets a placeholder. One thread.
 #pragma once
 
 #include <string>

@@ -105,6 +105,8 @@ void TurnReader::read_message(const Fields& message, const std::string& role, bo
   }
 }
 
+// The blocks text "a", text "b", the tool result "r" and text "c" become three messages: the user's
+// "a\n\nb", the tool's "r" and the user's "c".
 void TurnReader::read_user(const Fields& message) {
   std::vector<ChatMessage>& out = read_.messages;
   has_result_ = has_result_ || has_tool_result(message);

@@ -1,4 +1,4 @@
-// The turns of an Anthropic request, made of blocks, as chat messages.
+// The turns of an Anthropic request, made of blocks, as chat messages. Pure functions; any thread.
 #pragma once
 
 #include <optional>

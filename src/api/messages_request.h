@@ -1,5 +1,5 @@
 // POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients send them. What is asked
-// for is the same as in a chat request, so it becomes one: one validator says what is valid.
+// for is the same as in a chat request, so it becomes one: one validator says what is valid. Pure.
 #pragma once
 
 #include <string_view>

@@ -54,7 +54,8 @@ void write_head(JsonWriter& writer, const MessageHead& head) {
   writer.key("role").string("assistant").key("model").string(head.model);
 }
 
-// A tool's input is an object there. What is none still reaches the client.
+// A tool's input is an object there. What is none still reaches the client: {"a":1} stays, nothing
+// becomes {}, and {"a": (an answer that was cut short) {"raw_input":"{\"a\":"}.
 void write_input(JsonWriter& writer, const std::string& sampled) {
   const Result<Json> input = Json::parse(sampled);
   if (input.ok() && input->is_object()) {

@@ -1,5 +1,5 @@
 // Answers of /v1/messages: the whole message, and the events of a stream, each with its name as
-// Anthropic's clients need it. Tokens found in the cache are counted apart from the others there.
+// Anthropic's clients need it. Tokens found in the cache are counted apart there. Pure functions.
 #pragma once
 
 #include <cstdint>

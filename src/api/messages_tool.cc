@@ -69,7 +69,8 @@ const std::string* chosen_tool(const Fields& body) {
   return Fields(*choice, "tool_choice", body.complaint()).text("name", kToolNameBytesMax);
 }
 
-// Deferred functions that nothing has referred to so far are unknown to the model.
+// Deferred functions that nothing has referred to so far are unknown to the model. Of f and the
+// deferred g and h, where a tool's result refers to h, f and h are left.
 void drop_unloaded(const Fields& body, std::span<const ChatMessage> messages, ToolFields& read) {
   if (searches_at_the_server(body)) {
     size_t deferred = 0;

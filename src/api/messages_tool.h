@@ -1,4 +1,4 @@
-// The tools of an Anthropic request, as functions.
+// The tools of an Anthropic request, as functions. Pure functions; any thread.
 #pragma once
 
 #include <span>

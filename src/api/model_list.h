@@ -1,4 +1,4 @@
-// GET /v1/models and /v1/models/{id}.
+// GET /v1/models and /v1/models/{id}. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -299,6 +299,10 @@ std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
 
 }  // namespace
 
+// {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}} is
+// kJsonSchema, its field response_format.json_schema.schema; {"structured_outputs": {"regex":
+// "a+"}} is kRegex, its field structured_outputs.regex. Of both in one body the second is refused,
+// by both names.
 std::optional<OutputFormat> read_output_format(const Fields& body) {
   static constexpr NamedConstraint kGuided[] = {
       {"guided_json", Kind::kJsonSchema}, {"guided_regex", Kind::kRegex},

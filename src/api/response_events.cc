@@ -32,6 +32,12 @@ std::string_view done_type(Kind kind) {
 
 }  // namespace
 
+// A message that says "Hi", as item_begins, text_grows and item_ends write it, numbered 0 to 5:
+//   response.output_item.added     response.output_text.done
+//   response.content_part.added    response.content_part.done
+//   response.output_text.delta     response.output_item.done
+// A call has no parts: response.output_item.added, response.function_call_arguments.delta and
+// .done, response.output_item.done.
 void ResponseEvents::event(std::string_view type, Members members, std::string& out) {
   if (framing_ == Framing::kServerSent) {
     out.append("event: ").append(type).append("\ndata: ");

@@ -216,6 +216,8 @@ Result<std::vector<ResponseItem>> parse_response_items(const Json& items) {
   return read;
 }
 
+// "hi" becomes [{"role": "user", "content": [{"type": "input_text", "text": "hi"}], "type":
+// "message", "id": "msg_…", "status": "completed"}].
 Json listed_items(const Json& input, base::FunctionRef<std::string(std::string_view)> new_id) {
   Json::Array listed;
   if (input.is_string()) {

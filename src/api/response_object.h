@@ -1,4 +1,4 @@
-// The response object of /v1/responses and the items of its output, as JSON.
+// The response object of /v1/responses and the items of its output, as JSON. Pure functions.
 #pragma once
 
 #include <cstdint>

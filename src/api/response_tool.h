@@ -1,5 +1,5 @@
 // "tools" and "tool_choice" as the Responses API writes them: a function's members stand in the
-// tool itself.
+// tool itself. Pure functions; any thread.
 #pragma once
 
 #include "api/tool.h"

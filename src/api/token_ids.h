@@ -1,4 +1,4 @@
-// Token ids as callers write them: integers below the vocabulary's size, each one checked.
+// Token ids as callers write them: integers below the vocabulary's size, each one checked. Pure.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize, as vLLM has them: bodies in and out.
+// POST /tokenize and /detokenize, as vLLM has them: bodies in and out. Pure functions.
 #pragma once
 
 #include <cstdint>

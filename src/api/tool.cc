@@ -150,6 +150,8 @@ void require_one(const Fields& body, ToolFields& read) {
   read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
 }
 
+// Of the functions f, g and h, where "tools" names f and "mode" is "required": `functions` is left
+// with f, which must be called; `declared` keeps all three, for calls that were made before.
 void allow_some(const Fields& body, const Fields& choice, OfferedName offered_name,
                 ToolFields& read) {
   const Json* tools = choice.array("tools", kToolsMax);

@@ -1,4 +1,4 @@
-// Functions a caller offers to the model, and which of them it may call.
+// Functions a caller offers to the model, and which of them it may call. Values, pure functions.
 #pragma once
 
 #include <optional>

@@ -39,6 +39,8 @@ void refuse_medium(const Fields& part, std::string_view medium) {
                                   medium, part.path("type"), type == nullptr ? "" : *type));
 }
 
+// Of messages[2].content[0] and messages[4].content[1]: "messages[2].content[0] and 1 more replaced
+// by a placeholder: this model reads text only".
 std::optional<std::string> replaced_warning(std::span<const std::string> paths) {
   if (paths.empty()) return std::nullopt;
   const std::string more =

@@ -1,4 +1,4 @@
-// What a request cost, in tokens.
+// What a request cost, in tokens. A value.
 #pragma once
 
 #include <cstdint>

@@ -310,12 +310,23 @@ TEST(Machine, EscapesExample) {
   EXPECT_FALSE(passes(line, R"("\u0061")"));
 }
 
-TEST(Machine, NumbersEndExample) {
-  const Matcher list = matcher_of(compiled(R"({"type":"array"})").value());
-  EXPECT_TRUE(passes(list, "[1 ,2]"));
-  Matcher in_list = list;
-  ASSERT_TRUE(in_list.accept_bytes("[1"));
-  EXPECT_FALSE(in_list.can_end());
+TEST(Machine, EqualNumbersExample) {
+  const Matcher list = matcher_of(
+      compiled(R"({"type":"array","items":{"type":"number"},"uniqueItems":true})").value());
+  for (const char* text : {"[1.5,1.50]", "[1,1.0]", "[0,-0]"}) {
+    EXPECT_FALSE(passes(list, text)) << text;
+  }
+  for (const char* text : {"[1.5,1.05]", "[1,-1]", "[1,10]"})
+    EXPECT_TRUE(passes(list, text)) << text;
+}
+
+TEST(Machine, RoomForRequiredExample) {
+  const Matcher object =
+      matcher_of(compiled(R"({"type":"object","required":["a"],"maxProperties":2})").value());
+  Matcher has_b = object;
+  ASSERT_TRUE(has_b.accept_bytes("{\"b\":1,\""));
+  EXPECT_FALSE(Matcher(has_b).accept_bytes("c"));
+  EXPECT_TRUE(Matcher(has_b).accept_bytes("a\""));
 }
 
 // ---- masks, segments

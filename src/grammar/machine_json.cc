@@ -91,6 +91,9 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
   push_top(frame, out, out_begin);
 }
 
+// Equal numbers get equal hashes, however they are spelled. Of 1.50: 1 is hashed; the point is kept
+// back (kInFraction) until a digit other than 0 follows, so . and 5 are hashed together; the last 0
+// is counted and never hashed: 1.5. Of 1.0 just the 1. -0 is negative but kNotZero is not set: 0.
 void Machine::number_digit(Frame& frame, uint8_t byte) const {
   if (frame.watched == 0) {
     frame.hash = 0;
@@ -236,6 +239,7 @@ uint64_t Machine::needed_word(const Frame& object, const ObjectSpec& spec, size_
   return needed;
 }
 
+// Of at most two members, one of which must be "a": behind {"b":1 there is room for "a" alone.
 bool Machine::only_required(const Frame& object, const ObjectSpec& spec) const {
   return spec.members_max != kNoBound && object.count + object.missing >= spec.members_max;
 }

@@ -1,6 +1,6 @@
 // Trees of what is left of tokens: subtrees of other trees (byte_trie.h) laid upon each other.
 // Bytes that a grammar cannot tell apart become one, so a tree over a small alphabet is small,
-// however large the vocabulary: under [a-z], "the" and "cat" are one path.
+// however large the vocabulary: under [a-z], "the" and "cat" are one path. Pure; any thread.
 #pragma once
 
 #include <array>

@@ -7,6 +7,7 @@
 namespace pelton::kernels {
 namespace {
 
+// To the nearest of 8 significant bits: 1.01 becomes 1.0078125, 1 + 1/128.
 float rounded(float x) {
   return tensor::bf16_to_float(tensor::float_to_bf16(x));
 }

@@ -1,4 +1,4 @@
-// The numbers that every form of kernels/logit_rows.h computes a weight with.
+// The numbers that every form of kernels/logit_rows.h computes a weight with. Constants.
 #pragma once
 
 #include <cstdint>

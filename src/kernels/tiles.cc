@@ -65,6 +65,7 @@ void quantize_row(const float* from, int64_t cols, Int8Row& row) {
   }
 }
 
+// Row 5, column 6 of a block, say 3: group 6 / 4 = 1, byte 4 * 5 + 6 % 4 = 22 of it, as 3 + 128.
 void pack_int8(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
   Int8Row row{std::vector<int8_t>(from.cols), std::vector<uint16_t>(blocks)};
@@ -97,7 +98,9 @@ struct Int4Block {
 };
 
 // With a scale, of whichever sign, that brings the largest magnitude to -8 or somewhat beyond: what
-// is cut off there can cost less than coarser steps for all the others.
+// is cut off there can cost less than coarser steps for all the others. Of one -8 and 31 times 0.6,
+// the scale 1 gives -8 and 1: squared errors of 31 * 0.16 = 4.96; with 0.87 they are -6.96 and
+// 0.87, 1.08 + 31 * 0.073 = 3.34, the least of the five.
 Int4Block quantize_int4(const float* from) {
   float extreme = 0;
   for (int i = 0; i < kBlock; ++i) {
@@ -171,6 +174,8 @@ Mxfp4Block take_mxfp4(const StoredMatrix& from, int64_t row, int64_t block) {
   return out;
 }
 
+// Row 5, column 6 of a block, say 3, whose code is 5: group 6 / 8 = 0, byte 4 * 5 + 6 % 4 = 22 of
+// it, in the high nibble, for 6 % 8 is not below 4; column 2 is in the low one.
 void pack_mxfp4(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
   for (int r = 0; r < kTileRows; ++r) {

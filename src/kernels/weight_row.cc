@@ -24,6 +24,8 @@ void read_q8_0(const uint8_t* from, int64_t cols, float* out) {
   }
 }
 
+// The two orders of MXFP4, elements 5 and 21 of a block: here the low and the high nibble of byte 5
+// behind the scale; in pairs the high nibbles of bytes 2 and 10.
 void read_mxfp4_blocks(const uint8_t* from, int64_t cols, float* out) {
   for (int64_t i = 0; i < cols; i += tensor::kBlockElements, from += tensor::kMxfp4BlockBytes) {
     const float scale = tensor::e8m0_to_float(from[0]);

@@ -4,6 +4,14 @@
 //
 // Keys are taken in spans of kSpan positions, counted from position 0: the softmax is rescaled once
 // a span. Where a span ends depends on the position alone, so a row's result does too.
+//
+// Of one head, keys with the scores 1, 3, 5 and the values 10, 20, 30, if a span had two keys
+// (OnlineSoftmax, without a sink; Milakov and Gimelshein, arXiv 1805.02867):
+//   span 0   highest 3, weights e^-2 = 0.1353 and 1; total 1.1353, to = 0.1353 * 10 + 20 = 21.353
+//   span 1   highest 5, weight 1, shrink e^(3-5) = 0.1353; total 0.1353 * 1.1353 + 1 = 1.1537,
+//            to = 0.1353 * 21.353 + 30 = 32.89
+//   finish   32.89 / 1.1537 = 28.51, as softmax(1, 3, 5) . (10, 20, 30)
+// A sink is a score that is there from the beginning, with the weight 1 and no value.
 
 constexpr int kBlockKeys = 16;  // tokens in a block
 constexpr int kSpan = 128;
@@ -47,7 +55,8 @@ struct KvElement<F8> {
   static F8 code(float x) { return {tensor::float_to_e4m3(x)}; }
 };
 
-// One kv head of one block.
+// One kv head of one block. Element 5 of the key in slot 3 is keys[5 * 16 + 3], so that a vector
+// has one element of many keys; element 5 of its value is values[3 * head_size + 5].
 template <typename T>
 struct KvHead {
   KvHead(const KvLayer& cache, int32_t block, int head)

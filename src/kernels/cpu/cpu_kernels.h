@@ -1,6 +1,6 @@
 // The fast kernels for x86-64. Experts are multiplied as MXFP4 and the rest as bf16, straight from
 // the mapped checkpoint: a weight becomes float32 only in a register. Whether the processor has the
-// instructions is the caller's to check (kernels/kernels.cc).
+// instructions is the caller's to check (kernels/kernels.cc). Threads: as kernels/kernels.h.
 #pragma once
 
 #include <memory>

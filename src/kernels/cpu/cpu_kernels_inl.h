@@ -17,7 +17,8 @@ constexpr int kActivationChunk = 32;  // activations of an expert at a time: one
 #include "kernels/cpu/dot_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 
-// Puts each group of 32 into the order in which MXFP4 rows are read: evens first.
+// Puts each group of 32 into the order in which MXFP4 rows are read: evens first, 0 2 4 ... 30 1 3
+// ... 31.
 inline void interleave(float* to, const float* from, int count) {
   for (int base = 0; base < count; base += 32) {
     for (int i = 0; i < 16; ++i) {
@@ -430,7 +431,9 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  // Keys [first, last] of one query row, and the blocks in which one kv head has them.
+  // Keys [first, last] of one query row, and the blocks in which one kv head has them. At position
+  // 20 with a window of 8: keys 13 to 20, entries 0 and 1 of the table, of span 0 its keys 13
+  // to 20.
   struct AttentionItem {
     int64_t row;
     int first;
@@ -477,7 +480,9 @@ class CpuKernels final : public Kernels {
     attention.finish();
   }
 
-  // The k largest, descending, the lower index among equals; then softmax over them.
+  // The k largest, descending, the lower index among equals; then softmax over them. The best two
+  // of the logits 1 4 2 4: {0}, {1, 0}, {1, 2}, where 2 took the place of 0, and {1, 3}, where 3
+  // took that of 2; weights of 0.5 each.
   static void choose(ExpertChoice* best, const float* logits, int experts, int k) {
     int found = 0;
     for (int e = 0; e < experts; ++e) {

@@ -7,7 +7,9 @@ struct Pick {
 };
 
 // The marked elements of a product in the rows of the words [begin, end): those of 64 rows for all
-// tokens, then those of the next 64, so that a row that several tokens want is read once.
+// tokens, then those of the next 64, so that a row that several tokens want is read once. Where
+// token 0 has the rows 1 and 70 and token 1 the rows 1 and 3: (row 1, token 0), (1, 1), (3, 1),
+// (70, 0).
 class MarkedPicks {
  public:
   MarkedPicks(const uint64_t* marks, int64_t words, int tokens, int64_t begin, int64_t end)

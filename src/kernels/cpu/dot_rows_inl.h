@@ -6,6 +6,11 @@ constexpr int kTokenBlock = 48;  // rows of activations that stay in L2 together
 // A row type reads the rows of a matrix in one format, 32 weights at a time, into two halves: the
 // first 16 and the last 16 columns, or for MXFP4 the even and the odd ones. A stream of rows is
 // asked for kAhead blocks before it is read.
+//
+// Of 8 lanes (kParts 2), lane 0 adds up the products of the columns 0, 8, 16, 24, and then those of
+// the next block; for MXFP4 0, 16, 1, 17. dot_rows of 5 rows with 7 tokens, in tiles of 2 rows and
+// 4 tokens: rows 0 and 1 with tokens 0 to 3, then with 4 to 6; rows 2 and 3 likewise; row 4
+// likewise.
 
 // float32, float16, bf16.
 template <typename T>
@@ -186,7 +191,8 @@ struct Mxfp4BlockRows {
       const __m128i nibble = _mm_set1_epi8(15);
       const __m128i low = _mm_and_si128(bytes, nibble);                      // elements 0 to 15
       const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);  // 16 to 31
-      const __m128i join = _mm_set1_epi16(0x1001);  // element 2b + 16 * element 2b+1
+      // Element 2b + 16 * element 2b+1: of the codes 3 and 5, the byte 0x53.
+      const __m128i join = _mm_set1_epi16(0x1001);
       const __m128i pairs =
           _mm_packus_epi16(_mm_maddubs_epi16(low, join), _mm_maddubs_epi16(high, join));
       Vector::expand(table, pairs, powers[at[0]], even, odd);

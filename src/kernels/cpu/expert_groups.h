@@ -1,5 +1,9 @@
 // Which tokens go to which expert in one step: assignment numbers (token * k + j) sorted by expert,
 // so that an expert's weights are read once for all its tokens. Owned by the kernels; their thread.
+//
+// Two tokens, k = 2, choose {3, 1} and {1, 0}: the assignments 0 to 3 go to the experts 3, 1, 1, 0.
+// Sorted (by counting): assignments() is {3, 1, 2, 0}; active() is expert 0 with one from place 0
+// on, expert 1 with two from 1 on, expert 3 with one from 3 on. Assignment 2 is of token 2 / k = 1.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class StepWorkspace {
 
   // Where each row of x, (tokens, cols), begins.
   const float* const* rows_of(const float* x, int tokens, int64_t cols);
-  // For each row of all sequences, one after the other, the sequence.
+  // For each row of all sequences, one after the other, the sequence: of 2 rows and 1 row, 0 0 1.
   const int* sequence_of_rows(const SequenceRows* sequences, int count);
   ForExperts for_experts(int64_t tokens, int64_t assignments, int64_t hidden, int64_t inner);
 

@@ -161,7 +161,9 @@ class Tiles final : public TileKernels {
     }
   }
 
-  // Each task: 32 gates and 32 ups of one expert, which make one block of its activations.
+  // Each task: 32 gates and 32 ups of one expert, which make one block of its activations. Block 2
+  // is of the tiles 8 to 11: the gates 64 to 79, the ups 64 to 79, the gates 80 to 95, the ups 80
+  // to 95.
   template <int kPlanes>
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const Experts& gate = weights.gate;

@@ -83,6 +83,13 @@ struct WeightCode {
 };
 
 // Quantises 32 floats into block `block` of row `row`, to be multiplied with weights of `code`.
+//
+// One plane: 127, 1, 0 ... have the scale 1 and are 127, 1, 0 ... Multiplied with the weights 3,
+// -2, 0 ..., which are stored as 131, 126, 128 ... (offset 128): 131 * 127 + 126 * 1 = 16763; as
+// the sum began with -128 * (127 + 1) = -16384, the dot product is 379 = 3 * 127 - 2. Two planes:
+// 16256, 200, 0 ... have the scale 1; 200 = 128 * 2 - 56 is 2 in the high plane and -56 in the low
+// one, 16256 is 127 and 0. The planes' dot products, 377 and 112, come to 377 * 128 + 112 = 48368 =
+// 3 * 16256 - 2 * 200 (block_sum).
 template <int kPlanes>
 inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int block,
                            WeightCode code) {
@@ -413,7 +420,8 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     }
     return;
   }
-  // Groups of equal size: a small one at the end would wait for its own sums.
+  // Groups of equal size: a small one at the end would wait for its own sums. 13 tokens, of which 6
+  // fit: 4, 4 and 5, not 6, 6 and 1.
   constexpr int kMost = Ints::kPanelTokens / kPlanes;
   const int groups = (tokens + kMost - 1) / kMost;
   int64_t first = begin;

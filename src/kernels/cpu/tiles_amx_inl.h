@@ -82,7 +82,9 @@ inline void spread_signed(Tile tile, int64_t first, int64_t blocks, uint8_t* to)
 
 // sums[t] += the tile's 16 rows . token t, over the chunk's blocks; `first` is the chunk's first
 // block, `weights` the chunk's, spread out. Three stages at once: block i + 1 is multiplied, block
-// i stored, and block i - 1, whose products have long arrived in memory, scaled and added.
+// i stored, and block i - 1, whose products have long arrived in memory, scaled and added. Of three
+// blocks, by turns of the tile registers: multiply 0; store 0, multiply 1; store 1, multiply 2, add
+// 0; store 2, add 1; add 2.
 template <typename Unit, int kPlanes, typename Tile>
 [[gnu::noinline]] void add_chunk(Tile tile, int64_t first, int64_t blocks, const uint8_t* weights,
                                  const UnitChunk<kPlanes>& chunk,

@@ -47,7 +47,8 @@ struct Ints {
     return _mm256_dpbusd_avx_epi32(sum, weights, four);
   }
 #else
-  // |w| * (a with w's sign): no pair exceeds 2 * 127 * 127, which 16 bits hold.
+  // |w| * (a with w's sign), as of -3 and 5: 3 * -5. No pair exceeds 2 * 127 * 127, which 16 bits
+  // hold.
   static __m256i dot(__m256i sum, __m256i weights, __m256i four) {
     const __m256i pairs =
         _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(four, weights));
@@ -74,7 +75,8 @@ struct Ints {
   static Bytes from_offset_bytes(const uint8_t* from) {
     return {load_half(from), load_half(from + 32)};
   }
-  // E2M1 codes to twice their values, plus 12; nibbles are numbers plus 8 already.
+  // E2M1 codes to twice their values, plus 12 (13, which is -3, to 6); nibbles are numbers plus 8
+  // already.
   static __m256i code_table() {
     return _mm256_broadcastsi128_si256(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));

@@ -1,5 +1,5 @@
 // The plain twin of every kernel: float32 in and out, sums in double, no tricks. What the fast
-// kernels are tested against; also what `--kernels reference` runs.
+// kernels are tested against; also what `--kernels reference` runs. Threads: as kernels/kernels.h.
 #pragma once
 
 #include <memory>

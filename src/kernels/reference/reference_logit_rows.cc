@@ -13,6 +13,10 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr float kFiniteMax = std::numeric_limits<float>::max();
 
+// With highest 5 and sharpness 1, 3.5 has y = -1.5 = -2 + 0.5: `shifted` holds -2 in its lowest
+// bits, the polynomial gives 2^0.5 = 1.41421, the bits of -2 added to its exponent make 0.353553 of
+// it, and of 2048.353553 the lowest bits are 0.353553 * 2^41 units. 5 has kWholeMass, 4 half of it,
+// -70 none.
 Mass weight(float logit, LogitScale scale) {
   const float scaled = (logit - scale.highest) * scale.sharpness;
   const float y = scaled > kExponentMin ? scaled : kExponentMin;
