@@ -52,7 +52,9 @@ Result<request::GenerationRequest> ChatSession::request_for(
     const chat::Conversation& conversation) {
   request::GenerationRequest request;
   request.id = fmt::format("chat-{}", turn_);
-  request.prompt = format_->render(conversation);
+  TRY_ASSIGN(chat::RenderedPrompt prompt, format_->render(conversation));
+  request.prompt = std::move(prompt.tokens);
+  opening_ = std::move(prompt.opening);
   const int context = model_.engine().capacity().context_tokens_max;
   const int room = context - static_cast<int>(request.prompt.size());
   if (room < 1) {
@@ -79,6 +81,10 @@ Result<ChatSession::Answer> ChatSession::stream(request::GenerationRequest reque
   AnswerPrinter printer(terminal);
   chat::ReplyDelta delta;
   Answer answer;
+  for (const TokenId token : opening_) {
+    builder.push(token, delta);
+    printer.print(delta);
+  }
   while (true) {
     const auto batch = reader.next();
     if (!batch) {

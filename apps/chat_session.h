@@ -54,6 +54,7 @@ class ChatSession {
 
   node::LoadedModel& model_;
   const std::shared_ptr<const chat::ChatFormat> format_;
+  std::vector<TokenId> opening_;  // what the last prompt has written of the turn
   Options options_;
   const cli::Interrupt& interrupt_;
   chat::Conversation conversation_;

@@ -34,6 +34,22 @@ Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
       std::make_unique<engine::ModelledExecutor>(std::move(options)));
 }
 
+std::vector<Flag> chat_flags() {
+  return {
+      {.name = "--chat-template",
+       .value = "FILE",
+       .help = "a Jinja file instead of the model's own chat template"},
+      {.name = "--reasoning-parser",
+       .value = "P",
+       .help = "how reasoning is marked in answers: think, mistral, plain, or vLLM's name for "
+               "the same; else what the chat template writes"},
+      {.name = "--tool-call-parser",
+       .value = "P",
+       .help = "how calls are written in answers: hermes, deepseek_r1, deepseek_v31, "
+               "llama3_json, pythonic, mistral, mistral_args, qwen3_coder, phi4_mini, plain, or "
+               "vLLM's name for the same; else what the chat template writes"}};
+}
+
 }  // namespace
 
 Flag kernels_flag() {
@@ -101,6 +117,7 @@ std::vector<Flag> model_flags() {
                        "rows in one persistent kernel",
                    .default_text = "auto",
                    .choices = {"auto", "measure", "default", "plain", "persistent"}});
+  for (Flag& flag : chat_flags()) flags.push_back(std::move(flag));
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
@@ -118,6 +135,9 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   options.device = arguments.text("--device");
+  options.chat = {.template_file = arguments.text("--chat-template"),
+                  .reasoning_parser = arguments.text("--reasoning-parser"),
+                  .tool_call_parser = arguments.text("--tool-call-parser")};
   options.executor.kernel_choice = arguments.text("--kernel-choice");
   options.executor.kernel_choice_folder = node::cache_folder("kernels");
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));

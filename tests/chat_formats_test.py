@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A model of another family is served with its own chat format, and one without a tokenizer by token ids.
+"""A model of another family is served with its own chat format: its vocabulary's, or a template's, with thinking and
+calls; and one without a tokenizer by token ids.
 
 usage: chat_formats_test.py BINARY
 """
@@ -16,8 +17,9 @@ BINARY = None
 
 
 class Served:
-    def __init__(self, test, folder):
-        self.process = subprocess.Popen([BINARY, "serve", folder, "--port", "0", "--max-model-len", "512"],
+    def __init__(self, test, folder, *flags):
+        flags = flags or ("--max-model-len", "512")
+        self.process = subprocess.Popen([BINARY, "serve", folder, "--port", "0", *flags],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
         def end():
@@ -39,6 +41,32 @@ class Served:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+
+# Of our own, with what published ones do.
+TEMPLATE = """{%- if tools %}
+<|im_start|>system
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}{{ teaches }}<|im_end|>
+{% endif %}
+{% for m in messages %}
+{% if m.content == 'refuse' %}{{ raise_exception('this template takes no refusals') }}{% endif %}
+<|im_start|>{{ m.role }}
+{{ m.content if m.content is not none }}{% for call in m.tool_calls or [] %}[{{ call.function.name }}]{% endfor %}<|im_end|>
+{% endfor %}
+{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is not defined or enable_thinking %}<think>
+{% endif %}{% endif %}"""
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}}}
+# What the model writes, by the words that teach it in the template; each is one call.
+CALLS = {
+    "<tool_call>": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ulm"}}\n</tool_call>',
+    "<function= <parameter=": "<tool_call>\n<function=get_weather>\n<parameter=city>\nUlm\n</parameter>\n</function>\n"
+                              "</tool_call>",
+    "<|python_tag|>": '{"name": "get_weather", "parameters": {"city": "Ulm"}}',
+    "[TOOL_CALLS]": '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Ulm"}}]',
+    "[TOOL_CALLS][ARGS]": '[TOOL_CALLS]get_weather[ARGS]{"city": "Ulm"}',
+}
 
 CHAT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
         "max_tokens": 5}
@@ -68,6 +96,67 @@ class ChatFormats(unittest.TestCase):
         self.assertGreater(answer["usage"]["completion_tokens"], 0)
         status, answer = served.post("/v1/responses", {"input": "hello", "max_output_tokens": 5})
         self.assertEqual(200, status, answer)
+
+    def with_template(self, text, then, *flags):
+        """Served by a script that writes `then`, with a chat template of that text in the folder."""
+        template = self.folder / "chat_template.jinja"
+        template.write_text(text)
+        self.addCleanup(template.unlink, missing_ok=True)
+        script = pathlib.Path(self.scratch.name) / "script.json"
+        script.write_text(json.dumps({"rules": [{"when": "", "then": then}]}))
+        return Served(self, self.folder, "--executor", f"modelled:{script}", *flags)
+
+    def test_a_template_writes_the_prompt(self):
+        served = self.with_template(TEMPLATE, "I add.\n</think>\n\n4<|im_end|>")
+        status, rendered = served.post("/v1/chat/completions/render", CHAT)
+        self.assertEqual(200, status, rendered)
+        self.assertIn("<|im_start|>user\\nhello<|im_end|>\\n<|im_start|>assistant\\n<think>\\n", json.dumps(rendered))
+        status, answer = served.post("/v1/chat/completions", CHAT | {"max_tokens": 100})
+        self.assertEqual(200, status, answer)
+        message = answer["choices"][0]["message"]
+        self.assertEqual(("I add.", "4"), (message["reasoning_content"], message["content"]))
+        self.assertGreater(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 0)
+        body = {"messages": [{"role": "user", "content": "refuse"}]}
+        status, answer = served.post("/v1/chat/completions", body)
+        self.assertEqual(400, status, answer)
+        self.assertIn("this template takes no refusals", answer["error"]["message"])
+        status, rendered = served.post("/v1/chat/completions/render", CHAT | {
+            "chat_template_kwargs": {"enable_thinking": False}})
+        self.assertNotIn("<think>", json.dumps(rendered))
+        status, rendered = served.post("/v1/chat/completions/render", {
+            "messages": [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, two,"}],
+            "continue_final_message": True, "add_generation_prompt": False})
+        self.assertEqual(200, status, rendered)
+        self.assertTrue(rendered["prompt"].endswith("one, two,") if "prompt" in rendered else
+                        "one, two," in json.dumps(rendered), rendered)
+
+    def test_each_dialect_from_folder_to_call(self):
+        for teaches, call in CALLS.items():
+            with self.subTest(teaches):
+                served = self.with_template(TEMPLATE.replace("{{ teaches }}", teaches), f"hm</think>{call}<|im_end|>")
+                body = {"messages": [{"role": "user", "content": "weather?"}], "tools": [WEATHER], "max_tokens": 200,
+                        "chat_template_kwargs": {"enable_thinking": teaches != "<|python_tag|>"}}
+                if teaches == "<|python_tag|>":  # a call is the whole answer
+                    served = self.with_template(TEMPLATE.replace("{{ teaches }}", teaches), f"{call}<|im_end|>")
+                status, answer = served.post("/v1/chat/completions", body)
+                self.assertEqual(200, status, answer)
+                choice = answer["choices"][0]
+                self.assertEqual("tool_calls", choice["finish_reason"], answer)
+                function = choice["message"]["tool_calls"][0]["function"]
+                self.assertEqual(("get_weather", {"city": "Ulm"}), (function["name"], json.loads(function["arguments"])))
+
+    def test_a_broken_template_and_an_unknown_parser_are_refused(self):
+        template = self.folder / "chat_template.jinja"
+        template.write_text("{% if %}")
+        self.addCleanup(template.unlink)
+        for flags, words in (((), ("chat_template.jinja", "line 1", "--chat-template")),
+                             (("--chat-template", "/nowhere/x.jinja"), ("/nowhere/x.jinja",)),
+                             (("--tool-call-parser", "nonsense"), ("--tool-call-parser", "hermes"))):
+            done = subprocess.run([BINARY, "serve", self.folder, "--port", "0", *flags], capture_output=True, text=True,
+                                  timeout=100)
+            self.assertNotEqual(0, done.returncode)
+            for word in words:
+                self.assertIn(word, done.stderr)
 
     def test_without_a_tokenizer_token_ids_are_answered(self):
         tokenizer = self.folder / "tokenizer.json"

@@ -37,6 +37,7 @@ VALUES = {
     "--batch-size": "2", "--block-size": "16", "--buffer-size": "1MiB", "--burstiness": "2", "--chunk": "16",
     "--client-threads": "2", "--compute": "bf16", "--concurrencies": "1,2", "--connections": "2", "--count": "3",
     "--current-date": "2026-11-23", "--custom-output-len": "5", "--dataset-name": "random", "--day-period": "60",
+    "--reasoning-parser": "think", "--tool-call-parser": "hermes",
     "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--devices": "2", "--router": "cost",
     "--duration": "5", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
     "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
@@ -178,6 +179,7 @@ class Flags(unittest.TestCase):
                  "--calibration": self.calibration, "--step-log": self.folder / "steps.jsonl",
                  "--idle-result": self.folder / "result.json", "--dataset-path": self.folder / "trace.jsonl",
                  "--ca-file": "/etc/ssl/certs/ca-certificates.crt", "--file": self.folder / "text.txt",
+                 "--chat-template": self.folder / "text.txt",
                  "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
                  "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
                  "--output-json": self.folder / "o.json", "--html": self.folder / "p.html"}

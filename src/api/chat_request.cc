@@ -10,6 +10,8 @@
 namespace pelton::api {
 namespace {
 
+constexpr size_t kDocumentsMax = 10'000;
+
 constexpr size_t kModelBytesMax = 512;
 
 void read_logprobs(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
@@ -63,7 +65,8 @@ void read_prediction(const Fields& body, ChatRequest& request) {
 // What vLLM's clients may say beside.
 void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
   request.begins_answer = body.boolean("add_generation_prompt").value_or(true);
-  if (!request.begins_answer && !limits.prompt_alone) {
+  request.continues_last = body.boolean("continue_final_message").value_or(false);
+  if (!request.begins_answer && !request.continues_last && !limits.prompt_alone) {
     body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
   }
   const auto best_of = body.integer("best_of", {.low = 0, .high = 20});
@@ -84,21 +87,16 @@ void check_other_wishes(const Fields& body, ChatRequest& request) {
   }
 }
 
-// Of the template's arguments; what another model's template would take means nothing to this
-// one's, but what this one's takes elsewhere would change the prompt.
+// Of the template's arguments. Whether the model's template takes one is known where the model is.
 void read_template_arguments(const Fields& body, ChatRequest& request) {
   const Json* arguments = body.object("chat_template_kwargs");
   if (arguments == nullptr) return;
   const Fields fields(*arguments, "chat_template_kwargs", body.complaint(), Fields::Reads::kKept);
   request.reasoning_effort = read_effort(fields, "reasoning_effort");
   request.thinks = fields.boolean("enable_thinking");
-  size_t told = 0;
-  fields.unread([&](const std::string& key, const Json&) {
-    if (key == "builtin_tools" || key == "model_identity") {
-      fields.refuse_unsupported(key, "this argument of the template");
-    } else if (++told <= kFieldWarningsMax) {
-      request.warnings.push_back(unread_warning(fields.path(key), "the template has no such name"));
-    }
+  fields.unread([&](const std::string& key, const Json& value) {
+    if (key == "model_identity") fields.refuse_unsupported(key, "this argument of the template");
+    request.template_arguments.push_back({key, value});
   });
 }
 
@@ -223,9 +221,8 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   check_modalities(fields);
   check_other_wishes(fields, request);
   read_prompt_wishes(fields, limits, request);
-  if (fields.boolean("continue_final_message").value_or(false)) {
-    fields.refuse_unsupported("continue_final_message", "continuing a message");
-  }
+  const Json* documents = fields.array("documents", kDocumentsMax);
+  if (documents != nullptr && !documents->as_array().empty()) request.documents = *documents;
   check_unread_fields(fields, BodyKind::kChat, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;

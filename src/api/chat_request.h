@@ -35,7 +35,12 @@ struct ChatRequest {
   int top_logprobs = -1;  // -1: no logprobs
   // "prediction": what the caller expects the answer to be, or to have parts of; none: not said.
   std::optional<std::string> prediction;
-  bool begins_answer = true;  // the prompt ends with "<|start|>assistant"
+  bool begins_answer = true;    // the prompt ends with "<|start|>assistant"
+  bool continues_last = false;  // the answer goes on with the last message
+  // For a model's chat template: its other arguments by name; documents
+  // (null: none).
+  Json::Object template_arguments;
+  Json documents;
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };

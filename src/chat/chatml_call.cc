@@ -76,17 +76,23 @@ class MemberScan {
 struct Members {
   std::optional<std::string> name;
   std::string_view arguments;
+  std::string_view behind;  // the last value
 };
 
 // Of members given twice the last holds, as in Json.
 Members members_of(std::string_view text) {
   Members members;
   MemberScan scan(text);
+  members.behind = text;
   while (const std::optional<MemberScan::Member> member = scan.next()) {
     const Result<Json> key = Json::parse(member->key);
     if (!key.ok()) break;
-    if (*key == Json("arguments")) members.arguments = member->value;
-    if (!(*key == Json("name"))) continue;
+    const auto end = member->value.data() + member->value.size() - text.data();
+    members.behind = text.substr(static_cast<size_t>(end));
+    if (*key == Json("arguments") || *key == Json("parameters")) {
+      members.arguments = member->value;
+    }
+    if (!(*key == Json("name")) && !(*key == Json("function"))) continue;
     const Result<Json> name = Json::parse(member->value);
     members.name.reset();
     if (name.ok() && name->is_string()) members.name = name->as_string();
@@ -122,6 +128,8 @@ std::optional<ChatMlCall> read_call(std::string_view text) {
 std::optional<ChatMlCall> read_cut_call(std::string_view text) {
   Members members = members_of(text);
   if (!members.name || members.name->empty()) return std::nullopt;
+  // What else was begun behind the last value would be lost.
+  if (members.behind.find_first_not_of(" \t\r\n,}") != std::string_view::npos) return std::nullopt;
   return ChatMlCall{std::move(*members.name), std::string(members.arguments)};
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "chat/chatml_grammar.h"
-#include "chat/chatml_parser.h"
 #include "chat/chatml_renderer.h"
+#include "chat/dialect_parser.h"
 
 namespace pelton::chat {
 namespace {
@@ -36,6 +36,10 @@ class ChatMlFormat final : public ChatFormat {
       : tokenizer_(tokenizer), tokens_(tokens) {
     turn_start_ = {tokens_.start};
     tokenizer_.encode("assistant\n", turn_start_);
+    dialect_ =
+        make_dialect(*find_reasoning_syntax("think"), *find_call_syntax("hermes"), tokenizer_);
+    dialect_.turn_start = tokens_.start;
+    dialect_.stops = stop_tokens({});
     if (!tokens_.think || !tokens_.think_end) return;
     markers_.begins = {*tokens_.think};
     markers_.ends = {*tokens_.think_end, tokens_.end, tokens_.start};
@@ -44,8 +48,9 @@ class ChatMlFormat final : public ChatFormat {
 
   std::string_view name() const override { return "chatml"; }
 
-  std::unique_ptr<PromptPieces> pieces(Conversation conversation) const override {
-    return std::make_unique<ChatMlPieces>(conversation, tokenizer_, tokens_);
+  Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
+    return std::unique_ptr<PromptPieces>(
+        std::make_unique<ChatMlPieces>(conversation, tokenizer_, tokens_));
   }
   std::vector<TokenId> turn_opening(Thinking thinking) const override {
     if (thinking == Thinking::kOn) return {};
@@ -65,9 +70,10 @@ class ChatMlFormat final : public ChatFormat {
     return tokenizer_.decode(turn).find(kThink) != std::string::npos;
   }
 
-  std::unique_ptr<TurnParser> parser(Calls calls) const override {
-    return std::make_unique<ChatMlParser>(tokenizer_, tokens_, calls);
+  std::unique_ptr<TurnParser> parser(const ParserOptions& options) const override {
+    return std::make_unique<DialectParser>(tokenizer_, dialect_, options);
   }
+  bool reads_argument(std::string_view name) const override { return name == "enable_thinking"; }
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
     return chatml_grammar(rules, tokens_, std::move(trie));
@@ -80,11 +86,12 @@ class ChatMlFormat final : public ChatFormat {
   std::vector<TokenId> reasoning_end(AfterReasoning) const override {
     return tokenizer_.encode_with_special("\n</think>\n\n");
   }
-  std::vector<TokenId> stop_tokens(std::span<const TokenId> configured) const override;
+  std::vector<TokenId> stop_tokens(std::span<const TokenId> configured) const final;
 
  private:
   const tokenizer::Tokenizer& tokenizer_;
   const ChatMlTokens tokens_;
+  Dialect dialect_;
   ReasoningMarkers markers_;
 };
 

@@ -76,6 +76,11 @@ struct Conversation {
   std::optional<ReasoningEffort> effort;  // none: the format's own
   Thinking thinking = Thinking::kOn;
   std::vector<Message> messages;
+  // For formats that are templates: more variables by name, and documents (null: none).
+  Json::Object template_arguments = {};
+  Json documents = {};
+  bool begins_turn = true;      // the prompt ends where the model's turn begins
+  bool continues_last = false;  // it ends with the last message, which the model goes on with
 };
 
 // One past the last message of this kind; 0: there is none.

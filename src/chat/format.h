@@ -32,8 +32,14 @@ class PromptPieces {
   virtual ~PromptPieces() = default;
   const std::vector<Piece>& pieces() const { return pieces_; }
   virtual void append(size_t piece, std::vector<TokenId>& out) const = 0;
+  // What the prompt writes of the model's turn, behind its start: "<think>\n". The first tokens
+  // that a parser of the turn gets.
+  const std::vector<TokenId>& opening() const { return opening_; }
+  bool opens_reasoning() const { return opens_reasoning_; }  // and leaves it open
 
  protected:
+  std::vector<TokenId> opening_;
+  bool opens_reasoning_ = false;
   std::vector<Piece> pieces_;
 };
 
@@ -76,6 +82,12 @@ enum class AfterReasoning {
   kFreeMessage,  // the model chooses: the final answer, a call, or more reasoning
 };
 
+// A conversation written whole.
+struct RenderedPrompt {
+  std::vector<TokenId> tokens;
+  std::vector<TokenId> opening;  // their end: what a parser of the turn gets first
+};
+
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
@@ -83,11 +95,12 @@ class ChatFormat {
   virtual std::string_view name() const = 0;  // "harmony"
 
   // Prompts.
-  virtual std::unique_ptr<PromptPieces> pieces(Conversation conversation) const = 0;
+  // Error kInvalidArgument: the format has no place for such a conversation.
+  virtual Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const = 0;
   // What every turn of the model's begins with; a prompt ends in it.
   const std::vector<TokenId>& turn_start() const { return turn_start_; }
-  // All pieces and the turn's start.
-  std::vector<TokenId> render(Conversation conversation) const;
+  // All pieces, the turn's start and its opening. Errors: pieces()'s.
+  Result<RenderedPrompt> render(Conversation conversation) const;
   // What stands behind the start of a turn that is to think, or not to.
   virtual std::vector<TokenId> turn_opening(Thinking thinking) const = 0;
   // What a turn is opened with that the model is made to call a function in, so that it can only go
@@ -102,7 +115,11 @@ class ChatFormat {
   virtual bool has_reasoning(std::span<const TokenId> turn) const = 0;
 
   // Answers.
-  virtual std::unique_ptr<TurnParser> parser(Calls calls) const = 0;
+  virtual std::unique_ptr<TurnParser> parser(const ParserOptions& options) const = 0;
+  // A parser needs the functions' schemas: calls do not say of what type a value is.
+  virtual bool types_by_schema() const { return false; }
+  // Whether prompts depend on this template argument ("enable_thinking").
+  virtual bool reads_argument(std::string_view name) const = 0;
   // Error kUnsupported: the vocabulary lacks a token that this needs.
   virtual Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const = 0;

@@ -1,18 +1,79 @@
 #include "chat/format_of.h"
 
+#include <utility>
+
+#include <fmt/format.h>
+
 #include "chat/chatml_format.h"
 #include "chat/harmony_format.h"
+#include "chat/template_format.h"
 
 namespace pelton::chat {
+namespace {
 
-Result<std::shared_ptr<const ChatFormat>> format_of(const tokenizer::Tokenizer& tokenizer) {
-  if (auto harmony = harmony_format(tokenizer); harmony.ok()) return harmony;
-  if (auto chatml = chatml_format(tokenizer); chatml.ok()) return chatml;
+// What ends a turn in published vocabularies, whatever the configuration says.
+constexpr std::string_view kTurnEnds[] = {
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<|end|>",       "<|eot|>",
+    "<|eom|>",    "<turn|>",    "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>"};
+
+Error unknown_parser(std::string_view flag, const std::string& name, const std::string& known) {
+  return {.code = ErrorCode::kInvalidArgument,
+          .message = fmt::format("{} is one of {}; not '{}'", flag, known, name),
+          .field = std::string(flag)};
+}
+
+Result<Dialect> dialect_of(const FormatSource& source) {
+  const std::string text = source.chat_template->text + source.chat_template->for_tools;
+  const CallSyntax* calls = &call_syntax_of(text);
+  if (!source.tool_call_parser.empty()) {
+    calls = find_call_syntax(source.tool_call_parser);
+    if (calls == nullptr) {
+      return unknown_parser("--tool-call-parser", source.tool_call_parser, call_syntax_names());
+    }
+  }
+  std::optional<ReasoningSyntax> reasoning = reasoning_syntax_of(text);
+  if (!source.reasoning_parser.empty()) {
+    reasoning = find_reasoning_syntax(source.reasoning_parser);
+    if (!reasoning) {
+      return unknown_parser("--reasoning-parser", source.reasoning_parser,
+                            "think (qwen3, deepseek_r1), mistral, plain");
+    }
+  }
+  Dialect dialect = make_dialect(*reasoning, *calls, source.tokenizer);
+  const auto add_stop = [&](std::optional<TokenId> id) {
+    if (id && !dialect.stops_at(*id)) dialect.stops.push_back(*id);
+  };
+  for (const TokenId id : source.stops) add_stop(id);
+  add_stop(source.tokenizer.special_id(source.chat_template->eos_token));
+  for (const std::string_view end : kTurnEnds) {
+    const std::optional<TokenId> id = source.tokenizer.special_id(end);
+    if (id && source.tokenizer.is_special(*id)) add_stop(id);
+  }
+  return dialect;
+}
+
+Result<std::shared_ptr<const ChatFormat>> format_of_template(const FormatSource& source) {
+  TRY_ASSIGN(Dialect dialect, dialect_of(source));
+  TRY_ASSIGN(PromptTemplate made, PromptTemplate::compile(*source.chat_template));
+  return template_format(source.tokenizer, std::move(made), std::move(dialect));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ChatFormat>> format_of(const FormatSource& source) {
+  if (auto harmony = harmony_format(source.tokenizer); harmony.ok()) return harmony;
+  if (source.chat_template) return format_of_template(source);
+  if (auto chatml = chatml_format(source.tokenizer); chatml.ok()) return chatml;
   return Error{.code = ErrorCode::kUnsupported,
                .message =
-                   "the tokenizer has the control tokens of no chat format known here: "
-                   "neither Harmony's (<|start|>, <|message|>) nor ChatML's (<|im_start|>)",
-               .field = "tokenizer"};
+                   "the model's files have no chat template (chat_template.jinja, or chat_template "
+                   "in tokenizer_config.json), and its vocabulary is not one of a format known "
+                   "here; --chat-template FILE gives one",
+               .field = "--chat-template"};
+}
+
+Result<std::shared_ptr<const ChatFormat>> format_of(const tokenizer::Tokenizer& tokenizer) {
+  return format_of(FormatSource{.tokenizer = tokenizer});
 }
 
 }  // namespace pelton::chat

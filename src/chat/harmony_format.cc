@@ -157,9 +157,9 @@ class HarmonyFormat final : public ChatFormat {
 
   std::string_view name() const override { return "harmony"; }
 
-  std::unique_ptr<PromptPieces> pieces(Conversation conversation) const override {
-    return std::make_unique<HarmonyPieces>(renderer_,
-                                           harmony_conversation(std::move(conversation)));
+  Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
+    return std::unique_ptr<PromptPieces>(
+        std::make_unique<HarmonyPieces>(renderer_, harmony_conversation(std::move(conversation))));
   }
   // How much it reasons is said in the system message.
   std::vector<TokenId> turn_opening(Thinking) const override { return {}; }
@@ -171,13 +171,14 @@ class HarmonyFormat final : public ChatFormat {
   }
 
   // Whom a message goes to stands in its header: a ReplyReader can leave it out.
-  std::unique_ptr<TurnParser> parser(Calls) const override {
+  std::unique_ptr<TurnParser> parser(const ParserOptions&) const override {
     return harmony_turn_parser(tokenizer_, tokens_, HarmonyParser::Start::kAssistantHeader);
   }
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
     return harmony_network(rules, tokens_, std::move(trie));
   }
+  bool reads_argument(std::string_view name) const override { return name == "reasoning_effort"; }
   CallFrame call_frame(std::string_view, TurnRules::Begin) const override { return {}; }
   const ReasoningMarkers& reasoning() const override { return markers_; }
   std::vector<TokenId> reasoning_end(AfterReasoning after) const override;

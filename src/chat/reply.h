@@ -3,7 +3,7 @@
 //
 // Promises, for every sequence of tokens:
 // - What a delta has shown is final: the deltas in a row are the reply, byte for byte.
-// - No control token's text in any field; every field is valid UTF-8.
+// - No control token's text in any field, but for arguments; every field is valid UTF-8.
 // - A reply without reasoning and without tool calls has content, if only an empty one.
 // - Text the model sampled outside of headers and markers is in some field.
 #pragma once

@@ -4,17 +4,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/token_id.h"
+#include "chat/conversation.h"
 #include "chat/reply_event.h"
 
 namespace pelton::chat {
 
 // Whether what looks like a call is one, or is shown as text: nobody can take it.
 enum class Calls : uint8_t { kRead, kAsText };
+
+struct ParserOptions {
+  ParserOptions(Calls calls) : calls(calls) {}  // NOLINT: implicit
+
+  Calls calls;
+  // For dialects that say nothing of a value's type (ChatFormat::types_by_schema()); may be null.
+  std::shared_ptr<const std::vector<FunctionTool>> functions = nullptr;
+};
 
 class TurnParser {
  public:

@@ -10,6 +10,7 @@
 #include "checkpoint/describe.h"
 #include "cost_model/footprint.h"
 #include "engine/step_log.h"
+#include "node/model_template.h"
 #include "node/model_tokenizer.h"
 #include "node/packed_cache.h"
 
@@ -60,7 +61,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
     TRY(loaded->pack(options, log));
   }
   phases.end("files");
-  TRY(loaded->load_tokenizer());
+  TRY(loaded->load_tokenizer(options.chat));
   TRY(loaded->check_draft_tokens(options.executor.speculation.model));
   loaded->unite_stop_tokens();
   phases.end("tokenizer");
@@ -204,17 +205,11 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 }
 
 // A folder without a tokenizer is no error here; a broken one is.
-Result<void> LoadedModel::load_tokenizer() {
+Result<void> LoadedModel::load_tokenizer(const ChatOptions& chat) {
   TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
   if (found != nullptr) {
     tokenizer_ = std::move(*found);
-    Result<std::shared_ptr<const chat::ChatFormat>> format = chat::format_of(*tokenizer_);
-    if (format.ok()) {
-      chat_ = *format;
-    } else {
-      no_chat_ = format.error();
-    }
-    return {};
+    return load_chat_format(chat);
   }
   no_tokenizer_ =
       Error{ErrorCode::kNotFound,
@@ -238,6 +233,25 @@ Result<void> LoadedModel::check_draft_tokens(const std::string& draft_model) con
                              "model (id {} is one): give one with the same tokenizer",
                              draft_model, id),
                  "speculative-config"};
+  }
+  return {};
+}
+
+// That there is none is no error here; a template that cannot be read is.
+Result<void> LoadedModel::load_chat_format(const ChatOptions& chat) {
+  TRY_ASSIGN(auto chat_template, read_model_template(checkpoint_, chat.template_file));
+  Result<std::shared_ptr<const chat::ChatFormat>> format =
+      chat::format_of({.tokenizer = *tokenizer_,
+                       .chat_template = std::move(chat_template),
+                       .stops = config().eos_tokens,
+                       .reasoning_parser = chat.reasoning_parser,
+                       .tool_call_parser = chat.tool_call_parser});
+  if (format.ok()) {
+    chat_ = *format;
+  } else if (format.error().code != ErrorCode::kUnsupported) {
+    return format.error();
+  } else {
+    no_chat_ = format.error();
   }
   return {};
 }

@@ -25,6 +25,13 @@
 
 namespace pelton::node {
 
+// --chat-template --reasoning-parser --tool-call-parser; empty: what the model's files say.
+struct ChatOptions {
+  std::string template_file = {};
+  std::string reasoning_parser = {};
+  std::string tool_call_parser = {};
+};
+
 class LoadedModel {
  public:
   struct Options {
@@ -45,6 +52,7 @@ class LoadedModel {
     bool packing_optional = false;
     std::string packed_cache;
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
+    ChatOptions chat = {};
     // Where several models share this machine's memory: what this one may take is what is left
     // there, under this name. Outlives it; null: it has the machine's to itself. What lies in a
     // device's memory is not counted.
@@ -79,8 +87,8 @@ class LoadedModel {
   // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
 
-  // The tokenizer in the model's folder, and the chat format that its vocabulary is of. An error if
-  // there is none: such a model can still be run on token ids, or on text.
+  // The tokenizer in the model's folder, and the chat format of its vocabulary or its template. An
+  // error if there is none: such a model can still be run on token ids, or on text.
   Result<const tokenizer::Tokenizer*> tokenizer() const;
   // The same, or one without tokens.
   const tokenizer::Tokenizer& any_tokenizer() const { return tokenizer_ ? *tokenizer_ : no_text_; }
@@ -94,7 +102,8 @@ class LoadedModel {
 
   Result<void> check_beside_weights(const Options& options) const;
   Result<void> pack(const Options& options, base::Log& log);
-  Result<void> load_tokenizer();
+  Result<void> load_tokenizer(const ChatOptions& chat);
+  Result<void> load_chat_format(const ChatOptions& chat);
   Result<void> check_draft_tokens(const std::string& draft_model) const;
   void unite_stop_tokens();
   Result<cost_model::Footprint> take_memory(const Options& options);

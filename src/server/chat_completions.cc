@@ -58,13 +58,14 @@ class ChatCompletion final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_->generation;
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                      scope.identity.created_ms);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
     std::string id = answer_id("chatcmpl-", generation.request_id, scope.identity.draw());
     options_ = answer_options(*request_, scope.model, id, scope.identity.created_s());
     ChatChoice::Options& choice = options_.choice;
-    const std::vector<TokenId>& opening = choice.turn.opening;
-    prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
+    begin_turn(scope.model, prompt, choice.turn.opening);
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     has_sampled_turns_ = prompt.has_sampled_turns;
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
@@ -112,10 +113,13 @@ class ChatInputTokens final : public ModelRequest {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    count_ = scope.services
-                 .chat_prompt_of(request_, scope.model, scope.tenant, scope.identity.created_ms)
-                 .tokens.size() +
-             turn_options(request_, scope.model).opening.size();
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(request_, scope.model, scope.tenant,
+                                                            scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
+    std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
+    begin_turn(scope.model, prompt, opening);
+    count_ = prompt.tokens.size();
     return std::nullopt;
   }
   void start(Call call, Services&) override {

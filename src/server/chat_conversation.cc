@@ -102,6 +102,13 @@ chat::Conversation ConversationBuilder::build(const std::string& current_date) {
   }
   chat::Conversation conversation{.current_date = current_date, .messages = std::move(out_)};
   if (request_.reasoning_effort) conversation.effort = effort_of(*request_.reasoning_effort);
+  conversation.template_arguments = request_.template_arguments;
+  if (request_.thinks) {
+    conversation.template_arguments.push_back({"enable_thinking", *request_.thinks});
+  }
+  conversation.documents = request_.documents;
+  conversation.begins_turn = request_.begins_answer;
+  conversation.continues_last = request_.continues_last;
   return conversation;
 }
 

@@ -21,19 +21,20 @@ TurnCache::Words words_of(const api::ChatMessage& message) {
 
 }  // namespace
 
-ChatPrompt chat_prompt(chat::Conversation conversation,
-                       const std::vector<api::ChatMessage>& messages, const ServedModel& model,
-                       TurnCache& turns, std::string_view salt) {
+Result<ChatPrompt> chat_prompt(chat::Conversation conversation,
+                               const std::vector<api::ChatMessage>& messages,
+                               const ServedModel& model, TurnCache& turns, std::string_view salt) {
   return prompt_of(std::move(conversation), model, turns.history(salt),
                    [&](int turn, const RollingHash& history) {
                      return turns.find(history, words_of(messages[static_cast<size_t>(turn)]));
                    });
 }
 
-ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model, RollingHash history,
-                     FindTurn find_turn) {
+Result<ChatPrompt> prompt_of(chat::Conversation conversation, const ServedModel& model,
+                             RollingHash history, FindTurn find_turn) {
   const chat::ChatFormat& format = *model.chat;
-  const std::unique_ptr<chat::PromptPieces> written = format.pieces(std::move(conversation));
+  TRY_ASSIGN(const std::unique_ptr<chat::PromptPieces> written,
+             format.pieces(std::move(conversation)));
   const std::vector<chat::PromptPieces::Piece>& pieces = written->pieces();
   history.add(model.serial);  // another model's turns are other tokens
   ChatPrompt prompt{.tokens = {}, .history = history};
@@ -59,7 +60,44 @@ ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model, 
   }
   prompt.history.add_tokens(std::span(prompt.tokens).subspan(named));
   add(format.turn_start());
+  prompt.opening = written->opening();
+  prompt.opens_reasoning = written->opens_reasoning();
   return prompt;
+}
+
+void begin_turn(const ServedModel& model, ChatPrompt& prompt, std::vector<TokenId>& opening) {
+  std::vector<TokenId> all = std::move(prompt.opening);
+  // What the model is made to say does not stand in its reasoning.
+  if (prompt.opens_reasoning && !opening.empty()) {
+    const std::vector<TokenId> end = model.chat->reasoning_end(chat::AfterReasoning::kFinalAnswer);
+    all.insert(all.end(), end.begin(), end.end());
+  }
+  all.insert(all.end(), opening.begin(), opening.end());
+  prompt.tokens.insert(prompt.tokens.end(), all.begin(), all.end());
+  prompt.opening.clear();
+  opening = std::move(all);
+}
+
+std::optional<Error> not_in_prompts(const api::ChatRequest& request,
+                                    const chat::ChatFormat& format) {
+  const auto refused = [&](std::string_view field, std::string_view argument) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "'" + std::string(field) + "': this model's chat format has no place " +
+                            "for " + std::string(argument),
+                 .field = std::string(field)};
+  };
+  if (!request.documents.is_null() && !format.reads_argument("documents")) {
+    return refused("documents", "documents");
+  }
+  if (request.continues_last && !format.reads_argument("continue_final_message")) {
+    return refused("continue_final_message", "a message that goes on");
+  }
+  for (const Json::Member& argument : request.template_arguments) {
+    if (argument.key == "builtin_tools" && !format.reads_argument(argument.key)) {
+      return refused("chat_template_kwargs.builtin_tools", "built-in tools");
+    }
+  }
+  return std::nullopt;
 }
 
 void drop_turn_start(const ServedModel& model, std::vector<TokenId>& prompt) {

@@ -3,6 +3,7 @@
 // tokens are kept for the conversation's next prompt. Owned by an Answer, on its net thread.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ class ChatTurn {
   struct Options {
     StopStrings stop;
     std::vector<TokenId> opening;  // what stands in the prompt after the turn's start
+    // For formats that type arguments by their schema; may be null.
+    std::shared_ptr<const std::vector<chat::FunctionTool>> functions = nullptr;
     chat::ReplyBuilder::Options::Preamble preamble =
         chat::ReplyBuilder::Options::Preamble::kContent;
     std::optional<Place> place;  // none: it is not kept

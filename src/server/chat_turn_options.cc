@@ -1,8 +1,21 @@
 #include "server/chat_turn_options.h"
 
+#include <memory>
+#include <utility>
+
 #include "api/documented_fields.h"
 
 namespace pelton::server {
+
+std::shared_ptr<const std::vector<chat::FunctionTool>> parsed_functions(
+    const std::vector<api::FunctionTool>& tools, const chat::ChatFormat& format) {
+  if (!format.types_by_schema()) return nullptr;
+  std::vector<chat::FunctionTool> functions;
+  for (const api::FunctionTool& tool : tools) {
+    functions.push_back({.name = tool.name, .description = {}, .parameters = tool.parameters});
+  }
+  return std::make_shared<const std::vector<chat::FunctionTool>>(std::move(functions));
+}
 
 ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedModel& model) {
   ChatTurn::Options options{.stop = stop_strings(request.generation)};
@@ -14,6 +27,7 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
   options.may_call = !request.tools.empty();
   options.opening = model.chat->turn_opening(request.thinks.value_or(true) ? chat::Thinking::kOn
                                                                            : chat::Thinking::kOff);
+  options.functions = parsed_functions(request.tools, *model.chat);
   if (request.forced_call) {
     const std::vector<TokenId> call = model.chat->call_opening(request.forced_call->function_name);
     options.opening.insert(options.opening.end(), call.begin(), call.end());
@@ -23,10 +37,17 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
 
 std::vector<std::string> warnings_of(const api::ChatRequest& request, const ServedModel& model) {
   std::vector<std::string> warnings = request.warnings;
-  const bool knows =
-      model.chat == nullptr || !model.chat->turn_opening(chat::Thinking::kOff).empty();
-  if (request.thinks && !knows && warnings.size() < api::kFieldWarningsMax) {
+  if (model.chat == nullptr) return warnings;
+  size_t warned = 0;
+  if (request.thinks && !model.chat->reads_argument("enable_thinking")) {
+    ++warned;
     warnings.push_back(api::unread_warning(request.thinks_field, "the template has no such name"));
+  }
+  for (const Json::Member& argument : request.template_arguments) {
+    if (model.chat->reads_argument(argument.key)) continue;
+    if (++warned > api::kFieldWarningsMax) break;
+    warnings.push_back(api::unread_warning("chat_template_kwargs." + argument.key,
+                                           "the template has no such name"));
   }
   return warnings;
 }

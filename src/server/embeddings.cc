@@ -35,17 +35,21 @@ api::EmbeddingAnswer head_of(std::string_view prefix, const api::EmbeddingFields
 }
 
 // The words alone: a turn of ours is not looked up as it was sampled.
-std::vector<TokenId> chat_to_embed(const api::EmbeddingRequest& request, const ServedModel& model,
-                                   const std::string& date, const TurnCache& turns) {
+Result<std::vector<TokenId>> chat_to_embed(const api::EmbeddingRequest& request,
+                                           const ServedModel& model, const std::string& date,
+                                           const TurnCache& turns) {
   api::ChatRequest chat;
   chat.messages = request.messages;
   const auto unknown = [](int, const RollingHash&) -> std::optional<std::vector<TokenId>> {
     return std::nullopt;
   };
-  std::vector<TokenId> tokens =
-      prompt_of(conversation_of(chat, date), model, turns.history({}), unknown).tokens;
-  if (!request.begins_answer) drop_turn_start(model, tokens);
-  return tokens;
+  chat.begins_answer = request.begins_answer;
+  TRY_ASSIGN(ChatPrompt prompt,
+             prompt_of(conversation_of(chat, date), model, turns.history({}), unknown));
+  std::vector<TokenId> opening;
+  begin_turn(model, prompt, opening);
+  if (!request.begins_answer) drop_turn_start(model, prompt.tokens);
+  return std::move(prompt.tokens);
 }
 
 void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedRequest::Truncate how) {
@@ -84,8 +88,9 @@ class OpenAiEmbeddings final : public ModelRequest {
     if (!request_.messages.empty()) {
       const std::string date =
           scope.model.current_date.value_or(base::local_date(scope.identity.created_ms));
-      prompts.add("messages",
-                  chat_to_embed(request_, scope.model, date, scope.services.turn_cache));
+      auto tokens = chat_to_embed(request_, scope.model, date, scope.services.turn_cache);
+      if (!tokens.ok()) return api::api_error(tokens.error());
+      prompts.add("messages", *std::move(tokens));
     }
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       auto tokens = completion_prompt(request_.inputs[i], scope.model, "input");

@@ -71,9 +71,11 @@ class GrpcChat final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     turn_ = turn_options(*request_, scope.model);
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                      scope.identity.created_ms);
-    prompt.tokens.insert(prompt.tokens.end(), turn_.opening.begin(), turn_.opening.end());
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
+    begin_turn(scope.model, prompt, turn_.opening);
     turn_.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, request_->generation,
                             {.id = new_id(scope),

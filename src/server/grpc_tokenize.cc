@@ -32,12 +32,18 @@ class GrpcTokenization final : public ModelRequest {
   }
 
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    const std::vector<TokenId> tokens =
-        request_.chat ? scope.services
-                            .chat_prompt_of(*request_.chat, scope.model, scope.tenant,
-                                            scope.identity.created_ms)
-                            .tokens
-                      : scope.model.tokenizer.encode(request_.prompt);
+    std::vector<TokenId> tokens;
+    if (request_.chat) {
+      Result<ChatPrompt> made = scope.services.chat_prompt_of(
+          *request_.chat, scope.model, scope.tenant, scope.identity.created_ms);
+      if (!made.ok()) return api::api_error(made.error());
+      ChatPrompt prompt = *std::move(made);
+      std::vector<TokenId> opening;
+      begin_turn(scope.model, prompt, opening);
+      tokens = std::move(prompt.tokens);
+    } else {
+      tokens = scope.model.tokenizer.encode(request_.prompt);
+    }
     v1::TokenizeReply reply;
     for (const TokenId token : tokens) reply.add_tokens(static_cast<uint32_t>(token));
     reply.set_context_max(scope.model.context_limit());

@@ -38,10 +38,11 @@ class Message final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     options_.turn = turn_options(*request_, scope.model);
-    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                      scope.identity.created_ms);
-    const std::vector<TokenId>& opening = options_.turn.opening;
-    prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
+    begin_turn(scope.model, prompt, options_.turn.opening);
     options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     has_sampled_turns_ = prompt.has_sampled_turns;
@@ -90,10 +91,13 @@ class MessageTokens final : public ModelRequest {
     return {.model = request_.model, .warnings = request_.warnings};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    count_ = scope.services
-                 .chat_prompt_of(request_, scope.model, scope.tenant, scope.identity.created_ms)
-                 .tokens.size() +
-             turn_options(request_, scope.model).opening.size();
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(request_, scope.model, scope.tenant,
+                                                            scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
+    std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
+    begin_turn(scope.model, prompt, opening);
+    count_ = prompt.tokens.size();
     return std::nullopt;
   }
   void start(Call call, Services&) override {

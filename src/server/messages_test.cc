@@ -368,7 +368,8 @@ TEST(Messages, HM01NothingACallerWritesIsAControlToken) {
     EXPECT_TRUE(parsed_request.ok());
     TurnCache turns({.seed = 1});
     const ChatPrompt prompt = chat_prompt(conversation_of(parsed_request->chat, "2025-06-28"),
-                                          parsed_request->chat.messages, house.model(), turns, "");
+                                          parsed_request->chat.messages, house.model(), turns, "")
+                                  .value();
     for (const TokenId token : prompt.tokens) {
       if (house.model().tokenizer.is_special(token)) tokens.push_back(token);
     }

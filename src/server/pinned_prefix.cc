@@ -27,7 +27,11 @@ Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedMod
   }
   const auto request = api::parse_chat_request(body.dump(), model.request_limits());
   if (!request.ok()) return bad_file(file, request.error().message);
-  const auto prompt = model.chat->pieces(conversation_of(*request, current_date));
+  chat::Conversation conversation = conversation_of(*request, current_date);
+  conversation.begins_turn = false;
+  const auto made = model.chat->pieces(std::move(conversation));
+  if (!made.ok()) return bad_file(file, made.error().message);
+  const std::unique_ptr<chat::PromptPieces>& prompt = *made;
   std::vector<TokenId> tokens;
   // Without the model's turn: where these messages end, others may follow.
   for (size_t i = 0; i < prompt->pieces().size(); ++i) prompt->append(i, tokens);

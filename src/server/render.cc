@@ -62,11 +62,13 @@ class ChatRendering final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
-    std::vector<TokenId> tokens =
-        scope.services.chat_prompt_of(request_, model, scope.tenant, scope.identity.created_ms)
-            .tokens;
-    const ChatTurn::Options turn = turn_options(request_, model);
-    tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
+    Result<ChatPrompt> made =
+        scope.services.chat_prompt_of(request_, model, scope.tenant, scope.identity.created_ms);
+    if (!made.ok()) return api::api_error(made.error());
+    ChatPrompt prompt = *std::move(made);
+    std::vector<TokenId> opening = turn_options(request_, model).opening;
+    begin_turn(model, prompt, opening);
+    const std::vector<TokenId>& tokens = prompt.tokens;
     api::append_rendered(
         {.id = answer_id("chatcmpl-", request_.generation.request_id, scope.identity.draw()),
          .model = model.shown_name(request_.model),

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ class ResponseOutput {
     bool logprobs = false;
     bool may_call = false;  // functions are offered; otherwise what looks like a call is a message
     bool one_call = false;  // of several calls only the first is an item
+    // For formats that type arguments by their schema; may be null.
+    std::shared_ptr<const std::vector<chat::FunctionTool>> functions = nullptr;
     std::string response_id;  // the items' ids tell it
     bool reasoning_summary = false;
     // What becomes of reasoning that has ended as its "encrypted_content"; empty: none is wanted.

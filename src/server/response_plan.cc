@@ -105,7 +105,10 @@ Result<void> drop_oldest_items(ResponsePlan& plan, const ModelRequest::Scope& sc
   const int64_t answer =
       std::max(fields.max_tokens.value_or(context / kAnswerShareWhenTruncating), fields.min_tokens);
   const auto fits = [&](const ChatPrompt& prompt) {
-    return static_cast<int64_t>(prompt.tokens.size() + plan.opening.size()) + answer <= context;
+    return static_cast<int64_t>(prompt.tokens.size() + prompt.opening.size() +
+                                plan.opening.size()) +
+               answer <=
+           context;
   };
   if (fits(*plan.prompt)) return {};
   const ResponseItems all{.history = plan.history, .items = plan.request.items};
@@ -176,8 +179,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
       response_prompt(request, {.history = plan.history, .current_date = of.date, .salt = of.salt},
                       model, scope.services.turn_cache));
   if (request.may_drop_items) TRY(drop_oldest_items(plan, scope, of));
-  std::vector<TokenId>& tokens = plan.prompt->tokens;
-  tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());
+  begin_turn(model, *plan.prompt, plan.opening);
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include "api/tokenize_request.h"
 #include "base/check.h"
 #include "server/answer_guide.h"
+#include "server/chat_turn_options.h"
 #include "server/endpoints.h"
 #include "server/item_reference.h"
 #include "server/random_id.h"
@@ -257,6 +258,7 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
       .timings = request.generation.timings,
       .on_ended = {}};
   options.head.created_at = call.identity->created_s();
+  options.output.functions = parsed_functions(request.tools, *call.model->chat);
   if (request.encrypted_reasoning) {
     options.output.encrypt_reasoning = [&services, tenant = call.tenant](std::string_view text) {
       return services.encrypted_reasoning.encrypt(text, tenant);

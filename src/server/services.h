@@ -79,8 +79,8 @@ struct Services {
   api::ApiError no_model(std::string_view name) const;
 
   // The tokens that a chat request of that time means to its tenant.
-  ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                            std::string_view tenant, int64_t created_ms);
+  Result<ChatPrompt> chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                                    std::string_view tenant, int64_t created_ms);
 
   // Steps of a request. False, or nothing: the call has been answered.
 

@@ -28,13 +28,19 @@ class Tokenization final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
-    std::vector<TokenId> tokens =
-        request_.chat
-            ? scope.services
-                  .chat_prompt_of(*request_.chat, model, scope.tenant, scope.identity.created_ms)
-                  .tokens
-            : model.tokenizer.encode(request_.prompt);
-    if (request_.chat && !request_.chat->begins_answer) drop_turn_start(model, tokens);
+    std::vector<TokenId> tokens;
+    if (request_.chat) {
+      Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
+                                                              scope.identity.created_ms);
+      if (!made.ok()) return api::api_error(made.error());
+      ChatPrompt prompt = *std::move(made);
+      std::vector<TokenId> opening;
+      begin_turn(model, prompt, opening);
+      tokens = std::move(prompt.tokens);
+      if (!request_.chat->begins_answer) drop_turn_start(model, tokens);
+    } else {
+      tokens = model.tokenizer.encode(request_.prompt);
+    }
     api::Tokenized tokenized{
         .tokens = tokens, .context_max = model.context_limit(), .texts = std::nullopt};
     if (request_.token_texts) {

@@ -1,4 +1,4 @@
-#include "chat/chatml_parser.h"
+#include "chat/dialect_parser.h"
 
 #include <random>
 
@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "chat/chatml_format.h"
+#include "chat/chatml_tokens.h"
 #include "chat/checked_reply.h"
 #include "chat/reply.h"
 #include "chat/tiny_chatml_tokenizer.h"
@@ -15,9 +17,7 @@ namespace {
 
 class ChatMlAnswers : public testing::Test {
  protected:
-  std::unique_ptr<TurnParser> parser() const {
-    return std::make_unique<ChatMlParser>(tokenizer_, tokens_, calls_);
-  }
+  std::unique_ptr<TurnParser> parser() const { return format_->parser(calls_); }
 
   // Streamed, and what the deltas add up to checked against the whole.
   Reply reply_to(const std::vector<TokenId>& ids, StopCause cause) {
@@ -36,6 +36,7 @@ class ChatMlAnswers : public testing::Test {
   }
 
   const tokenizer::Tokenizer tokenizer_ = tiny_chatml_tokenizer();
+  const std::shared_ptr<const ChatFormat> format_ = chatml_format(tokenizer_).value();
   Calls calls_ = Calls::kRead;
   const ChatMlTokens tokens_ = ChatMlTokens::find(tokenizer_).value();
 };

@@ -1,36 +1,38 @@
-// Sampled tokens -> the parts of a ChatML turn, as Qwen3 writes it: "<think>", reasoning,
-// "</think>", the answer, and calls between "<tool_call>" and "</tool_call>". One owner.
+// Sampled tokens -> the parts of a turn in a Dialect: reasoning between its markers, the answer,
+// calls. One owner.
 //
 // Markers are found in the text, so that they may be tokens of their own or be spelled by several;
 // nothing that may become one is shown before it is decided. Reasoning opens only where a turn
-// begins. Newlines that touch a marker are no text, nor is whitespace before a call. A call is
-// shown as a whole, once it is known to be one: what is not JSON stays text, every character of it.
+// begins. Newlines that touch a marker are no text, nor is whitespace before a call. Calls are
+// shown as a whole, once they are known to be some: what is none stays text, every character of it
+// but for control tokens.
 //
 // "<think>\nhm\n</think>\n\nI look.\n<tool_call>\n{"name": "f", "arguments": {"a":
 // 1}}\n</tool_call>"
 //   -> reasoning "hm", answer "I look.", call of f with {"a": 1}
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "chat/chatml_tokens.h"
+#include "chat/dialect.h"
 #include "chat/turn_parser.h"
 #include "tokenizer/incremental_decoder.h"
 
 namespace pelton::chat {
 
-class ChatMlParser final : public TurnParser {
+class DialectParser final : public TurnParser {
  public:
-  // A call that grows beyond this is none.
+  // Calls that grow beyond this are none.
   static constexpr size_t kCallBytesMax = 4 << 20;
-  // A speaker's name behind <|im_start|> that grows beyond this is none.
+  // A speaker's name behind a turn's start that grows beyond this is none.
   static constexpr size_t kRoleBytesMax = 64;
 
-  // Both outlive this. The prompt has ended where the model's turn begins.
-  ChatMlParser(const tokenizer::Tokenizer& tokenizer, const ChatMlTokens& tokens, Calls calls)
-      : tokenizer_(tokenizer), tokens_(tokens), calls_(calls) {}
+  // All outlive this. The prompt has ended where the model's turn begins.
+  DialectParser(const tokenizer::Tokenizer& tokenizer, const Dialect& dialect,
+                ParserOptions options);
 
   void push(TokenId token, std::vector<ReplyEvent>& events) override;
   bool push_plain(TokenId token, std::string& text) override;
@@ -39,11 +41,11 @@ class ChatMlParser final : public TurnParser {
 
  private:
   enum class State : uint8_t {
-    kRole,       // behind <|im_start|>
-    kBegin,      // of a turn: reasoning may open
+    kRole,       // behind a turn's start
+    kBegin,      // of a turn: reasoning may open, or a call that has no marker
     kReasoning,  //
-    kContent,    // text, in which a call may open
-    kCall,       // not known yet to be one
+    kContent,    // text, in which calls may open
+    kCalls,      // not known yet to be some
     kOther,      // what the model writes in another's name
   };
   using Events = std::vector<ReplyEvent>;
@@ -52,34 +54,38 @@ class ChatMlParser final : public TurnParser {
   void read(std::string_view text, Events& events);
   // What each state makes of a text: how much of it is done with. The rest is held until more
   // comes.
+  size_t read_in_state(std::string_view text, Events& events);
   size_t read_role(std::string_view text, Events& events);
   size_t read_begin(std::string_view text, Events& events);
   size_t read_reasoning(std::string_view text, Events& events);
   size_t read_content(std::string_view text, Events& events);
   size_t read_call_text(std::string_view text, Events& events);
 
-  enum class Ended : uint8_t { kClosed, kByModel, kCutOff };
-  void end_call(Ended ended, Events& events);
-  void tell_call(std::string name, std::string arguments, PartEnd::By by, Events& events);
+  void begin_calls(std::string_view opening);
+  void end_calls(SectionEnd end, Events& events);
+  void emit_call(WrittenCall call, Events& events);
   void add_text(std::string_view text, Events& events);
   void emit(std::string_view text, Events& events);
   void open(PartKind kind, Events& events);
   void close(PartEnd::By by, Events& events);
   void end_turn(PartEnd::By by, Events& events);
   void enter(State state);
+  std::string without_control_tokens(std::string text) const;
 
   const tokenizer::Tokenizer& tokenizer_;
-  const ChatMlTokens tokens_;
-  const Calls calls_;
+  const Dialect& dialect_;
+  const ParserOptions options_;
+  std::string marker_starts_;  // the first byte of each marker
   tokenizer::IncrementalDecoder decoder_;
   State state_ = State::kBegin;
   bool part_open_ = false;     // a begin was emitted, its end was not
   bool after_marker_ = false;  // newlines are no text yet
   std::string held_;           // what may become a marker
   std::string space_;          // whitespace that is text only if more text follows
-  std::string call_;           // behind <tool_call>
-  size_t call_read_ = 0;       // of it
-  bool in_string_ = false;     // of its JSON
+  std::string calls_;          // behind their opening
+  std::string opening_;        // the marker that they have opened with, if any
+  size_t calls_read_ = 0;      // of calls_
+  bool in_string_ = false;     // of their JSON
   bool escaped_ = false;
   bool first_turn_ = true;  // no turn has ended yet
   bool marked_ = false;     // the pushed token completed a marker

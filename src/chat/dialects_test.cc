@@ -1,0 +1,276 @@
+// Turns in each dialect: what is read of them, streamed and whole; and calls that are forced.
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "chat/checked_reply.h"
+#include "chat/dialect_grammar.h"
+#include "chat/dialect_parser.h"
+#include "grammar/ebnf.h"
+#include "tokenizer/tokenizer_json_writer.h"
+
+namespace pelton::chat {
+namespace {
+
+constexpr std::string_view kMarkers[] = {"<think>",
+                                         "</think>",
+                                         "<tool_call>",
+                                         "</tool_call>",
+                                         "[THINK]",
+                                         "[/THINK]",
+                                         "<｜tool▁calls▁begin｜>",
+                                         "<｜tool▁calls▁end｜>",
+                                         "[ARGS]",
+                                         "[TOOL_CALLS]",
+                                         "<｜tool▁call▁begin｜>",
+                                         "<｜tool▁call▁end｜>",
+                                         "[CALL_ID]",
+                                         "<|tool_call|>",
+                                         "<｜tool▁sep｜>",
+                                         "<|python_tag|>",
+                                         "<|/tool_call|>"};
+constexpr std::string_view kDialects[] = {"hermes",       "deepseek_r1", "deepseek_v31",
+                                          "llama3_json",  "pythonic",    "mistral",
+                                          "mistral_args", "qwen3_coder", "phi4_mini"};
+constexpr std::string_view kEnd = "<end>";
+
+// A token for each byte; and, if they are tokens, one for each marker.
+tokenizer::Tokenizer byte_tokenizer(bool with_markers) {
+  tokenizer::TokenizerFile file{.split_pattern = "[^\\n]+|\\n+"};
+  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
+  TokenId next = 256;
+  file.added.push_back({next++, std::string(kEnd), true});
+  for (const std::string_view marker : kMarkers) {
+    if (with_markers) file.added.push_back({next++, std::string(marker), true});
+  }
+  return tokenizer::Tokenizer::from_json(write_tokenizer_json(file), "bytes").value();
+}
+
+struct Case {
+  std::string_view dialect;
+  std::string_view output;
+  std::string_view shown;  // reasoning | content | name arguments ...
+  bool cut = false;
+  std::string_view opening = {};  // what the prompt has written of the turn
+};
+
+constexpr Case kCases[] = {
+    {"hermes", "<think>\nhm\n</think>\n\nyes", "hm | yes"},
+    {"hermes",
+     "See.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"</tool_call>\"}}\n</tool_call>",
+     " | See. | f {\"s\": \"</tool_call>\"}"},
+    {"deepseek_r1", "so\n</think>\n\n4", "so | 4", false, "<think>\n"},
+    {"deepseek_r1", "<think>\nso\n</think>\n\n4", "so | 4", false, "<think>\n"},
+    {"deepseek_r1",
+     "</think>\n\nA<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+     "{\"q\": "
+     "\"```\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}"
+     "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     " | A | f {\"q\": \"```\"} | g {}", false, "<think>\n"},
+    {"deepseek_v31",
+     "A<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
+     "1}<｜tool▁call▁end｜><｜tool▁call▁"
+     "begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     " | A | f {\"a\": 1} | g {}"},
+    {"deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": ",
+     " |  | f {\"a\": ", true},
+    {"deepseek_v31", "ok", " | ok", false, "</think>"},
+    {"llama3_json",
+     "{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"g\", \"parameters\": {}}",
+     " |  | f {\"a\": 1} | g {}"},
+    {"llama3_json", "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+     " |  | f {}"},
+    {"llama3_json", "<|python_tag|>find.call(q=\"a, \\\"b\\\"\", n=2)",
+     " |  | find {\"q\": \"a, \\\"b\\\"\", \"n\": 2}"},
+    {"llama3_json", "{\"degrees\": 21}", " | {\"degrees\": 21}"},
+    {"llama3_json", "So: {\"name\": \"f\", \"parameters\": {}}",
+     " | So: {\"name\": \"f\", \"parameters\": {}}"},
+    {"llama3_json", "{\"name\": \"f\", \"parameters\": {\"a\"", " |  | f {\"a\"", true},
+    {"pythonic", "[f(a=[1, None, True], b={'k': \"v\"}), g()]",
+     " |  | f {\"a\": [1, null, true], \"b\": {\"k\": \"v\"}} | g {}"},
+    {"pythonic", "[1, 2]", " | [1, 2]"},
+    {"pythonic", "[f(a=open(\"x\"))]", " | [f(a=open(\"x\"))]"},
+    {"mistral",
+     "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"s\": \"]\"}, \"id\": \"abcdef123\"}, "
+     "{\"name\": \"g\", \"arguments\": {}}]",
+     " |  | f {\"s\": \"]\"} | g {}"},
+    {"mistral_args", "Now.[TOOL_CALLS]f[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
+     " | Now. | f {\"a\": 1} | g {}"},
+    {"qwen3_coder",
+     "Go.\n<tool_call>\n<function=f>\n<parameter=s>\n7\n</parameter>\n<parameter=n>\n7\n</"
+     "parameter>\n"
+     "<parameter=t>\na\n<b>\"c\"</b>\n</parameter>\n</function>\n</tool_call>",
+     " | Go. | f {\"s\": \"7\", \"n\": 7, \"t\": \"a\\n<b>\\\"c\\\"</b>\"}"},
+    {"phi4_mini", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>",
+     " |  | f {}"},
+};
+
+std::string shown(const Reply& reply) {
+  std::string out = reply.reasoning.value_or("") + " | " + reply.content.value_or("");
+  for (const ToolCall& call : reply.tool_calls) out += " | " + call.name + " " + call.arguments;
+  return out;
+}
+
+class Dialects : public testing::TestWithParam<bool> {
+ protected:
+  Dialect dialect(std::string_view name) const {
+    Dialect made =
+        make_dialect(*find_reasoning_syntax("think"), *find_call_syntax(name), tokenizer_);
+    made.stops = {tokenizer_.special_id(kEnd).value()};
+    return made;
+  }
+  std::vector<TokenId> ids(std::string_view text) const {
+    return tokenizer_.encode_with_special(text);
+  }
+  Reply reply_to(const Dialect& dialect, const std::vector<TokenId>& tokens,
+                 StopCause cause) const {
+    ParserOptions options(Calls::kRead);
+    options.functions = functions_;
+    return checked_reply(
+        ReplyBuilder(std::make_unique<DialectParser>(tokenizer_, dialect, options), {}), tokens,
+        cause);
+  }
+
+  const tokenizer::Tokenizer tokenizer_ = byte_tokenizer(GetParam());
+  const std::shared_ptr<const std::vector<FunctionTool>> functions_ =
+      std::make_shared<const std::vector<FunctionTool>>(std::vector<FunctionTool>{
+          {.name = "f",
+           .description = {},
+           .parameters = Json::parse(R"({"properties":{"s":{"type":"string"},"n":{"type":"integer"},
+                                         "t":{"type":"string"}}})")
+                             .value()}});
+};
+
+INSTANTIATE_TEST_SUITE_P(MarkersAre, Dialects, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tokens" : "Text"; });
+
+// Each byte is a token, so that a stream is cut wherever it can be.
+TEST_P(Dialects, AreRead) {
+  for (const Case& row : kCases) {
+    SCOPED_TRACE(std::string(row.dialect) + ": " + std::string(row.output));
+    const Dialect dialect = this->dialect(row.dialect);
+    std::vector<TokenId> tokens = ids(std::string(row.opening) + std::string(row.output));
+    if (!row.cut) tokens.push_back(dialect.stops[0]);
+    const StopCause cause = row.cut ? StopCause::kLength : StopCause::kStopToken;
+    EXPECT_EQ(shown(reply_to(dialect, tokens, cause)), row.shown);
+  }
+}
+
+// At each length a reply; and what was not known to be a call is there as text.
+TEST_P(Dialects, MayBeCutAnywhere) {
+  for (const Case& row : kCases) {
+    const Dialect dialect = this->dialect(row.dialect);
+    const std::vector<TokenId> tokens = ids(row.output);
+    for (size_t size = 0; size <= tokens.size(); ++size) {
+      const Reply reply =
+          reply_to(dialect, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(size)},
+                   StopCause::kLength);
+      for (const ToolCall& call : reply.tool_calls) {
+        EXPECT_LE(call.name.size(), 4u) << row.output.substr(0, size);
+      }
+    }
+  }
+}
+
+// A 'q' and a 'z' stand for what was said: none is lost, whatever is around.
+TEST_P(Dialects, LoseNothingOfMalformedTurns) {
+  std::mt19937_64 random(std::random_device{}());
+  const uint64_t seed = random();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  random.seed(seed);
+  std::vector<std::string> pieces = {"p",
+                                     "q z",
+                                     "{\"name\": \"f\", \"arguments\": {",
+                                     "}}",
+                                     "[{",
+                                     "}]",
+                                     "\"",
+                                     "\\",
+                                     "{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     "\n",
+                                     "f(",
+                                     ")",
+                                     "```",
+                                     "<function=f>",
+                                     "<parameter=a>",
+                                     "</parameter>",
+                                     "</function>",
+                                     "; ",
+                                     ", ",
+                                     "é"};
+  for (const std::string_view marker : kMarkers) pieces.emplace_back(marker);
+  for (const std::string_view name : kDialects) {
+    const Dialect dialect = this->dialect(name);
+    for (int round = 0; round < 300 && !HasFailure(); ++round) {
+      std::string text;
+      for (uint64_t n = random() % 24; n > 0; --n) text += pieces[random() % pieces.size()];
+      const Reply reply = reply_to(dialect, ids(text), StopCause::kStopToken);
+      std::string all = reply.reasoning.value_or("") + reply.content.value_or("");
+      for (const ToolCall& call : reply.tool_calls) all += call.arguments;
+      const auto said = [](std::string_view of) {
+        return std::count_if(of.begin(), of.end(), [](char c) { return c == 'q' || c == 'z'; });
+      };
+      EXPECT_EQ(said(all), said(text)) << name << ": " << text << "\n" << all;
+    }
+  }
+}
+
+TEST_P(Dialects, ForcedCallsFollowTheirArguments) {
+  const auto trie = grammar::TokenTrie::of(tokenizer_);
+  for (const std::string_view name : kDialects) {
+    const Dialect dialect = this->dialect(name);
+    const CallFrame frame = dialect_call_frame(*dialect.calls, tokenizer_);
+    EXPECT_EQ(frame.before, "");
+    const std::vector<std::string> texts = {"{\"a\": 1}" + frame.after};
+    const auto arguments =
+        grammar::TokenGrammar::make(grammar::compile_choice(texts).value(), trie).value();
+    for (const auto begin :
+         {TurnRules::Begin::kFirstCall, TurnRules::Begin::kAnyCall, TurnRules::Begin::kTurn}) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(static_cast<int>(begin)));
+      const TurnRules rules{.answer = begin == TurnRules::Begin::kTurn ? arguments : nullptr,
+                            .functions = {{.name = "f", .arguments = arguments}},
+                            .begin = begin};
+      grammar::GrammarState guide(dialect_grammar(rules, {dialect, tokenizer_}, trie).value());
+      std::vector<TokenId> tokens;
+      if (begin != TurnRules::Begin::kTurn) {
+        const bool any = begin == TurnRules::Begin::kAnyCall;
+        tokens = forced_call_opening(*dialect.calls, any ? "" : "f", tokenizer_);
+      } else {
+        // Into the call, where an answer might come, too.
+        for (const TokenId token : forced_call_opening(*dialect.calls, "f", tokenizer_)) {
+          ASSERT_TRUE(guide.accept(token));
+          tokens.push_back(token);
+        }
+      }
+      for (int i = 0; i < 200 && !guide.over(); ++i) {
+        std::vector<uint64_t> room;
+        const std::span<const uint64_t> mask = guide.mask(room);
+        TokenId next = 0;
+        while (next < tokenizer_.vocab_size() && !grammar::may_be(mask, next)) ++next;
+        ASSERT_LT(next, tokenizer_.vocab_size());
+        ASSERT_TRUE(guide.accept(next));
+        tokens.push_back(next);
+      }
+      EXPECT_TRUE(guide.over());
+      EXPECT_EQ(shown(reply_to(dialect, tokens, StopCause::kStopToken)), " |  | f {\"a\": 1}");
+    }
+  }
+}
+
+TEST(CallSyntaxes, AreFoundByNameAndByTemplate) {
+  EXPECT_EQ(find_call_syntax("deepseek_v3")->name, "deepseek_r1");
+  EXPECT_EQ(find_call_syntax("llama4_pythonic")->name, "pythonic");
+  EXPECT_EQ(find_call_syntax("nonsense"), nullptr);
+  EXPECT_EQ(call_syntax_of("... <tool_call> ...").name, "hermes");
+  EXPECT_EQ(call_syntax_of("{{ '[TOOL_CALLS]' + name + '[ARGS]' }}").name, "mistral_args");
+  EXPECT_EQ(call_syntax_of("{{ m.content }}").name, "plain");
+  EXPECT_FALSE(find_reasoning_syntax("nonsense").has_value());
+  EXPECT_EQ(find_reasoning_syntax("qwen3")->end, "</think>");
+  EXPECT_FALSE(reasoning_syntax_of("{{ m.content }}").marks());
+}
+
+}  // namespace
+}  // namespace pelton::chat

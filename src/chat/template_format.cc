@@ -1,0 +1,181 @@
+#include "chat/template_format.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/control_texts.h"
+#include "chat/dialect_grammar.h"
+#include "chat/dialect_parser.h"
+#include "chat/json_extent.h"
+
+namespace pelton::chat {
+namespace {
+
+// A template has one piece: what it writes of a turn depends on all others.
+class TemplatePieces final : public PromptPieces {
+ public:
+  struct Parts {
+    jinja::Text prompt;
+    jinja::Text opening;
+    bool opens_reasoning = false;
+  };
+
+  TemplatePieces(const Parts& parts, const ControlTexts& texts) {
+    texts.encode(parts.prompt, tokens_);
+    texts.encode(parts.opening, opening_);
+    opens_reasoning_ = parts.opens_reasoning;
+    pieces_.push_back({});
+  }
+
+  void append(size_t, std::vector<TokenId>& out) const override {
+    out.insert(out.end(), tokens_.begin(), tokens_.end());
+  }
+
+ private:
+  std::vector<TokenId> tokens_;
+};
+
+// What a prompt writes of the model's turn: "<think>\n", "<think>\n\n</think>\n\n", "</think>", if
+// it ends so.
+TemplatePieces::Parts parts_of(jinja::Text text, const ReasoningSyntax& reasoning) {
+  TemplatePieces::Parts parts;
+  const std::string_view bytes = text.bytes();
+  const auto ends_with = [&](std::string_view marker, size_t end) {
+    const size_t last = bytes.substr(0, end).find_last_not_of(kJsonSpace);
+    const size_t size = last == std::string_view::npos ? 0 : last + 1;
+    return bytes.substr(0, size).ends_with(marker) ? size - marker.size() : std::string_view::npos;
+  };
+  size_t begin = std::string_view::npos;
+  if (reasoning.marks()) {
+    begin = ends_with(reasoning.begin, bytes.size());
+    parts.opens_reasoning = begin != std::string_view::npos;
+    if (!parts.opens_reasoning) {
+      begin = ends_with(reasoning.end, bytes.size());
+      if (begin != std::string_view::npos)
+        begin = std::min(begin, ends_with(reasoning.begin, begin));
+    }
+  }
+  // Nobody who writes a marker at the end of a message opens the model's turn with it.
+  const bool is_input =
+      begin != std::string_view::npos && !text.input().empty() && text.input().back().end > begin;
+  if (begin == std::string_view::npos || is_input) {
+    parts.opens_reasoning = false;
+    parts.prompt = std::move(text);
+    return parts;
+  }
+  parts.prompt = text.slice(0, begin);
+  parts.opening = text.slice(begin, text.size());
+  return parts;
+}
+
+class TemplateFormat final : public ChatFormat {
+ public:
+  TemplateFormat(const tokenizer::Tokenizer& tokenizer, PromptTemplate prompt_template,
+                 Dialect dialect)
+      : tokenizer_(tokenizer),
+        template_(std::move(prompt_template)),
+        dialect_(std::move(dialect)),
+        texts_(tokenizer) {
+    if (!dialect_.reasoning.marks()) return;
+    const std::optional<TokenId> begin = token_of(tokenizer_, dialect_.reasoning.begin);
+    const std::optional<TokenId> end = token_of(tokenizer_, dialect_.reasoning.end);
+    if (!begin || !end) return;
+    markers_.begins = {*begin};
+    markers_.ends = {*end};
+    markers_.ends.insert(markers_.ends.end(), dialect_.stops.begin(), dialect_.stops.end());
+    Conversation probe;
+    probe.messages = {{.kind = Message::Kind::kUser, .text = "x"}};
+    const Result<std::unique_ptr<PromptPieces>> pieces = this->pieces(std::move(probe));
+    opens_reasoning_ = pieces.ok() && (*pieces)->opens_reasoning();
+  }
+
+  std::string_view name() const override { return dialect_.calls->name; }
+
+  Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
+    TRY_ASSIGN(jinja::Text text, template_.render(conversation));
+    if (conversation.continues_last) {
+      TRY_ASSIGN(text, up_to_last_message(std::move(text), conversation));
+    }
+    const bool begins = conversation.begins_turn && !conversation.continues_last;
+    TemplatePieces::Parts parts;
+    if (begins) {
+      parts = parts_of(std::move(text), dialect_.reasoning);
+    } else {
+      parts.prompt = std::move(text);
+    }
+    return std::unique_ptr<PromptPieces>(std::make_unique<TemplatePieces>(parts, texts_));
+  }
+  // It is the prompt's opening: the template writes it.
+  std::vector<TokenId> turn_opening(Thinking) const override { return {}; }
+  std::vector<TokenId> call_opening(std::string_view function_name) const override {
+    return forced_call_opening(*dialect_.calls, function_name, tokenizer_);
+  }
+
+  // A template writes the turns of the past anew.
+  std::vector<TokenId> cacheable_turn(std::vector<TokenId>) const override { return {}; }
+  bool has_reasoning(std::span<const TokenId> turn) const override {
+    return dialect_.reasoning.marks() &&
+           tokenizer_.decode(turn).find(dialect_.reasoning.end) != std::string::npos;
+  }
+
+  std::unique_ptr<TurnParser> parser(const ParserOptions& options) const override {
+    return std::make_unique<DialectParser>(tokenizer_, dialect_, options);
+  }
+  bool types_by_schema() const override { return dialect_.calls->types_by_schema; }
+  bool reads_argument(std::string_view name) const override {
+    return name == "continue_final_message" || template_.names(name);
+  }
+
+  Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
+      const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
+    return dialect_grammar(rules, {dialect_, tokenizer_, opens_reasoning_}, std::move(trie));
+  }
+  CallFrame call_frame(std::string_view, TurnRules::Begin) const override {
+    return dialect_call_frame(*dialect_.calls, tokenizer_);
+  }
+  const ReasoningMarkers& reasoning() const override { return markers_; }
+  std::vector<TokenId> reasoning_end(AfterReasoning) const override {
+    return tokenizer_.encode_with_special("\n" + std::string(dialect_.reasoning.end) + "\n\n");
+  }
+  std::vector<TokenId> stop_tokens(std::span<const TokenId> configured) const override {
+    std::vector<TokenId> all = dialect_.stops;
+    for (const TokenId id : configured) {
+      if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
+    }
+    return all;
+  }
+
+ private:
+  // Without what the template writes behind the last message's text.
+  static Result<jinja::Text> up_to_last_message(jinja::Text text,
+                                                const Conversation& conversation) {
+    std::string_view last;
+    if (!conversation.messages.empty()) last = conversation.messages.back().text;
+    last.remove_prefix(jinja::leading_space(last));
+    last.remove_suffix(jinja::trailing_space(last));
+    const size_t at = last.empty() ? std::string::npos : text.bytes().rfind(last);
+    if (at != std::string::npos) return text.slice(0, at + last.size());
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message =
+                     "'continue_final_message': the model's chat template does not write the "
+                     "last message's text as it is, so that nothing can go on behind it",
+                 .field = "continue_final_message"};
+  }
+
+  const tokenizer::Tokenizer& tokenizer_;
+  const PromptTemplate template_;
+  const Dialect dialect_;
+  const ControlTexts texts_;
+  ReasoningMarkers markers_;
+  bool opens_reasoning_ = false;  // a prompt does, by itself
+};
+
+}  // namespace
+
+std::shared_ptr<const ChatFormat> template_format(const tokenizer::Tokenizer& tokenizer,
+                                                  PromptTemplate prompt_template, Dialect dialect) {
+  return std::make_shared<TemplateFormat>(tokenizer, std::move(prompt_template),
+                                          std::move(dialect));
+}
+
+}  // namespace pelton::chat
