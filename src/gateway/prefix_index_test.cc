@@ -46,7 +46,7 @@ TEST(PrefixIndex, IsWhatAMapWouldBe) {
     for (uint64_t step = 0; step < 3000; ++step) {
       const uint64_t bits = base::random_bits(seed, step);
       const uint64_t block = bits % 300;
-      const int worker = static_cast<int>(bits >> 20) % 9;
+      const int worker = static_cast<int>((bits >> 20) % 9);
       if (bits >> 60 < 9) {
         index.add(name(block), worker);
         map[block].insert(worker);
