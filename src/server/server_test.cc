@@ -247,7 +247,10 @@ TEST(Server, SeveralAnswersToOnePrompt) {
   EXPECT_EQ(choices[3].string("text"), choices[2].string("text"));
   EXPECT_NE(choices[2].string("text"), choices[0].string("text"));
   EXPECT_EQ(prompt_tokens(plain), 12);  // each prompt once
-  EXPECT_EQ(house.post("/v1/completions", R"({"prompt":["a","b"],"n":65})").status, 400);
+  EXPECT_EQ(
+      house.post("/v1/completions", R"({"prompt":["a","b","c","d","e","f","g","h","i"],"n":128})")
+          .status,
+      400);
 }
 
 TEST(Server, PlainCompletions) {
