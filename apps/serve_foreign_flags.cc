@@ -21,8 +21,6 @@ constexpr Row kRows[] = {
     {"--model --model-path", kPositional, "", ""},
     {"--enable-auto-tool-choice", kSwitch, "*",
      "tools may be called wherever a request offers them"},
-    {"--tool-call-parser", kValue, "*", "the model's chat format says how calls are written"},
-    {"--reasoning-parser", kValue, "*", "the model's chat format says what is reasoning"},
     {"--trust-remote-code", kSwitch, "*", "no code that comes with a model is ever run"},
     {"--enforce-eager --no-enforce-eager", kSwitch, "*", "there are no CUDA graphs to do without"},
     {"--async-scheduling --no-async-scheduling", kSwitch, "*",
@@ -100,7 +98,6 @@ constexpr Row kRows[] = {
     {"--limit-mm-per-prompt --mm-processor-kwargs --media-io-kwargs", kValue, "*",
      "models read text only"},
     {"--chat-template-content-format", kValue, "auto string openai", "both ways are read"},
-    {"--chat-template", kValue, "", "a model's chat format is built in"},
     {"--response-role", kValue, "assistant", "answers are the assistant's"},
     {"--task --runner --convert", kValue, "auto generate", "one model answers and embeds"},
     {"--use-v2-block-manager", kSwitch, "*", "there is one"},
@@ -125,9 +122,9 @@ constexpr Row kRows[] = {
     {"--lora-modules --lora-paths --max-loras --max-lora-rank --max-cpu-loras "
      "--max-loras-per-batch",
      kValue, "", "adapters are not served"},
-    {"--speculative-config --speculative-algorithm --speculative-draft-model-path "
+    {"--speculative-algorithm --speculative-draft-model-path "
      "--speculative-num-steps --speculative-num-draft-tokens --speculative-eagle-topk",
-     kValue, "", "there is no draft model"},
+     kValue, "", "--speculative-config says how to guess"},
     {"--kv-transfer-config --kv-events-config --disaggregation-mode", kValue, "",
      "prompts and answers are computed by one server"},
     {"--tool-server", kValue, "", "the server runs no tools itself"},

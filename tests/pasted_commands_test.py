@@ -33,8 +33,7 @@ LINES = [
      "--max-num-batched-tokens 8192 --max-num-seqs 64 --trust-remote-code --enforce-eager", ""),
     ("openai/gpt-oss-120b --tool-server demo", "--tool-server"),
     ("openai/gpt-oss-20b --served-model-name gpt-oss gpt-4o --uvicorn-log-level warning --seed 42 --max-logprobs 10", ""),
-    ("openai/gpt-oss-20b --chat-template ./mine.jinja", "--chat-template"),
-    ("openai/gpt-oss-20b --speculative-config {}", "--speculative-config"),
+    ("openai/gpt-oss-20b --speculative-algorithm EAGLE3", "--speculative-algorithm"),
     ("openai/gpt-oss-20b --uds /tmp/s.sock", "--uds"),
     ("openai/gpt-oss-20b --root-path /models/one --ssl-certfile c.pem --ssl-keyfile k.pem", ""),
     ("openai/gpt-oss-20b --generation-config vllm --kv-cache-dtype fp8_e4m3 --scheduling-policy priority", ""),
@@ -76,7 +75,7 @@ class PastedCommands(unittest.TestCase):
         self.assertIn("$OPTION_TENSOR_PARALLEL_DEGREE 8 is not supported", refused.stderr)
 
     def test_what_has_no_meaning_is_noted(self):
-        port = self.start(BOX, "--enforce-eager", "--tool-call-parser", "openai")
+        port = self.start(BOX, "--enforce-eager", "--trust-remote-code")
         self.assertTrue(port)
         notes = [line for line in self.log.splitlines() if "note: " in line]
         self.assertEqual(len(notes), 2, self.log)
