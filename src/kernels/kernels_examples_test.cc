@@ -76,12 +76,12 @@ TEST(StepWorkspace, SequenceOfRowsExample) {
   EXPECT_EQ(std::vector<int>(of_row, of_row + 3), (std::vector<int>{0, 0, 1}));
 }
 
-TEST(Kernels, RouteTopKExample) {
+TEST(Kernels, RouteExample) {
   base::ThreadPool pool({.threads = 1, .pin = false});
   const float logits[] = {1, 4, 2, 4};
   for (const auto& kernels : all_kernels(pool)) {
     ExpertChoice choices[2];
-    kernels->route_top_k(choices, logits, 1, 4, 2);
+    kernels->route(choices, logits, 1, {.experts = 4, .k = 2});
     EXPECT_EQ(choices[0].expert, 1);
     EXPECT_EQ(choices[1].expert, 3);
     EXPECT_EQ(choices[0].weight, 0.5f);

@@ -1,6 +1,7 @@
 // Latent attention in its absorbed form: one cached row of each token is the key of all heads and,
-// but for its end, their value. Included by cpu_kernels_inl.h, and like it written once over
-// `Vector`, inside each instruction set's unnamed namespace.
+// but for its end, their value: with rank 4 and rope_size 1, a row of 5 elements gives each head
+// the score q . row, of all five, and the value row[0..4). Included by cpu_kernels_inl.h, and like
+// it written once over `Vector`, inside each instruction set's unnamed namespace.
 //
 // Rows are widened to float32 kLatentSpan at a time, counted from position 0, and met by all heads
 // of a chunk: a row is read once for kLatentHeads products. The order of a head's sums depends on
