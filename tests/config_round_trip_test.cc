@@ -1,6 +1,7 @@
 // What --print-config prints, taken back by --config, is the same state: of every flag of every
 // verb that has it, with every kind of value that the flag takes.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,7 +55,7 @@ std::vector<Words> ways_to_say(const Flag& flag) {
     case Flag::Kind::kInteger:
     case Flag::Kind::kSize:
       for (const double value : {flag.least, flag.least + 1, flag.most}) {
-        ways.push_back({flag.name, fmt::format("{:.0f}", value)});
+        ways.push_back({flag.name, fmt::format("{:.0f}", std::floor(value / flag.bare_unit))});
       }
       if (flag.kind == Flag::Kind::kSize && flag.most >= 1 << 16) {
         ways.push_back({flag.name, "64KiB"});
