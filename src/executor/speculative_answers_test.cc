@@ -149,6 +149,10 @@ class SpeculativeAnswers : public testing::Test {
     if (below(4) == 0) sampling.frequency_penalty = 0.5f;
     if (below(4) == 0) sampling.presence_penalty = 0.5f;
     if (below(4) == 0) sampling.logit_bias = {{below(vocabulary()), 3.0f}, {1, -2.0f}};
+    if (below(5) == 0) sampling.dry.multiplier = 0.8f;
+    if (below(5) == 0) sampling.bad_words = {{below(vocabulary())}, {98, 97}};
+    if (below(6) == 0) sampling.typical_p = 0.9f;
+    if (below(6) == 0) sampling.xtc_probability = 0.5f;
     if (below(2) == 0) sampling.logprobs = below(4);
     if (below(3) == 0) one.stop.min_new_tokens = below(30);
     if (below(3) == 0) one.stop.repetition = {.pattern_min = 1, .pattern_max = 4, .count = 3};

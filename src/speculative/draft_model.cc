@@ -21,7 +21,10 @@ int blocks_of(int tokens) {
 request::SamplingParams params_of(request::SamplingParams sampling) {
   sampling.repetition_penalty = 1.0f;
   sampling.frequency_penalty = sampling.presence_penalty = 0.0f;
+  sampling.dry.multiplier = 0.0f;
+  sampling.bad_words.clear();
   sampling.logprobs = sampling.prompt_logprobs = -1;
+  CHECK(!sampling.reads_history());
   return sampling;
 }
 
