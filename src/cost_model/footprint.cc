@@ -344,8 +344,8 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
 
 int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {
   const Workspace space = count_workspace(checkpoint.config(), request, tiles_of(checkpoint));
-  return count_weights(checkpoint.expected()).bytes() + space.activations + space.logits +
-         space.kernels;
+  return count_weights(checkpoint.expected(), checkpoint.config()).bytes() + space.activations +
+         space.logits + space.kernels;
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
