@@ -111,7 +111,8 @@ Result<void> check_root_path(const cli::Arguments& arguments) {
 // What the flags alone say of it.
 Result<server::Server::Options> server_options_of(const cli::Arguments& arguments) {
   TRY(check_root_path(arguments));
-  server::Server::Options options{.version = kVersion};
+  server::Server::Options options;
+  options.version = kVersion;
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
