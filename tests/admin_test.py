@@ -227,7 +227,7 @@ class Admin(unittest.TestCase):
         self.assertGreater(cached("sk-ann", cache_salt="mine"), 0)
         status, body = self.chat(port, asked, key="sk-ann", cache_salt="x" * 1025)
         self.assertEqual((status, body["error"]["param"]), (400, "cache_salt"))
-        self.assertIn("64", body["error"]["message"])
+        self.assertIn("1024", body["error"]["message"])
 
     def test_wrong_configuration(self):
         bad = self.write("bad_keys", "sk-one\nsk-secret ann heavy\n")

@@ -86,7 +86,7 @@ std::vector<GrpcRow> rows() {
       {"AP16_text",
        [](Request& r) {
          r.set_text("x");
-         r.mutable_sampling()->set_logprobs(6);
+         r.mutable_sampling()->set_logprobs(21);
        },
        "logprobs"},
       sampling("AP16_prompt", "prompt_logprobs", [](auto& s) { s.set_prompt_logprobs(21); }),

@@ -99,7 +99,7 @@ inline std::vector<CatalogueRow> common_rows(const std::string& head, const std:
       {"AP21_long_stop", "\"stop\":" + megabyte, "stop"},
       {"AP21_nested_stop", R"("stop":[["a"]])", "stop[0]"},
       {"AP22_allowed_token_ids", R"("allowed_token_ids":[])", "allowed_token_ids"},
-      {"AP22_bad_words", R"("bad_words":["x"])", "bad_words"},
+      {"AP22_bad_words", R"("bad_words":"x")", "bad_words"},
       {"AP27_stream_options", R"("stream_options":{"include_usage":true})", "stream_options"},
       {"AP29_user", "\"user\":" + megabyte, "user"},
       {"AP29_prompt_cache_key", "\"prompt_cache_key\":" + megabyte, "prompt_cache_key"},

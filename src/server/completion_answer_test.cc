@@ -45,7 +45,7 @@ void add(const Json& choice, std::vector<Text>& texts) {
 
 CompletionAnswer::Options random_options(const ServedModel& model, RandomTurns& random) {
   CompletionAnswer::Options options;
-  options.choices_per_prompt = 1 + random.draw() % 2;
+  options.choices_shown = options.choices_per_prompt = 1 + random.draw() % 2;
   const size_t prompts = 1 + random.draw() % 2;
   options.choice_count = prompts * options.choices_per_prompt;
   options.stop = random.stops();

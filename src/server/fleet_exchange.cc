@@ -1,6 +1,7 @@
 #include "server/fleet_exchange.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cluster/envelope.h"
 #include "cluster/frame.h"
@@ -73,7 +74,7 @@ void FleetExchange::send(net::HttpResponse response) {
   append_frame(frames,
                {.type = FrameType::kBytes, .flags = Frame::kLast, .payload = response.body});
   send_frames(frames);
-  beneath_->finish();
+  end();
 }
 
 void FleetExchange::start_stream(int status, net::HttpHeaders headers) {
@@ -100,7 +101,12 @@ void FleetExchange::finish() {
     last_ = true;
     write({});
   }
-  beneath_->finish();
+  end();
+}
+
+// After a failure the answer itself still ends.
+void FleetExchange::end() {
+  if (!std::exchange(ended_, true)) beneath_->finish();
 }
 
 FleetExchange::Sampled& FleetExchange::sampled(size_t choice) {
@@ -168,7 +174,7 @@ void FleetExchange::note_failure(const api::ApiError& error, std::string_view ev
   std::string frames;
   append_frame(frames, {.type = FrameType::kError, .payload = encode(failure)});
   send_frames(frames);
-  beneath_->finish();
+  end();
 }
 
 }  // namespace pelton::server

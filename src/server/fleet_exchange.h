@@ -64,6 +64,7 @@ class FleetExchange final : public net::Exchange, public AnswerObserver {
   Sampled& sampled(size_t choice);
   void append_sampled(std::string& frames);
   void begin();
+  void end();
   void send_frames(const std::string& frames);
 
   const std::shared_ptr<net::Exchange> beneath_;
@@ -73,6 +74,7 @@ class FleetExchange final : public net::Exchange, public AnswerObserver {
   bool begun_ = false;
   bool last_ = false;  // the next bytes are the last
   bool over_ = false;
+  bool ended_ = false;  // beneath
 };
 
 }  // namespace pelton::server

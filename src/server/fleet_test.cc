@@ -1,5 +1,6 @@
 // A gateway's side of the fleet listener, played by hand: answers that go on after any of their
 // updates give the bytes that the undisturbed answer had.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ using cluster::append_frame;
 using cluster::Frame;
 using cluster::FrameType;
 
-constexpr std::string_view kScript = R"({"rules": [
+constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Sunny, and a wind from the west.<|return|>"},
     {"when": "think", "then": "<|channel|>analysis<|message|>They ask for a number of words.<|end|><|start|>assistant<|channel|>final<|message|>Sunny as ever, ÄÖ and more.<|return|>"},
     {"when": "call", "then": "<|channel|>commentary to=functions.note <|constrain|>json<|message|>{\"text\": \"it is sunny\"}<|call|>"},
@@ -84,6 +85,13 @@ class FleetListener : public testing::Test {
     return bytes;
   }
 
+  // Which of several choices comes first is a matter of threads.
+  static std::vector<std::string> sorted_events(const std::string& bytes) {
+    std::vector<std::string> events = events_of(bytes);
+    std::sort(events.begin(), events.end());
+    return events;
+  }
+
   void check_every_cut(const std::string& path, const std::string& body) {
     const std::vector<Update> whole = updates_of(run(path, body));
     ASSERT_GT(whole.size(), 1u) << bytes_of(whole);
@@ -95,7 +103,8 @@ class FleetListener : public testing::Test {
       sent += whole[cut].bytes;
       const std::vector<Update> rest = updates_of(run(path, body, said, !sent.empty()));
       ASSERT_FALSE(rest.empty());
-      EXPECT_EQ(sent + bytes_of(rest), bytes_of(whole)) << path << " after update " << cut;
+      EXPECT_EQ(sorted_events(sent + bytes_of(rest)), sorted_events(bytes_of(whole)))
+          << path << " after update " << cut;
       EXPECT_TRUE(rest.back().last);
     }
   }
@@ -141,7 +150,7 @@ TEST_F(FleetListener, SoDoPenaltiesAndLengths) {
 
 TEST_F(FleetListener, SoDoOtherProtocols) {
   check_every_cut("/v1/completions",
-                  R"({"stream":true,"prompt":["a","b"],"n":2,"max_tokens":9,"logprobs":1})");
+                  R"({"stream":true,"prompt":"a","n":2,"max_tokens":9,"logprobs":1})");
   check_every_cut("/v1/messages",
                   R"({"stream":true,"max_tokens":60,"messages":[{"role":"user","content":"x"}]})");
   check_every_cut("/inference/v1/generate",

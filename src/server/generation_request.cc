@@ -27,6 +27,7 @@ request::DryPenalty dry_of(const ServedModel& model, const api::DryFields& field
 std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model,
                                                   const std::vector<std::string>& words) {
   std::vector<std::vector<TokenId>> all;
+  if (!model.has_text) return all;
   for (const std::string& word : words) {
     const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
     if (bare.empty()) {

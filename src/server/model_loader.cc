@@ -24,10 +24,20 @@ Error unloaded_meanwhile(const std::string& id) {
 }  // namespace
 
 ModelLoader::ModelLoader(Options options, Services& services)
-    : options_(std::move(options)),
-      services_(services),
-      load_thread_([this] { run_loads(); }),
-      unload_thread_([this] { run_unloads(); }) {}
+    : options_(std::move(options)), services_(services) {
+  load_thread_ = std::thread([this] { run_loads(); });
+  try {
+    unload_thread_ = std::thread([this] { run_unloads(); });
+  } catch (...) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      stopping_ = true;
+    }
+    shared_->changed.notify_all();
+    load_thread_.join();
+    throw;
+  }
+}
 
 ModelLoader::~ModelLoader() {
   stop_loading();

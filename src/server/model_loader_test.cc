@@ -213,10 +213,13 @@ TEST_F(ModelLoaderTest, OneThatIsBeingLoadedIsCancelled) {
 TEST_F(ModelLoaderTest, OneThatEndsItsLoadAllTheSameGoesAtOnce) {
   std::promise<void> go;
   const std::shared_future<void> going = go.get_future().share();
+  std::promise<void> began;
   const Outcome loading = load({.names = {.id = "a"}, .load = [&](const ModelLoader::Stop&) {
+                                  began.set_value();
                                   going.wait();
                                   return make("a");
                                 }});
+  began.get_future().wait();
   const Outcome gone = unload("a");
   go.set_value();
   EXPECT_TRUE(gone.get().ok());

@@ -256,9 +256,8 @@ TEST(TenantIsolation, TN_05_a_salt_is_short_or_refused) {
   EXPECT_EQ(with(""), 400);
   EXPECT_EQ(with("s"), 200);
   EXPECT_EQ(with("/etc/../passwd"), 200);
-  EXPECT_EQ(with(std::string(64, 's')), 200);
-  EXPECT_EQ(with(std::string(65, 's')), 400);
-  EXPECT_EQ(with(std::string(129, 's')), 400);
+  EXPECT_EQ(with(std::string(1024, 's')), 200);
+  EXPECT_EQ(with(std::string(1025, 's')), 400);
   const auto began = steady_clock::now();
   const int huge = with(std::string(20'000'000, 's'));
   EXPECT_TRUE(huge == 400 || huge == 413) << huge;

@@ -14,6 +14,9 @@ Result<void> MemoryResponseStore::put(const StoredResponse& response) {
   const int64_t bytes = stored_bytes(response);
   if (bytes > bounds_.bytes_max / 4) return response_too_large(response, bounds_);
   std::lock_guard lock(mutex_);
+  if (const auto known = entries_.find(response.id); known != entries_.end()) {
+    return replace(known->second, response);
+  }
   if (!response.previous.empty()) {
     const auto parent = entries_.find(response.previous);
     if (parent == entries_.end() || parent->second.response.owner != response.owner) {
@@ -21,13 +24,25 @@ Result<void> MemoryResponseStore::put(const StoredResponse& response) {
     }
     if (parent->second.children++ == 0) leaves_.erase(parent->second.leaf);
   }
-  const auto [added, is_new] = entries_.try_emplace(response.id);
-  CHECK(is_new, "an id is given once");
+  const auto added = entries_.try_emplace(response.id).first;
   leaves_.push_front(response.id);
   added->second.response = response;
   added->second.touched_ms = clock_.now_ns() / 1'000'000;
   added->second.leaf = leaves_.begin();
   bytes_ += bytes;
+  shrink();
+  return {};
+}
+
+// An answer that a gateway had made once more.
+Result<void> MemoryResponseStore::replace(Entry& entry, const StoredResponse& response) {
+  const StoredResponse& old = entry.response;
+  if (old.owner != response.owner || old.previous != response.previous) {
+    return no_such_response(response.id);
+  }
+  bytes_ += stored_bytes(response) - stored_bytes(old);
+  entry.response = response;
+  touch(entry);
   shrink();
   return {};
 }

@@ -34,6 +34,7 @@ class MemoryResponseStore final : public ResponseStore {
 
   Entry* visible_entry(const Key& key);
   void touch(Entry& entry);
+  Result<void> replace(Entry& entry, const StoredResponse& response);
   void drop_leaf(const std::string& id);
   void shrink();
 

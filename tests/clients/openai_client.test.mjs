@@ -264,7 +264,7 @@ test('errors have their classes, codes and params', async () => {
     { code: 'context_length_exceeded' },
   );
   await refused(
-    chat.completions.create(ask('Hi', { response_format: { type: 'json' } })),
+    chat.completions.create(ask('Hi', { response_format: { type: 'yaml' } })),
     OpenAI.BadRequestError,
     { param: 'response_format.type' },
   );
