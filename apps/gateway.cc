@@ -86,7 +86,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   gateway::Gateway gateway(std::move(options), clock, log);
   TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, log));
   std::string lines = fmt::format("listening on http://{}\n",
@@ -98,7 +98,9 @@ Result<void> run(const cli::Arguments& arguments) {
   const Result<void> written = write_output(lines);
   if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
 
-  interrupt.wait();
+  while (interrupt.next() == cli::Interrupt::Event::kHangUp) {
+    log.warning("SIGHUP: the configuration is read at the start only; nothing has changed");
+  }
   gateway.drain();
   listeners.http->stop(kDrainTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
