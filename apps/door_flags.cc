@@ -71,6 +71,15 @@ Result<void> check_key(std::string_view key, std::string_view origin) {
       "api-key"};
 }
 
+Result<void> add_key_file(const std::string& file, access::ApiKeys& keys) {
+  constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
+  const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
+  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
+  TRY(keys.add_file(*text, file));
+  if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+  return {};
+}
+
 Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
   access::ApiKeys keys;
   if (arguments.has("--api-key")) {
@@ -78,12 +87,7 @@ Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
     keys.add(arguments.text("--api-key"));
   }
   if (arguments.has("--api-key-file")) {
-    const std::string& file = arguments.text("--api-key-file");
-    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
-    const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
-    TRY(keys.add_file(*text, file));
-    if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+    TRY(add_key_file(arguments.text("--api-key-file"), keys));
   }
   return keys;
 }

@@ -23,6 +23,8 @@ std::vector<cli::Flag> door_flags();
 // kBadConfig.
 Result<void> check_key(std::string_view key, std::string_view origin);
 // Reads the file of keys, if there is one.
+// Errors: kBadConfig, also where the file holds no key.
+Result<void> add_key_file(const std::string& file, access::ApiKeys& keys);
 Result<access::ApiKeys> api_keys(const cli::Arguments& arguments);
 Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments);
 Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments);

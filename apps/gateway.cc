@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/door_flags.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
 #include "apps/verbs.h"
@@ -27,9 +28,15 @@ constexpr std::chrono::seconds kDrainTime{25};
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config) {
   gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
   if (!options.config.keys_file.empty()) {
-    const Result<std::string> text = base::read_file(options.config.keys_file, size_t{1} << 24);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message};
-    TRY(options.keys.add_file(*text, options.config.keys_file));
+    const std::string& file = options.config.keys_file;
+    TRY(add_key_file(file, options.keys));
+    if (options.keys.have_limits()) {
+      return Error{ErrorCode::kBadConfig,
+                   file +
+                       ": rpm=, tpm= and concurrent= are not kept by a gateway yet; leave them "
+                       "out here and give them to the workers",
+                   "keys_file"};
+    }
   }
   if (!options.config.fleet_key_file.empty()) {
     TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));

@@ -432,6 +432,19 @@ class Gateway(unittest.TestCase):
             thread.join()
             self.assertEqual(raised, [])
 
+    def test_a_keys_file_that_it_cannot_keep_is_refused(self):
+        for text, said in (("", "holds no key"), ("secret tenant rpm=2\n", "rpm=, tpm= and concurrent=")):
+            with tempfile.TemporaryDirectory() as folder:
+                keys = pathlib.Path(folder) / "keys"
+                keys.write_text(text)
+                config = pathlib.Path(folder) / "gateway.toml"
+                config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nkeys_file = "{keys}"\n'
+                                  '[[pool]]\nname = "a"\nmodel = "m"\n')
+                done = subprocess.run([BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
+                                      capture_output=True, text=True, timeout=30, check=False)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertIn(said, done.stderr)
+
     def test_a_worker_that_is_stopped_leaves_its_streams_to_others(self):
         """FT-22: SIGTERM; what is running goes on elsewhere, and nothing new comes."""
         fleet = self.fleet(2, serve=("--drain-seconds", "0", "--executor", f"modelled:{self.folder}/script.json"))

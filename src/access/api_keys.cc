@@ -166,6 +166,11 @@ std::string billing_account(std::string_view tenant, std::string_view user) {
   return fmt::format("user {}", user);
 }
 
+bool ApiKeys::have_limits() const {
+  return std::any_of(principals_.begin(), principals_.end(),
+                     [](const auto& key) { return key.second.limits.any(); });
+}
+
 const Principal* ApiKeys::principal_of(std::string_view key) const {
   const auto found = principals_.find(digest_of(key));
   return found == principals_.end() ? nullptr : &found->second;

@@ -42,6 +42,7 @@ class ApiKeys {
   Result<void> add_file(std::string_view text, const std::string& file_name);
 
   bool empty() const { return principals_.empty(); }
+  bool have_limits() const;  // of any key
 
   // Null if the key belongs to nobody.
   const Principal* principal_of(std::string_view key) const;
