@@ -191,6 +191,7 @@ TEST(ServedWithoutText, TokenIdsAreAnsweredAndTextIsRefused) {
        {std::tuple<const char*, const char*, const char*>{
             "/v1/completions", R"({"prompt":"hi","max_tokens":3})", "prompt"},
         {"/v1/completions", R"({"prompt":[65],"max_tokens":3,"stop":"x"})", "stop"},
+        {"/v1/completions", R"({"prompt":[65],"bad_words":["x"]})", "bad_words"},
         {"/tokenize", R"({"prompt":"hi"})", "prompt"},
         {"/detokenize", R"({"tokens":[65]})", "tokens"},
         {"/v1/rerank", R"({"query":"q","documents":["d"]})", "query"}}) {

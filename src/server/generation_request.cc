@@ -27,7 +27,6 @@ request::DryPenalty dry_of(const ServedModel& model, const api::DryFields& field
 std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model,
                                                   const std::vector<std::string>& words) {
   std::vector<std::vector<TokenId>> all;
-  if (!model.has_text) return all;
   for (const std::string& word : words) {
     const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
     if (bare.empty()) {
@@ -128,6 +127,9 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   if (fields.prompt_logprobs && source.prompt_logprobs < 0) {
     return api::api_error(
         {ErrorCode::kUnsupported, "'prompt_logprobs' is not supported here", "prompt_logprobs"});
+  }
+  if (!fields.bad_words.empty()) {
+    if (const auto error = model.no_text("bad_words")) return api::api_error(*error);
   }
   truncate_prompt(model, fields, source.prompt);
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
