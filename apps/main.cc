@@ -1,8 +1,6 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
 #include <cstdio>
-#include <new>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,6 +10,7 @@
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/mapping_fault.h"
+#include "base/refused_resource.h"
 #include "cli/command_line.h"
 #include "cli/exit_code.h"
 
@@ -94,13 +93,8 @@ int main(int argc, char** argv) {
   // A thread or memory that the system does not give us where nothing can do without.
   try {
     return command_line.run(arguments.count(), arguments.pointers());
-  } catch (const std::system_error& error) {
-    std::fprintf(stderr, "pelton: the system refuses a thread: %s\n",
-                 error.code().message().c_str());
-  } catch (const std::bad_alloc&) {
-    std::fputs("pelton: the system has no more memory\n", stderr);
-  } catch (const std::exception& error) {  // Asio's: no descriptors to wait for others with
-    std::fprintf(stderr, "pelton: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "pelton: %s\n", base::refused_resource().message.c_str());
   }
   // Other threads may run: nothing is torn down.
   std::fflush(nullptr);

@@ -5,6 +5,7 @@ usage: faults_test.py BINARY WALL_CLOCK_JUMPS
 """
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -362,15 +363,14 @@ class Faults(unittest.TestCase):
         words = pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
-    @unittest.skip("aborts where the loader's threads cannot be started: see issue 30's note")
     def test_FT_49_limits_at_the_start(self):
         """Whatever there is too little of: it serves, or it leaves with one sentence and no signal."""
         limits = [(resource.RLIMIT_NOFILE, n) for n in (6, 8, 10, 12, 14, 16, 20, 26, 40)]
         limits += [(resource.RLIMIT_AS, n << 20) for n in (200, 230, 240, 250, 270, 300, 310, 340, 400)]
-        for limit, most in limits:
+        for (limit, most), threads in itertools.product(limits, ("1", "3")):
             with subprocess.Popen(
-                    [BINARY, "serve", ROOT / "models/pelton-box", "--port", "0", "--admin-port", "0", "--threads", "1",
-                     "--max-num-seqs", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    [BINARY, "serve", ROOT / "models/pelton-box", "--port", "0", "--admin-port", "0",
+                     "--threads", threads, "--max-num-seqs", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     preexec_fn=lambda limit=limit, most=most: resource.setrlimit(limit, (most, most))) as server:
                 if server.stdout.readline().startswith("listening"):
                     server.terminate()

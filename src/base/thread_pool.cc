@@ -87,7 +87,7 @@ class alignas(64) ThreadPool::Stretch {
   std::atomic<uint64_t> word_{0};
 };
 
-ThreadPool::ThreadPool(const Options& options)
+ThreadPool::ThreadPool(const Options& options, Unstarted)
     : size_(options.threads > 0 ? options.threads : static_cast<int>(usable_cpus().size())),
       spin_ns_(options.spin_ns),
       stretches_(std::make_unique<Stretch[]>(static_cast<size_t>(size_))) {
@@ -96,6 +96,10 @@ ThreadPool::ThreadPool(const Options& options)
     cpus_ = usable_cpus();
     if (static_cast<int>(cpus_.size()) < size_) cpus_.clear();
   }
+}
+
+// Once the delegated constructor is done the destructor ends what was started before a refusal.
+ThreadPool::ThreadPool(const Options& options) : ThreadPool(options, Unstarted{}) {
   for (int worker = 1; worker < size_; ++worker) {
     threads_.emplace_back([this, worker] { work(worker); });
   }

@@ -63,7 +63,9 @@ class ThreadPool {
  private:
   struct Range;
   class Stretch;
+  struct Unstarted {};
 
+  ThreadPool(const Options& options, Unstarted);
   void work(int worker);
   // Gives a worker that has none some of another's pieces; false: nobody has any.
   bool steal_for(int worker);

@@ -65,7 +65,8 @@ GuideTask::Status GuideTask::run(int64_t work_max, const std::atomic<bool>* canc
   });
 }
 
-GuideThreads::GuideThreads(int long_threads) {
+// Once the delegated constructor is done the destructor ends what was started before a refusal.
+GuideThreads::GuideThreads(int long_threads) : GuideThreads() {
   threads_.emplace_back([this] { work(new_, kTriedWork); });
   for (int i = 0; i < long_threads; ++i) {
     threads_.emplace_back([this] { work(long_, grammar::kWorkMax); });

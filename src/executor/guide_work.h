@@ -79,6 +79,8 @@ class GuideThreads {
   void add(std::shared_ptr<GuideJob> job);
 
  private:
+  GuideThreads() = default;
+
   using Job = std::shared_ptr<GuideJob>;
 
   // Jobs that wait, a queue for each tenant. Tenants take turns, in the order of their names.

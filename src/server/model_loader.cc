@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/refused_resource.h"
 
 namespace pelton::server {
 namespace {
@@ -19,6 +20,16 @@ constexpr int64_t kEndAgainNs = 1'000'000'000;
 Error unloaded_meanwhile(const std::string& id) {
   return {ErrorCode::kCancelled, fmt::format("'{}' was unloaded while it was being loaded", id),
           ""};
+}
+
+// A thread or memory that the system refuses ends this load only.
+Result<std::shared_ptr<ServedModel>> load_within(const ModelLoader::Order& order,
+                                                 const ModelLoader::Stop& stop) {
+  try {
+    return order.load(stop);
+  } catch (...) {
+    return base::refused_resource();
+  }
 }
 
 }  // namespace
@@ -102,7 +113,7 @@ void ModelLoader::run_loads() {
       const std::lock_guard asking(shared_->mutex);
       return load->cancelled || loading_stopped_;
     };
-    finish(load, begins ? load->order.load(stop)
+    finish(load, begins ? load_within(load->order, stop)
                         : Error{ErrorCode::kCancelled, "The server is shutting down", ""});
     lock.lock();
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 #include <map>
+#include <system_error>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -178,6 +179,20 @@ TEST_F(ModelLoaderTest, OneThatFailsSaysWhyAndDisturbsNoOther) {
   EXPECT_FALSE(load(ModelLoader::Order{.names = {.id = "b"}, .load = fails.load}).get().ok());
   EXPECT_TRUE(unload("b").get().ok()) << "it is forgotten";
   EXPECT_EQ(state_of("b"), std::nullopt);
+}
+
+TEST_F(ModelLoaderTest, FT_49_ARefusedThreadEndsItsLoadOnly) {
+  const Result<void> outcome =
+      load({.names = {.id = "a"},
+            .load = [](const ModelLoader::Stop&) -> Result<std::shared_ptr<ServedModel>> {
+              throw std::system_error(
+                  std::make_error_code(std::errc::resource_unavailable_try_again));
+            }})
+          .get();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.error().message, HasSubstr("refuses a thread"));
+  EXPECT_EQ(state_of("a"), State::kFailed);
+  EXPECT_EQ(ask("tiny"), 200);
 }
 
 TEST_F(ModelLoaderTest, NamesAreTakenFromTheAskingOn) {
