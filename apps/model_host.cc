@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
       {"memory", cost_model::log_line(footprint)}};
   if (const executor::KernelChoice* choice = local->kernel_choice()) {
     facts.emplace_back("kernel_choice", choice->how);
-    facts.emplace_back("kernel_forms", choice->forms);
+    facts.emplace_back("kernel_forms", choice->configs);
   }
   return facts;
 }

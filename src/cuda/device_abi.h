@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "cuda/arena.h"
+#include "cuda/kernel_configs.h"
 #include "cuda/operations.h"
-#include "cuda/product_forms.h"
 
 namespace pelton::cuda {
 
@@ -33,7 +33,7 @@ struct DeviceInfo {
   int64_t memory_bytes;
   int64_t memory_free_bytes;
   int64_t shared_bytes_max;  // of a block
-  int32_t has_wide_forms;    // wgmma, in the device and in the library
+  int32_t has_wide_configs;  // wgmma, in the device and in the library
 };
 
 // One step, flat: the rows of all sequences one after the other.
@@ -57,7 +57,7 @@ struct Step {
 // One product of a session's model by itself.
 struct ProductTrial {
   ProductKind kind;
-  ProductForm form;
+  KernelConfig config;
   int32_t rows;      // of activations (of logits, for the head), within the session's limits
   int32_t launches;  // one after the other, each with the next layer's weights
 };
@@ -95,18 +95,18 @@ struct DeviceTable {
   void (*read)(Session* session, int64_t offset, void* to, int64_t bytes);
   void (*copy)(Session* session, int64_t to, int64_t from, int64_t bytes);
   void (*set_factors)(Session* session, int32_t layer, float gate_up, float down);
-  // The forms that steps from here on compute in; without it by constants. A table with a form that
-  // the device cannot take is a failure, and changes nothing.
-  void (*set_forms)(Session* session, const ProductForms* forms);
+  // The configs that steps from here on compute in; without it by constants. A table with a config
+  // that the device cannot take is a failure, and changes nothing.
+  void (*set_configs)(Session* session, const KernelConfigs* configs);
   // Between the two ends, and with no step between them: seconds on the device of a trial, negative
   // for a failure. Weights, keys and values stay what they are.
   void (*begin_trials)(Session* session, uint64_t seed);
   double (*seconds_of)(Session* session, const ProductTrial* trial);
   double (*seconds_of_steps)(Session* session, const StepTrial* trial);
   void (*end_trials)(Session* session);
-  // Between them, too: 1 where wide forms give the bits of others on this device. 0 is also a
+  // Between them, too: 1 where wide configs give the bits of others on this device. 0 is also a
   // failure's answer.
-  int32_t (*wide_forms_agree)(Session* session);
+  int32_t (*wide_configs_agree)(Session* session);
   // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step; of rows
   // that were drawn from, none. Null: a failure, or no row wanted any. After it the residual stream
   // of all rows lies at its place.

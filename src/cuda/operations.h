@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda/product_form.h"
+#include "cuda/kernel_config.h"
 #include "cuda/row_sampling.h"
 #include "cuda/weight_tiles.h"
 
@@ -95,8 +95,8 @@ struct Linear {
   ProductInput input;
   float* out;
   int64_t stride;
-  int32_t accumulate;     // 1: out += instead
-  ProductForm form = {};  // here and below: none named, and constants choose
+  int32_t accumulate;        // 1: out += instead
+  KernelConfig config = {};  // here and below: none named, and constants choose
 };
 
 // How keys and values are kept, and what attention computes with: float16 (saturating, as the host
@@ -145,7 +145,7 @@ struct Qkv {
   const float* turns;        // (positions, head_size): cosines, then sines
   int32_t heads;
   float* staged = nullptr;  // of fp8: (rows, 2 kv_heads, head_size), keys before values
-  ProductForm form = {};
+  KernelConfig config = {};
 };
 
 // Codes what Qkv staged into an fp8 cache.
@@ -214,8 +214,8 @@ struct Group {
 };
 
 // h[entry] = swiglu(W_e x[row of entry]), bf16 (entries, padded inner). W in RowOrder::kGateUp,
-// rows = 2 inner; bias (experts, 2 inner): gate's, then up's. A named form takes as many columns as
-// the grouping's tiles.
+// rows = 2 inner; bias (experts, 2 inner): gate's, then up's. A named config takes as many columns
+// as the grouping's tiles.
 struct GateUp {
   Weights weights;
   const Bf16Bits* x;
@@ -223,7 +223,7 @@ struct GateUp {
   Grouping grouping;
   float alpha;
   float limit;
-  ProductForm form = {};
+  KernelConfig config = {};
 };
 
 // y[entry] = W_e h[entry] + bias: float (entries, hidden)
@@ -232,7 +232,7 @@ struct Down {
   const Bf16Bits* h;
   float* y;
   Grouping grouping;
-  ProductForm form = {};
+  KernelConfig config = {};
 };
 
 // ---- drawing a token from each row of logits (device/sampling.h) ----

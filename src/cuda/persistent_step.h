@@ -8,7 +8,7 @@
 
 namespace pelton::cuda {
 
-// Steps of more rows are launched kernel by kernel. More would need another form of product (a
+// Steps of more rows are launched kernel by kernel. More would need another config of product (a
 // column tile has 8), and gain less: launches cost the same for any number of rows.
 inline constexpr int kPersistentRowsMax = 8;
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cuda/device_forms.h"
+#include "cuda/device_tuning.h"
 #include "cuda/gpt_oss_shape.h"
 #include "cuda/test_device.h"
 
@@ -53,16 +53,16 @@ class Twins {
                         .window_blocks = blocks,
                         .kv_type = kv_type,
                         .partial_bytes_max = partial_bytes};
-    ProductForms forms =
-        forms_by_constants(shape, {.shared_bytes_max = test_library().device(0)->shared_bytes_max});
+    KernelConfigs configs =
+        default_configs(shape, {.shared_bytes_max = test_library().device(0)->shared_bytes_max});
     for (Session*& session : sessions_) {
       session = device().open(0, &shape_, &limits);
       const char* const failure = device().failure();
       CHECK(session != nullptr, failure != nullptr ? failure : "");
       device().randomize_session(session, 5);
       for (int i = 0; i < shape.layers; ++i) device().set_factors(session, i, 0.5f, 0.25f);
-      device().set_forms(session, &forms);
-      std::fill(std::begin(forms.persistent), std::end(forms.persistent), 1);
+      device().set_configs(session, &configs);
+      std::fill(std::begin(configs.persistent), std::end(configs.persistent), 1);
     }
     for (int s = 0; s < kSequencesMax; ++s) {
       for (int b = 0; b < kPositionsMax / kBlockTokens + 1; ++b) {
@@ -210,9 +210,9 @@ std::vector<KvType> kv_types() {
 INSTANTIATE_TEST_SUITE_P(Kv, PersistentTest, ::testing::ValuesIn(kv_types()),
                          [](const auto& info) { return kv_type_name(info.param); });
 
-TEST(PersistentFormsTest, ConstantsSayLaunched) {
+TEST(PersistentConfigsTest, ConstantsSayLaunched) {
   EXPECT_FALSE(has_persistent(
-      forms_by_constants(gpt_oss_shape(), {.shared_bytes_max = 227 << 10, .has_wide = true})));
+      default_configs(gpt_oss_shape(), {.shared_bytes_max = 227 << 10, .has_wide = true})));
 }
 
 }  // namespace

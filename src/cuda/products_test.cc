@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/thread_pool.h"
-#include "cuda/product_forms.h"
+#include "cuda/kernel_configs.h"
 #include "cuda/test_device.h"
 #include "kernels/reference/reference_kernels.h"
 #include "kernels/tiles.h"
@@ -53,7 +53,7 @@ struct DenseWeights {
 };
 
 std::vector<float> run_linear(const DenseWeights& weights, const std::vector<float>& x,
-                              int rows_max, const ProductForm& form = {}) {
+                              int rows_max, const KernelConfig& config = {}) {
   const int columns = weights.shape_.columns;
   const auto rows = static_cast<int>(x.size()) / columns;
   const DeviceBuffer<Bf16Bits> input(padded_rows(x, columns));
@@ -65,7 +65,7 @@ std::vector<float> run_linear(const DenseWeights& weights, const std::vector<flo
                     .out = out.data(),
                     .stride = weights.shape_.rows,
                     .accumulate = 0,
-                    .form = form};
+                    .config = config};
   device().linear(&args);
   return out.get();
 }
@@ -104,49 +104,49 @@ TEST_F(ProductsTest, ARowsBitsDoNotDependOnItsBatch) {
 }
 
 // Those that this device has.
-std::vector<ProductForm> forms_here(std::span<const ProductForm> forms) {
+std::vector<KernelConfig> configs_here(std::span<const KernelConfig> configs) {
   DeviceInfo info;
   device().device_info(0, &info);
-  std::vector<ProductForm> here;
-  for (const ProductForm& form : forms) {
-    if (form.kind != FormKind::kWide || info.has_wide_forms != 0) here.push_back(form);
+  std::vector<KernelConfig> here;
+  for (const KernelConfig& config : configs) {
+    if (config.kind != KernelKind::kWide || info.has_wide_configs != 0) here.push_back(config);
   }
   return here;
 }
 
-// Every form that a choice can name, for more rows than it has columns and for fewer.
-TEST_F(ProductsTest, AllFormsGiveTheSameBits) {
+// Every config that a choice can name, for more rows than it has columns and for fewer.
+TEST_F(ProductsTest, AllConfigsGiveTheSameBits) {
   const TiledShape shape{.rows = 84, .columns = 832};
   const DenseWeights weights(random_, shape);
   for (const int rows : {5, 70}) {
     const std::vector<float> x = random_.activations(rows, shape.columns);
-    const std::vector<float> first = run_linear(weights, x, rows, kDenseForms[0]);
-    for (const ProductForm& form : forms_here(kDenseForms)) {
-      EXPECT_TRUE(same_bits(run_linear(weights, x, rows + 1, form), first))
-          << form_name(form) << ", " << rows << " rows";
+    const std::vector<float> first = run_linear(weights, x, rows, kDenseConfigs[0]);
+    for (const KernelConfig& config : configs_here(kDenseConfigs)) {
+      EXPECT_TRUE(same_bits(run_linear(weights, x, rows + 1, config), first))
+          << config_name(config) << ", " << rows << " rows";
     }
   }
 }
 
 // More tiles of weights than a block of wgmma's takes; chunks that fill few slices, one each, and
 // more than its stages hold.
-TEST_F(ProductsTest, WideFormsGiveTheSameBitsForAnyNumberOfChunks) {
+TEST_F(ProductsTest, WideConfigsGiveTheSameBitsForAnyNumberOfChunks) {
   for (const int columns : {64, 192, 512, 1000}) {
     const TiledShape shape{.rows = columns == 192 ? 150 : 35, .columns = columns};
     const DenseWeights weights(random_, shape);
     for (const int rows : {1, 67}) {
       const std::vector<float> x = random_.activations(rows, columns);
       const std::vector<float> wanted = run_linear(weights, x, rows, {8, 1});
-      for (const ProductForm& form : forms_here(kDenseForms)) {
-        if (form.kind != FormKind::kWide) continue;
-        EXPECT_TRUE(same_bits(run_linear(weights, x, rows, form), wanted))
-            << form_name(form) << ", " << rows << " rows of " << columns;
+      for (const KernelConfig& config : configs_here(kDenseConfigs)) {
+        if (config.kind != KernelKind::kWide) continue;
+        EXPECT_TRUE(same_bits(run_linear(weights, x, rows, config), wanted))
+            << config_name(config) << ", " << rows << " rows of " << columns;
       }
     }
   }
 }
 
-TEST_F(ProductsTest, AllFormsWithLowPartsGiveTheSameBits) {
+TEST_F(ProductsTest, AllConfigsWithLowPartsGiveTheSameBits) {
   const TiledShape shape{.rows = 40, .columns = 448};
   const DenseWeights weights(random_, shape);
   const int rows = 19;
@@ -156,22 +156,22 @@ TEST_F(ProductsTest, AllFormsWithLowPartsGiveTheSameBits) {
       padded_rows(random_.floats(rows * shape.columns, 1e-3f), shape.columns));
   const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
   std::vector<float> first;
-  for (const ProductForm& form : kLowForms) {
+  for (const KernelConfig& config : kLowConfigs) {
     const DeviceBuffer<float> out(int64_t{rows} * shape.rows);
     const Linear args{.weights = weights.weights(),
                       .input = {input.data(), low.data(), live.data(), rows},
                       .out = out.data(),
                       .stride = shape.rows,
                       .accumulate = 0,
-                      .form = form};
+                      .config = config};
     device().linear(&args);
     const std::vector<float> got = out.get();
     if (first.empty()) first = got;
-    EXPECT_TRUE(same_bits(got, first)) << form_name(form);
+    EXPECT_TRUE(same_bits(got, first)) << config_name(config);
   }
 }
 
-TEST_F(ProductsTest, AllFormsOfQkvGiveTheSameBits) {
+TEST_F(ProductsTest, AllConfigsOfQkvGiveTheSameBits) {
   const int heads = 2;
   const int head_size = 32;
   const int hidden = 192;
@@ -194,7 +194,7 @@ TEST_F(ProductsTest, AllFormsOfQkvGiveTheSameBits) {
   const DeviceBuffer<float> turns(random_.floats(40 * head_size, 1.0f));
   std::vector<Bf16Bits> first_q;
   std::vector<Bf16Bits> first_cache;
-  for (const ProductForm& form : forms_here(kDenseForms)) {
+  for (const KernelConfig& config : configs_here(kDenseConfigs)) {
     const DeviceBuffer<Bf16Bits> q(int64_t{rows} * heads * head_size);
     const DeviceBuffer<Bf16Bits> cache(int64_t{2} * 2 * 16 * head_size);
     const Qkv args{.weights = weights.weights(),
@@ -205,18 +205,18 @@ TEST_F(ProductsTest, AllFormsOfQkvGiveTheSameBits) {
                    .slots = device_slots.data(),
                    .turns = turns.data(),
                    .heads = heads,
-                   .form = form};
+                   .config = config};
     device().qkv(&args);
     if (first_q.empty()) {
       first_q = q.get();
       first_cache = cache.get();
     }
-    EXPECT_TRUE(same_bits(q.get(), first_q)) << form_name(form);
-    EXPECT_TRUE(same_bits(cache.get(), first_cache)) << form_name(form);
+    EXPECT_TRUE(same_bits(q.get(), first_q)) << config_name(config);
+    EXPECT_TRUE(same_bits(cache.get(), first_cache)) << config_name(config);
   }
 }
 
-TEST_F(ProductsTest, AFormThatThereIsNotIsRefused) {
+TEST_F(ProductsTest, AConfigThatThereIsNotIsRefused) {
   const TiledShape shape{.rows = 16, .columns = 64};
   const DenseWeights weights(random_, shape);
   const DeviceBuffer<Bf16Bits> input(padded_rows(random_.floats(64, 1.0f), 64));
@@ -227,11 +227,11 @@ TEST_F(ProductsTest, AFormThatThereIsNotIsRefused) {
                     .out = out.data(),
                     .stride = 16,
                     .accumulate = 0,
-                    .form = {.columns = 8, .row_tiles = 3}};
+                    .config = {.columns = 8, .row_tiles = 3}};
   device().linear(&args);
   const char* const failure = device().failure();
   ASSERT_NE(failure, nullptr);
-  EXPECT_NE(std::string(failure).find("a form"), std::string::npos) << failure;
+  EXPECT_NE(std::string(failure).find("a config"), std::string::npos) << failure;
 }
 
 TEST_F(ProductsTest, LowPartsMakeItNearlyFloat32AndAccumulateAdds) {
@@ -460,8 +460,8 @@ struct MoeSizes {
 // hidden), bf16 numbers. The norm's output is dropped; its sum is what counts.
 std::vector<float> run_experts(const MoeSizes& sizes, const DevicePart& gate_part,
                                const DevicePart& down_part, const std::vector<float>& x,
-                               const std::vector<float>& logits, const ProductForm& form) {
-  const int columns = form.columns;
+                               const std::vector<float>& logits, const KernelConfig& config) {
+  const int columns = config.columns;
   const int rows = static_cast<int>(x.size()) / sizes.hidden;
   const int entries = rows * sizes.choices;
   const int tiles_max = expert_tiles_max(entries, sizes.experts, columns);
@@ -506,14 +506,14 @@ std::vector<float> run_experts(const MoeSizes& sizes, const DevicePart& gate_par
                        .grouping = grouping,
                        .alpha = 1.702f,
                        .limit = 7.0f,
-                       .form = form};
+                       .config = config};
   device().gate_up(&gate_up);
   const DeviceBuffer<float> y(int64_t{entries} * sizes.hidden);
   const Down down{.weights = down_part.weights(),
                   .h = h.data(),
                   .y = y.data(),
                   .grouping = grouping,
-                  .form = form};
+                  .config = config};
   device().down(&down);
   const DeviceBuffer<float> sum(std::vector<float>(x.size(), 0.0f));
   const DeviceBuffer<float> gain(std::vector<float>(static_cast<size_t>(sizes.hidden), 1.0f));
@@ -559,11 +559,12 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
     reference_->experts(exact.data(), x.data(), choices.data(), weights.view,
                         {.experts_per_token = sizes.choices}, c.rows);
     std::vector<float> first;
-    for (const ProductForm& form : forms_here(kExpertForms)) {
-      const std::vector<float> got = run_experts(sizes, gate, down, x, logits, form);
-      EXPECT_LE(relative_error(got, exact), 4e-3) << form_name(form) << ", " << c.rows << " rows";
+    for (const KernelConfig& config : configs_here(kExpertConfigs)) {
+      const std::vector<float> got = run_experts(sizes, gate, down, x, logits, config);
+      EXPECT_LE(relative_error(got, exact), 4e-3)
+          << config_name(config) << ", " << c.rows << " rows";
       if (first.empty()) first = got;
-      EXPECT_TRUE(same_bits(got, first)) << form_name(form) << ", " << c.rows << " rows";
+      EXPECT_TRUE(same_bits(got, first)) << config_name(config) << ", " << c.rows << " rows";
     }
   }
 }
@@ -578,13 +579,13 @@ TEST_F(ProductsTest, ExpertsDoNotDependOnTheBatch) {
   const std::vector<float> x = rounded(random_.activations(rows, sizes.hidden));
   const std::vector<float> logits = random_.floats(int64_t{rows} * sizes.experts, 1.0f);
   const std::vector<float> together =
-      run_experts(sizes, gate, down, x, logits, expert_form_of_width(64));
+      run_experts(sizes, gate, down, x, logits, expert_config_of_width(64));
   for (int row = 0; row < rows; ++row) {
     const auto part = [&](const std::vector<float>& from, int width) {
       return std::vector<float>(from.begin() + row * width, from.begin() + (row + 1) * width);
     };
     EXPECT_TRUE(same_bits(run_experts(sizes, gate, down, part(x, sizes.hidden),
-                                      part(logits, sizes.experts), expert_form_of_width(8)),
+                                      part(logits, sizes.experts), expert_config_of_width(8)),
                           part(together, sizes.hidden)))
         << row;
   }

@@ -46,7 +46,7 @@ Error no_room(const Device& device, const cuda::ArenaLayout& arena, int64_t room
 Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Checkpoint& checkpoint,
                                                          const Device& device,
                                                          const cost_model::MemoryRequest& request,
-                                                         const cuda::FormOptions& forms,
+                                                         const cuda::TuningOptions& tuning,
                                                          base::ThreadPool& pool) {
   const families::ModelConfig& config = checkpoint.config();
   TRY_ASSIGN(const cuda::KvType kv_type, kv_type_of(request.kv_dtype));
@@ -57,7 +57,7 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   models::DeviceModel::Options options =
       options_for(device, request, kv_type,
                   std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
-  options.forms = forms;
+  options.tuning = tuning;
   const cuda::ArenaLayout bare = models::DeviceModel::layout(config, options);
   const double share = request.memory_utilization.value_or(kShareByDefault);
   const auto room =
@@ -84,8 +84,8 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
   TRY_ASSIGN(made->model_,
              models::DeviceModel::load(checkpoint, made->device_.library, options, pool));
-  const cuda::DeviceForms& chosen = made->model_->forms();
-  made->kernel_choice_ = {chosen.how, cuda::describe(chosen.forms), chosen.problems};
+  const cuda::DeviceTuning& chosen = made->model_->tuning();
+  made->kernel_choice_ = {chosen.how, cuda::describe(chosen.configs), chosen.problems};
   for (int group = 0; group < footprint.swap.groups.size(); ++group) {
     made->swap_.push_back(std::vector<uint8_t>(static_cast<size_t>(
         footprint.swap.groups[group].block_count * made->model_->swapped_block_bytes(group))));

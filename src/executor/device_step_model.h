@@ -21,7 +21,7 @@ class DeviceStepModel final : public StepModel {
   static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
                                                  const Device& device,
                                                  const cost_model::MemoryRequest& request,
-                                                 const cuda::FormOptions& forms,
+                                                 const cuda::TuningOptions& tuning,
                                                  base::ThreadPool& pool);
 
   std::string_view kernels_name() const override { return device_.library.table().kind(); }

@@ -94,10 +94,10 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   const ComputeThreads::Turn turn = threads->take_turn();
   if (options.device) {
     request.kv_dtype = options.kv_dtype.value_or(tensor::DType::kF16);
-    TRY_ASSIGN(const auto wish, cuda::parse_form_wish(options.kernel_choice));
+    TRY_ASSIGN(const auto mode, cuda::parse_tuning_mode(options.kernel_choice));
     TRY_ASSIGN(model,
                DeviceStepModel::load(checkpoint, *options.device, request,
-                                     {.wish = wish, .folder = options.kernel_choice_folder}, pool));
+                                     {.mode = mode, .folder = options.kernel_choice_folder}, pool));
   } else {
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY(cost_model::check_fits(footprint));

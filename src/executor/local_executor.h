@@ -56,7 +56,7 @@ class LocalExecutor final : public engine::Executor {
     // again. 0: no swapping.
     int64_t swap_bytes = 0;
     std::optional<Device> device;  // empty: the processors
-    // Of a device (cuda/device_forms.h): auto, measure or default, and the folder where
+    // Of a device (cuda/device_tuning.h): auto, measure or default, and the folder where
     // what was measured is kept; empty: nowhere.
     std::string kernel_choice = "default";
     std::string kernel_choice_folder;

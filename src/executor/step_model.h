@@ -21,7 +21,7 @@ namespace pelton::executor {
 // Which form of a device's kernels computes what, and how that was chosen: in words.
 struct KernelChoice {
   std::string how;                    // "from PATH"
-  std::string forms;                  // "qkv 8x1 to 8 rows, ..."
+  std::string configs;                // "qkv 8x1 to 8 rows, ..."
   std::vector<std::string> problems;  // a line each, for the log
 };
 

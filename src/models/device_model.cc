@@ -116,8 +116,8 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
   CHECK(model->session_ != nullptr);
   TRY(model->upload(checkpoint, pool));
   TRY_ASSIGN(const cuda::DeviceInfo info, library.device(options.device));
-  TRY_ASSIGN(model->forms_,
-             cuda::choose_forms(library, info, model->session_, shape, limits, options.forms));
+  TRY_ASSIGN(model->tuning_,
+             cuda::choose_configs(library, info, model->session_, shape, limits, options.tuning));
   return model;
 }
 

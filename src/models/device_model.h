@@ -12,8 +12,8 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
-#include "cuda/device_forms.h"
 #include "cuda/device_library.h"
+#include "cuda/device_tuning.h"
 #include "families/kv_groups.h"
 #include "models/model.h"
 
@@ -30,7 +30,7 @@ class DeviceModel {
     kv::PerGroup<int> block_counts;  // in the order of families::kv_groups; empty: none yet
     cuda::KvType kv_type = cuda::KvType::kF16;
     int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
-    cuda::FormOptions forms;                        // of the products
+    cuda::TuningOptions tuning;                     // of the products
   };
 
   // What the device must have room for.
@@ -49,7 +49,7 @@ class DeviceModel {
   const Options& options() const { return options_; }
   const cuda::ArenaLayout& arena() const { return arena_; }
   // Which form each product is computed in, and how that was chosen.
-  const cuda::DeviceForms& forms() const { return forms_; }
+  const cuda::DeviceTuning& tuning() const { return tuning_; }
 
   // What is to be drawn from the rows of logits, and where it is told.
   struct Draws {
@@ -105,7 +105,7 @@ class DeviceModel {
   const Options options_;
   const cuda::ArenaLayout arena_;
   cuda::Session* session_ = nullptr;
-  cuda::DeviceForms forms_;
+  cuda::DeviceTuning tuning_;
   std::vector<float> norm_;  // the last norm's weight, for normed_rows
   std::vector<float> state_;
   std::vector<cuda::StepSequence> sequences_;

@@ -26,9 +26,9 @@
 namespace pelton::models {
 namespace {
 
-using cuda::FormWish;
 using cuda::kv_type_name;
 using cuda::KvType;
+using cuda::TuningMode;
 
 // Where sources and built files are: on another machine (tools/gpu_session) somewhere else.
 std::string folder_named(const char* variable, const char* otherwise) {
@@ -103,7 +103,7 @@ std::string weights_folder(const std::string& name) {
 class Run {
  public:
   Run(const checkpoint::Checkpoint& checkpoint, int tokens_max, KvType kv_type,
-      FormWish wish = FormWish::kDefault) {
+      TuningMode mode = TuningMode::kDefault) {
     const int blocks = (tokens_max + 15) / 16;
     auto loaded = DeviceModel::load(checkpoint, library(),
                                     {.batch_tokens_max = tokens_max,
@@ -112,7 +112,7 @@ class Run {
                                      .positions_max = tokens_max,
                                      .block_counts = {blocks + 3, blocks + 5},
                                      .kv_type = kv_type,
-                                     .forms = {.wish = wish}},
+                                     .tuning = {.mode = mode}},
                                     pool_);
     CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
     model_ = std::move(*loaded);
@@ -304,7 +304,7 @@ void expect_persistent(const std::string& name, KvType kv_type, int launched) {
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   const auto count = static_cast<int>(golden.tokens.size());
   const std::vector<float> whole = Run(*checkpoint, count, kv_type).logits(golden.tokens, count);
-  Run run(*checkpoint, count, kv_type, FormWish::kPersistent);
+  Run run(*checkpoint, count, kv_type, TuningMode::kPersistent);
   run.logits(golden.tokens, launched);  // its keys and values stay where a piece finds them
   for (const int piece : {1, 7}) {
     const std::vector<float> again = run.logits(golden.tokens, piece);

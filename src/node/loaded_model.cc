@@ -42,7 +42,7 @@ class Phases {
 void log_kernel_choice(const executor::KernelChoice& choice, base::Log& log) {
   for (const std::string& problem : choice.problems) log.warning(problem);
   log.info("kernel choice: " + choice.how);
-  log.debug("kernel choice: " + choice.forms);
+  log.debug("kernel choice: " + choice.configs);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
 //   device_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,persistent,prefill]
-//              [--kv f16|bf16|fp8] [--forms default|measure|plain|persistent] [--runs N]
+//              [--kv f16|bf16|fp8] [--configs default|measure|plain|persistent] [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
-#include "cuda/device_forms.h"
 #include "cuda/device_library.h"
+#include "cuda/device_tuning.h"
 #include "cuda/gpt_oss_shape.h"
 
 namespace pelton::cuda {
@@ -31,7 +31,7 @@ struct Settings {
   std::string only = "copy,kernels,decode,persistent,prefill";
   std::string kv = "f16";
   int runs = 20;
-  std::string forms = "default";  // of the products in whole steps
+  std::string configs = "default";  // of the products in whole steps
 };
 
 ModelShape shape_named(const std::string& name) {
@@ -158,17 +158,17 @@ class Bench {
   }
 
   // By constants, with wgmma and without.
-  std::vector<ProductForm> forms_for(ProductKind kind, int tokens) const {
+  std::vector<KernelConfig> configs_for(ProductKind kind, int tokens) const {
     const Result<DeviceInfo> info = library_.device(0);
     if (!info.ok()) give_up(info.error().message);
-    std::vector<ProductForm> forms;
-    const bool tries_wide = info->has_wide_forms != 0 && settings_.forms != "plain";
+    std::vector<KernelConfig> configs;
+    const bool tries_wide = info->has_wide_configs != 0 && settings_.configs != "plain";
     for (const bool has_wide : {false, tries_wide}) {
-      const ProductForm form =
-          form_by_constants(shape_, kind, tokens, {info->shared_bytes_max, has_wide});
-      if (forms.empty() || !(form == forms.back())) forms.push_back(form);
+      const KernelConfig config =
+          default_config(shape_, kind, tokens, {info->shared_bytes_max, has_wide});
+      if (configs.empty() || !(config == configs.back())) configs.push_back(config);
     }
-    return forms;
+    return configs;
   }
 
   void measure_linear(const std::string& name, ProductKind kind, int tokens) {
@@ -182,7 +182,7 @@ class Bench {
         take_random<Bf16Bits>(int64_t{tokens} * padded_columns(columns), RandomKind::kBf16, 1);
     auto* out = static_cast<float*>(take(int64_t{tokens} * rows * 4));
     const auto* live = take_copy<int32_t>({tokens});
-    for (const ProductForm& form : forms_for(kind, tokens)) {
+    for (const KernelConfig& config : configs_for(kind, tokens)) {
       const double seconds = seconds_of(
           [&](int i) {
             const Linear args{.weights = weights[static_cast<size_t>(i) % weights.size()],
@@ -190,11 +190,11 @@ class Bench {
                               .out = out,
                               .stride = rows,
                               .accumulate = 0,
-                              .form = form};
+                              .config = config};
             table_.linear(&args);
           },
           16);
-      report(fmt::format("{} x{} ({})", name, tokens, form_name(form)), seconds,
+      report(fmt::format("{} x{} ({})", name, tokens, config_name(config)), seconds,
              static_cast<double>(bytes) + 4.0 * tokens * rows, 2.0 * rows * columns * tokens);
     }
     give_all_back();
@@ -219,8 +219,8 @@ class Bench {
       choices.insert(choices.end(), own.begin(), own.end());
     }
     const double experts = static_cast<double>(std::count(touched.begin(), touched.end(), true));
-    const std::vector<ProductForm> forms = forms_for(ProductKind::kGateUp, tokens);
-    const ProductForm& plan = forms[0];  // all of its width
+    const std::vector<KernelConfig> configs = configs_for(ProductKind::kGateUp, tokens);
+    const KernelConfig& plan = configs[0];  // all of its width
     const int tiles_max = expert_tiles_max(entries, shape_.experts, plan.columns);
     auto* device_choices = take_copy(choices);
     auto* device_entries = static_cast<int32_t*>(take(int64_t{entries} * 4));
@@ -267,12 +267,12 @@ class Bench {
     Down down{.weights = down_weights, .h = h, .y = y, .grouping = grouping};
     const double weights_each = static_cast<double>(hidden) * inner * 4.25 / 8;
     const double flops = 2.0 * entries * hidden * inner;
-    for (const ProductForm& form : forms) {
-      gate_up.form = down.form = form;
-      report(fmt::format("gate_up x{} ({})", tokens, form_name(form)),
+    for (const KernelConfig& config : configs) {
+      gate_up.config = down.config = config;
+      report(fmt::format("gate_up x{} ({})", tokens, config_name(config)),
              seconds_of([&](int) { table_.gate_up(&gate_up); }, 4), 2 * weights_each * experts,
              2 * flops);
-      report(fmt::format("down x{} ({})", tokens, form_name(form)),
+      report(fmt::format("down x{} ({})", tokens, config_name(config)),
              seconds_of([&](int) { table_.down(&down); }, 4), weights_each * experts, flops);
     }
     give_all_back();
@@ -324,21 +324,21 @@ class Bench {
     if (session == nullptr) return nullptr;
     table_.randomize_session(session, 1);
     check("making random weights");
-    set_forms_of(session, limits);
+    set_configs_of(session, limits);
     return session;
   }
 
-  void set_forms_of(Session* session, const Limits& limits) const {
-    const Result<FormWish> wish = parse_form_wish(settings_.forms);
-    if (!wish.ok()) give_up(wish.error().message);
+  void set_configs_of(Session* session, const Limits& limits) const {
+    const Result<TuningMode> mode = parse_tuning_mode(settings_.configs);
+    if (!mode.ok()) give_up(mode.error().message);
     const Result<DeviceInfo> info = library_.device(0);
     if (!info.ok()) give_up(info.error().message);
-    const Result<DeviceForms> forms =
-        choose_forms(library_, *info, session, shape_, limits, {.wish = *wish});
-    if (!forms.ok()) give_up(forms.error().message);
-    if (*wish == FormWish::kMeasure)
-      fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
-    for (const std::string& problem : forms->problems) fmt::print("  {}\n", problem);
+    const Result<DeviceTuning> configs =
+        choose_configs(library_, *info, session, shape_, limits, {.mode = *mode});
+    if (!configs.ok()) give_up(configs.error().message);
+    if (*mode == TuningMode::kMeasure)
+      fmt::print("configs {}: {}\n", configs->how, describe(configs->configs));
+    for (const std::string& problem : configs->problems) fmt::print("  {}\n", problem);
   }
 
   // Bytes that a decode step of `batch` at `context` reads, with even routing.
@@ -524,13 +524,13 @@ class Bench {
         draw_rows(input, false);
         const Result<DeviceInfo> info = library_.device(0);
         if (!info.ok()) give_up(info.error().message);
-        ProductForms forms =
-            forms_by_constants(shape_, {.shared_bytes_max = info->shared_bytes_max});
+        KernelConfigs configs =
+            default_configs(shape_, {.shared_bytes_max = info->shared_bytes_max});
         double seconds[2];
         double chained[2];
         for (const int is_persistent : {0, 1}) {
-          std::fill(std::begin(forms.persistent), std::end(forms.persistent), is_persistent);
-          table_.set_forms(session, &forms);
+          std::fill(std::begin(configs.persistent), std::end(configs.persistent), is_persistent);
+          table_.set_configs(session, &configs);
           check("choosing kernels");
           seconds[is_persistent] = step_seconds(session, input.step, settings_.runs);
           chained[is_persistent] = chained_seconds(session, input, settings_.runs);
@@ -606,8 +606,8 @@ Settings read_settings(int count, char** words) {
       if (settings.kv != "f16" && settings.kv != "bf16" && settings.kv != "fp8") {
         give_up("--kv takes f16, bf16 or fp8");
       }
-    } else if (word == "--forms") {
-      settings.forms = next();
+    } else if (word == "--configs") {
+      settings.configs = next();
     } else if (word == "--runs") {
       settings.runs = std::max(1, std::atoi(next().c_str()));
     } else if (settings.library.empty() && word[0] != '-') {
@@ -617,7 +617,7 @@ Settings read_settings(int count, char** words) {
     }
   }
   if (settings.library.empty())
-    give_up("usage: device_bench LIBRARY [--shape S] [--only P] [--kv T] [--forms F] [--runs N]");
+    give_up("usage: device_bench LIBRARY [--shape S] [--only P] [--kv T] [--configs F] [--runs N]");
   return settings;
 }
 

@@ -40,7 +40,7 @@ inline void take_shared(const void* kernel, int64_t bytes) {
 // 0: none.
 template <typename... P>
 int resident_blocks(void (*kernel)(P...), int threads, int64_t shared_bytes, int each_max) {
-  if (!launches_cooperatively() || shared_bytes > form_device().shared_bytes_max) return 0;
+  if (!launches_cooperatively() || shared_bytes > config_device().shared_bytes_max) return 0;
   take_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
   int each = 0;
   const cudaError_t asked = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -84,7 +84,7 @@ void launch(Start start, Stream stream, void (*kernel)(P...), Grid grid, int thr
 
 template <typename... P>
 int resident_blocks(void (*)(P...), int, int64_t shared_bytes, int) {
-  return shared_bytes <= form_device().shared_bytes_max ? emulation::draw_alive() : 0;
+  return shared_bytes <= config_device().shared_bytes_max ? emulation::draw_alive() : 0;
 }
 
 // Copies what the kernel gets, as a recorded graph does: later changes of the caller's are not

@@ -87,7 +87,8 @@ constexpr DeviceTable kTable = {
                int64_t bytes) { session->copy(to, from, bytes); },
     .set_factors = [](Session* session, int32_t layer, float gate_up,
                       float down) { session->set_factors(layer, gate_up, down); },
-    .set_forms = [](Session* session, const ProductForms* forms) { session->set_forms(*forms); },
+    .set_configs = [](Session* session,
+                      const KernelConfigs* configs) { session->set_configs(*configs); },
     .begin_trials = [](Session* session, uint64_t seed) { session->begin_trials(seed); },
     .seconds_of =
         [](Session* session, const ProductTrial* trial) {
@@ -98,9 +99,9 @@ constexpr DeviceTable kTable = {
           return guarded([&] { return session->seconds_of_steps(*trial); }, -1.0);
         },
     .end_trials = [](Session* session) { session->end_trials(); },
-    .wide_forms_agree =
+    .wide_configs_agree =
         [](Session* session) {
-          return guarded([&] { return int32_t{session->wide_forms_agree()}; }, int32_t{0});
+          return guarded([&] { return int32_t{session->wide_configs_agree()}; }, int32_t{0});
         },
     .step =
         [](Session* session, const Step* step) {

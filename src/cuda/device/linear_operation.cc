@@ -7,9 +7,9 @@ namespace pelton::cuda {
 void linear(Stream stream, const Linear& args) {
   const LinearEpilogue epilogue{args};
   if (args.input.low == nullptr) {
-    return start_dense<false>(stream, args.weights, args.input, args.form, epilogue);
+    return start_dense<false>(stream, args.weights, args.input, args.config, epilogue);
   }
-  start_dense<true>(stream, args.weights, args.input, args.form, epilogue);
+  start_dense<true>(stream, args.weights, args.input, args.config, epilogue);
 }
 
 }  // namespace pelton::cuda

@@ -306,7 +306,7 @@ class PersistentBlock {
                   .turns = step_.turns,
                   .heads = step_.heads,
                   .staged = step_.staged,
-                  .form = {}};
+                  .config = {}};
     const auto ready = [&] {
       wait();
       norm_to_room(layer.attention_norm, nullptr, live(), false);
@@ -372,7 +372,7 @@ class PersistentBlock {
                    .out = step_.x,
                    .stride = step_.hidden,
                    .accumulate = 1,
-                   .form = {}};
+                   .config = {}};
     const auto ready = [&] {
       wait();
       const ProductArgs rows{.weights = layer.o,
@@ -398,7 +398,7 @@ class PersistentBlock {
                         .out = step_.router_logits,
                         .stride = step_.experts,
                         .accumulate = 0,
-                        .form = {}};
+                        .config = {}};
     const auto ready = [&] {
       wait();
       if (block_x() < tile_count(layer.router.rows)) {
@@ -495,7 +495,7 @@ class PersistentBlock {
                          .grouping = {},
                          .alpha = step_.alpha,
                          .limit = step_.limit,
-                         .form = {}};
+                         .config = {}};
     const int across = (tile_count(layer.gate_up.rows) + kRowTiles - 1) / kRowTiles;
     small_product_blocks<WeightType::kMxfp4, 1, kRowTiles, false, Rows::kCopied,
                          kMxfp4AtOnce / kRowTiles>(
@@ -506,7 +506,8 @@ class PersistentBlock {
   }
 
   PELTON_DEVICE void contract(const PersistentLayer& layer, int next_layer) {
-    const Down down{.weights = layer.down, .h = step_.h, .y = step_.y, .grouping = {}, .form = {}};
+    const Down down{
+        .weights = layer.down, .h = step_.h, .y = step_.y, .grouping = {}, .config = {}};
     const int tiles = tile_count(layer.down.rows);
     bool has_waited = false;
     const auto ready = [&] {
@@ -548,7 +549,7 @@ class PersistentBlock {
                       .out = step_.logits,
                       .stride = step_.head.rows,
                       .accumulate = 0,
-                      .form = {}};
+                      .config = {}};
     const auto ready = [&] {
       wait();
       norm_to_room(step_.norm, step_.logit_rows, shared_.live[1], false);

@@ -3,8 +3,8 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/operations.h"
 #include "cuda/device/persistent.h"
-#include "cuda/product_form.h"
-#include "cuda/product_forms.h"
+#include "cuda/kernel_config.h"
+#include "cuda/kernel_configs.h"
 
 namespace pelton::cuda {
 namespace {
@@ -14,8 +14,9 @@ int64_t shared_bytes(const ModelShape& shape) {
   int64_t most = 0;
   for (const ProductKind kind : kAllProducts) {
     const ProductShape product = product_shape(shape, kind);
-    const ProductForm form{kPersistentRowsMax, product.grouped ? 2 : 1};
-    most = std::max(most, form_shared_bytes(form, chunk_count(product.columns), product.with_low));
+    const KernelConfig config{kPersistentRowsMax, product.grouped ? 2 : 1};
+    most =
+        std::max(most, config_shared_bytes(config, chunk_count(product.columns), product.with_low));
   }
   return int64_t{sizeof(PersistentShared)} + most;
 }

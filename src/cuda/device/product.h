@@ -1,5 +1,5 @@
 // Products of weights in tiles with rows of bf16 activations, on tensor cores, for any number of
-// rows. Two forms with the same bits: for few rows one block reads whole rows of activations into
+// rows. Two configs with the same bits: for few rows one block reads whole rows of activations into
 // shared memory and its eight warps take a slice of the columns each; for many rows a warp walks
 // through all slices, and shared memory holds a few chunks at a time. What becomes of a result the
 // epilogue says: it gets low and high row of a tile together.
@@ -220,8 +220,8 @@ enum class Rows {
 // A thread block computes `blocks`, one after the other, with the first weights of each on their
 // way while the one before it ends. `ready` is called once, when the first ones are on their way,
 // where it is known by then which ones they are: nothing of the step may be touched before it
-// returns. room: form_shared_bytes of shared memory. kAtOnce: chunks on their way from memory at a
-// time.
+// returns. room: config_shared_bytes of shared memory. kAtOnce: chunks on their way from memory at
+// a time.
 template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, Rows kRows, int kAtOnce,
           class Blocks, class Ready, class Epilogue>
 PELTON_DEVICE void small_product_blocks(const ProductArgs& args, const Epilogue& epilogue,

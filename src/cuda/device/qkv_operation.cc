@@ -11,7 +11,7 @@ void qkv(Stream stream, const Qkv& args) {
   if ((args.cache.type == KvType::kFp8) != (args.staged != nullptr)) {
     return note_failure("qkv: keys and values are staged for fp8 alone");
   }
-  start_dense<false>(stream, args.weights, args.input, args.form, QkvEpilogue{args});
+  start_dense<false>(stream, args.weights, args.input, args.config, QkvEpilogue{args});
 }
 
 }  // namespace pelton::cuda

@@ -15,9 +15,9 @@ using Stream = void*;
 
 // Whether the library has code for a GPU with wgmma (sm_90a).
 #if defined(__CUDACC__) && !defined(PELTON_CUDA_HAS_SM90A)
-inline constexpr bool kCompilesWideForms = false;
+inline constexpr bool kCompilesWideConfigs = false;
 #else
-inline constexpr bool kCompilesWideForms = true;
+inline constexpr bool kCompilesWideConfigs = true;
 #endif
 
 // The first failure since it was last asked for; empty: none.
@@ -27,7 +27,7 @@ void note_failure(const std::string& what);
 int device_count();  // 0 with a failure noted if there is no driver
 DeviceInfo device_info(int index);
 // The current device, and what this library was compiled for.
-FormDevice form_device();
+KernelDevice config_device();
 
 // Whether the current device lets kernels start before those before them end.
 bool overlaps_launches();

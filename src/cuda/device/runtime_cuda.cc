@@ -65,7 +65,7 @@ DeviceInfo device_info(int index) {
   info.memory_bytes = static_cast<int64_t>(prop.totalGlobalMem);
   info.shared_bytes_max = static_cast<int64_t>(prop.sharedMemPerBlockOptin);
   use_device(index);
-  info.has_wide_forms = form_device().has_wide ? 1 : 0;
+  info.has_wide_configs = config_device().has_wide ? 1 : 0;
   size_t free_bytes = 0;
   size_t all_bytes = 0;
   if (is_well(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory")) {
@@ -76,13 +76,13 @@ DeviceInfo device_info(int index) {
   return info;
 }
 
-FormDevice form_device() {
+KernelDevice config_device() {
   const int bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, "asking for shared memory");
   const int major =
       attribute(cudaDevAttrComputeCapabilityMajor, "asking for the compute capability");
   const int minor =
       attribute(cudaDevAttrComputeCapabilityMinor, "asking for the compute capability");
-  return {bytes, kCompilesWideForms && major == 9 && minor == 0};
+  return {bytes, kCompilesWideConfigs && major == 9 && minor == 0};
 }
 
 bool overlaps_launches() {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "cuda/device/operations.h"
-#include "cuda/product_forms.h"
+#include "cuda/kernel_configs.h"
 
 namespace pelton::cuda {
 namespace {
@@ -24,8 +24,8 @@ const char* unsupported(const ModelShape& shape) {
   if (shape.experts > kExpertsMax || shape.choices > kChoicesMax || shape.choices > shape.experts) {
     return "too many experts";
   }
-  const FormDevice device = form_device();
-  if (!are_usable(shape, forms_by_constants(shape, device), device)) {
+  const KernelDevice device = config_device();
+  if (!are_usable(shape, default_configs(shape, device), device)) {
     return "rows too wide for this device's shared memory";
   }
   return nullptr;
@@ -46,9 +46,9 @@ Session::Session(int index, const ModelShape& shape, const Limits& limits)
       arena_(arena_layout(shape, limits)),
       arrays_(shape, limits),
       factors_(static_cast<size_t>(shape.layers)),
-      form_device_(form_device()),
+      config_device_(config_device()),
       // Not wide ones: whether they give the same bits here nobody has looked yet.
-      forms_(forms_by_constants(shape, {form_device_.shared_bytes_max})) {}
+      configs_(default_configs(shape, {config_device_.shared_bytes_max})) {}
 
 std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const Limits& limits) {
   use_device(index);
@@ -141,16 +141,16 @@ void Session::set_factors(int layer, float gate_up, float down) {
   layers_are_there_ = false;
 }
 
-void Session::set_forms(const ProductForms& forms) {
+void Session::set_configs(const KernelConfigs& configs) {
   use_device(index_);
-  if (!are_usable(shape_, forms, form_device_)) {
-    return note_failure("forms of products that this device does not have");
+  if (!are_usable(shape_, configs, config_device_)) {
+    return note_failure("configs of products that this device does not have");
   }
-  if (has_persistent(forms) && persistent_blocks(shape_, limits_.kv_type) == 0) {
+  if (has_persistent(configs) && persistent_blocks(shape_, limits_.kv_type) == 0) {
     return note_failure("a persistent step, which this device cannot run");
   }
   drop_graphs();
-  forms_ = forms;
+  configs_ = configs;
 }
 
 float* Session::step(const Step& step) {
@@ -448,7 +448,7 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
 
 void Session::expert_block(int layer, const StepSizes& sizes, const StepLayout& layout) {
   const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
-  const ProductForm& gate_up_form = forms_.at(ProductKind::kGateUp, sizes.rows);
+  const KernelConfig& gate_up_config = configs_.at(ProductKind::kGateUp, sizes.rows);
   norm_rows(places.expert_norm, sizes, layout, false, true);
   linear(stream_, router_of(layer, sizes, layout));
   choose(stream_, {.logits = at<float>(arena_.router_logits),
@@ -458,9 +458,9 @@ void Session::expert_block(int layer, const StepSizes& sizes, const StepLayout& 
                    .rows_max = sizes.rows,
                    .experts = shape_.experts,
                    .k = shape_.choices});
-  group(stream_, group_of(sizes, layout, gate_up_form.columns));
-  gate_up(stream_, gate_up_of(layer, sizes, gate_up_form));
-  down(stream_, down_of(layer, sizes, forms_.at(ProductKind::kDown, sizes.rows)));
+  group(stream_, group_of(sizes, layout, gate_up_config.columns));
+  gate_up(stream_, gate_up_of(layer, sizes, gate_up_config));
+  down(stream_, down_of(layer, sizes, configs_.at(ProductKind::kDown, sizes.rows)));
 }
 
 void Session::head(const StepSizes& sizes, const StepLayout& layout) {

@@ -13,7 +13,7 @@
 #include "cuda/device/runtime.h"
 #include "cuda/device/staging.h"
 #include "cuda/device_abi.h"
-#include "cuda/product_forms.h"
+#include "cuda/kernel_configs.h"
 #include "cuda/step_arrays.h"
 
 namespace pelton::cuda {
@@ -33,8 +33,8 @@ struct Session {
   void read(int64_t offset, void* to, int64_t bytes);
   void copy(int64_t to, int64_t from, int64_t bytes);
   void set_factors(int layer, float gate_up, float down);
-  // What is recorded was recorded with the forms before: it goes.
-  void set_forms(const ProductForms& forms);
+  // What is recorded was recorded with the configs before: it goes.
+  void set_configs(const KernelConfigs& configs);
   float* step(const Step& step);
   void begin(const Step& step);
   bool is_done();
@@ -46,9 +46,9 @@ struct Session {
   double seconds_of(const ProductTrial& trial);  // negative with a failure noted
   double seconds_of_steps(const StepTrial& trial);
   void end_trials();
-  // Whether wide forms give other forms' bits, on some of the session's weights; between the two
-  // ends. False, too, with a failure noted.
-  bool wide_forms_agree();
+  // Whether wide configs give other configs' bits, on some of the session's weights; between the
+  // two ends. False, too, with a failure noted.
+  bool wide_configs_agree();
 
   int64_t steps() const { return steps_; }
   int64_t replayed() const { return replayed_; }
@@ -113,11 +113,11 @@ struct Session {
   Group group_of(const StepSizes& sizes, const StepLayout& layout, int columns) const;
   Grouping grouping_of(const StepSizes& sizes, int columns) const;
   Weights expert_weights(ProductKind kind, int layer) const;
-  GateUp gate_up_of(int layer, const StepSizes& sizes, const ProductForm& form) const;
-  Down down_of(int layer, const StepSizes& sizes, const ProductForm& form) const;
+  GateUp gate_up_of(int layer, const StepSizes& sizes, const KernelConfig& config) const;
+  Down down_of(int layer, const StepSizes& sizes, const KernelConfig& config) const;
   const int32_t* live(const StepLayout& layout) const;
 
-  std::vector<float> trial_sums(const ProductForm& form, bool grouped);
+  std::vector<float> trial_sums(const KernelConfig& config, bool grouped);
   void start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes);
   void prepare_trials(const StepSizes& sizes);
   bool prepare_steps(int rows, StepArrays& arrays);
@@ -131,8 +131,8 @@ struct Session {
   const ArenaLayout arena_;
   StepArrays arrays_;
   std::vector<Factors> factors_;
-  const FormDevice form_device_;
-  ProductForms forms_;
+  const KernelDevice config_device_;
+  KernelConfigs configs_;
   bool layers_are_there_ = false;  // on the device, for persistent steps
   Stream stream_ = nullptr;
   std::unique_ptr<Staging> staging_;  // while weights are on their way

@@ -1,4 +1,4 @@
-// Steps of few rows in one launch (persistent.h), where the forms say so.
+// Steps of few rows in one launch (persistent.h), where the configs say so.
 #include <vector>
 
 #include "cuda/device/operations.h"
@@ -7,7 +7,7 @@
 namespace pelton::cuda {
 
 bool Session::is_persistent(const StepSizes& sizes) const {
-  return sizes.rows <= kPersistentRowsMax && forms_.persistent[row_bucket(sizes.rows)] != 0;
+  return sizes.rows <= kPersistentRowsMax && configs_.persistent[row_bucket(sizes.rows)] != 0;
 }
 
 // What does not change from step to step, in the device's memory. Nothing may be being recorded.

@@ -38,7 +38,7 @@ Qkv Session::qkv_of(int layer, const StepSizes& sizes, const StepLayout& layout)
           .turns = at<float>(arena_.turns),
           .heads = shape_.heads,
           .staged = limits_.kv_type == KvType::kFp8 ? at<float>(arena_.kv_staged) : nullptr,
-          .form = forms_.at(ProductKind::kQkv, sizes.rows)};
+          .config = configs_.at(ProductKind::kQkv, sizes.rows)};
 }
 
 Linear Session::o_of(int layer, const StepSizes& sizes, const StepLayout& layout) const {
@@ -48,7 +48,7 @@ Linear Session::o_of(int layer, const StepSizes& sizes, const StepLayout& layout
           .out = at<float>(arena_.x),
           .stride = shape_.hidden,
           .accumulate = 1,
-          .form = forms_.at(ProductKind::kO, sizes.rows)};
+          .config = configs_.at(ProductKind::kO, sizes.rows)};
 }
 
 Linear Session::router_of(int layer, const StepSizes& sizes, const StepLayout& layout) const {
@@ -59,7 +59,7 @@ Linear Session::router_of(int layer, const StepSizes& sizes, const StepLayout& l
           .out = at<float>(arena_.router_logits),
           .stride = shape_.experts,
           .accumulate = 0,
-          .form = forms_.at(ProductKind::kRouter, sizes.rows)};
+          .config = configs_.at(ProductKind::kRouter, sizes.rows)};
 }
 
 Linear Session::head_of(const StepSizes& sizes, const StepLayout& layout) const {
@@ -68,7 +68,7 @@ Linear Session::head_of(const StepSizes& sizes, const StepLayout& layout) const 
           .out = at<float>(arena_.logits),
           .stride = shape_.vocab,
           .accumulate = 0,
-          .form = forms_.at(ProductKind::kHead, sizes.logit_rows)};
+          .config = configs_.at(ProductKind::kHead, sizes.logit_rows)};
 }
 
 Group Session::group_of(const StepSizes& sizes, const StepLayout& layout, int columns) const {
@@ -107,22 +107,22 @@ Weights Session::expert_weights(ProductKind kind, int layer) const {
           .factor = is_down ? factors.down : factors.gate_up};
 }
 
-GateUp Session::gate_up_of(int layer, const StepSizes& sizes, const ProductForm& form) const {
+GateUp Session::gate_up_of(int layer, const StepSizes& sizes, const KernelConfig& config) const {
   return {.weights = expert_weights(ProductKind::kGateUp, layer),
           .x = at<Bf16Bits>(arena_.normed),
           .h = at<Bf16Bits>(arena_.h),
-          .grouping = grouping_of(sizes, form.columns),
+          .grouping = grouping_of(sizes, config.columns),
           .alpha = shape_.swiglu_alpha,
           .limit = shape_.swiglu_limit,
-          .form = form};
+          .config = config};
 }
 
-Down Session::down_of(int layer, const StepSizes& sizes, const ProductForm& form) const {
+Down Session::down_of(int layer, const StepSizes& sizes, const KernelConfig& config) const {
   return {.weights = expert_weights(ProductKind::kDown, layer),
           .h = at<Bf16Bits>(arena_.h),
           .y = at<float>(arena_.y),
-          .grouping = grouping_of(sizes, form.columns),
-          .form = form};
+          .grouping = grouping_of(sizes, config.columns),
+          .config = config};
 }
 
 }  // namespace pelton::cuda

@@ -71,7 +71,7 @@ double Session::seconds_of(const ProductTrial& trial) {
   const auto kind = static_cast<int32_t>(trial.kind);
   if (trial_marks_[0] == nullptr || kind < 0 || kind >= kProductKinds || trial.launches <= 0 ||
       trial.rows <= 0 || trial.rows > (is_head ? limits_.logit_rows_max : limits_.rows_max) ||
-      !is_usable(shape_, trial.kind, trial.form, form_device_)) {
+      !is_usable(shape_, trial.kind, trial.config, config_device_)) {
     note_failure("a trial of a product that there is not");
     return -1;
   }
@@ -80,7 +80,7 @@ double Session::seconds_of(const ProductTrial& trial) {
   sizes.logit_rows = is_head ? trial.rows : 1;
   prepare_trials(sizes);
   if (product_shape(shape_, trial.kind).grouped) {
-    group(stream_, group_of(sizes, step_layout(sizes), trial.form.columns));
+    group(stream_, group_of(sizes, step_layout(sizes), trial.config.columns));
   }
   set_mark(stream_, trial_marks_[0]);
   for (int i = 0; i < trial.launches; ++i) start_trial(trial, i % shape_.layers, sizes);
@@ -140,7 +140,7 @@ double Session::seconds_of_steps(const StepTrial& trial) {
     copy_to_device(stream_, at<char>(arena_.plan), flights_[0].plan,
                    static_cast<int64_t>(arrays.bytes().size()));
   };
-  int32_t& own = forms_.persistent[row_bucket(sizes.rows)];
+  int32_t& own = configs_.persistent[row_bucket(sizes.rows)];
   const int32_t before = own;
   own = trial.is_persistent;
   provide_layers();
@@ -164,32 +164,32 @@ double Session::seconds_of_steps(const StepTrial& trial) {
 
 void Session::start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes) {
   const StepLayout layout = step_layout(sizes);
-  const auto in_form = [&](auto args) {
-    args.form = trial.form;
+  const auto in_config = [&](auto args) {
+    args.config = trial.config;
     return args;
   };
   switch (trial.kind) {
     case ProductKind::kQkv:
-      return qkv(stream_, in_form(qkv_of(layer, sizes, layout)));
+      return qkv(stream_, in_config(qkv_of(layer, sizes, layout)));
     case ProductKind::kO:
-      return linear(stream_, in_form(o_of(layer, sizes, layout)));
+      return linear(stream_, in_config(o_of(layer, sizes, layout)));
     case ProductKind::kRouter:
-      return linear(stream_, in_form(router_of(layer, sizes, layout)));
+      return linear(stream_, in_config(router_of(layer, sizes, layout)));
     case ProductKind::kHead: {
-      Linear args = in_form(head_of(sizes, layout));
+      Linear args = in_config(head_of(sizes, layout));
       args.weights.rows = std::min(args.weights.rows, kTrialHeadRows);
       return linear(stream_, args);
     }
     case ProductKind::kGateUp:
-      return gate_up(stream_, gate_up_of(layer, sizes, trial.form));
+      return gate_up(stream_, gate_up_of(layer, sizes, trial.config));
     case ProductKind::kDown:
-      return down(stream_, down_of(layer, sizes, trial.form));
+      return down(stream_, down_of(layer, sizes, trial.config));
   }
 }
 
 // The first rows of the first layer's output projection or of its first expert, and the rows of
 // activations that a trial has: enough for every place that a warpgroup keeps sums at.
-std::vector<float> Session::trial_sums(const ProductForm& form, bool grouped) {
+std::vector<float> Session::trial_sums(const KernelConfig& config, bool grouped) {
   constexpr int kWeightRows = 128;
   const int rows = std::min(limits_.rows_max, 128);
   const ProductKind kind = grouped ? ProductKind::kDown : ProductKind::kO;
@@ -200,20 +200,20 @@ std::vector<float> Session::trial_sums(const ProductForm& form, bool grouped) {
   const int weight_rows = std::min(product_shape(shape_, kind).rows, kWeightRows);
   std::vector<float> sums(static_cast<size_t>(rows) * static_cast<size_t>(weight_rows));
   const auto sum_bytes = static_cast<int64_t>(sums.size() * sizeof(float));
-  fill(stream_, at<void>(arena_.y), 0xFF, sum_bytes);  // a form that gives nothing is found out
+  fill(stream_, at<void>(arena_.y), 0xFF, sum_bytes);  // a config that gives nothing is found out
   if (grouped) {
-    // All rows for one expert, in as many tiles as the form's width makes of them.
+    // All rows for one expert, in as many tiles as the config's width makes of them.
     std::vector<int32_t> entries(static_cast<size_t>(rows));
     for (int i = 0; i < rows; ++i) entries[static_cast<size_t>(i)] = i;
     std::vector<ExpertTile> tiles;
-    for (int first = 0; first < rows; first += form.columns) {
-      tiles.push_back({0, first, std::min(form.columns, rows - first)});
+    for (int first = 0; first < rows; first += config.columns) {
+      tiles.push_back({0, first, std::min(config.columns, rows - first)});
     }
     const auto tile_count = static_cast<int32_t>(tiles.size());
     write(arena_.entries.offset, entries.data(), rows * int64_t{sizeof(int32_t)});
     write(arena_.expert_tiles.offset, tiles.data(), tile_count * int64_t{sizeof(ExpertTile)});
     write(arena_.expert_tile_count.offset, &tile_count, sizeof tile_count);
-    Down args = down_of(0, sizes, form);
+    Down args = down_of(0, sizes, config);
     args.weights.rows = weight_rows;
     args.weights.experts = 1;
     args.grouping.tiles_max = tile_count;
@@ -224,24 +224,24 @@ std::vector<float> Session::trial_sums(const ProductForm& form, bool grouped) {
     args.out = at<float>(arena_.y);
     args.stride = weight_rows;
     args.accumulate = 0;
-    args.form = form;
+    args.config = config;
     linear(stream_, args);
   }
   read(arena_.y.offset, sums.data(), sum_bytes);
   return sums;
 }
 
-bool Session::wide_forms_agree() {
+bool Session::wide_configs_agree() {
   use_device(index_);
-  if (trial_marks_[0] == nullptr || !form_device_.has_wide) {
-    note_failure("wide forms of products that are not there to be tried");
+  if (trial_marks_[0] == nullptr || !config_device_.has_wide) {
+    note_failure("wide configs of products that are not there to be tried");
     return false;
   }
   for (const bool grouped : {false, true}) {
-    const std::vector<float> wanted = trial_sums(large_form(64), grouped);
-    for (const ProductForm& form : forms_of(grouped ? ProductKind::kDown : ProductKind::kO)) {
-      if (form.kind != FormKind::kWide) continue;
-      const std::vector<float> got = trial_sums(form, grouped);
+    const std::vector<float> wanted = trial_sums(large_config(64), grouped);
+    for (const KernelConfig& config : configs_of(grouped ? ProductKind::kDown : ProductKind::kO)) {
+      if (config.kind != KernelKind::kWide) continue;
+      const std::vector<float> got = trial_sums(config, grouped);
       if (std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) != 0) return false;
     }
   }

@@ -1,10 +1,11 @@
-// The product for prompts on GPUs that have wgmma (sm_90a): beside the forms of product.h, with the
-// same bits. A warpgroup computes 64 rows of weights, its warp w tile w of four: the left operand
-// of wgmma lies in registers as mma.sync's does, and so do weights in memory (weight_tiles.h). The
-// right operand is a chunk of the block's rows of activations in shared memory.
+// The product for prompts on GPUs that have wgmma (sm_90a): beside the configs of product.h, with
+// the same bits. A warpgroup computes 64 rows of weights, its warp w tile w of four: the left
+// operand of wgmma lies in registers as mma.sync's does, and so do weights in memory
+// (weight_tiles.h). The right operand is a chunk of the block's rows of activations in shared
+// memory.
 //
 // Products run beside the threads: while those of a chunk are under way a warp makes the weights of
-// the next ready. As every form does it adds a slice's chunks to zero, and the slices to each
+// the next ready. As every config does it adds a slice's chunks to zero, and the slices to each
 // other.
 #pragma once
 
@@ -215,7 +216,7 @@ PELTON_DEVICE void compute_wide(const ProductArgs& args, const Epilogue& epilogu
   }
 }
 
-// For a GPU without wgmma nothing: no table names this form there.
+// For a GPU without wgmma nothing: no table names this config there.
 template <WeightType kType, int kColumnTiles, class Epilogue>
 PELTON_KERNEL(kWideThreads)
 wide_product(ProductArgs args, Epilogue epilogue) {

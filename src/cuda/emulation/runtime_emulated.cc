@@ -85,12 +85,12 @@ DeviceInfo device_info(int index) {
   info.multiprocessors = multiprocessor_count();
   info.memory_bytes = int64_t{1} << 32;
   info.memory_free_bytes = info.memory_bytes;
-  info.shared_bytes_max = form_device().shared_bytes_max;
-  info.has_wide_forms = 1;
+  info.shared_bytes_max = config_device().shared_bytes_max;
+  info.has_wide_configs = 1;
   return info;
 }
 
-FormDevice form_device() {
+KernelDevice config_device() {
   return {227 << 10, true};
 }
 

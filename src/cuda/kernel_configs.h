@@ -1,5 +1,5 @@
-// Which form (product_form.h) each product of a model is computed in, by the rows of a step: a
-// table that constants fill where nothing was measured, and form_choice.h where something was.
+// Which config (kernel_config.h) each product of a model is computed in, by the rows of a step: a
+// table that constants fill where nothing was measured, and autotuner.h where something was.
 // Shared by the host and the device library. Pure.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "cuda/arena.h"
+#include "cuda/kernel_config.h"
 #include "cuda/persistent_step.h"
-#include "cuda/product_form.h"
 
 namespace pelton::cuda {
 
@@ -40,14 +40,14 @@ constexpr int bucket_rows(int bucket) {
 // Buckets of steps that can be persistent: whole steps in one launch (persistent_step.h).
 inline constexpr int kPersistentBuckets = row_bucket(kPersistentRowsMax) + 1;
 
-struct ProductForms {
-  ProductForm form[kProductKinds][kRowBucketCount];
+struct KernelConfigs {
+  KernelConfig config[kProductKinds][kRowBucketCount];
   int32_t persistent[kPersistentBuckets] = {};  // 1: the steps are; constants say they are not
 
-  const ProductForm& at(ProductKind kind, int rows) const {
-    return form[static_cast<int>(kind)][row_bucket(rows)];
+  const KernelConfig& at(ProductKind kind, int rows) const {
+    return config[static_cast<int>(kind)][row_bucket(rows)];
   }
-  bool operator==(const ProductForms&) const = default;
+  bool operator==(const KernelConfigs&) const = default;
 };
 
 // The matrix of a product, or of one of its experts.
@@ -59,29 +59,29 @@ struct ProductShape {
 };
 ProductShape product_shape(const ModelShape& shape, ProductKind kind);
 
-// All forms that a device library can start such a product in, narrow ones first.
-std::span<const ProductForm> forms_of(ProductKind kind);
+// All configs that a device library can start such a product in, narrow ones first.
+std::span<const KernelConfig> configs_of(ProductKind kind);
 
 // By constants, never measured: for rows of a step, or entries of an expert, on such a device.
-// Without columns: no form fits.
-ProductForm dense_form(int rows, int chunks, bool with_low, const FormDevice& device);
-ProductForm expert_form(int entries, int chunks, const FormDevice& device);
+// Without columns: no config fits.
+KernelConfig dense_config(int rows, int chunks, bool with_low, const KernelDevice& device);
+KernelConfig expert_config(int entries, int chunks, const KernelDevice& device);
 // Where entries are grouped already; wide ones by mma.sync.
-ProductForm expert_form_of_width(int columns);
-ProductForm form_by_constants(const ModelShape& shape, ProductKind kind, int rows,
-                              const FormDevice& device);
-ProductForms forms_by_constants(const ModelShape& shape, const FormDevice& device);
+KernelConfig expert_config_of_width(int columns);
+KernelConfig default_config(const ModelShape& shape, ProductKind kind, int rows,
+                            const KernelDevice& device);
+KernelConfigs default_configs(const ModelShape& shape, const KernelDevice& device);
 
-// The form is one of its kind's, and the device has what it needs.
-bool is_usable(const ModelShape& shape, ProductKind kind, const ProductForm& form,
-               const FormDevice& device);
-bool has_persistent(const ProductForms& forms);
+// The config is one of its kind's, and the device has what it needs.
+bool is_usable(const ModelShape& shape, ProductKind kind, const KernelConfig& config,
+               const KernelDevice& device);
+bool has_persistent(const KernelConfigs& configs);
 // All are, and both products of the experts take tiles of the same width: they share a grouping.
-bool are_usable(const ModelShape& shape, const ProductForms& forms, const FormDevice& device);
+bool are_usable(const ModelShape& shape, const KernelConfigs& configs, const KernelDevice& device);
 
-// "8x2": columns and row tiles; "large64", "wide64". Reading accepts nothing else, and no form that
-// is not in a list of product_form.h; an unnamed form is read as one without columns.
-std::string form_name(const ProductForm& form);
-ProductForm read_form(std::string_view name);
+// "8x2": columns and row tiles; "large64", "wide64". Reading accepts nothing else, and no config
+// that is not in a list of kernel_config.h; an unnamed config is read as one without columns.
+std::string config_name(const KernelConfig& config);
+KernelConfig read_kernel_config(std::string_view name);
 
 }  // namespace pelton::cuda

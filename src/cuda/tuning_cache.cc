@@ -1,4 +1,4 @@
-#include "cuda/form_cache.h"
+#include "cuda/tuning_cache.h"
 
 #include <filesystem>
 #include <system_error>
@@ -28,7 +28,7 @@ std::string plain(std::string_view text, std::string_view allowed) {
   return out;
 }
 
-Json key_json(const FormKey& key) {
+Json key_json(const TuningKey& key) {
   Json json;
   json.set("gpu", key.gpu);
   json.set("compute", key.compute);
@@ -43,21 +43,22 @@ Error bad(std::string what) {
   return Error{ErrorCode::kInvalidArgument, std::move(what)};
 }
 
-Result<void> read_row(const Json* names, ProductKind kind, ProductForms& forms) {
+Result<void> read_row(const Json* names, ProductKind kind, KernelConfigs& configs) {
   const std::string_view product = product_name(kind);
   if (names == nullptr || !names->is_array() || names->as_array().size() != kRowBucketCount) {
-    return bad(fmt::format("not {} forms for {}", kRowBucketCount, product));
+    return bad(fmt::format("not {} configs for {}", kRowBucketCount, product));
   }
   for (size_t bucket = 0; bucket < kRowBucketCount; ++bucket) {
     const Json& name = names->as_array()[bucket];
-    const ProductForm form = name.is_string() ? read_form(name.as_string()) : ProductForm{};
-    if (form.columns == 0) return bad(fmt::format("a form for {} that there is not", product));
-    forms.form[static_cast<int>(kind)][bucket] = form;
+    const KernelConfig config =
+        name.is_string() ? read_kernel_config(name.as_string()) : KernelConfig{};
+    if (config.columns == 0) return bad(fmt::format("a config for {} that there is not", product));
+    configs.config[static_cast<int>(kind)][bucket] = config;
   }
   return {};
 }
 
-Result<void> read_persistent(const Json* list, ProductForms& forms) {
+Result<void> read_persistent(const Json* list, KernelConfigs& configs) {
   if (list == nullptr || !list->is_array() || list->as_array().size() != kPersistentBuckets) {
     return bad("no list of the steps that are persistent");
   }
@@ -66,15 +67,15 @@ Result<void> read_persistent(const Json* list, ProductForms& forms) {
     if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() > 1) {
       return bad("steps that are neither persistent nor launched");
     }
-    forms.persistent[bucket] = static_cast<int32_t>(value.as_integer());
+    configs.persistent[bucket] = static_cast<int32_t>(value.as_integer());
   }
   return {};
 }
 
 }  // namespace
 
-FormKey form_key(const DeviceInfo& info, const std::string& library, const ModelShape& shape,
-                 const Limits& limits) {
+TuningKey tuning_key(const DeviceInfo& info, const std::string& library, const ModelShape& shape,
+                     const Limits& limits) {
   const auto bucket = [](int rows) { return row_bucket(rounded_up(rows)); };
   return {
       .gpu = plain(info.name, " .-()"),
@@ -89,70 +90,71 @@ FormKey form_key(const DeviceInfo& info, const std::string& library, const Model
                            bucket(limits.rows_max), bucket(limits.logit_rows_max))};
 }
 
-std::string forms_text(const FormKey& key, const ProductForms& forms) {
+std::string tuning_text(const TuningKey& key, const KernelConfigs& configs) {
   Json of_products;
   for (const ProductKind kind : kAllProducts) {
     Json::Array names;
-    for (const ProductForm& form : forms.form[static_cast<int>(kind)]) {
-      names.emplace_back(form_name(form));
+    for (const KernelConfig& config : configs.config[static_cast<int>(kind)]) {
+      names.emplace_back(config_name(config));
     }
     of_products.set(product_name(kind), std::move(names));
   }
   Json json;
   json.set("format", kFormat);
   json.set("for", key_json(key));
-  json.set("forms", std::move(of_products));
+  json.set("configs", std::move(of_products));
   Json::Array persistent;
-  for (const int32_t is_persistent : forms.persistent) {
+  for (const int32_t is_persistent : configs.persistent) {
     persistent.emplace_back(int64_t{is_persistent});
   }
   json.set("persistent", std::move(persistent));
   return json.dump() + "\n";
 }
 
-Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, const ModelShape& shape,
-                                 const FormDevice& device) {
-  if (text.size() > kFormFileBytesMax) return bad("longer than any table of forms");
+Result<KernelConfigs> parse_tuning(std::string_view text, const TuningKey& key,
+                                   const ModelShape& shape, const KernelDevice& device) {
+  if (text.size() > kTuningFileBytesMax) return bad("longer than any table of configs");
   TRY_ASSIGN(const Json json, Json::parse(text));
   if (!json.is_object() || json.as_object().size() != 4 || json.integer("format") != kFormat) {
-    return bad("no table of forms, or of another version");
+    return bad("no table of configs, or of another version");
   }
   const Json* const of = json.find("for");
   if (of == nullptr || !(*of == key_json(key))) {
     return bad("measured for another GPU, driver, library or model");
   }
-  const Json* const rows = json.find("forms");
+  const Json* const rows = json.find("configs");
   if (rows == nullptr || !rows->is_object() || rows->as_object().size() != kProductKinds) {
-    return bad("not a list of forms for each product");
+    return bad("not a list of configs for each product");
   }
-  ProductForms forms;
+  KernelConfigs configs;
   for (const ProductKind kind : kAllProducts) {
-    TRY(read_row(rows->find(product_name(kind)), kind, forms));
+    TRY(read_row(rows->find(product_name(kind)), kind, configs));
   }
-  TRY(read_persistent(json.find("persistent"), forms));
-  if (!are_usable(shape, forms, device)) {
-    return bad("a form that this device cannot take");
+  TRY(read_persistent(json.find("persistent"), configs));
+  if (!are_usable(shape, configs, device)) {
+    return bad("a config that this device cannot take");
   }
-  return forms;
+  return configs;
 }
 
-std::string form_file(const std::string& folder, const FormKey& key) {
+std::string tuning_file(const std::string& folder, const TuningKey& key) {
   const std::string digest = base::sha256(key_json(key).dump());
   return fmt::format("{}/{}-{}.json", folder, plain(key.gpu, ".-").substr(0, kNameCharsMax),
                      digest.substr(0, kDigestChars));
 }
 
-Result<ProductForms> read_forms(const std::string& file, const FormKey& key,
-                                const ModelShape& shape, const FormDevice& device) {
-  TRY_ASSIGN(const std::string text, base::read_file(file, kFormFileBytesMax));
-  Result<ProductForms> forms = parse_forms(text, key, shape, device);
-  if (!forms.ok()) {
-    return Error{forms.error().code, fmt::format("{}: {}", file, forms.error().message)};
+Result<KernelConfigs> read_tuning(const std::string& file, const TuningKey& key,
+                                  const ModelShape& shape, const KernelDevice& device) {
+  TRY_ASSIGN(const std::string text, base::read_file(file, kTuningFileBytesMax));
+  Result<KernelConfigs> configs = parse_tuning(text, key, shape, device);
+  if (!configs.ok()) {
+    return Error{configs.error().code, fmt::format("{}: {}", file, configs.error().message)};
   }
-  return forms;
+  return configs;
 }
 
-Result<void> write_forms(const std::string& file, const FormKey& key, const ProductForms& forms) {
+Result<void> write_tuning(const std::string& file, const TuningKey& key,
+                          const KernelConfigs& configs) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -160,7 +162,7 @@ Result<void> write_forms(const std::string& file, const FormKey& key, const Prod
     return Error{ErrorCode::kIo,
                  fmt::format("{}: cannot make it: {}", folder.string(), failed.message())};
   }
-  return base::write_file(file, forms_text(key, forms));
+  return base::write_file(file, tuning_text(key, configs));
 }
 
 }  // namespace pelton::cuda

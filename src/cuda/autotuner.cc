@@ -1,4 +1,4 @@
-#include "cuda/form_choice.h"
+#include "cuda/autotuner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +17,9 @@ constexpr int kTrialSteps = 4;
 
 constexpr double kLeastGain = 0.02;  // of the time: for less nothing changes
 
-constexpr ProductKind kContestOrder[kProductKinds] = {ProductKind::kQkv,    ProductKind::kO,
-                                                      ProductKind::kRouter, ProductKind::kGateUp,
-                                                      ProductKind::kDown,   ProductKind::kHead};
+constexpr ProductKind kTaskOrder[kProductKinds] = {ProductKind::kQkv,    ProductKind::kO,
+                                                   ProductKind::kRouter, ProductKind::kGateUp,
+                                                   ProductKind::kDown,   ProductKind::kHead};
 
 // Entries of an expert, on average over those that have any.
 double entries_each(const ModelShape& shape, int rows) {
@@ -28,9 +28,9 @@ double entries_each(const ModelShape& shape, int rows) {
 
 // Columns that many more than the rows would be computed for nothing; columns that many fewer read
 // the weights too often.
-bool is_worth_it(const ProductForm& form, double rows) {
-  if (form.kind != FormKind::kSmall) return rows > form.columns / 4.0;
-  return form.columns < 2 * std::max(rows, 8.0) && form.columns * 4 >= rows;
+bool is_worth_it(const KernelConfig& config, double rows) {
+  if (config.kind != KernelKind::kSmall) return rows > config.columns / 4.0;
+  return config.columns < 2 * std::max(rows, 8.0) && config.columns * 4 >= rows;
 }
 
 double experts_touched(const ModelShape& shape, int rows) {
@@ -49,18 +49,18 @@ double weight_bytes(const ModelShape& shape, ProductKind kind, int rows) {
   return 2.0 * weight_rows * product.columns;
 }
 
-FormContest contest_of(const ModelShape& shape, ProductKind kind, int bucket, int rows,
-                       const FormDevice& device) {
-  FormContest contest{.kind = kind, .bucket = bucket, .rows = rows};
+TuningTask task_of(const ModelShape& shape, ProductKind kind, int bucket, int rows,
+                   const KernelDevice& device) {
+  TuningTask task{.kind = kind, .bucket = bucket, .rows = rows};
   const double launches = std::ceil(kTrialBytes / weight_bytes(shape, kind, rows));
-  contest.launches = static_cast<int>(std::clamp(launches, 1.0, double{kTrialLaunchesMax}));
-  contest.forms.push_back(form_by_constants(shape, kind, bucket_rows(bucket), device));
+  task.launches = static_cast<int>(std::clamp(launches, 1.0, double{kTrialLaunchesMax}));
+  task.configs.push_back(default_config(shape, kind, bucket_rows(bucket), device));
   const double columns = product_shape(shape, kind).grouped ? entries_each(shape, rows) : rows;
-  for (const ProductForm& form : forms_of(kind)) {
-    if (form == contest.forms[0] || !is_worth_it(form, columns)) continue;
-    if (is_usable(shape, kind, form, device)) contest.forms.push_back(form);
+  for (const KernelConfig& config : configs_of(kind)) {
+    if (config == task.configs[0] || !is_worth_it(config, columns)) continue;
+    if (is_usable(shape, kind, config, device)) task.configs.push_back(config);
   }
-  return contest;
+  return task;
 }
 
 struct Timing {
@@ -80,7 +80,7 @@ bool is_faster(const Timing& one, const Timing& other) {
   return one.median + margin < other.median;
 }
 
-// By the contest's forms; empty: it failed.
+// By the task's configs; empty: it failed.
 using Timings = std::vector<std::optional<Timing>>;
 
 // Of those that `counts`, the fastest that is faster than `standing`, which may be -1; else that.
@@ -139,68 +139,68 @@ Result<std::optional<Times>> time_in_turns(size_t candidates, int rounds, double
 
 class Measurement {
  public:
-  Measurement(const ModelShape& shape, const FormBudget& budget, const FormTimer& timer,
-              const FormDevice& device)
+  Measurement(const ModelShape& shape, const TuningBudget& budget, const ProductTimer& timer,
+              const KernelDevice& device)
       : budget_(budget), timer_(timer), end_(timer.now() + budget.seconds) {
-    out_.forms = forms_by_constants(shape, device);
+    out_.configs = default_configs(shape, device);
   }
 
-  Result<MeasuredForms> run(const std::vector<FormContest>& contests) {
-    out_.contests = static_cast<int>(contests.size());
+  Result<TunedConfigs> run(const std::vector<TuningTask>& tasks) {
+    out_.tasks = static_cast<int>(tasks.size());
     std::optional<Timings> gate_up;
-    for (size_t i = 0; i < contests.size(); ++i) {
-      const FormContest& contest = contests[i];
-      TRY_ASSIGN(std::optional<Timings> timings, time(contest));
-      if (contest.kind == ProductKind::kGateUp) {
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const TuningTask& task = tasks[i];
+      TRY_ASSIGN(std::optional<Timings> timings, time(task));
+      if (task.kind == ProductKind::kGateUp) {
         gate_up = std::move(timings);
-      } else if (contest.kind == ProductKind::kDown) {
-        if (gate_up && timings) decide_experts(contests[i - 1], *gate_up, contest, *timings);
+      } else if (task.kind == ProductKind::kDown) {
+        if (gate_up && timings) decide_experts(tasks[i - 1], *gate_up, task, *timings);
       } else if (timings) {
-        decide(contest, best_of(*timings, 0, [](int) { return true; }));
+        decide(task, best_of(*timings, 0, [](int) { return true; }));
       }
     }
     return out_;
   }
 
  private:
-  Result<double> seconds_of(const FormContest& contest, size_t form) {
-    return timer_.seconds_of({.kind = contest.kind,
-                              .form = contest.forms[form],
-                              .rows = contest.rows,
-                              .launches = contest.launches});
+  Result<double> seconds_of(const TuningTask& task, size_t config) {
+    return timer_.seconds_of({.kind = task.kind,
+                              .config = task.configs[config],
+                              .rows = task.rows,
+                              .launches = task.launches});
   }
 
-  Result<std::optional<Timings>> time(const FormContest& contest) {
+  Result<std::optional<Timings>> time(const TuningTask& task) {
     TRY_ASSIGN(std::optional<Times> times,
-               time_in_turns(contest.forms.size(), budget_.rounds, end_, timer_.now,
-                             [&](size_t form) { return seconds_of(contest, form); }));
+               time_in_turns(task.configs.size(), budget_.rounds, end_, timer_.now,
+                             [&](size_t config) { return seconds_of(task, config); }));
     if (!times) return std::optional<Timings>();
     out_.failed += times->failed;
     return std::optional(std::move(times->timings));
   }
 
-  void decide(const FormContest& contest, int winner) {
+  void decide(const TuningTask& task, int winner) {
     ++out_.decided;
     out_.changed += winner != 0 ? 1 : 0;
-    out_.forms.form[static_cast<int>(contest.kind)][contest.bucket] =
-        contest.forms[static_cast<size_t>(winner)];
+    out_.configs.config[static_cast<int>(task.kind)][task.bucket] =
+        task.configs[static_cast<size_t>(winner)];
   }
 
   // Both share tiles of one width: of each width the best pair, and of the pairs the best sum.
-  void decide_experts(const FormContest& gate_up, const Timings& gate_up_timings,
-                      const FormContest& down, const Timings& down_timings) {
+  void decide_experts(const TuningTask& gate_up, const Timings& gate_up_timings,
+                      const TuningTask& down, const Timings& down_timings) {
     struct Pair {
       int gate_up;
       int down;
     };
     std::vector<Pair> pairs;
     Timings sums;
-    for (const ProductForm& form : gate_up.forms) {
-      const int columns = form.columns;
-      const auto best_of_width = [&](const FormContest& contest, const Timings& timings) {
-        const int standing = contest.forms[0].columns == columns ? 0 : -1;
+    for (const KernelConfig& config : gate_up.configs) {
+      const int columns = config.columns;
+      const auto best_of_width = [&](const TuningTask& task, const Timings& timings) {
+        const int standing = task.configs[0].columns == columns ? 0 : -1;
         return best_of(timings, standing, [&](int i) {
-          return contest.forms[static_cast<size_t>(i)].columns == columns;
+          return task.configs[static_cast<size_t>(i)].columns == columns;
         });
       };
       const Pair pair{best_of_width(gate_up, gate_up_timings), best_of_width(down, down_timings)};
@@ -215,75 +215,75 @@ class Measurement {
     decide(down, best.down);
   }
 
-  const FormBudget budget_;
-  const FormTimer& timer_;
+  const TuningBudget budget_;
+  const ProductTimer& timer_;
   const double end_;
-  MeasuredForms out_;
+  TunedConfigs out_;
 };
 
 }  // namespace
 
-std::vector<FormContest> form_contests(const ModelShape& shape, const Limits& limits,
-                                       const FormDevice& device) {
-  std::vector<FormContest> contests;
+std::vector<TuningTask> tuning_tasks(const ModelShape& shape, const Limits& limits,
+                                     const KernelDevice& device) {
+  std::vector<TuningTask> tasks;
   const auto last_bucket = [](int rows_max) { return row_bucket(rounded_up(rows_max)); };
   for (int bucket = 0; bucket <= last_bucket(limits.rows_max); ++bucket) {
-    for (const ProductKind kind : kContestOrder) {
+    for (const ProductKind kind : kTaskOrder) {
       const int rows_max = kind == ProductKind::kHead ? limits.logit_rows_max : limits.rows_max;
       if (bucket > last_bucket(rows_max)) continue;
-      contests.push_back(
-          contest_of(shape, kind, bucket, std::min(bucket_rows(bucket), rows_max), device));
+      tasks.push_back(
+          task_of(shape, kind, bucket, std::min(bucket_rows(bucket), rows_max), device));
     }
   }
-  return contests;
+  return tasks;
 }
 
-FormCost form_cost(const ModelShape& shape, const std::vector<FormContest>& contests,
-                   const FormBudget& budget) {
-  FormCost cost;
-  for (const FormContest& contest : contests) {
-    const ProductShape product = product_shape(shape, contest.kind);
-    const double bytes = weight_bytes(shape, contest.kind, contest.rows);
-    const double each = product.grouped ? entries_each(shape, contest.rows) : contest.rows;
-    for (const ProductForm& form : contest.forms) {
-      const double blocks = std::ceil(each / form.columns);
-      const double launches = double{1} * contest.launches * (budget.rounds + 1);
+TuningCost tuning_cost(const ModelShape& shape, const std::vector<TuningTask>& tasks,
+                       const TuningBudget& budget) {
+  TuningCost cost;
+  for (const TuningTask& task : tasks) {
+    const ProductShape product = product_shape(shape, task.kind);
+    const double bytes = weight_bytes(shape, task.kind, task.rows);
+    const double each = product.grouped ? entries_each(shape, task.rows) : task.rows;
+    for (const KernelConfig& config : task.configs) {
+      const double blocks = std::ceil(each / config.columns);
+      const double launches = double{1} * task.launches * (budget.rounds + 1);
       cost.trials += budget.rounds + 1;
-      cost.launches += contest.launches * (budget.rounds + 1);
+      cost.launches += task.launches * (budget.rounds + 1);
       cost.bytes += launches * bytes * blocks;
       // Two operations for each weight, which is 2 bytes or 4.25 bits.
       cost.flops +=
-          launches * 2 * bytes / (product.grouped ? 4.25 / 8 : 2.0) * blocks * form.columns;
+          launches * 2 * bytes / (product.grouped ? 4.25 / 8 : 2.0) * blocks * config.columns;
     }
   }
   return cost;
 }
 
-Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limits,
-                                    const FormDevice& device, const FormBudget& budget,
-                                    const FormTimer& timer) {
-  return Measurement(shape, budget, timer, device).run(form_contests(shape, limits, device));
+Result<TunedConfigs> tune_products(const ModelShape& shape, const Limits& limits,
+                                   const KernelDevice& device, const TuningBudget& budget,
+                                   const ProductTimer& timer) {
+  return Measurement(shape, budget, timer, device).run(tuning_tasks(shape, limits, device));
 }
 
-std::vector<StepContest> step_contests(const Limits& limits) {
+std::vector<StepTuningTask> step_tuning_tasks(const Limits& limits) {
   const int rows_max = std::min({limits.rows_max, limits.sequences_max, limits.logit_rows_max});
-  std::vector<StepContest> contests;
+  std::vector<StepTuningTask> tasks;
   for (int bucket = 0; bucket < kPersistentBuckets; ++bucket) {
     if (bucket > 0 && rows_max <= bucket_rows(bucket - 1)) break;
-    contests.push_back({bucket, std::min(bucket_rows(bucket), rows_max)});
+    tasks.push_back({bucket, std::min(bucket_rows(bucket), rows_max)});
   }
-  return contests;
+  return tasks;
 }
 
-Result<MeasuredSteps> measure_steps(const Limits& limits, const FormBudget& budget,
-                                    const StepTimer& timer) {
+Result<TunedSteps> tune_steps(const Limits& limits, const TuningBudget& budget,
+                              const StepTimer& timer) {
   const double end = timer.now() + budget.seconds;
-  MeasuredSteps out;
-  for (const StepContest& contest : step_contests(limits)) {
-    ++out.contests;
+  TunedSteps out;
+  for (const StepTuningTask& task : step_tuning_tasks(limits)) {
+    ++out.tasks;
     TRY_ASSIGN(const std::optional<Times> times,
                time_in_turns(2, budget.rounds, end, timer.now, [&](size_t is_persistent) {
-                 return timer.seconds_of({.rows = contest.rows,
+                 return timer.seconds_of({.rows = task.rows,
                                           .is_persistent = static_cast<int32_t>(is_persistent),
                                           .steps = kTrialSteps});
                }));
@@ -291,7 +291,7 @@ Result<MeasuredSteps> measure_steps(const Limits& limits, const FormBudget& budg
     ++out.decided;
     out.failed += times->failed;
     const int winner = best_of(times->timings, 0, [](int) { return true; });
-    out.persistent[contest.bucket] = winner;
+    out.persistent[task.bucket] = winner;
     out.changed += winner;
   }
   return out;

@@ -1,4 +1,4 @@
-#include "cuda/device_forms.h"
+#include "cuda/device_tuning.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
-#include "cuda/form_cache.h"
+#include "cuda/tuning_cache.h"
 
 namespace pelton::cuda {
 namespace {
@@ -29,12 +29,12 @@ std::string build_of(const DeviceLibrary& library) {
   return fmt::format("{} {}, {}", library.table().kind(), kAbiVersion, digest);
 }
 
-// Steps in the forms that were measured before; what is found is added to them. In a third of the
+// Steps in the configs that were measured before; what is found is added to them. In a third of the
 // time that those had.
 Result<void> measure_steps_of(const DeviceLibrary& library, Session* session, const Limits& limits,
-                              const FormBudget& budget, MeasuredForms& measured) {
+                              const TuningBudget& budget, TunedConfigs& measured) {
   const DeviceTable& table = library.table();
-  table.set_forms(session, &measured.forms);
+  table.set_configs(session, &measured.configs);
   TRY(library.check("choosing kernels"));
   const auto seconds_of = [&](const StepTrial& trial) -> Result<double> {
     const double seconds = table.seconds_of_steps(session, &trial);
@@ -42,12 +42,12 @@ Result<void> measure_steps_of(const DeviceLibrary& library, Session* session, co
     return seconds;
   };
   const auto now = [] { return seconds_now(); };
-  TRY_ASSIGN(const MeasuredSteps steps,
-             measure_steps(limits, {.seconds = budget.seconds / 3, .rounds = budget.rounds},
-                           {.seconds_of = seconds_of, .now = now}));
+  TRY_ASSIGN(const TunedSteps steps,
+             tune_steps(limits, {.seconds = budget.seconds / 3, .rounds = budget.rounds},
+                        {.seconds_of = seconds_of, .now = now}));
   std::copy(std::begin(steps.persistent), std::end(steps.persistent),
-            std::begin(measured.forms.persistent));
-  measured.contests += steps.contests;
+            std::begin(measured.configs.persistent));
+  measured.tasks += steps.tasks;
   measured.decided += steps.decided;
   measured.changed += steps.changed;
   measured.failed += steps.failed;
@@ -55,9 +55,9 @@ Result<void> measure_steps_of(const DeviceLibrary& library, Session* session, co
 }
 
 // The inner result: whether it could be measured. The outer one: whether the device still computes.
-Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDevice& device,
-                                      Session* session, const ModelShape& shape,
-                                      const Limits& limits, const FormBudget& budget) {
+Result<Result<TunedConfigs>> measure(const DeviceLibrary& library, const KernelDevice& device,
+                                     Session* session, const ModelShape& shape,
+                                     const Limits& limits, const TuningBudget& budget) {
   const DeviceTable& table = library.table();
   table.begin_trials(session, kTrialSeed);
   TRY(library.check("preparing to measure kernels"));
@@ -67,8 +67,8 @@ Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDe
     return seconds;
   };
   const auto now = [] { return seconds_now(); };
-  Result<MeasuredForms> measured =
-      measure_forms(shape, limits, device, budget, {.seconds_of = seconds_of, .now = now});
+  Result<TunedConfigs> measured =
+      tune_products(shape, limits, device, budget, {.seconds_of = seconds_of, .now = now});
   if (measured.ok()) {
     const Result<void> steps = measure_steps_of(library, session, limits, budget, *measured);
     if (!steps.ok()) measured = steps.error();
@@ -79,15 +79,15 @@ Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDe
 }
 
 // What the device has. Of wgmma it is believed that it adds as mma.sync does, and written nowhere:
-// so it is tried, and where it is not so those forms are none of the choice.
-Result<FormDevice> find_device(const DeviceLibrary& library, const DeviceInfo& info,
-                               Session* session, std::vector<std::string>& problems) {
-  FormDevice device{.shared_bytes_max = info.shared_bytes_max};
-  if (info.has_wide_forms == 0) return device;
+// so it is tried, and where it is not so those configs are none of the choice.
+Result<KernelDevice> find_device(const DeviceLibrary& library, const DeviceInfo& info,
+                                 Session* session, std::vector<std::string>& problems) {
+  KernelDevice device{.shared_bytes_max = info.shared_bytes_max};
+  if (info.has_wide_configs == 0) return device;
   const DeviceTable& table = library.table();
   table.begin_trials(session, kTrialSeed);
   TRY(library.check("preparing to compare kernels"));
-  device.has_wide = table.wide_forms_agree(session) != 0;
+  device.has_wide = table.wide_configs_agree(session) != 0;
   const Result<void> compared = library.check("comparing kernels");
   table.end_trials(session);
   TRY(library.check("after comparing kernels"));
@@ -104,7 +104,7 @@ Result<FormDevice> find_device(const DeviceLibrary& library, const DeviceInfo& i
 class Choice {
  public:
   Choice(const DeviceLibrary& library, const DeviceInfo& info, Session* session,
-         const ModelShape& shape, const Limits& limits, const FormOptions& options)
+         const ModelShape& shape, const Limits& limits, const TuningOptions& options)
       : library_(library),
         info_(info),
         session_(session),
@@ -113,24 +113,24 @@ class Choice {
         options_(options),
         is_gpu_(std::string_view(library.table().kind()) == "cuda") {}
 
-  Result<DeviceForms> run() {
-    if (options_.wish == FormWish::kPlain) {
-      out_.forms = forms_by_constants(shape_, {info_.shared_bytes_max});
+  Result<DeviceTuning> run() {
+    if (options_.mode == TuningMode::kPlain) {
+      out_.configs = default_configs(shape_, {info_.shared_bytes_max});
       out_.how = "by constants, without wgmma";
       return std::move(out_);
     }
     TRY_ASSIGN(device_, find_device(library_, info_, session_, out_.problems));
-    out_.forms = forms_by_constants(shape_, device_);
+    out_.configs = default_configs(shape_, device_);
     out_.how = "by constants";
-    if (options_.wish == FormWish::kDefault) return std::move(out_);
-    if (options_.wish == FormWish::kPersistent) {
-      std::fill(std::begin(out_.forms.persistent), std::end(out_.forms.persistent), 1);
+    if (options_.mode == TuningMode::kDefault) return std::move(out_);
+    if (options_.mode == TuningMode::kPersistent) {
+      std::fill(std::begin(out_.configs.persistent), std::end(out_.configs.persistent), 1);
       out_.how = "by constants, but that steps of few rows are persistent";
       return std::move(out_);
     }
     find_file();
-    if (options_.wish == FormWish::kAuto && read()) return std::move(out_);
-    if (options_.wish == FormWish::kAuto && !is_gpu_) {
+    if (options_.mode == TuningMode::kAuto && read()) return std::move(out_);
+    if (options_.mode == TuningMode::kAuto && !is_gpu_) {
       out_.how = "by constants: times of this device mean nothing";
       return std::move(out_);
     }
@@ -142,15 +142,15 @@ class Choice {
   void find_file() {
     const std::string build = options_.folder.empty() ? "" : build_of(library_);
     if (build.empty()) return;
-    key_ = form_key(info_, build, shape_, limits_);
-    file_ = form_file(options_.folder, key_);
+    key_ = tuning_key(info_, build, shape_, limits_);
+    file_ = tuning_file(options_.folder, key_);
   }
 
   bool read() {
     if (file_.empty()) return false;
-    const Result<ProductForms> kept = read_forms(file_, key_, shape_, device_);
+    const Result<KernelConfigs> kept = read_tuning(file_, key_, shape_, device_);
     if (kept.ok()) {
-      out_.forms = *kept;
+      out_.configs = *kept;
       out_.how = "from " + file_;
     } else if (kept.error().code != ErrorCode::kNotFound) {
       out_.problems.push_back("kernel choice is made anew: " + kept.error().message);
@@ -160,27 +160,27 @@ class Choice {
 
   Result<void> measure_now() {
     const double begin = seconds_now();
-    TRY_ASSIGN(const Result<MeasuredForms> measured,
+    TRY_ASSIGN(const Result<TunedConfigs> measured,
                measure(library_, device_, session_, shape_, limits_, options_.budget));
     if (!measured.ok()) {
       out_.how = "by constants: measuring failed";
       out_.problems.push_back("kernels could not be measured: " + measured.error().message);
       return {};
     }
-    out_.forms = measured->forms;
-    const bool is_whole = measured->decided == measured->contests;
-    out_.how = fmt::format("measured in {:.2f} s: {} of {} choices decided, {} not by constants",
-                           seconds_now() - begin, measured->decided, measured->contests,
-                           measured->changed);
+    out_.configs = measured->configs;
+    const bool is_whole = measured->decided == measured->tasks;
+    out_.how =
+        fmt::format("measured in {:.2f} s: {} of {} choices decided, {} not by constants",
+                    seconds_now() - begin, measured->decided, measured->tasks, measured->changed);
     if (measured->failed > 0) {
       out_.problems.push_back(
-          fmt::format("{} forms of kernels cannot run on {}", measured->failed, info_.name));
+          fmt::format("{} configs of kernels cannot run on {}", measured->failed, info_.name));
     }
     if (!is_whole || file_.empty()) {
       out_.how += "; not kept";
       return {};
     }
-    const Result<void> kept = write_forms(file_, key_, out_.forms);
+    const Result<void> kept = write_tuning(file_, key_, out_.configs);
     if (kept.ok()) {
       out_.how += ", kept in " + file_;
     } else {
@@ -195,54 +195,54 @@ class Choice {
   Session* const session_;
   const ModelShape& shape_;
   const Limits& limits_;
-  const FormOptions& options_;
+  const TuningOptions& options_;
   const bool is_gpu_;
-  FormDevice device_;
-  FormKey key_;
+  KernelDevice device_;
+  TuningKey key_;
   std::string file_;
-  DeviceForms out_;
+  DeviceTuning out_;
 };
 
 }  // namespace
 
-Result<FormWish> parse_form_wish(std::string_view name) {
-  if (name == "default") return FormWish::kDefault;
-  if (name == "auto") return FormWish::kAuto;
-  if (name == "measure") return FormWish::kMeasure;
-  if (name == "plain") return FormWish::kPlain;
-  if (name == "persistent") return FormWish::kPersistent;
+Result<TuningMode> parse_tuning_mode(std::string_view name) {
+  if (name == "default") return TuningMode::kDefault;
+  if (name == "auto") return TuningMode::kAuto;
+  if (name == "measure") return TuningMode::kMeasure;
+  if (name == "plain") return TuningMode::kPlain;
+  if (name == "persistent") return TuningMode::kPersistent;
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("--kernel-choice is 'auto', 'measure', 'default', 'plain' or "
                            "'persistent', not '{}'",
                            name)};
 }
 
-Result<DeviceForms> choose_forms(const DeviceLibrary& library, const DeviceInfo& info,
-                                 Session* session, const ModelShape& shape, const Limits& limits,
-                                 const FormOptions& options) {
-  TRY_ASSIGN(DeviceForms chosen, Choice(library, info, session, shape, limits, options).run());
-  library.table().set_forms(session, &chosen.forms);
+Result<DeviceTuning> choose_configs(const DeviceLibrary& library, const DeviceInfo& info,
+                                    Session* session, const ModelShape& shape, const Limits& limits,
+                                    const TuningOptions& options) {
+  TRY_ASSIGN(DeviceTuning chosen, Choice(library, info, session, shape, limits, options).run());
+  library.table().set_configs(session, &chosen.configs);
   TRY(library.check("choosing kernels"));
   return chosen;
 }
 
-std::string describe(const ProductForms& forms) {
+std::string describe(const KernelConfigs& configs) {
   std::string out;
   for (const ProductKind kind : kAllProducts) {
     if (!out.empty()) out += "; ";
     out += product_name(kind);
-    const auto& row = forms.form[static_cast<int>(kind)];
+    const auto& row = configs.config[static_cast<int>(kind)];
     bool is_first = true;
     for (int bucket = 0; bucket < kRowBucketCount; ++bucket) {
       const bool is_last = bucket == kRowBucketCount - 1;
       if (!is_last && row[bucket + 1] == row[bucket]) continue;
-      out += fmt::format("{} {}", is_first ? "" : ",", form_name(row[bucket]));
+      out += fmt::format("{} {}", is_first ? "" : ",", config_name(row[bucket]));
       if (!is_last) out += fmt::format(" to {} rows", kRowBuckets[bucket]);
       is_first = false;
     }
   }
   for (int bucket = 0; bucket < kPersistentBuckets; ++bucket) {
-    if (forms.persistent[bucket] == 0) continue;
+    if (configs.persistent[bucket] == 0) continue;
     const int first = bucket == 0 ? 1 : kRowBuckets[bucket - 1] + 1;
     out += fmt::format("; steps of {} to {} rows persistent", first, kRowBuckets[bucket]);
   }
