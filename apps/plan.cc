@@ -73,10 +73,10 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
         "pack` now) and chooses their form by measuring; plan again then for the exact bytes");
   }
   const Footprint& footprint = foreseen.footprint;
-  TRY_ASSIGN(const auto wish, checkpoint::parse_load_mode(arguments.text("--load-mode")));
+  TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(
-                 wish, checkpoint::load_facts(footprint.weights.mapped,
+                 mode, checkpoint::load_facts(footprint.weights.mapped,
                                               footprint.bytes() - footprint.weights.mapped)));
   if (arguments.has("--json")) {
     Json json = cost_model::to_json(footprint);

@@ -84,16 +84,16 @@ class Device(unittest.TestCase):
     def test_how_kernels_were_chosen_is_told(self):
         if EMULATED is None:
             self.skipTest("no emulated library in this build")
-        for wish, how in (("auto", "by constants: times of this device mean nothing"), ("default", "by constants"),
+        for mode, how in (("auto", "by constants: times of this device mean nothing"), ("default", "by constants"),
                           ("measure", "measured in "), ("plain", "by constants, without wgmma"),
                           ("persistent", "by constants, but that steps of few rows are persistent")):
             with tempfile.TemporaryDirectory() as cache:
-                runtime, log = self.served("--kernel-choice", wish, cache=cache)
+                runtime, log = self.served("--kernel-choice", mode, cache=cache)
             self.assertTrue(runtime["kernel_choice"].startswith(how), runtime)
             self.assertIn("kernel choice: " + runtime["kernel_choice"], log)
             self.assertIn("gate_up ", runtime["kernel_forms"])
-            if wish != "measure":  # which may find either faster
-                self.assertEqual("rows persistent" in runtime["kernel_forms"], wish == "persistent", runtime)
+            if mode != "measure":  # which may find either faster
+                self.assertEqual("rows persistent" in runtime["kernel_forms"], mode == "persistent", runtime)
 
     def served(self, *flags, cache):
         """What /server_info says of what computes, and the log."""
