@@ -39,6 +39,9 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
   const Json* error = json.find("error");
   const std::string words =
       error == nullptr ? "" : error->string("message").value_or("no reason was given");
+  if (error != nullptr && error->string("code") == std::optional<std::string>("worker_not_found")) {
+    return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet ls` lists them", "NAME"};
+  }
   return Error{response.status == 404 ? ErrorCode::kInvalidArgument : ErrorCode::kIo,
                fmt::format("the gateway answers {}: {}", response.status, words)};
 }
@@ -48,14 +51,17 @@ std::string path_of(const cli::Arguments& arguments) {
 }
 
 std::string table(const Json::Array& workers) {
-  std::string out = fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {}\n", "NAME", "POOL",
-                                "STATE", "RUNNING", "WAITING", "REQUESTS", "FAILURES", "ADDRESS");
+  std::string out =
+      fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n", "NAME", "POOL",
+                  "STATE", "RUNNING", "WAITING", "REQUESTS", "FAILURES", "ADDRESS", "REASON");
   for (const Json& one : workers) {
     const auto text = [&](std::string_view key) { return one.string(key).value_or(""); };
     const auto number = [&](std::string_view key) { return one.integer(key).value_or(0); };
-    out += fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {}\n", text("name"),
+    const std::string reason = text("reason");
+    out += fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n", text("name"),
                        text("pool"), text("state"), number("running"), number("waiting"),
-                       number("requests"), number("failures"), text("address"));
+                       number("requests"), number("failures"), text("address"),
+                       reason.empty() ? "-" : reason);
   }
   return out;
 }

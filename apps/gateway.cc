@@ -3,16 +3,13 @@
 
 #include <chrono>
 #include <memory>
-#include <thread>
 
 #include <fmt/format.h>
 
-#include "apps/door_flags.h"
+#include "apps/gateway_reload.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
 #include "apps/verbs.h"
-#include "apps/version.h"
-#include "base/file.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
 #include "net/http_server.h"
@@ -24,26 +21,6 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kDrainTime{25};
-
-Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config) {
-  gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
-  if (!options.config.keys_file.empty()) {
-    const std::string& file = options.config.keys_file;
-    TRY(add_key_file(file, options.keys));
-    if (options.keys.have_limits()) {
-      return Error{ErrorCode::kBadConfig,
-                   file +
-                       ": rpm=, tpm= and concurrent= are not kept by a gateway yet; leave them "
-                       "out here and give them to the workers",
-                   "keys_file"};
-    }
-  }
-  if (!options.config.fleet_key_file.empty()) {
-    TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
-    options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
-  }
-  return options;
-}
 
 // Closed before the gateway goes.
 struct Listeners {
@@ -85,10 +62,10 @@ Result<void> run(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument, "--config FILE says which workers there are",
                  "config"};
   }
-  const auto empty = arguments.has("--allow-empty") ? gateway::EmptyFleet::kAllowed
-                                                    : gateway::EmptyFleet::kRefused;
-  TRY_ASSIGN(const gateway::GatewayConfig config,
-             gateway::read_gateway_config(arguments.text("--config"), empty));
+  const std::string& file = arguments.text("--config");
+  const gateway::ConfigRules rules{.allows_empty = arguments.has("--allow-empty"),
+                                   .open = arguments.has("--open")};
+  TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -105,8 +82,9 @@ Result<void> run(const cli::Arguments& arguments) {
   const Result<void> written = write_output(lines);
   if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
 
-  while (interrupt.next() == cli::Interrupt::Event::kHangUp) {
-    log.warning("SIGHUP: the configuration is read at the start only; nothing has changed");
+  {
+    GatewayReload reload(file, rules, config, gateway, log);
+    while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   }
   gateway.drain();
   listeners.http->stop(kDrainTime);
@@ -124,7 +102,9 @@ cli::Verb gateway_verb() {
           "Sends each request to a worker of its model's pool, the least loaded one, and relays\n"
           "the answer. When a worker fails, its answers go on at others from the last token: the\n"
           "client sees no gap and no error. Workers are pelton serve with --fleet-port. Prints\n"
-          "'listening on URL' on stdout once it answers. docs/gateway.md has the file's keys.",
+          "'listening on URL' on stdout once it answers. The file is read anew on SIGHUP, and "
+          "when\n"
+          "it has changed. docs/gateway.md has its keys.",
       .flags = {{.name = "--config", .value = "FILE", .help = "pools and workers, as TOML"},
                 {.name = "--check",
                  .help = "read the configuration, say whether it is sound, and end",
@@ -132,6 +112,10 @@ cli::Verb gateway_verb() {
                  .only_with = {{"--config"}}},
                 {.name = "--allow-empty",
                  .help = "start without a worker",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}},
+                {.name = "--open",
+                 .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}},
                 {.name = "--new-key",

@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace pelton::cluster {
+namespace {
+
+constexpr int64_t kSlowSteps = 4;
+constexpr int64_t kFading = 64;  // a slow step counts half after some forty others
+
+}  // namespace
 
 std::string_view worker_state_name(WorkerState state) {
   switch (state) {
@@ -32,11 +38,18 @@ WorkerHealth::News WorkerHealth::note_record(const WorkerRecord& record, int64_t
   incarnation_ = record.incarnation;
   probed_ = false;
   load_ = {};
+  progressed_ns_ = now_ns;
+  slow_step_ns_ = 0;
   restore();
   return News::kNewIncarnation;
 }
 
 void WorkerHealth::note_load(const WorkerLoad& load, int64_t now_ns) {
+  if (load.progress != load_.progress || load.busy_ms == 0) {
+    // What it was busy with is over: so long a step of this worker may take.
+    slow_step_ns_ = std::max(slow_step_ns_ - slow_step_ns_ / kFading, stuck_ns());
+    progressed_ns_ = now_ns;
+  }
   load_ = load;
   heard_ns_ = now_ns;
   watch_lost_ = false;
@@ -75,12 +88,9 @@ void WorkerHealth::restore() {
   failures_ = ejections_ = 0;
 }
 
-void WorkerHealth::forgive(int64_t pause_ns) {
-  heard_ns_ += pause_ns;
-}
-
 bool WorkerHealth::is_hung() const {
-  return load_.busy_ms * 1'000'000 > options_.hung_after_ns;
+  const int64_t slow_ns = std::min(kSlowSteps * slow_step_ns_, options_.hung_after_max_ns);
+  return stuck_ns() > std::max(options_.hung_after_ns, slow_ns);
 }
 
 WorkerState WorkerHealth::state(int64_t now_ns) const {

@@ -5,12 +5,14 @@
 //   kJoining  --record--> kProbing --probe passed--> kReady
 //   kReady    --no report for 1 s, or the watch broke--> kSuspect --a report--> kReady
 //   kSuspect  --3 s of silence, or refused after a reset--> kDown --a new record--> kProbing
-//   kReady    --report without progress while busy--> kDown (hung)
+//   kReady    --busy reports without progress for 2 s, or 4 slow steps--> kDown (hung)
 //   kReady    --failures in a row--> kEjected --5 s x 2^k, at most 60--> one trial request
 //   any       --the worker says so, or an operator--> kDraining
 //
-// Silence is judged by the listener's own clock: after a pause of its own process the owner calls
-// forgive(), so that a pause of everything makes nobody suspect.
+// Silence and progress are judged by the listener's clock alone, between reports that it has heard:
+// how long a worker says that it has been busy is not compared with anything, as its clock may have
+// been stopped or stepped with it. The owner's clock leaves out pauses of its own process
+// (gateway/awake_clock.h), so that a pause of everything makes nobody suspect.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +30,9 @@ class WorkerHealth {
   struct Options {
     int64_t suspect_after_ns = 1'000'000'000;
     int64_t down_after_ns = 3'000'000'000;
-    int64_t hung_after_ns = 2'000'000'000;  // busy without progress
-    int failures_max = 5;                   // in a row
+    int64_t hung_after_ns = 2'000'000'000;       // busy without progress
+    int64_t hung_after_max_ns = 30'000'000'000;  // however slow its steps are
+    int failures_max = 5;                        // in a row
     int64_t eject_ns = 5'000'000'000;
     int64_t eject_max_ns = 60'000'000'000;
   };
@@ -49,9 +52,6 @@ class WorkerHealth {
   void eject(int64_t now_ns);
   void restore();
 
-  // Moves what was last heard so far towards now.
-  void forgive(int64_t pause_ns);
-
   WorkerState state(int64_t now_ns) const;
   // May have a new request. Of one that was ejected: a single trial once its time is over.
   bool takes_requests(int64_t now_ns) const;
@@ -60,10 +60,12 @@ class WorkerHealth {
 
   const WorkerLoad& load() const { return load_; }
   int64_t report_age_ns(int64_t now_ns) const { return now_ns - heard_ns_; }
+  // How long reports have said that it is busy at the same step; 0: it moves, or is idle.
+  int64_t stuck_ns() const { return load_.busy_ms > 0 ? heard_ns_ - progressed_ns_ : 0; }
+  bool is_hung() const;
+  int failures_in_a_row() const { return failures_; }
 
  private:
-  bool is_hung() const;
-
   Options options_;
   std::string incarnation_;
   bool recorded_ = false;
@@ -72,6 +74,8 @@ class WorkerHealth {
   bool refused_ = false;
   bool drained_by_operator_ = false;
   int64_t heard_ns_ = 0;
+  int64_t progressed_ns_ = 0;  // when a report last said that a step had ended, or that it is idle
+  int64_t slow_step_ns_ = 0;   // as slow steps lately were: the slowest, fading
   WorkerLoad load_;
   int failures_ = 0;  // in a row
   int ejections_ = 0;

@@ -44,7 +44,7 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.end_array().key("slots").integer(row.record.slots).key("running").integer(row.load.running);
   w.key("waiting").integer(row.load.waiting).key("uncounted").integer(row.uncounted);
   w.key("report_age_ms").integer(row.report_age_ms).key("requests").integer(row.requests);
-  w.key("failures").integer(row.failures).end_object();
+  w.key("failures").integer(row.failures).key("reason").string(row.reason).end_object();
 }
 
 std::string workers_body(const std::vector<Fleet::Row>& rows) {
@@ -71,6 +71,8 @@ std::string metrics_text(const std::vector<Fleet::Row>& rows, const RelayCounter
   add("quarantined_total", "counter", counters.quarantined);
   add("clients_left_total", "counter", counters.left);
   add("requests_open", "gauge", counters.open);
+  add("config_reloads_total", "counter", counters.reloads);
+  add("config_reloads_refused_total", "counter", counters.reloads_refused);
   out += "# TYPE pelton_gateway_workers gauge\n";
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
     const auto state = static_cast<cluster::WorkerState>(i);
@@ -80,6 +82,14 @@ std::string metrics_text(const std::vector<Fleet::Row>& rows, const RelayCounter
         fmt::format("pelton_gateway_workers{{state=\"{}\"}} {}\n", worker_state_name(state), count);
   }
   return out;
+}
+
+api::ApiError no_worker(std::string_view name) {
+  return {.status = 404,
+          .message = fmt::format("no worker is named '{}'", name),
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "worker_not_found"};
 }
 
 // "NAME/drain" or "NAME".
@@ -95,7 +105,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
       write_row(w, row);
       return answer("application/json", std::move(body));
     }
-    return refusal(api::not_found(request.method, request.path));
+    return refusal(no_worker(name));
   }
   for (const auto& [word, command] : kCommands) {
     if (rest.substr(slash + 1) != word) continue;
@@ -103,6 +113,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
       return refusal(api::method_not_allowed(request.method, request.path));
     }
     if (fleet.command(name, command)) return answer("application/json", "{}");
+    return refusal(no_worker(name));
   }
   return refusal(api::not_found(request.method, request.path));
 }

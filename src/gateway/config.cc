@@ -9,6 +9,8 @@
 
 #include "base/file.h"
 #include "cli/toml_tree.h"
+#include "net/allowed_hosts.h"
+#include "net/ip_address.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
@@ -18,6 +20,7 @@ using cli::TomlNode;
 
 constexpr size_t kWorkersMax = 4095;
 constexpr size_t kNameMax = 64;
+constexpr size_t kModelNameMax = 512;
 
 // One table of the file, whose members are read by name.
 class Table {
@@ -121,7 +124,38 @@ class Table {
   const std::string& file_;
 };
 
-Result<void> read_gateway(const Table& table, GatewayConfig& config) {
+// Beyond this machine.
+bool is_exposed(const std::string& host) {
+  return net::is_ip_address(host) && !net::is_loopback(host);
+}
+
+bool is_any_address(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+Result<void> check_listeners(const Table& table, const GatewayConfig& config,
+                             const ConfigRules& rules) {
+  if (config.admin_port > 0 && config.admin_port == config.port &&
+      (config.admin_host == config.host || is_any_address(config.host) ||
+       is_any_address(config.admin_host))) {
+    return table.bad("admin", "is where 'listen' is, too: they are two listeners");
+  }
+  if (rules.open) return {};
+  if (is_exposed(config.host) && config.keys_file.empty()) {
+    return table.bad("listen",
+                     fmt::format("{} lets anyone who reaches this machine use the models, and "
+                                 "nobody is asked for a key: give 'keys_file', or --open if that "
+                                 "is meant",
+                                 config.host));
+  }
+  if (config.admin_port < 0 || !is_exposed(config.admin_host)) return {};
+  return table.bad("admin", fmt::format("{} lets anyone who reaches this machine command the "
+                                        "fleet, as it asks for no key: give an address of the "
+                                        "loopback interface, or --open if that is meant",
+                                        config.admin_host));
+}
+
+Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only(
       {"listen", "admin", "threads", "keys_file", "fleet_key_file", "retries", "resume_budget"}));
   TRY(table.read_address("listen", config.host, config.port));
@@ -130,7 +164,8 @@ Result<void> read_gateway(const Table& table, GatewayConfig& config) {
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
-  return table.read("resume_budget", {0, 600}, config.resume_budget_s);
+  TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
+  return check_listeners(table, config, rules);
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
@@ -139,6 +174,14 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
+  for (const std::string& model : pool.models) {
+    if (model.empty() || model.size() > kModelNameMax) {
+      return table.bad("model", fmt::format("must be names of 1 to {} bytes", kModelNameMax));
+    }
+    if (std::ranges::count(pool.models, model) > 1) {
+      return table.bad("model", fmt::format("has '{}' twice", model));
+    }
+  }
   for (const PoolConfig& other : config.pools) {
     if (other.name == pool.name) return table.bad("name", "is another pool's too");
     for (const std::string& model : pool.models) {
@@ -150,6 +193,29 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   return {};
 }
 
+Result<void> read_worker_url(const Table& table, WorkerConfig& worker) {
+  constexpr std::string_view kScheme = "http://";
+  std::string text;
+  TRY(table.read("url", text));
+  if (text.starts_with("https://")) {
+    return table.bad("url",
+                     "must begin with http://: to workers there is TLS by 'fleet_key_file', which "
+                     "asks for no certificates");
+  }
+  const Result<net::HttpUrl> url = net::parse_http_url(text);
+  if (!url.ok() || url->target != "/") {
+    return table.bad("url", "must be http://HOST:PORT, the worker's --fleet-port");
+  }
+  const std::string_view authority = std::string_view(text).substr(kScheme.size());
+  if (!net::parse_host_port(authority.substr(0, authority.find('/'))).ok()) {
+    return table.bad("url", "has no port: give the worker's --fleet-port");
+  }
+  if (url->port < 1) return table.bad("url", "has the port 0");
+  worker.host = url->host;
+  worker.port = url->port;
+  return {};
+}
+
 Result<void> read_worker(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"pool", "url", "zone"}));
   WorkerConfig worker;
@@ -158,15 +224,7 @@ Result<void> read_worker(const Table& table, GatewayConfig& config) {
   const bool is_pool = std::ranges::any_of(
       config.pools, [&](const PoolConfig& pool) { return pool.name == worker.pool; });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", worker.pool));
-  std::string text;
-  TRY(table.read("url", text));
-  const Result<net::HttpUrl> url = net::parse_http_url(text);
-  if (!url.ok() || url->target != "/") {
-    return table.bad("url", "must be http://HOST:PORT, the worker's --fleet-port");
-  }
-  if (url->port < 1) return table.bad("url", "has the port 0");
-  worker.host = url->host;
-  worker.port = url->port;
+  TRY(read_worker_url(table, worker));
   for (const WorkerConfig& other : config.workers) {
     if (other.host == worker.host && other.port == worker.port) {
       return table.bad("url", "is another worker's too");
@@ -200,7 +258,7 @@ Result<void> read_tables(const TomlNode& tree, std::string_view key, const std::
 }  // namespace
 
 Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::string& file,
-                                           EmptyFleet empty) {
+                                           const ConfigRules& rules) {
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   GatewayConfig config;
   TRY(Table(tree, "the file", file).expect_only({"gateway", "pool", "worker"}));
@@ -208,20 +266,20 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
     if (gateway->kind != TomlNode::Kind::kTable) {
       return cli::bad_toml(file, gateway->line, "'gateway' is a table: [gateway]");
     }
-    TRY(read_gateway(Table(*gateway, "[gateway]", file), config));
+    TRY(read_gateway(Table(*gateway, "[gateway]", file), rules, config));
   }
   TRY(read_tables(tree, "pool", file, read_pool, config));
   TRY(read_tables(tree, "worker", file, read_worker, config));
-  if (config.workers.empty() && empty == EmptyFleet::kRefused) {
+  if (config.workers.empty() && !rules.allows_empty) {
     return cli::bad_toml(file, 1, "there is no [[worker]]; --allow-empty starts without");
   }
   return config;
 }
 
-Result<GatewayConfig> read_gateway_config(const std::string& file, EmptyFleet empty) {
+Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules) {
   const Result<std::string> text = base::read_file(file, size_t{1} << 20);
   if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
-  return parse_gateway_config(*text, file, empty);
+  return parse_gateway_config(*text, file, rules);
 }
 
 }  // namespace pelton::gateway

@@ -40,11 +40,15 @@ struct GatewayConfig {
   std::vector<WorkerConfig> workers;
 };
 
-enum class EmptyFleet { kRefused, kAllowed };
+// What is a mistake unless it is meant: flags of `pelton gateway` say so.
+struct ConfigRules {
+  bool allows_empty = false;  // no worker at all
+  bool open = false;          // listeners beyond this machine that ask nobody for a key
+};
 
 // Errors: kBadConfig, "FILE:LINE: ...".
 Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::string& file,
-                                           EmptyFleet empty);
-Result<GatewayConfig> read_gateway_config(const std::string& file, EmptyFleet empty);
+                                           const ConfigRules& rules);
+Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules);
 
 }  // namespace pelton::gateway

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton::gateway;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto config = parse_gateway_config(text, "f", EmptyFleet::kAllowed);
+  const auto config = parse_gateway_config(text, "f", {.allows_empty = true});
   if (!config.ok()) {
     CHECK(config.error().message.starts_with("f:"));
     return 0;

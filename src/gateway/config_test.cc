@@ -23,7 +23,7 @@ url = "http://10.0.0.6:9000"
 )";
 
 TEST(GatewayConfig, IsReadAsItIsWritten) {
-  const Result<GatewayConfig> config = parse_gateway_config(kSound, "f", EmptyFleet::kRefused);
+  const Result<GatewayConfig> config = parse_gateway_config(kSound, "f", {});
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_EQ(config->port, 9001);
   EXPECT_EQ(config->admin_host, "::1");
@@ -66,20 +66,40 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
       {pool + "[[worker]]\npool = \"a\"\nurl = \"http://h:1\"\n[[worker]]\npool = \"a\"\nurl = "
               "\"http://h:1\"\n",
        "f:9: [[worker]]: 'url' is another worker's too"},
+      {pool + "[[worker]]\npool = \"a\"\nurl = \"http://h\"\n",
+       "f:6: [[worker]]: 'url' has no port"},
+      {pool + "[[worker]]\npool = \"a\"\nurl = \"https://h:1\"\n",
+       "f:6: [[worker]]: 'url' must begin with http://"},
+      {"[[pool]]\nname = \"a\"\nmodel = \"\"\n", "f:3: [[pool]]: 'model' must be names"},
+      {"[[pool]]\nname = \"a\"\nmodel = [\"m\", \"m\"]\n", "f:3: [[pool]]: 'model' has 'm' twice"},
+      {"[gateway]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"\n",
+       "f:3: [gateway]: 'admin' is where 'listen' is"},
+      {"[gateway]\nlisten = \"0.0.0.0:80\"\nkeys_file = \"k\"\nadmin = \"127.0.0.1:80\"\n",
+       "f:4: [gateway]: 'admin' is where 'listen' is"},
+      {"[gateway]\nlisten = \"0.0.0.0:80\"\n",
+       "f:2: [gateway]: 'listen' 0.0.0.0 lets anyone who reaches this machine use the models"},
+      {"[gateway]\nkeys_file = \"k\"\nlisten = \"[::]:80\"\nadmin = \"10.0.0.1:81\"\n",
+       "f:4: [gateway]: 'admin' 10.0.0.1 lets anyone who reaches this machine command the fleet"},
       {pool, "f:1: there is no [[worker]]"},
       {"a = \"b\na\"", "f:1:"},
   };
   for (const Bad& bad : bads) {
-    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", EmptyFleet::kRefused);
+    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", {});
     ASSERT_FALSE(config.ok()) << bad.text;
     EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
     EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
   }
 }
 
+TEST(GatewayConfig, ListensBeyondThisMachineOnlyIfThatIsMeant) {
+  const std::string text = "[gateway]\nlisten = \"0.0.0.0:80\"\nadmin = \"0.0.0.0:81\"\n";
+  EXPECT_FALSE(parse_gateway_config(text, "f", {.allows_empty = true}).ok());
+  EXPECT_TRUE(parse_gateway_config(text, "f", {.allows_empty = true, .open = true}).ok());
+}
+
 // GW-02: no worker at all is a mistake, unless it is meant.
 TEST(GatewayConfig, NoWorkerOnlyIfAllowed) {
-  EXPECT_TRUE(parse_gateway_config("", "f", EmptyFleet::kAllowed).ok());
+  EXPECT_TRUE(parse_gateway_config("", "f", {.allows_empty = true}).ok());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/json.h"
 #include "gateway/router.h"
@@ -17,8 +18,10 @@ using cluster::FrameType;
 using cluster::WorkerState;
 
 constexpr std::chrono::milliseconds kTurn{50};
-// Later than that, it was this process that paused, and not the workers.
-constexpr int64_t kTurnLateNs = 200'000'000;
+// Between two looks at the clock. What is beyond that this process was stopped for, and not the
+// workers: the thread that tends them looks more often.
+constexpr std::chrono::milliseconds kGapMax{200};
+constexpr size_t kWorkersMax = 4095;
 constexpr int64_t kWatchAgainNs = 200'000'000;
 constexpr int64_t kProbeAgainNs = 1'000'000'000;
 // What a worker was sent it has in its reports by then, or has never had.
@@ -27,16 +30,20 @@ constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kWatchQuiet{3'000};
 constexpr std::chrono::milliseconds kProbeTime{2'000};
 
-// Whether the worker's list of models, as it answers clients, has what its record says.
-bool lists_models(std::string_view body, const std::vector<std::string>& models) {
+// What is amiss with the worker's list of models, as it answers clients; empty: it has what its
+// record says.
+std::string trouble_of_list(std::string_view body, const std::vector<std::string>& models) {
   const Result<Json> json = Json::parse(body);
   const Json* data = json.ok() ? json->find("data") : nullptr;
-  if (data == nullptr || !data->is_array() || models.empty()) return false;
-  return std::ranges::all_of(models, [&](const std::string& model) {
-    return std::ranges::any_of(data->as_array(), [&](const Json& card) {
+  if (data == nullptr || !data->is_array()) return "its probe: /v1/models is no list of models";
+  if (models.empty()) return "it has no model";
+  for (const std::string& model : models) {
+    const bool is_listed = std::ranges::any_of(data->as_array(), [&](const Json& card) {
       return card.string("id") == std::optional(model);
     });
-  });
+    if (!is_listed) return fmt::format("its probe: /v1/models lacks its model '{}'", model);
+  }
+  return "";
 }
 
 // What a probe has answered, as it comes.
@@ -62,25 +69,56 @@ struct Probe {
       }
     }
   }
+
+  // Empty: it has passed.
+  std::string trouble(const Result<void>& result, const std::vector<std::string>& models) const {
+    if (!result.ok()) return "its probe: " + result.error().message;
+    if (broken || !whole) return "its probe: half an answer";
+    if (status != 200) return fmt::format("its probe: /v1/models answers {}", status);
+    return trouble_of_list(body, models);
+  }
 };
 
 }  // namespace
 
 Fleet::Fleet(Options options, const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
-      clock_(clock),
+      clock_(clock, kGapMax),
       log_(log),
-      workers_([this] {
-        std::vector<Worker> workers;
-        for (const WorkerConfig& config : options_.workers) {
-          workers.push_back(
-              {.config = config, .shown = net::format_host_port(config.host, config.port)});
-        }
-        return workers;
-      }()),
-      turned_ns_(clock.now_ns()),
       client_({.threads = 1, .trust = options_.trust}),
       ticker_({.name = "pelton-fleet", .interval = kTurn}, [this] { turn(); }) {}
+
+void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers) {
+  std::lock_guard lock(mutex_);
+  pools_ = std::move(pools);
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker != nullptr) worker->leaves = true;
+  }
+  for (const WorkerConfig& config : workers) {
+    const auto is_this = [&](const std::unique_ptr<Worker>& worker) {
+      return worker != nullptr && worker->config.host == config.host &&
+             worker->config.port == config.port;
+    };
+    auto place = std::ranges::find_if(workers_, is_this);
+    if (place != workers_.end()) {
+      (*place)->config = config;
+      (*place)->leaves = false;
+      continue;
+    }
+    place = std::ranges::find_if(workers_, [](const auto& one) { return one == nullptr; });
+    if (place == workers_.end() && workers_.size() == kWorkersMax) break;
+    if (place == workers_.end()) place = workers_.emplace(place);
+    *place = std::make_unique<Worker>();
+    (*place)->config = config;
+    (*place)->serial = ++serials_;
+    (*place)->shown = net::format_host_port(config.host, config.port);
+  }
+}
+
+Fleet::Worker* Fleet::at(const Place& place) {
+  Worker* worker = place.index < workers_.size() ? workers_[place.index].get() : nullptr;
+  return worker != nullptr && worker->serial == place.serial ? worker : nullptr;
+}
 
 net::HttpCall Fleet::call_to(const Worker& worker, std::string method, std::string target) const {
   net::HttpCall call{.method = std::move(method),
@@ -93,23 +131,20 @@ net::HttpCall Fleet::call_to(const Worker& worker, std::string method, std::stri
   return call;
 }
 
-// Every worker: is it time to watch or probe it, and who has to hear that it is gone?
 void Fleet::turn() {
   std::vector<Listening> lost;
   {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.now_ns();
-    const int64_t late_ns = now_ns - turned_ns_ - std::chrono::nanoseconds(kTurn).count();
-    turned_ns_ = now_ns;
     for (size_t i = 0; i < workers_.size(); ++i) {
-      Worker& worker = workers_[i];
-      if (late_ns > kTurnLateNs) worker.health.forgive(late_ns);
-      if (!worker.watched && now_ns >= worker.watch_again_ns) watch(i);
-      const bool probes = worker.health.state(now_ns) == WorkerState::kProbing &&
-                          worker.health.load().ready && !worker.probing &&
-                          now_ns >= worker.probe_again_ns;
-      if (probes) probe(i);
+      if (workers_[i] == nullptr) continue;
+      Worker& worker = *workers_[i];
+      tend(worker, {.index = i, .serial = worker.serial}, now_ns);
       for (Listening& one : note_state(worker, now_ns)) lost.push_back(std::move(one));
+      if (!worker.leaves || worker.open > 0) continue;
+      log_.info(fmt::format("worker {} is taken out", worker.shown));
+      if (worker.watch) client_.cancel(*worker.watch);
+      workers_[i].reset();
     }
   }
   for (const Listening& one : lost) {
@@ -117,77 +152,137 @@ void Fleet::turn() {
   }
 }
 
+// Is it time to watch or to probe it?
+void Fleet::tend(Worker& worker, const Place& place, int64_t now_ns) {
+  if (!worker.watch && now_ns >= worker.watch_again_ns) watch(worker, place);
+  const bool probes = worker.health.state(now_ns) == WorkerState::kProbing &&
+                      worker.health.load().ready && !worker.probing &&
+                      now_ns >= worker.probe_again_ns;
+  if (probes) probe(worker, place);
+}
+
 // Says in the log what has changed; gives back those who have to hear of it.
 std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) {
   const WorkerState state = worker.health.state(now_ns);
   std::erase_if(worker.listening, [](const Listening& one) { return one.listener.expired(); });
-  if (state != worker.logged) {
-    const std::string line = fmt::format("worker {} is {}", worker.shown, worker_state_name(state));
-    state == WorkerState::kDown ? log_.warning(line) : log_.info(line);
-    worker.logged = state;
+  std::string why = worker.trouble.empty() ? missing_model(worker) : worker.trouble;
+  const bool is_out = state == WorkerState::kSuspect || state == WorkerState::kDown;
+  if (is_out && worker.trouble.empty()) {
+    why = worker.health.is_hung() ? "its step does not end" : "it is silent";
+  }
+  std::string line = std::string(worker_state_name(state));
+  if (!why.empty()) line += ": " + why;
+  if (line != worker.logged) {
+    const std::string text = fmt::format("worker {} is {}", worker.shown, line);
+    const bool is_bad = state == WorkerState::kDown || !why.empty();
+    is_bad ? log_.warning(text) : log_.info(text);
+    worker.logged = std::move(line);
   }
   if (state != WorkerState::kDown) return {};
   return std::exchange(worker.listening, {});
 }
 
-void Fleet::watch(size_t index) {
-  Worker& worker = workers_[index];
-  worker.watched = true;
+std::string Fleet::reason_of(const Worker& worker, int64_t now_ns) const {
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  const cluster::WorkerHealth& health = worker.health;
+  if (worker.leaves) return "it has been taken out of the configuration";
+  switch (health.state(now_ns)) {
+    case WorkerState::kReady:
+      return missing_model(worker);
+    case WorkerState::kEjected:
+      return health.failures_in_a_row() > 0
+                 ? fmt::format("{} failures in a row", health.failures_in_a_row())
+                 : "by an operator";
+    case WorkerState::kDraining:
+      return health.load().draining ? "it says so itself" : "by an operator";
+    case WorkerState::kJoining:
+      return worker.trouble.empty() ? "it has not said who it is yet" : worker.trouble;
+    case WorkerState::kProbing:
+      if (!worker.trouble.empty()) return worker.trouble;
+      return health.load().ready ? "its probe is on its way" : "it is not ready itself";
+    case WorkerState::kSuspect:
+    case WorkerState::kDown:
+      break;
+  }
+  if (!worker.trouble.empty()) return worker.trouble;
+  if (health.is_hung()) return fmt::format("no progress for {:.1f} s", seconds(health.stuck_ns()));
+  return fmt::format("no report for {:.1f} s", seconds(health.report_age_ns(now_ns)));
+}
+
+void Fleet::watch(Worker& worker, const Place& place) {
   worker.reader = cluster::FrameReader(size_t{1} << 20);
+  worker.recorded = false;
   net::HttpCall call = call_to(worker, "GET", "/fleet/v1/watch");
   call.head_time_max = kWatchQuiet;
   call.quiet_time_max = kWatchQuiet;
   net::HttpCallEvents events;
-  events.on_body = [this, index](std::string_view bytes) { on_watch_bytes(index, bytes); };
-  events.on_done = [this, index](Result<void> result) { on_watch_done(index, result); };
-  client_.start(std::move(call), std::move(events));
+  const auto status = std::make_shared<std::atomic<int>>(0);
+  events.on_head = [status](int got, const net::HttpHeaders&) { *status = got; };
+  events.on_body = [this, place](std::string_view bytes) { on_watch_bytes(place, bytes); };
+  events.on_done = [this, place, status](const Result<void>& result) {
+    if (!result.ok()) return on_watch_done(place, result);
+    on_watch_done(place,
+                  Error{ErrorCode::kIo, *status == 200 ? "it ended its watch"
+                                                       : fmt::format("no fleet port of a worker: "
+                                                                     "/fleet/v1/watch answers {}",
+                                                                     status->load())});
+  };
+  worker.watch = client_.start(std::move(call), std::move(events));
 }
 
-void Fleet::on_watch_bytes(size_t index, std::string_view bytes) {
+void Fleet::on_watch_bytes(const Place& place, std::string_view bytes) {
   std::lock_guard lock(mutex_);
-  Worker& worker = workers_[index];
-  worker.reader.push(bytes);
-  read_watch(worker, clock_.now_ns());
+  Worker* worker = at(place);
+  if (worker == nullptr || !worker->watch) return;
+  worker->reader.push(bytes);
+  const Result<void> read = read_watch(*worker, clock_.now_ns());
+  if (read.ok()) return;
+  // Nothing can follow; what it says when it is asked again is another matter.
+  worker->trouble = "its watch: " + read.error().message;
+  client_.cancel(*worker->watch);
 }
 
-void Fleet::read_watch(Worker& worker, int64_t now_ns) {
+Result<void> Fleet::read_watch(Worker& worker, int64_t now_ns) {
   for (;;) {
-    const Result<std::optional<Frame>> frame = worker.reader.next();
-    if (!frame.ok() || !*frame) return;  // what is no frame stays silent, and so becomes suspect
-    if ((*frame)->type == FrameType::kLoad) {
-      const Result<cluster::WorkerLoad> load = cluster::decode_worker_load((*frame)->payload);
-      if (load.ok()) worker.health.note_load(*load, now_ns);
-    }
-    if ((*frame)->type != FrameType::kRecord) continue;
-    Result<cluster::WorkerRecord> record = cluster::decode_worker_record((*frame)->payload);
-    if (!record.ok()) {
-      log_.warning(fmt::format("worker {}: {}", worker.shown, record.error().message));
-      continue;
-    }
-    const auto news = worker.health.note_record(*record, now_ns);
-    worker.record = *std::move(record);
-    if (!worker.record.name.empty()) worker.shown = worker.record.name;
-    if (news == cluster::WorkerHealth::News::kNewIncarnation) {
-      worker.dispatched = 0;
-      worker.probe_again_ns = 0;
-    }
+    TRY_ASSIGN(const std::optional<Frame> frame, worker.reader.next());
+    if (!frame) return {};
+    if (frame->type == FrameType::kRecord) TRY(note_record(worker, frame->payload, now_ns));
+    if (frame->type != FrameType::kLoad) continue;
+    TRY_ASSIGN(const cluster::WorkerLoad load, cluster::decode_worker_load(frame->payload));
+    worker.health.note_load(load, now_ns);
   }
 }
 
-void Fleet::on_watch_done(size_t index, const Result<void>& result) {
-  std::lock_guard lock(mutex_);
-  Worker& worker = workers_[index];
-  const int64_t now_ns = clock_.now_ns();
-  const bool refused = !result.ok() && result.error().code == ErrorCode::kUnavailable;
-  if (!result.ok()) log_.debug(fmt::format("worker {}: {}", worker.shown, result.error().message));
-  worker.watched = false;
-  // At once after a reset: only a refusal means that the worker is gone.
-  worker.watch_again_ns = refused ? now_ns + kWatchAgainNs : now_ns;
-  worker.health.note_watch_lost(refused, now_ns);
+Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_t now_ns) {
+  TRY_ASSIGN(cluster::WorkerRecord record, cluster::decode_worker_record(payload));
+  const auto news = worker.health.note_record(record, now_ns);
+  worker.record = std::move(record);
+  worker.recorded = true;
+  if (!worker.record.name.empty()) worker.shown = worker.record.name;
+  worker.trouble.clear();
+  if (news == cluster::WorkerHealth::News::kSame) return {};
+  worker.dispatched = 0;
+  worker.probe_again_ns = 0;
+  return {};
 }
 
-void Fleet::probe(size_t index) {
-  Worker& worker = workers_[index];
+void Fleet::on_watch_done(const Place& place, const Result<void>& result) {
+  std::lock_guard lock(mutex_);
+  Worker* worker = at(place);
+  if (worker == nullptr) return;
+  const int64_t now_ns = clock_.now_ns();
+  const ErrorCode code = result.error().code;
+  const bool refused = code == ErrorCode::kUnavailable;
+  // Cancelled it was for a reason that is known.
+  if (code != ErrorCode::kCancelled) worker->trouble = result.error().message;
+  worker->watch.reset();
+  // At once after a reset: only a refusal means that the worker is gone.
+  const bool at_once = worker->recorded && code != ErrorCode::kCancelled;
+  worker->watch_again_ns = at_once ? now_ns : now_ns + kWatchAgainNs;
+  worker->health.note_watch_lost(refused, now_ns);
+}
+
+void Fleet::probe(Worker& worker, const Place& place) {
   worker.probing = true;
   net::HttpCall call = call_to(worker, "POST", "/fleet/v1/run");
   call.whole_time_max = kProbeTime;
@@ -201,22 +296,22 @@ void Fleet::probe(size_t index) {
   const auto probe = std::make_shared<Probe>();
   net::HttpCallEvents events;
   events.on_body = [probe](std::string_view bytes) { probe->push(bytes); };
-  events.on_done = [this, index, probe, record = worker.record](const Result<void>& result) {
-    const bool passed = result.ok() && probe->whole && probe->status == 200 &&
-                        lists_models(probe->body, record.models);
-    on_probed(index, record.incarnation, passed);
+  events.on_done = [this, place, probe, record = worker.record](const Result<void>& result) {
+    on_probed(place, record.incarnation, probe->trouble(result, record.models));
   };
   client_.start(std::move(call), std::move(events));
 }
 
-void Fleet::on_probed(size_t index, const std::string& incarnation, bool passed) {
+void Fleet::on_probed(const Place& place, const std::string& incarnation,
+                      const std::string& trouble) {
   std::lock_guard lock(mutex_);
-  Worker& worker = workers_[index];
-  worker.probing = false;
-  worker.probe_again_ns = clock_.now_ns() + kProbeAgainNs;
-  if (worker.record.incarnation != incarnation) return;
-  worker.health.note_probe(passed);
-  if (!passed) log_.warning(fmt::format("worker {} has not passed its probe", worker.shown));
+  Worker* worker = at(place);
+  if (worker == nullptr) return;
+  worker->probing = false;
+  worker->probe_again_ns = clock_.now_ns() + kProbeAgainNs;
+  if (worker->record.incarnation != incarnation) return;
+  worker->health.note_probe(trouble.empty());
+  worker->trouble = trouble;
 }
 
 int Fleet::uncounted(const Worker& worker, int64_t now_ns) const {
@@ -225,10 +320,18 @@ int Fleet::uncounted(const Worker& worker, int64_t now_ns) const {
   return static_cast<int>(std::clamp<int64_t>(count, 0, 1 << 20));
 }
 
-// As it says itself: one that was put into a pool by mistake gets none of its requests.
-bool Fleet::has_model(const Worker& worker, std::string_view model) {
-  return model.empty() ||
-         std::ranges::find(worker.record.models, model) != worker.record.models.end();
+// One of its pool's models that it does not have, as it says itself: requests for that one are not
+// sent to it.
+std::string Fleet::missing_model(const Worker& worker) const {
+  if (worker.record.incarnation.empty()) return "";
+  const auto pool = std::ranges::find(pools_, worker.config.pool, &PoolConfig::name);
+  if (pool == pools_.end()) return "";
+  for (const std::string& model : pool->models) {
+    if (has_model(worker, model)) continue;
+    return fmt::format("its pool's model '{}' is none of its own: {}", model,
+                       fmt::join(worker.record.models, ", "));
+  }
+  return "";
 }
 
 std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
@@ -237,24 +340,29 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   std::vector<Candidate> candidates;
   candidates.reserve(workers_.size());
   for (size_t i = 0; i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    const cluster::WorkerLoad& load = worker.health.load();
-    const bool usable = worker.config.pool == wanted.pool && has_model(worker, wanted.model) &&
-                        worker.health.takes_requests(now_ns) &&
-                        std::ranges::find(wanted.excluded, i) == wanted.excluded.end();
-    candidates.push_back({.slots = worker.record.slots,
-                          .running = load.running,
-                          .waiting = load.waiting,
-                          .uncounted = uncounted(worker, now_ns),
-                          .usable = usable});
+    const Worker* worker = workers_[i].get();
+    if (worker == nullptr) {
+      candidates.push_back({.usable = false});
+      continue;
+    }
+    const cluster::WorkerLoad& load = worker->health.load();
+    candidates.push_back(
+        {.slots = worker->record.slots,
+         .running = load.running,
+         .waiting = load.waiting,
+         .uncounted = uncounted(*worker, now_ns),
+         .usable = serves(*worker, wanted.pool, wanted.model, now_ns) &&
+                   std::ranges::find(wanted.excluded, i) == wanted.excluded.end()});
   }
   const std::optional<size_t> chosen = choose_worker(candidates, wanted.draw);
   if (!chosen) return std::nullopt;
-  Worker& worker = workers_[*chosen];
+  Worker& worker = *workers_[*chosen];
   if (worker.health.state(now_ns) == WorkerState::kEjected) worker.health.note_trial();
   worker.dispatched_ns = now_ns;
   ++worker.requests;
+  ++worker.open;
   return Assignment{.worker = *chosen,
+                    .serial = worker.serial,
                     .host = worker.config.host,
                     .port = worker.config.port,
                     .trust = options_.trust,
@@ -262,37 +370,53 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                     .dispatch = ++worker.dispatched};
 }
 
+bool Fleet::has_model(const Worker& worker, std::string_view model) {
+  return model.empty() ||
+         std::ranges::find(worker.record.models, model) != worker.record.models.end();
+}
+
+bool Fleet::serves(const Worker& worker, std::string_view pool, std::string_view model,
+                   int64_t now_ns) {
+  return !worker.leaves && worker.config.pool == pool && has_model(worker, model) &&
+         worker.health.takes_requests(now_ns);
+}
+
 void Fleet::listen(const Assignment& assignment, std::weak_ptr<WorkerLossListener> listener,
                    int attempt) {
   std::lock_guard lock(mutex_);
-  workers_[assignment.worker].listening.push_back(
-      {.listener = std::move(listener), .attempt = attempt});
+  Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
+  if (worker == nullptr) return;  // it stays while an attempt has no outcome
+  worker->listening.push_back({.listener = std::move(listener), .attempt = attempt});
 }
 
 void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
   std::lock_guard lock(mutex_);
-  Worker& worker = workers_[assignment.worker];
-  if (worker.record.incarnation != assignment.incarnation) return;
-  if (outcome == Outcome::kFailed) ++worker.failures;
+  Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
+  if (worker == nullptr) return;
+  --worker->open;
+  if (worker->record.incarnation != assignment.incarnation) return;
+  if (outcome == Outcome::kFailed) ++worker->failures;
   if (outcome == Outcome::kNeither) return;
-  worker.health.note_outcome(outcome == Outcome::kFailed, clock_.now_ns());
+  worker->health.note_outcome(outcome == Outcome::kFailed, clock_.now_ns());
 }
 
 bool Fleet::command(std::string_view name, Command command) {
   std::lock_guard lock(mutex_);
-  const auto found =
-      std::ranges::find_if(workers_, [&](const Worker& worker) { return worker.shown == name; });
+  const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && worker->shown == name;
+  });
   if (found == workers_.end()) return false;
+  cluster::WorkerHealth& health = (*found)->health;
   switch (command) {
     case Command::kDrain:
     case Command::kUndrain:
-      found->health.set_draining(command == Command::kDrain);
+      health.set_draining(command == Command::kDrain);
       break;
     case Command::kEject:
-      found->health.eject(clock_.now_ns());
+      health.eject(clock_.now_ns());
       break;
     case Command::kRestore:
-      found->health.restore();
+      health.restore();
       break;
   }
   return true;
@@ -302,26 +426,30 @@ std::vector<Fleet::Row> Fleet::rows() const {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   std::vector<Row> rows;
-  for (const Worker& worker : workers_) {
-    rows.push_back({.name = worker.shown,
-                    .pool = worker.config.pool,
-                    .url = net::format_host_port(worker.config.host, worker.config.port),
-                    .state = worker.health.state(now_ns),
-                    .record = worker.record,
-                    .load = worker.health.load(),
-                    .uncounted = uncounted(worker, now_ns),
-                    .report_age_ms = worker.health.report_age_ns(now_ns) / 1'000'000,
-                    .requests = worker.requests,
-                    .failures = worker.failures});
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr) continue;
+    rows.push_back({.name = worker->shown,
+                    .pool = worker->config.pool,
+                    .url = net::format_host_port(worker->config.host, worker->config.port),
+                    .state = worker->health.state(now_ns),
+                    .record = worker->record,
+                    .load = worker->health.load(),
+                    .uncounted = uncounted(*worker, now_ns),
+                    .report_age_ms = worker->health.report_age_ns(now_ns) / 1'000'000,
+                    .requests = worker->requests,
+                    .failures = worker->failures,
+                    .reason = reason_of(*worker, now_ns)});
   }
   return rows;
 }
 
-bool Fleet::serves(std::string_view pool) const {
+bool Fleet::serves(const PoolConfig& pool) const {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
-  return std::ranges::any_of(workers_, [&](const Worker& worker) {
-    return worker.config.pool == pool && worker.health.takes_requests(now_ns);
+  return std::ranges::all_of(pool.models, [&](const std::string& model) {
+    return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
+      return worker != nullptr && serves(*worker, pool.name, model, now_ns);
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 // The workers that this gateway knows: a watch to each of them, their states, and which of them a
-// request goes to. Any thread; one lock, held for a look at the workers of a pool.
+// request goes to. They come and go: one that is taken out gets no new requests, and is forgotten
+// once those that it has are over. Any thread; one lock, held for a look at the workers of a pool.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "base/periodic_thread.h"
 #include "cluster/frame.h"
 #include "cluster/worker_health.h"
+#include "gateway/awake_clock.h"
 #include "gateway/config.h"
 #include "net/http_client.h"
 
@@ -32,7 +34,6 @@ class WorkerLossListener {
 class Fleet {
  public:
   struct Options {
-    std::vector<WorkerConfig> workers;
     std::string gateway;                         // this one's name, one for each start
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
   };
@@ -40,9 +41,13 @@ class Fleet {
   // `clock` and `log` outlive it.
   Fleet(Options options, const base::Clock& clock, base::Log& log);
 
-  // Where an attempt goes.
+  // These and no others from now on, at most 4095; who is there already stays as it is.
+  void set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers);
+
+  // Where an attempt goes. Its outcome is to be noted, once.
   struct Assignment {
     size_t worker = 0;
+    uint64_t serial = 0;  // of the worker that was there then
     std::string host;
     int port = 0;
     std::shared_ptr<const net::TlsTrust> trust;
@@ -80,10 +85,11 @@ class Fleet {
     int64_t report_age_ms = 0;
     int64_t requests = 0;
     int64_t failures = 0;
+    std::string reason;  // why it gets no requests, or none of its pool's; empty: it does
   };
   std::vector<Row> rows() const;
-  // Some worker of this pool takes requests.
-  bool serves(std::string_view pool) const;
+  // Some worker of this pool takes requests, for each of its models.
+  bool serves(const PoolConfig& pool) const;
 
  private:
   struct Listening {
@@ -92,40 +98,61 @@ class Fleet {
   };
   struct Worker {
     WorkerConfig config;
-    std::string shown;  // HOST:PORT until its record says its name
+    uint64_t serial = 0;  // no two that have been there have the same
+    std::string shown;    // HOST:PORT until its record says its name
+    bool leaves = false;  // taken out: nothing new for it
+    int open = 0;         // attempts without an outcome
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
     cluster::FrameReader reader{size_t{1} << 20};
-    bool watched = false;  // a watch is open or being opened
+    std::optional<net::HttpClient::CallId> watch;  // open or being opened
     int64_t watch_again_ns = 0;
+    bool recorded = false;  // this watch has said who answers
+    std::string trouble;    // the last: of its watch, its record, its probe
     bool probing = false;
     int64_t probe_again_ns = 0;
     int64_t dispatched = 0;  // to this incarnation
     int64_t dispatched_ns = 0;
     int64_t requests = 0;
     int64_t failures = 0;
-    cluster::WorkerState logged = cluster::WorkerState::kJoining;  // in the log
+    std::string logged;  // state and reason, as they stand in the log
     std::vector<Listening> listening;
   };
 
+  // Of one worker, which may have gone meanwhile.
+  struct Place {
+    size_t index = 0;
+    uint64_t serial = 0;
+  };
+
   void turn();
-  void watch(size_t index);
-  void on_watch_bytes(size_t index, std::string_view bytes);
-  void on_watch_done(size_t index, const Result<void>& result);
-  void read_watch(Worker& worker, int64_t now_ns);
-  void probe(size_t index);
-  void on_probed(size_t index, const std::string& incarnation, bool passed);
+  Worker* at(const Place& place);
+  void tend(Worker& worker, const Place& place, int64_t now_ns);
+  void watch(Worker& worker, const Place& place);
+  void on_watch_bytes(const Place& place, std::string_view bytes);
+  void on_watch_done(const Place& place, const Result<void>& result);
+  Result<void> read_watch(Worker& worker, int64_t now_ns);
+  Result<void> note_record(Worker& worker, std::string_view payload, int64_t now_ns);
+  void probe(Worker& worker, const Place& place);
+  void on_probed(const Place& place, const std::string& incarnation, const std::string& trouble);
   std::vector<Listening> note_state(Worker& worker, int64_t now_ns);
+  std::string reason_of(const Worker& worker, int64_t now_ns) const;
+  std::string missing_model(const Worker& worker) const;
   int uncounted(const Worker& worker, int64_t now_ns) const;
+  // As it says itself: one that was put into a pool by mistake gets none of its requests.
   static bool has_model(const Worker& worker, std::string_view model);
+  static bool serves(const Worker& worker, std::string_view pool, std::string_view model,
+                     int64_t now_ns);
   net::HttpCall call_to(const Worker& worker, std::string method, std::string target) const;
 
   const Options options_;
-  const base::Clock& clock_;
+  const AwakeClock clock_;
   base::Log& log_;
   mutable std::mutex mutex_;
-  std::vector<Worker> workers_;  // guarded by mutex_; never grows or shrinks
-  int64_t turned_ns_ = 0;
+  // Guarded by mutex_, as the next. A worker keeps its place; null: it is free.
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<PoolConfig> pools_;
+  uint64_t serials_ = 0;
   // In this order: what they call back works with all above.
   net::HttpClient client_;
   base::PeriodicThread ticker_;

@@ -9,6 +9,7 @@
 #include "api/error.h"
 #include "api/json_object.h"
 #include "api/model_list.h"
+#include "base/json_writer.h"
 #include "base/random.h"
 #include "gateway/admin_pages.h"
 #include "gateway/interruption.h"
@@ -48,20 +49,62 @@ bool is_plain(std::string_view id) {
   return true;
 }
 
+// By the body's "model", or the only pool there is; none: nobody answers to it.
+const PoolConfig* pool_of(const GatewayConfig& config, const net::HttpRequest& request,
+                          std::string& model) {
+  if (!request.body.empty()) {
+    const Result<std::string> asked = api::model_asked(request.body);
+    if (asked.ok()) model = *asked;
+  }
+  for (const PoolConfig& pool : config.pools) {
+    for (const std::string& name : pool.models) {
+      if (name == model) return &pool;
+    }
+  }
+  // What names no model means the only one; what is no JSON its worker refuses.
+  return model.empty() && config.pools.size() == 1 ? &config.pools.front() : nullptr;
+}
+
 }  // namespace
 
 Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
-    : options_(std::move(options)),
+    : trust_(std::move(options.trust)),
+      config_(std::make_shared<const GatewayConfig>(std::move(options.config))),
       name_(fmt::format("{:016x}", random_seed())),
       seed_(random_seed()),
       clock_(clock),
       log_(log),
-      access_control_(options_.keys, fmt::format("{:016x}", random_seed()), clock),
-      fleet_({.workers = options_.config.workers, .gateway = name_, .trust = options_.trust}, clock,
-             log),
-      client_({.threads = options_.config.threads,
-               .idle_connections_max = 1024,
-               .trust = options_.trust}) {}
+      access_control_(std::move(options.keys), fmt::format("{:016x}", random_seed()), clock),
+      quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
+      fleet_({.gateway = name_, .trust = trust_}, clock, log),
+      client_({.threads = config_->threads, .idle_connections_max = 1024, .trust = trust_}) {
+  fleet_.set_members(config_->pools, config_->workers);
+}
+
+Gateway::Config Gateway::config() const {
+  std::lock_guard lock(mutex_);
+  return config_;
+}
+
+std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiKeys keys) {
+  const Config old = this->config();
+  std::vector<std::string_view> kept;
+  if (config.host != old->host || config.port != old->port) kept.emplace_back("listen");
+  const bool same_admin =
+      config.admin_host == old->admin_host && config.admin_port == old->admin_port;
+  if (!same_admin) kept.emplace_back("admin");
+  if (config.threads != old->threads) kept.emplace_back("threads");
+  if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
+  access_control_.replace_keys(std::move(keys));
+  fleet_.set_members(config.pools, config.workers);
+  auto changed = std::make_shared<const GatewayConfig>(std::move(config));
+  {
+    std::lock_guard lock(mutex_);
+    config_ = std::move(changed);
+  }
+  ++counters_.reloads;
+  return kept;
+}
 
 uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
@@ -81,8 +124,9 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
     return exchange->send(*std::move(own));
   }
   if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
+  const Config config = this->config();
   std::string model;
-  const PoolConfig* pool = pool_of(request, model);
+  const PoolConfig* pool = pool_of(*config, request, model);
   if (pool == nullptr) return refuse(api::model_not_found(model));
   Relay::start({.http = std::move(request),
                 .pool = pool->name,
@@ -97,9 +141,11 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
                 .clock = clock_,
                 .log = log_,
                 .counters = counters_,
+                .quarantine = quarantine_,
+                .retry_budget = retry_budget_,
                 .gateway = name_,
-                .retries_max = options_.config.retries_max,
-                .resume_budget_ns = static_cast<int64_t>(options_.config.resume_budget_s * 1e9)});
+                .retries_max = config->retries_max,
+                .resume_budget_ns = static_cast<int64_t>(config->resume_budget_s * 1e9)});
 }
 
 std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request) const {
@@ -110,21 +156,28 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   return std::nullopt;
 }
 
-// Ready: every pool has a worker that takes requests.
+// Ready: there are pools, and each has workers that take requests for its models.
 net::HttpResponse Gateway::health() const {
   if (draining_) return json_answer(503, R"({"status":"draining"})");
-  for (const PoolConfig& pool : options_.config.pools) {
-    if (fleet_.serves(pool.name)) continue;
-    return json_answer(503, fmt::format(R"({{"status":"no worker","pool":"{}"}})", pool.name));
+  const Config config = this->config();
+  if (config->pools.empty()) return json_answer(503, R"({"status":"no pool"})");
+  for (const PoolConfig& pool : config->pools) {
+    if (fleet_.serves(pool)) continue;
+    std::string body;
+    base::JsonWriter w(body);
+    w.begin_object().key("status").string("no worker").key("pool").string(pool.name).end_object();
+    return json_answer(503, std::move(body));
   }
   return json_answer(200, R"({"status":"ok"})");
 }
 
 net::HttpResponse Gateway::models() const {
   std::vector<api::ModelCard> cards;
-  for (const PoolConfig& pool : options_.config.pools) {
+  const Config config = this->config();
+  const std::vector<Fleet::Row> rows = fleet_.rows();
+  for (const PoolConfig& pool : config->pools) {
     int64_t context = 0;
-    for (const Fleet::Row& row : fleet_.rows()) {
+    for (const Fleet::Row& row : rows) {
       if (row.pool == pool.name && row.record.context_tokens > 0) {
         context = context == 0 ? row.record.context_tokens
                                : std::min<int64_t>(context, row.record.context_tokens);
@@ -135,21 +188,6 @@ net::HttpResponse Gateway::models() const {
     }
   }
   return json_answer(200, api::model_list_body(cards));
-}
-
-const PoolConfig* Gateway::pool_of(const net::HttpRequest& request, std::string& model) const {
-  const std::vector<PoolConfig>& pools = options_.config.pools;
-  if (!request.body.empty()) {
-    const Result<std::string> asked = api::model_asked(request.body);
-    if (asked.ok()) model = *asked;
-  }
-  for (const PoolConfig& pool : pools) {
-    for (const std::string& name : pool.models) {
-      if (name == model) return &pool;
-    }
-  }
-  // What names no model means the only one; what is no JSON its worker refuses.
-  return model.empty() && pools.size() == 1 ? &pools.front() : nullptr;
 }
 
 void Gateway::handle_admin(const net::HttpRequest& request,

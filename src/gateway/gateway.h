@@ -5,16 +5,20 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "access/access_control.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/config.h"
 #include "gateway/fleet.h"
+#include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/retry_budget.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -37,27 +41,38 @@ class Gateway {
   void handle_admin(const net::HttpRequest& request,
                     const std::shared_ptr<net::Exchange>& exchange);
 
+  // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
+  // the file that have changed and are only read at the start.
+  std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys);
+  // The file is wrong: all stays as it was.
+  void note_bad_reload() { ++counters_.reloads_refused; }
+
   // Not ready from now on; running answers go on.
   void drain() { draining_ = true; }
   // Answers on their way.
   int64_t open() const { return counters_.open; }
 
  private:
+  using Config = std::shared_ptr<const GatewayConfig>;
+
   uint64_t draw();
+  Config config() const;
   // Its own answers: health, the list of models.
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request) const;
   net::HttpResponse health() const;
   net::HttpResponse models() const;
-  // By the body's "model", or the only pool there is; none: nobody answers to it.
-  const PoolConfig* pool_of(const net::HttpRequest& request, std::string& model) const;
 
-  const Options options_;
+  const std::shared_ptr<const net::TlsTrust> trust_;
+  mutable std::mutex mutex_;
+  Config config_;           // guarded by mutex_
   const std::string name_;  // one for each start
   const uint64_t seed_;
   const base::Clock& clock_;
   base::Log& log_;
   access::AccessControl access_control_;
   RelayCounters counters_;
+  Quarantine quarantine_;
+  RetryBudget retry_budget_{RetryBudget::Options{}};
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
   Fleet fleet_;

@@ -19,14 +19,18 @@ constexpr std::chrono::milliseconds kLookAgain{20};
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 // A worker says something at least every five seconds while it streams.
 constexpr std::chrono::milliseconds kQuietTime{600'000};
-constexpr int kCrashesMax = 2;
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
+constexpr int kLossesMax = 4;
 constexpr size_t kWholeMax = size_t{256} << 20;
 
 // An answer that another worker might give better.
 bool is_elsewhere(int status) {
   return status == 429 || status >= 500;
+}
+
+bool is_busy(int status) {
+  return status == 429 || status == 503;
 }
 
 }  // namespace
@@ -42,6 +46,9 @@ void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
   relay->exchange_->on_drained([weak] {
     if (const auto self = weak.lock()) self->drained();
   });
+  const int64_t now_ns = services.clock.now_ns();
+  services.retry_budget.note_request(now_ns);
+  if (services.quarantine.holds(relay->request_.http, now_ns)) return relay->give_up_quarantined();
   relay->attempt();
 }
 
@@ -182,13 +189,19 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   if (update.tokens.empty() && update.finished.empty()) return {};
   progressed_ = true;
   stalled_ns_ = services_.clock.now_ns();
+  if (crashed_ && said_count() > 1) {
+    crashed_ = false;
+    services_.quarantine.note_begun(request_.http);
+  }
   return {};
 }
 
 bool Relay::relay(AnswerUpdate& update) {
   if (update.head) {
     if (streaming_ && !update.head->streamed) {  // an error's status, where a stream has begun
-      end_attempt(Failure::kRefused, fmt::format("status {}", update.head->status));
+      const bool busy = is_busy(update.head->status);
+      end_attempt(busy ? Failure::kBusy : Failure::kRefused,
+                  fmt::format("status {}", update.head->status));
       return false;
     }
     head_ = std::move(update.head);
@@ -218,7 +231,8 @@ bool Relay::relay(AnswerUpdate& update) {
       .status = head_->status, .headers = answer_headers(*head_), .body = std::move(whole_)};
   if (is_elsewhere(answer.status)) {
     refusal_ = std::move(answer);
-    end_attempt(Failure::kRefused, fmt::format("status {}", head_->status));
+    const bool busy = is_busy(head_->status);
+    end_attempt(busy ? Failure::kBusy : Failure::kRefused, fmt::format("status {}", head_->status));
     return false;
   }
   close(Fleet::Outcome::kServed);
@@ -244,14 +258,22 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   services_.fleet.note_outcome(assignment_, outcome);
+  if (crashed_ && outcome == Fleet::Outcome::kServed) {
+    services_.quarantine.note_begun(request_.http);
+  }
   running_ = false;
   over_ = true;
   --services_.counters.open;
 }
 
 bool Relay::begun() const {
-  return streaming_ ||
-         std::ranges::any_of(said_, [](const SaidTokens& one) { return one.count() > 0; });
+  return streaming_ || said_count() > 0;
+}
+
+size_t Relay::said_count() const {
+  size_t count = 0;
+  for (const SaidTokens& one : said_) count += one.count();
+  return count;
 }
 
 // The answer had not ended: on_done() comes after the last bytes.
@@ -261,7 +283,7 @@ void Relay::on_done(int attempt, int status, const Result<void>& result) {
     const bool reached = result.error().code != ErrorCode::kUnavailable;
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
-  if (status != 200) return end_attempt(Failure::kRefused, fmt::format("fleet status {}", status));
+  if (status != 200) return end_attempt(Failure::kBusy, fmt::format("fleet status {}", status));
   end_attempt(Failure::kLost, "the answer ended without its end");
 }
 
@@ -270,7 +292,7 @@ void Relay::on_worker_lost(int attempt) {
   exchange_->post([self, attempt] {
     if (self->over_ || !self->running_ || attempt != self->attempt_) return;
     self->services_.client.cancel(self->call_);
-    self->end_attempt(Failure::kLost, "the worker is down");
+    self->end_attempt(Failure::kDown, "the worker is down");
   });
 }
 
@@ -285,24 +307,49 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
                                  why));
   ++attempt_;
   if (progressed_) {
-    failures_ = 0;
+    failures_ = losses_ = 0;
     tried_ = {assignment_.worker};  // others that failed before are as good as any again
   }
-  ++failures_;
-  if (failure != Failure::kRefused) stalled_ns_ = services_.clock.now_ns();
-  // Who has said something is harmless to whoever goes on with it.
-  if (failure == Failure::kLost && !begun() && ++crashes_ == kCrashesMax) {
-    ++services_.counters.quarantined;
-    return give_up(
-        500, "request_quarantined",
-        "two workers were lost while they began this request; it is not sent to a third");
+  const bool said_no = failure == Failure::kBusy || failure == Failure::kRefused;
+  if (!said_no) stalled_ns_ = services_.clock.now_ns();
+  const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
+  if (is_lost && note_crash()) return;
+  if (begun()) {
+    // Who is busy now will not be for ever: the resume budget is what bounds that.
+    if (failure != Failure::kBusy && ++failures_ > kMovesMax) {
+      return give_up(502, "worker_failed", "the workers that were tried failed");
+    }
+    ++services_.counters.moves;
+    return attempt();
   }
-  if (failures_ > (begun() ? kMovesMax : services_.retries_max)) {
-    if (refusal_ && !begun()) return send_refusal();
+  const bool is_charged = said_no || failure == Failure::kError;
+  if (++failures_ > services_.retries_max ||
+      (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
+    if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
-  ++(begun() ? services_.counters.moves : services_.counters.retries);
+  ++services_.counters.retries;
   attempt();
+}
+
+// It may be the request that ends workers: one that two were lost with before its second token, or
+// several in a row amid its answer without a further one. Who says something is harmless to those
+// who go on with it.
+bool Relay::note_crash() {
+  if (said_count() <= 1) {
+    crashed_ = true;
+    if (!services_.quarantine.note_crash(request_.http, services_.clock.now_ns())) return false;
+  } else if (progressed_ || ++losses_ < kLossesMax) {
+    return false;
+  }
+  give_up_quarantined();
+  return true;
+}
+
+void Relay::give_up_quarantined() {
+  ++services_.counters.quarantined;
+  give_up(500, "request_quarantined",
+          "workers were lost while they began this request; it is not sent to another one");
 }
 
 void Relay::give_up(int status, std::string_view code, std::string_view message) {

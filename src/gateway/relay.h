@@ -16,7 +16,9 @@
 #include "base/log.h"
 #include "gateway/answer_reader.h"
 #include "gateway/fleet.h"
+#include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/retry_budget.h"
 #include "gateway/said_tokens.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -31,6 +33,8 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
     const base::Clock& clock;
     base::Log& log;
     RelayCounters& counters;
+    Quarantine& quarantine;
+    RetryBudget& retry_budget;
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
@@ -61,8 +65,10 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   // Why an attempt is over before its answer is.
   enum class Failure {
     kUnreached,  // no connection
-    kLost,       // reset, silent, broken framing
-    kRefused,    // the worker said no: full, draining, another start of it
+    kLost,       // reset, broken framing
+    kDown,       // the fleet says so: all its requests are lost at once, through one fault
+    kBusy,       // the worker said no for now: full, draining, another start of it
+    kRefused,    // it said no
     kError,      // it says that it cannot go on
   };
 
@@ -76,12 +82,16 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
-  bool begun() const;  // something of the answer has been said
+  bool begun() const;         // something of the answer has been said
+  size_t said_count() const;  // tokens of it, of all choices
+  // Whether that was one crash too many; if so it has been answered.
+  bool note_crash();
   void send_refusal();
   void finish();
   void close(Fleet::Outcome outcome);
   void end_attempt(Failure failure, const std::string& why);
   void give_up(int status, std::string_view code, std::string_view message);
+  void give_up_quarantined();
   void client_left();
   void drained();
 
@@ -92,7 +102,8 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   int attempt_ = 0;            // the number of the one that is running, or comes next
   bool running_ = false;       // an attempt is
   int failures_ = 0;           // attempts that came to nothing since the last progress
-  int crashes_ = 0;            // of these: the worker was lost before anybody had said anything
+  int losses_ = 0;             // of these: the worker was lost
+  bool crashed_ = false;       // a worker was lost that may have been this request's doing
   std::vector<size_t> tried_;  // since the last progress
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;

@@ -1,4 +1,4 @@
-// What became of relayed requests. Any thread.
+// What became of relayed requests, and of the file that says where they go. Any thread.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,8 @@ struct RelayCounters {
   std::atomic<int64_t> quarantined{0};
   std::atomic<int64_t> left{0};  // by their clients
   std::atomic<int64_t> open{0};
+  std::atomic<int64_t> reloads{0};          // of the configuration
+  std::atomic<int64_t> reloads_refused{0};  // the file was wrong
 };
 
 }  // namespace pelton::gateway

@@ -66,6 +66,7 @@ class ChatCompletion final : public ModelRequest {
     options_ = answer_options(*request_, scope.model, id, scope.identity.created_s());
     ChatChoice::Options& choice = options_.choice;
     begin_turn(scope.model, prompt, choice.turn.opening);
+    scope.use_known_prompt(prompt.tokens);
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     has_sampled_turns_ = prompt.has_sampled_turns;
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;

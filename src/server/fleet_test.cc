@@ -23,6 +23,7 @@ using cluster::FrameType;
 constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Sunny, and a wind from the west.<|return|>"},
     {"when": "think", "then": "<|channel|>analysis<|message|>They ask for a number of words.<|end|><|start|>assistant<|channel|>final<|message|>Sunny as ever, ÄÖ and more.<|return|>"},
+    {"when": "long", "then": ["<|channel|>final<|message|>", {"text": "one more ", "times": 900}]},
     {"when": "call", "then": "<|channel|>commentary to=functions.note <|constrain|>json<|message|>{\"text\": \"it is sunny\"}<|call|>"},
     {"when": "json", "then": "<|channel|>final<|message|>{\"a\":\"sunny and\\nwindy\"}"}]})";
 
@@ -190,6 +191,22 @@ TEST_F(FleetListener, AWholeBodyIsTheSameWithItsLogProbabilities) {
     for (const std::string& frame : whole[cut].said) said += frame;
     EXPECT_EQ(bytes_of(updates_of(run("/v1/chat/completions", body, said))), bytes_of(whole));
   }
+}
+
+// What was said is repeated some hundred tokens at a time, so that others have their turns between.
+TEST_F(FleetListener, ALongAnswerGoesOnWhereItWas) {
+  const std::string body = chat("a long one", R"(,"max_tokens":2000)");
+  const std::vector<Update> whole = updates_of(run("/v1/chat/completions", body));
+  std::string said;
+  std::string sent;
+  size_t cut = 0;
+  for (; cut < whole.size() * 4 / 5; ++cut) {
+    for (const std::string& frame : whole[cut].said) said += frame;
+    sent += whole[cut].bytes;
+  }
+  const std::vector<Update> rest = updates_of(run("/v1/chat/completions", body, said, true));
+  ASSERT_FALSE(rest.empty());
+  EXPECT_EQ(events_of(sent + bytes_of(rest)), events_of(bytes_of(whole)));
 }
 
 TEST_F(FleetListener, RefusesWhatIsNotForIt) {

@@ -118,12 +118,14 @@ void Generation::start(bool begins_at_once) {
   }
   std::string events;
   if (begins_at_once) answer_->take_events(events);
-  if (call_.resumed != nullptr) {
-    if (call_.resumed->delivered) events.clear();
-    repeat(*call_.resumed);
-  }
-  write(events);
-  notifier_ = exchange.make_notifier(weak);
+  if (call_.resumed == nullptr) return listen(events);
+  if (call_.resumed->delivered) events.clear();
+  repeat(events);
+}
+
+void Generation::listen(const std::string& opening) {
+  write(opening);
+  notifier_ = call_.exchange->make_notifier(weak_from_this());
   if (running_ == 0) notifier_->notify();  // nothing is to be sampled: the answer is complete
   // A stream notifies only while it lives; the notifier and the exchange outlive it.
   for (Choice& choice : choices_) {
@@ -133,30 +135,45 @@ void Generation::start(bool begins_at_once) {
 }
 
 // Event by event, as they went out: what numbers its events counts those too.
-void Generation::repeat(const ResumedAnswers& resumed) {
+void Generation::drop_events() {
   std::string known;
-  const auto drop_events = [&] {
-    if (mode_ == Mode::kStream) answer_->take_events(known);
-    known.clear();
-  };
-  for (size_t i = 0; i < std::min(choices_.size(), resumed.choices.size()); ++i) {
-    const ResumedChoice& said = resumed.choices[i];
-    Choice& choice = choices_[i];
-    for (const engine::SampledToken& token : said.tokens) {
-      if (choice.progress != Progress::kRunning) break;
-      const Answer::Wants wants = answer_->push(i, token);
-      drop_events();
-      if (wants == Answer::Wants::kMore) continue;
-      choice.progress = Progress::kSilenced;
-      if (!said.end) choice.stream.cancel();
-    }
-    if (!said.end) continue;
-    choice.progress = Progress::kEnded;
-    --running_;
-    watch_.end(i, *said.end);
-    answer_->end(i, *said.end);
-    drop_events();
+  if (mode_ == Mode::kStream) answer_->take_events(known);
+}
+
+void Generation::repeat(const std::string& opening) {
+  if (over_) return;
+  size_t left = kRepeatedMax;
+  for (size_t i = 0; i < std::min(choices_.size(), call_.resumed->choices.size()); ++i) {
+    left -= repeat_some(i, left);
+    if (left > 0) continue;
+    return call_.exchange->post([weak = weak_from_this(), opening] {
+      if (const auto self = weak.lock()) self->repeat(opening);
+    });
   }
+  listen(opening);
+}
+
+size_t Generation::repeat_some(size_t index, size_t tokens_max) {
+  const ResumedChoice& said = call_.resumed->choices[index];
+  Choice& choice = choices_[index];
+  if (choice.progress == Progress::kEnded) return 0;
+  size_t count = 0;
+  while (choice.repeated < said.tokens.size() && choice.progress == Progress::kRunning) {
+    if (count == tokens_max) return count;
+    ++count;
+    const Answer::Wants wants = answer_->push(index, said.tokens[choice.repeated++]);
+    drop_events();
+    if (wants == Answer::Wants::kMore) continue;
+    choice.progress = Progress::kSilenced;
+    if (!said.end) choice.stream.cancel();
+  }
+  if (!said.end) return count;
+  choice.progress = Progress::kEnded;
+  --running_;
+  watch_.end(index, *said.end);
+  answer_->end(index, *said.end);
+  drop_events();
+  return count;
 }
 
 void Generation::pump() {

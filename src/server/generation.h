@@ -78,6 +78,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   struct Choice {
     engine::TokenStream stream;
     Progress progress = Progress::kRunning;
+    size_t repeated = 0;  // tokens, of those that were said elsewhere
   };
 
   void start(bool begins_at_once);
@@ -87,8 +88,14 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   // appended to `events`.
   void take(size_t index, engine::TokenStream::Batch& batch, std::string& events);
   void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
-  // What of the answer was said elsewhere; its events are known to the client.
-  void repeat(const ResumedAnswers& resumed);
+  // What of the answer was said elsewhere; its events are known to the client. Some of it now, the
+  // rest when others have had their turn on this thread; then listen().
+  void repeat(const std::string& opening);
+  // Up to so many tokens of one choice; how many.
+  size_t repeat_some(size_t index, size_t tokens_max);
+  void drop_events();
+  // Takes what the engine says from here on. `opening`: events that begin the answer.
+  void listen(const std::string& opening);
   void end(size_t index, engine::StreamEnd end, std::string& events);
   void finish(std::string& events);
   // `events`: of what came before the error.
@@ -106,6 +113,8 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
 
   // A stream begins at its first token, or this late; then a comment this often if nothing happens.
   static constexpr std::chrono::seconds kTick{5};
+  // At one turn: some milliseconds at most.
+  static constexpr size_t kRepeatedMax = 512;
 
   base::Log& log_;
   RunningAnswers* const running_answers_;

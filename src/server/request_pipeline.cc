@@ -5,6 +5,7 @@
 
 #include "server/endpoint.h"
 #include "server/generation_facts.h"
+#include "server/resumed_answers.h"
 
 namespace pelton::server {
 namespace {
@@ -28,6 +29,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
     }
     identity_ = call.identity;
     principal_ = call.caller;
+    resumed_ = call.resumed;
     body_ = std::move(call.request.body);
     call.request.body.clear();
     services_.prepare_beside(
@@ -41,7 +43,12 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
  private:
   ModelRequest::Scope scope() const {
-    return {.services = services_, .model = *model_, .tenant = tenant_, .identity = *identity_};
+    ModelRequest::Scope scope{
+        .services = services_, .model = *model_, .tenant = tenant_, .identity = *identity_};
+    if (resumed_ != nullptr && !resumed_->prompts.empty()) {
+      scope.known_prompt = resumed_->prompts.front();
+    }
+    return scope;
   }
 
   void on_read(Call call) {
@@ -93,13 +100,18 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::string tenant_;
   std::shared_ptr<RequestIdentity> identity_;
   access::Principal principal_;
-  std::string body_;  // until it has been read
+  std::shared_ptr<const ResumedAnswers> resumed_;  // null: it begins here
+  std::string body_;                               // until it has been read
   std::optional<api::ApiError> error_;
   std::optional<int64_t> deadline_ns_;
   std::optional<grammar::GrammarState> guide_;
 };
 
 }  // namespace
+
+void ModelRequest::Scope::use_known_prompt(std::vector<TokenId>& prompt) const {
+  if (!known_prompt.empty()) prompt.assign(known_prompt.begin(), known_prompt.end());
+}
 
 void run_request(Call call, Services& services, std::unique_ptr<ModelRequest> request,
                  std::optional<Work> work) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,11 @@ class ModelRequest {
     const ServedModel& model;
     const std::string& tenant;
     RequestIdentity& identity;
+    // Where the request began at another server, whose past turns this one has not sampled: its
+    // prompt as that one wrote it. Empty: this one writes its own.
+    std::span<const TokenId> known_prompt = {};
+
+    void use_known_prompt(std::vector<TokenId>& prompt) const;
   };
 
   // The body is understood, so far as that needs no tokens: what it asks for is in fields() from

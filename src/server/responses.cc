@@ -221,6 +221,7 @@ class ResponseCreation final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::ResponseRequest& request = plan_->request;
+    scope.use_known_prompt(plan_->prompt->tokens);
     auto error = keep(engine_work(scope, request.generation,
                                   {.id = random_id("resp_", {.seed = scope.identity.draw()}),
                                    .prompt = std::move(plan_->prompt->tokens),

@@ -17,7 +17,8 @@ struct ResumedChoice {
 
 struct ResumedAnswers {
   std::vector<ResumedChoice> choices;  // those that are missing have no token yet
-  // As the first server wrote them, by their numbers; missing or empty: as every server does.
+  // As the first server wrote them, by their numbers: only of requests with a single prompt, whose
+  // past turns that server had sampled. None: as every server writes them.
   std::vector<std::vector<TokenId>> prompts;
   // Bytes have gone to the client: events of what is repeated here are not sent again.
   bool delivered = false;

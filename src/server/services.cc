@@ -35,15 +35,12 @@ uint64_t system_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Of a request that may have to go on elsewhere, or has come from there.
-void use_same_prompt(const Call& call, size_t prompt, EngineWork& work) {
-  const bool is_known = call.resumed != nullptr && prompt < call.resumed->prompts.size() &&
-                        !call.resumed->prompts[prompt].empty();
-  if (is_known) {
-    work.request.prompt = call.resumed->prompts[prompt];
-  } else if (call.observer != nullptr && work.has_sampled_turns) {
-    call.observer->note_prompt(prompt, work.request.prompt);
-  }
+// Of a request that may have to go on elsewhere, where past turns have not been sampled. One that
+// has come from there has its prompt with it (ModelRequest::Scope::known_prompt).
+void note_prompt(const Call& call, size_t prompt, const EngineWork& work) {
+  const bool is_known = call.resumed != nullptr && !call.resumed->prompts.empty();
+  if (is_known || call.observer == nullptr || !work.has_sampled_turns) return;
+  call.observer->note_prompt(prompt, work.request.prompt);
 }
 
 // Why an entry answers nobody.
@@ -192,7 +189,7 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
   for (EngineWork& one : all) {
     const size_t first = streams.size();
     const int answers = one.answers;
-    use_same_prompt(call, prompt++, one);
+    note_prompt(call, prompt++, one);
     std::vector<int> open;  // of them; those that are over have no stream to wait for
     if (call.resumed != nullptr) open = resume_work(*call.resumed, first, one);
     if (call.resumed != nullptr && open.empty()) {

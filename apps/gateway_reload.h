@@ -1,0 +1,57 @@
+// Reads a running gateway's configuration anew: on SIGHUP, and within two seconds after its file or
+// the keys' has been replaced or written. Whole or not at all: a file that is wrong changes nothing
+// but a counter and the log. Owned by the verb.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/periodic_thread.h"
+#include "gateway/gateway.h"
+
+namespace pelton::apps {
+
+// With what its files say: keys, and the key of the fleet. Errors: kBadConfig.
+Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config);
+
+class GatewayReload {
+ public:
+  // All outlive it. `config` is what the gateway has been started with.
+  GatewayReload(std::string file, const gateway::ConfigRules& rules,
+                const gateway::GatewayConfig& config, gateway::Gateway& gateway, base::Log& log);
+
+  // Any thread. `why`: as the log has it, "SIGHUP".
+  void reload(std::string_view why);
+
+ private:
+  // Of a file as it lies there; all 0: there is none.
+  struct Stamp {
+    uint64_t inode = 0;
+    int64_t bytes = 0;
+    int64_t changed_ns = 0;
+
+    bool operator==(const Stamp&) const = default;
+  };
+  using Stamps = std::array<Stamp, 2>;  // the configuration, the keys
+
+  static Stamp stamp_of(const std::string& file);
+  Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_)}; }
+  Result<void> try_reload();
+  void look();
+
+  const std::string file_;
+  const gateway::ConfigRules rules_;
+  gateway::Gateway& gateway_;
+  base::Log& log_;
+  std::mutex mutex_;
+  std::string keys_file_;  // guarded by mutex_, as the next two
+  Stamps read_;            // as they were when they were read
+  Stamps seen_;            // at the last look: what is still being written is not read
+  base::PeriodicThread watcher_;
+};
+
+}  // namespace pelton::apps

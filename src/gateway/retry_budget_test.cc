@@ -1,0 +1,27 @@
+#include "gateway/retry_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::gateway {
+namespace {
+
+constexpr int64_t kS = 1'000'000'000;
+
+// GW-16: a storm of refusals is at most a tenth more than the requests themselves.
+TEST(RetryBudget, IsAShareOfTheLastRequests) {
+  RetryBudget budget({});
+  int taken = 0;
+  for (int i = 0; i < 1000; ++i) {
+    budget.note_request(100 * kS);
+    if (budget.take(100 * kS)) ++taken;
+  }
+  EXPECT_LE(taken, 100);
+  EXPECT_GE(taken, 99);
+  EXPECT_FALSE(budget.take(109 * kS));
+  // Those of the storm have passed out of the window, and so have their requests.
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(budget.take(110 * kS)) << i;
+  EXPECT_FALSE(budget.take(110 * kS));
+}
+
+}  // namespace
+}  // namespace pelton::gateway
