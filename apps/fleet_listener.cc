@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/door_flags.h"
+#include "apps/listener_flags.h"
 #include "cluster/fleet_key.h"
 #include "net/url.h"
 

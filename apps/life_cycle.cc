@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/door_flags.h"
+#include "apps/listener_flags.h"
 #include "cli/terminal.h"
 
 namespace pelton::apps {

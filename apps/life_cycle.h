@@ -11,7 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
 #include "net/tls_identity.h"
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 #include "server/server.h"
 
 namespace pelton::apps {
@@ -28,7 +28,7 @@ class LifeCycle {
     const cli::Arguments& arguments;
     const cli::Interrupt& interrupt;
     server::Server& server;
-    server::GrpcDoor& grpc;
+    server::GrpcListener& grpc;
     Reporting& reporting;
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;

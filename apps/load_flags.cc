@@ -8,8 +8,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "apps/door_flags.h"
 #include "apps/input.h"
+#include "apps/listener_flags.h"
 #include "base/machine.h"
 #include "bench/token_words.h"
 #include "net/tls_trust.h"

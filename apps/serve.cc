@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "apps/admin_door.h"
+#include "apps/admin_listener.h"
 #include "apps/connection_bound.h"
-#include "apps/door_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
+#include "apps/listener_flags.h"
 #include "apps/loading.h"
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
@@ -28,7 +28,7 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "net/http_server.h"
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 #include "server/health.h"
 #include "server/server.h"
 
@@ -59,7 +59,7 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
              url);
 }
 
-std::string grpc_line(const server::GrpcDoor& grpc, const std::string& host) {
+std::string grpc_line(const server::GrpcListener& grpc, const std::string& host) {
   return grpc.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", host, grpc.port());
 }
 
@@ -77,9 +77,9 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
 }
 
 // Beside the HTTP listener, at the same address and with the same identity.
-server::GrpcDoor::Options grpc_options_of(const cli::Arguments& arguments,
-                                          const net::HttpServer::Options& beside,
-                                          const net::HttpServer& http) {
+server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments,
+                                              const net::HttpServer::Options& beside,
+                                              const net::HttpServer& http) {
   return {.address = beside.address,
           .port = static_cast<int>(arguments.integer("--grpc-port")),
           .hosts = beside.hosts,
@@ -166,8 +166,8 @@ Result<void> run(const cli::Arguments& arguments) {
   server.services().reload_statistics.watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
   TRY(with_flag(http.start(), "host"));
-  server::GrpcDoor grpc(server.services(), log);
-  std::optional<server::GrpcDoor::Options> grpc_options;
+  server::GrpcListener grpc(server.services(), log);
+  std::optional<server::GrpcListener::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
     grpc_options = grpc_options_of(arguments, http_options, http);
     grpc_options->connections_max = connections.grpc;
@@ -195,9 +195,9 @@ Result<void> run(const cli::Arguments& arguments) {
                                      .engine = engine,
                                      .grpc = grpc_options ? &*grpc_options : nullptr});
            }});
-  AdminDoor admin(models.administration(http), log);
+  AdminListener admin(models.administration(http), log);
   TRY(admin.open(arguments, tls));
-  const auto close_doors = [&](std::chrono::milliseconds grace) {
+  const auto close_listeners = [&](std::chrono::milliseconds grace) {
     fleet.close(grace);
     grpc.close(grace);
     http.stop(grace);
@@ -206,7 +206,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const Result<std::vector<std::string>> loaded = models.load(named);
   if (!loaded.ok()) {
     admin.close();
-    close_doors(std::chrono::milliseconds(0));
+    close_listeners(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
   const std::string url = url_of(host, http.port(), tls != nullptr);
@@ -220,13 +220,13 @@ Result<void> run(const cli::Arguments& arguments) {
                   log);
 
   life.wait_for_the_end();
-  models.stop_watching();  // they speak to a door that will be closed
+  models.stop_watching();  // they speak to a listener that will be closed
   server.drain();
   const int64_t end_ns = clock.now_ns() + life.drain_ms() * 1'000'000;
   models.drain(life.drain_ms());
   // Whoever reads slowly has the rest of the time to read what there is.
   const std::chrono::nanoseconds left(std::max<int64_t>(0, end_ns - clock.now_ns()));
-  close_doors(kCloseGrace + std::chrono::duration_cast<std::chrono::milliseconds>(left));
+  close_listeners(kCloseGrace + std::chrono::duration_cast<std::chrono::milliseconds>(left));
   admin.close();
   return {};
 }
@@ -293,7 +293,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : request_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));

@@ -10,7 +10,7 @@
 #include "cli/command_line.h"
 #include "engine/engine.h"
 #include "net/http_server.h"
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 
 namespace pelton::apps {
 
@@ -20,7 +20,7 @@ struct ServeLimits {
   int connections_max;  // that there are descriptors for
   int grpc_connections_max;
   const engine::Engine::Options& engine;
-  const server::GrpcDoor::Options* grpc;  // null: there is no such door
+  const server::GrpcListener::Options* grpc;  // null: there is no such listener
 };
 
 std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& limits);

@@ -70,7 +70,7 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
   ServerHouse house(kScript, {});
   std::atomic<int> fail_at{-1};
   std::atomic<bool> reached{false};
-  net::HttpServer door(
+  net::HttpServer listener(
       {.port = 0},
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         const int at = fail_at.exchange(-1);
@@ -82,11 +82,11 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
         house.server().handle(std::move(request), std::move(exchange));
       },
       house.log());
-  ASSERT_TRUE(door.start().ok());
+  ASSERT_TRUE(listener.start().ok());
   net::HttpClient client({});
   const auto post = [&] {
     net::HttpCall call = house.call("POST", path, body);
-    call.port = door.port();
+    call.port = listener.port();
     return net::http_fetch(client, std::move(call));
   };
   ASSERT_EQ(post()->status, 200);
@@ -117,7 +117,7 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
   }
   EXPECT_TRUE(clean()) << ledger_report(house.server().services(), 0);
   RecordProperty("allocations", at);
-  door.stop(std::chrono::milliseconds(0));
+  listener.stop(std::chrono::milliseconds(0));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -332,7 +332,7 @@ class Faults(unittest.TestCase):
         cpu = self.cpu_seconds(server)
         time.sleep(1)
         self.assertLess(self.cpu_seconds(server) - cpu, 0.25, "it is busy with nothing")
-        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the operator's door")
+        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the admin listener")
         for one in many:
             one.close()
         end = time.monotonic() + 10
@@ -345,7 +345,7 @@ class Faults(unittest.TestCase):
         self.assert_clean()
 
     def test_FT_49_connections_leave_descriptors_for_all_else(self):
-        """Of 1000 descriptors 320 stay free when the public door is full."""
+        """Of 1000 descriptors 320 stay free when the public listener is full."""
         server = self.serve(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000)))
         idle = len(os.listdir(f"/proc/{server.pid}/fd"))
         many = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(1000)]
@@ -353,7 +353,7 @@ class Faults(unittest.TestCase):
         taken = len(os.listdir(f"/proc/{server.pid}/fd")) - idle
         self.assertLessEqual(idle + taken, 1000 - 320 + 16, "but for what was opened later")
         self.assertGreaterEqual(taken, 1000 - 320 - idle - 70)
-        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the operator's door")
+        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the admin listener")
         for one in many:
             one.close()
         self.assert_clean()
@@ -432,7 +432,7 @@ class Faults(unittest.TestCase):
                    "base/log.cc", "base/utc_time.h", "base/utc_time.cc",
                    "net/loop.cc", "net/http_time.cc", "net/http_time.h",  # the header Date
                    "net/tls.cc", "net/tls.h",  # certificates
-                   "server/grpc_door.cc", "server/grpc_house.h",  # how gRPC's library is told a deadline; made steady at once
+                   "server/grpc_listener.cc", "server/grpc_house.h",  # how gRPC's library is told a deadline; made steady at once
                    "access/access_log.cc", "access/request_record.h", "access/request_reporter.cc",
                    "access/request_trace.cc",
                    "server/chat_completions.cc", "server/completions.cc", "server/responses.cc", "server/response_plan.cc", "server/services.cc", "server/request_pipeline.cc",

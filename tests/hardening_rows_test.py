@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks docs/hardening.md: each row of the catalogue of API parameters (AP) and of Harmony (HM) has
-tests at every door, and these tests exist.
+tests at every API, and these tests exist.
 
 usage: hardening_rows_test.py ROOT SERVER_TEST
 
-In the tables whose first column names a row ("| AP-07 |"), the third and later columns are doors: each
+In the tables whose first column names a row ("| AP-07 |"), the third and later columns are apis: each
 says in backticks which tests hold it there, a trailing * standing for any ending, or "- why not".
 """
 import fnmatch
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 ROWS = [f"AP-{n:02}" for n in range(1, 37)] + [f"HM-{n:02}" for n in range(1, 20)]
-DOORS = 3
+APIS = 3
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -39,17 +39,17 @@ def complaints(page, names):
             continue
         row = cells[0]
         found.append(row)
-        doors = cells[2:]
-        if len(doors) != DOORS:
-            yield f"{row}: {len(doors)} doors, not {DOORS}"
-        for door in doors:
-            patterns = CODE.findall(door)
-            if door.startswith("- "):
-                if len(door) < 10:
-                    yield f"{row}: '{door}' is no reason"
+        apis = cells[2:]
+        if len(apis) != APIS:
+            yield f"{row}: {len(apis)} apis, not {APIS}"
+        for api in apis:
+            patterns = CODE.findall(api)
+            if api.startswith("- "):
+                if len(api) < 10:
+                    yield f"{row}: '{api}' is no reason"
                 continue
             if not patterns:
-                yield f"{row}: a door without a test and without a reason"
+                yield f"{row}: an API without a test and without a reason"
             for pattern in patterns:
                 if not fnmatch.filter(names, pattern):
                     yield f"{row}: no test '{pattern}'"

@@ -72,7 +72,7 @@ class Operations(unittest.TestCase):
                     "-extfile", names, "-out", cert)
         return str(cert), str(key)
 
-    def serve(self, *flags, env=None, model=True, doors=1, stderr=None):
+    def serve(self, *flags, env=None, model=True, listeners=1, stderr=None):
         words = [BINARY, "serve", *([self.model] if model else []), "--executor", "modelled:" + self.script]
         if "--port" not in flags:
             words += ["--port", "0"]
@@ -87,7 +87,7 @@ class Operations(unittest.TestCase):
             server.wait()
             server.stdout.close()
         self.addCleanup(end)
-        lines = [server.stdout.readline().decode().strip() for _ in range(doors)]
+        lines = [server.stdout.readline().decode().strip() for _ in range(listeners)]
         self.assertTrue(lines[0].startswith("listening on http"), (lines, self.said()))
         server.ports = [int(line.rsplit(":", 1)[1]) for line in lines]
         server.url = lines[0].split(" ")[-1]
@@ -245,7 +245,7 @@ class Operations(unittest.TestCase):
         self.refused(3, "--tls-client-ca without --no-admin-tls", "--admin-port", "0", "--admin-host", "0.0.0.0",
                      "--no-admin-tls", "--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.ca)
         for flags in (("--admin-host", "127.0.0.2"), ("--admin-host", "127.0.0.1", "--api-key", "k")):
-            self.serve("--admin-port", "0", *flags, doors=2)
+            self.serve("--admin-port", "0", *flags, listeners=2)
         # Both of these are accepted; nothing is started that listens beyond this machine.
         certified = ("--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.ca)
         for flags in (("--open",), certified):
@@ -254,9 +254,9 @@ class Operations(unittest.TestCase):
 
     # ---- TLS
 
-    def test_tls_at_every_door(self):
+    def test_tls_at_every_listener(self):
         server = self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--admin-port", "0", "--grpc-port", "0",
-                            doors=3)
+                            listeners=3)
         self.assertTrue(server.url.startswith("https://"))
         public, admin, grpc = server.ports
         self.assertIn("Short.", self.chat(public, context=self.context())[1])
@@ -284,9 +284,9 @@ class Operations(unittest.TestCase):
                                     capture_output=True, timeout=120, check=False)
         self.assertIn(b"certificate verify failed", untrusting.stderr)
 
-    def test_an_admin_door_may_stay_plain(self):
+    def test_an_admin_listener_may_stay_plain(self):
         server = self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--admin-port", "0", "--no-admin-tls",
-                            doors=2)
+                            listeners=2)
         self.assertEqual(self.ask(server.ports[1], "/health/ready")[0].status, 200)
 
     def test_clients_with_certificates(self):
@@ -317,7 +317,7 @@ class Operations(unittest.TestCase):
         keys = self.write("keys", "sk-old alice\n")
         config = self.write("reload.toml", f'tls-cert = "{cert}"\ntls-key = "{key}"\napi-key-file = "{keys}"\n'
                                            'log-level = "info"\nadmin-port = 0\ngrpc-port = 0\n')
-        server = self.serve("--config", config, "--no-admin-tls", doors=3)
+        server = self.serve("--config", config, "--no-admin-tls", listeners=3)
         port, admin, grpc = server.ports
         self.assertEqual(self.peer_name(port), "before")
         stays = self.connect(port, self.context())
@@ -447,7 +447,7 @@ class Operations(unittest.TestCase):
         return response
 
     def test_readiness_goes_first_then_answers_end(self):
-        server = self.serve("--drain-delay-seconds", "1", "--admin-port", "0", doors=2)
+        server = self.serve("--drain-delay-seconds", "1", "--admin-port", "0", listeners=2)
         port, admin = server.ports
         stream = self.start_stream(port, "two seconds")
         server.send_signal(signal.SIGTERM)
@@ -558,10 +558,10 @@ class Operations(unittest.TestCase):
     def test_D4_host_names(self):
         """A page whose name was made to stand for 127.0.0.1 gets nothing, at any listener."""
         with_names = ("--allowed-host", "box.example", "--admin-port", "0", "--grpc-port", "0")
-        for flags, doors, good, bad in (
+        for flags, listeners, good, bad in (
                 (("--admin-port", "0"), 2, ("localhost", "127.0.0.1:80", "[::1]"), ("attacker.example", "box.example")),
                 (with_names, 3, ("localhost", "BOX.example:443"), ("attacker.example", "a.box.example"))):
-            server = self.serve(*flags, doors=doors)
+            server = self.serve(*flags, listeners=listeners)
             for port, path in ((server.ports[0], "/v1/models"), (server.ports[1], "/debug/ledger")):
                 for host in good:
                     self.assertEqual(self.ask(port, path, headers={"Host": host})[0].status, 200, host)

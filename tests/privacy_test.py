@@ -352,7 +352,7 @@ class Privacy(unittest.TestCase):
                 words = line.split()
                 if words[3] == "0A" and f"socket:[{words[9]}]" in own:  # listens, and is ours
                     listening.append(words[1].split(":")[0] == here)
-        self.assertEqual(listening, [True] * 3, "three doors, all on 127.0.0.1")
+        self.assertEqual(listening, [True] * 3, "three listeners, all on 127.0.0.1")
         if shutil.which("nm"):
             imports = subprocess.run(["nm", "-D", "--undefined-only", BINARY], capture_output=True, check=True).stdout
             names = {line.split()[-1].split("@")[0] for line in imports.decode().splitlines()}

@@ -94,7 +94,7 @@ class Reporting(unittest.TestCase):
         for name, most in (("drain_ms", 25_000), ("body_bytes_max", 32 << 20), ("response_store_entries_max", 10_000),
                            ("queued_requests_max", 1024)):
             self.assertEqual(limits[name], most, name)
-        self.assertNotIn("grpc_calls_max", limits)  # there is no such door
+        self.assertNotIn("grpc_calls_max", limits)  # there is no such listener
         log = self.stop(server)
         lines = [json.loads(line) for line in access.read_text().splitlines()]
         self.assertEqual([line["path"] for line in lines], ["/ping", "/invocations", "/server_info"])

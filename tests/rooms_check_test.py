@@ -24,7 +24,7 @@ def check(files, rooms=ROOMS):
 
 
 class RoomsCheck(unittest.TestCase):
-    def test_right_doors(self):
+    def test_right_includes(self):
         code, text = check({"kv/a.h": '#include "base/b.h"\n', "base/b.cc": "#include <boost/json.hpp>\n"})
         self.assertEqual(code, 0, text)
 

@@ -1,6 +1,6 @@
 // What is known of one request (HTTP, gRPC, a WebSocket's turn) when it is over: for the access
 // log, the trace, and the timings that a client may ask for. Numbers and ids; never a word of a
-// prompt or an answer. Filled on the thread of its door: a net thread, or gRPC's loop.
+// prompt or an answer. Filled on the thread of its listener: a net thread, or gRPC's loop.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What became of the requests that came through the public door: each is begun once and ended once,
-// so received = ok + client errors + server errors + cancelled + open, always. Any thread.
+// What became of the requests that came through the public listener: each is begun once and ended
+// once, so received = ok + client errors + server errors + cancelled + open, always. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// HTTP requests side by side on the caller's thread: the door to libcurl. Never follows a redirect
-// and never sends a token anywhere by itself; both are the caller's to decide. One thread.
+// HTTP requests side by side on the caller's thread: the only user of libcurl. Never follows a
+// redirect and never sends a token anywhere by itself; both are the caller's to decide. One thread.
 #pragma once
 
 #include <chrono>

@@ -106,8 +106,9 @@ class HttpServer {
     int threads = 1;
     int connections_max = 4096;
     // So many descriptors of those that the process may open stay free for everything else: the
-    // operator's door with its connections, gRPC, the model's files, logs and the store. Of very
-    // few descriptors half of those that are left at the start. 0: for a door that is among these.
+    // admin listener with its connections, gRPC, the model's files, logs and the store. Of very
+    // few descriptors half of those that are left at the start. 0: for a listener that is among
+    // these.
     int descriptors_spared = 320;
     // Requests for other host names are answered 403: see AllowedHosts::at().
     AllowedHosts hosts;

@@ -60,7 +60,7 @@ void Loop::run() {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  // What was posted before the door closed still runs, here where it belongs.
+  // What was posted before the listener closed still runs, here where it belongs.
   context_.restart();
   context_.poll();
 }

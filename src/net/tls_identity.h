@@ -1,6 +1,6 @@
 // Who a server is, for TLS: its certificate, its key, and whose certificates it asks of clients.
-// Owned by the program's entry, shared by its doors. Any thread: connections that begin take what
-// is in force at that moment, and reload() changes that for later ones only.
+// Owned by the program's entry, shared by its listeners. Any thread: connections that begin take
+// what is in force at that moment, and reload() changes that for later ones only.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Who is let in, over the door: limits of keys, deadlines, and how soon a full server says so.
+// Who is let in, over the listener: limits of keys, deadlines, and how soon a full server says so.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

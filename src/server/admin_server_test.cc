@@ -268,7 +268,7 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_EQ(found[R"(http_requests_total{handler="none",method="none",status="404"})"], 1);
   EXPECT_GT(found["process_open_fds"], 0);
   EXPECT_EQ(found["pelton_ready"], 1);
-  // The same at the public door, which counts this very request as open.
+  // The same at the public listener, which counts this very request as open.
   EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
 }
 
@@ -375,7 +375,7 @@ TEST(AdminServer, MetricsBehindTheKey) {
   EXPECT_EQ(admin.ask("GET", "/metrics").status, 200);
 }
 
-TEST(AdminServer, EachDoorHasItsOwnRoutes) {
+TEST(AdminServer, EachListenerHasItsOwnRoutes) {
   AdminHouse admin({});
   EXPECT_EQ(admin.house.get("/debug/ledger").status, 404);
   for (const char* path :

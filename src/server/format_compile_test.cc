@@ -350,12 +350,12 @@ TEST_F(FormatCompile, E3_TheLimitOverGrpc) {
   EXPECT_TRUE(fine.status.ok()) << fine.status.error_message();
 }
 
-TEST_F(FormatCompile, E3_TheDoorClosesWhileOneIsCompiled) {
+TEST_F(FormatCompile, E3_TheListenerClosesWhileOneIsCompiled) {
   GrpcHouseOf grpc(kScript, without_limit());
   std::thread client(
       [&] { EXPECT_FALSE(grpc.generate(grpc_with_schema(endless_schema())).status.ok()); });
   ASSERT_TRUE(eventually([&] { return is_compiling(grpc.house); }));
-  grpc.door().close(std::chrono::milliseconds(0));
+  grpc.listener().close(std::chrono::milliseconds(0));
   client.join();
   EXPECT_TRUE(eventually([&] { return stats(grpc.house).running == 0; }));
 }

@@ -1,5 +1,5 @@
 // How long answers take and how they end, for all generations together. Times are those of the
-// door: from a request's arrival here, token by token as they are taken from the engine; tokens
+// listener: from a request's arrival here, token by token as they are taken from the engine; tokens
 // that come several at a time share their interval evenly. Any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The certificates that gRPC's own TLS reads: texts that were found sound, in files that are memory
-// only and that gRPC looks at every second. Owned by the gRPC door; any thread.
+// only and that gRPC looks at every second. Owned by the gRPC listener; any thread.
 #pragma once
 
 #include <memory>

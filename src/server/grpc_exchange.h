@@ -1,4 +1,4 @@
-// A gRPC call's way back, as the request pipeline knows it: a net::Exchange on the door's loop.
+// A gRPC call's way back, as the request pipeline knows it: a net::Exchange on the listener's loop.
 // Whole answers become a unary reply or a status, streamed bytes become messages
 // (server/grpc_frames.h).
 #pragma once

@@ -1,4 +1,4 @@
-// For tests: a server with its gRPC door open, and a client of the library's own.
+// For tests: a server with its gRPC listener open, and a client of the library's own.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include <pelton/v1/inference.grpc.pb.h>
 
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -54,9 +54,9 @@ inline void add(const v1::GenerateChunk& chunk, GrpcSaid& said) {
 class GrpcHouseOf {
  public:
   explicit GrpcHouseOf(std::string_view script, ServerHouse::Options options = {})
-      : house(script, std::move(options)), door_(house.server().services(), house.log()) {
-    EXPECT_TRUE(door_.open({}).ok());
-    channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(door_.port()),
+      : house(script, std::move(options)), listener_(house.server().services(), house.log()) {
+    EXPECT_TRUE(listener_.open({}).ok());
+    channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(listener_.port()),
                                   grpc::InsecureChannelCredentials());
     stub = v1::Inference::NewStub(channel);
   }
@@ -84,10 +84,10 @@ class GrpcHouseOf {
   ServerHouse house;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
-  GrpcDoor& door() { return door_; }
+  GrpcListener& listener() { return listener_; }
 
  private:
-  GrpcDoor door_;
+  GrpcListener listener_;
 };
 
 inline v1::GenerateRequest grpc_chat(const std::string& words) {

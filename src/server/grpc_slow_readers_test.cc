@@ -61,15 +61,15 @@ class SlowReaders : public testing::Test {
                    ["<|channel|>final<|message|>", {{"text": "{}", "times": {}}}, "<|return|>"]}}]}})",
                            kWords, kTimes),
                {}),
-        door_(house_.server().services(), house_.log()) {
-    EXPECT_TRUE(door_.open({.stall_time_max = kStall}).ok());
+        listener_(house_.server().services(), house_.log()) {
+    EXPECT_TRUE(listener_.open({.stall_time_max = kStall}).ok());
     for (int i = 0; i < kTimes; ++i) whole_ += kWords;
   }
 
   static constexpr milliseconds kStall{1000};
 
   ServerHouse house_;
-  GrpcDoor door_;
+  GrpcListener listener_;
   std::string whole_;
 };
 
@@ -79,7 +79,7 @@ TEST_F(SlowReaders, FT_04_GetAllOfTheirAnswers) {
   std::vector<std::thread> readers;
   for (size_t i = 0; i < rests.size(); ++i) {
     readers.emplace_back(
-        [&, i] { readings[i] = read_slowly(door_.port(), {.after_each = rests[i]}); });
+        [&, i] { readings[i] = read_slowly(listener_.port(), {.after_each = rests[i]}); });
   }
   for (std::thread& reader : readers) reader.join();
   for (size_t i = 0; i < rests.size(); ++i) {
@@ -96,7 +96,7 @@ TEST_F(SlowReaders, FT_04_GetAllOfTheirAnswers) {
 
 // A part of an answer never comes with the status of a whole one.
 TEST_F(SlowReaders, FT_05_WhoTakesNothingIsToldThatItIsCutOff) {
-  const Reading reading = read_slowly(door_.port(), {.after_first = 5 * kStall / 2});
+  const Reading reading = read_slowly(listener_.port(), {.after_first = 5 * kStall / 2});
   EXPECT_LT(reading.said.text.size(), whole_.size());
   EXPECT_EQ(reading.said.status.error_code(), grpc::StatusCode::CANCELLED)
       << reading.said.status.error_message() << ", " << reading.messages << " messages";

@@ -1,4 +1,4 @@
-// The gRPC door with a real client of its library: what comes is what HTTP says, and what is
+// The gRPC listener with a real client of its library: what comes is what HTTP says, and what is
 // refused there is refused here.
 #include <chrono>
 #include <cmath>
@@ -351,13 +351,15 @@ TEST(Grpc, D8_OneCredentialAndNoOther) {
 
 TEST(Grpc, D4_CallsForOtherHostNamesAreDenied) {
   ServerHouse house(kScript, {});
-  GrpcDoor door(house.server().services(), house.log());
-  ASSERT_TRUE(door.open({.hosts = net::AllowedHosts::parse({"box"}).value().at("127.0.0.1")}).ok());
+  GrpcListener listener(house.server().services(), house.log());
+  ASSERT_TRUE(
+      listener.open({.hosts = net::AllowedHosts::parse({"box"}).value().at("127.0.0.1")}).ok());
   const auto ask = [&](const char* authority) {
     grpc::ChannelArguments arguments;
     if (authority != nullptr) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority);
-    const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
-        "127.0.0.1:" + std::to_string(door.port()), grpc::InsecureChannelCredentials(), arguments));
+    const auto stub = v1::Inference::NewStub(
+        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(listener.port()),
+                                  grpc::InsecureChannelCredentials(), arguments));
     grpc::ClientContext context;
     v1::TokenizeRequest request;
     request.set_text("x");
@@ -471,8 +473,8 @@ TEST(Grpc, SaysUnavailableWhileLoadingAndDraining) {
 
 TEST(Grpc, ATakenPortIsTold) {
   GrpcHouseOf grpc(kScript);
-  GrpcDoor second(grpc.house.server().services(), grpc.house.log());
-  const Result<void> opened = second.open({.port = grpc.door().port()});
+  GrpcListener second(grpc.house.server().services(), grpc.house.log());
+  const Result<void> opened = second.open({.port = grpc.listener().port()});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kAddressInUse);
 }

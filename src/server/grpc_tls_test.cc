@@ -1,4 +1,4 @@
-// The gRPC door with TLS, asked by a real client of its library.
+// The gRPC listener with TLS, asked by a real client of its library.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "net/test_certificates.h"
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -34,7 +34,7 @@ class GrpcTls : public testing::Test {
     const net::TestCertificates::Pair pair = certificates_.issue_server();
     files_ = {.certificate = pair.certificate, .key = pair.key, .client_ca = client_ca};
     identity_ = net::TlsIdentity::load(files_).value();
-    const Result<void> opened = door_.open({.tls = identity_});
+    const Result<void> opened = listener_.open({.tls = identity_});
     ASSERT_TRUE(opened.ok()) << opened.error().message;
   }
 
@@ -46,7 +46,7 @@ class GrpcTls : public testing::Test {
     trust.pem_private_key = text_of(own.key);
     grpc::ChannelArguments apart;
     apart.SetInt("pelton.test", ++channels_);
-    const auto channel = grpc::CreateCustomChannel("localhost:" + std::to_string(door_.port()),
+    const auto channel = grpc::CreateCustomChannel("localhost:" + std::to_string(listener_.port()),
                                                    grpc::SslCredentials(trust), apart);
     const auto stub = v1::Inference::NewStub(channel);
     grpc::ClientContext context;
@@ -71,7 +71,7 @@ class GrpcTls : public testing::Test {
   net::TlsIdentity::Files files_;
   std::shared_ptr<net::TlsIdentity> identity_;
   ServerHouse house_{kScript, {}};
-  GrpcDoor door_{house_.server().services(), house_.log()};
+  GrpcListener listener_{house_.server().services(), house_.log()};
   int channels_ = 0;
 };
 
@@ -80,7 +80,7 @@ TEST_F(GrpcTls, AnswersThoseWhoTrustIt) {
   EXPECT_TRUE(ask().ok()) << ask().error_message();
   net::TestCertificates others;
   EXPECT_EQ(ask(others.ca_file(), {}).error_code(), grpc::StatusCode::UNAVAILABLE);
-  const auto plain = grpc::CreateChannel("localhost:" + std::to_string(door_.port()),
+  const auto plain = grpc::CreateChannel("localhost:" + std::to_string(listener_.port()),
                                          grpc::InsecureChannelCredentials());
   EXPECT_FALSE(
       plain->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(300)));
@@ -100,7 +100,7 @@ TEST_F(GrpcTls, NewCertificatesAreInForceSoon) {
   net::TestCertificates others;
   const net::TestCertificates::Pair pair = others.issue_server();
   ASSERT_TRUE(identity_->reload({pair.certificate, pair.key, {}}).ok());
-  ASSERT_TRUE(door_.renew_certificates().ok());
+  ASSERT_TRUE(listener_.renew_certificates().ok());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!ask(others.ca_file(), {}).ok()) ASSERT_LT(std::chrono::steady_clock::now(), end);
   EXPECT_FALSE(ask().ok());

@@ -1,4 +1,4 @@
-// Messages of the gRPC door: any bytes that protobuf takes become a body that is JSON, or a
+// Messages of the gRPC listener: any bytes that protobuf takes become a body that is JSON, or a
 // complaint; and what the parsers make of it is a request or a complaint.
 #include <cstdint>
 #include <string>

@@ -12,7 +12,7 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 #include "server/hostile_house.h"
 
 namespace pelton::server {
@@ -209,17 +209,17 @@ class HostileGrpc : public Hostile {
 
   void SetUp() override {
     Hostile::SetUp();
-    open_door({});
+    open_listener({});
   }
   void TearDown() override {
-    door_.reset();
+    listener_.reset();
     Hostile::TearDown();
   }
-  void open_door(const GrpcDoor::Options& options) {
-    door_ = std::make_unique<GrpcDoor>(house_->server().services(), house_->log());
-    ASSERT_TRUE(door_->open(options).ok());
+  void open_listener(const GrpcListener::Options& options) {
+    listener_ = std::make_unique<GrpcListener>(house_->server().services(), house_->log());
+    ASSERT_TRUE(listener_->open(options).ok());
   }
-  int port() const { return door_->port(); }
+  int port() const { return listener_->port(); }
 
   // The status of one call with this message.
   int called(std::string_view path, std::string_view message,
@@ -229,10 +229,10 @@ class HostileGrpc : public Hostile {
     call.message(message);
     return call.status();
   }
-  // And the door still answers.
+  // And the listener still answers.
   void expect_well() { EXPECT_EQ(called(kTokenize, field(2, "hi")), kOk); }
 
-  std::unique_ptr<GrpcDoor> door_;
+  std::unique_ptr<GrpcListener> listener_;
 };
 
 TEST_F(HostileGrpc, GR_00_TheFramesAreUnderstood) {
@@ -282,8 +282,8 @@ TEST_F(HostileGrpc, GR_03_ManyLongMessagesHaveABoundTogether) {
     alone.head(kTokenize);
     EXPECT_TRUE(alone.send_of_endless(size_t{16} << 20, kEach)) << "that is allowed";
   }
-  door_.reset();
-  open_door({.memory_bytes_max = size_t{32} << 20});
+  listener_.reset();
+  open_listener({.memory_bytes_max = size_t{32} << 20});
   const int64_t before = telemetry::process_usage().resident_bytes;
   std::vector<std::unique_ptr<RawCall>> calls;
   for (size_t i = 0; i < kCalls; ++i) {
@@ -372,7 +372,7 @@ TEST_F(HostileGrpc, GR_09_Health) {
     return call.body();
   };
   EXPECT_EQ(state(), RawCall::prefixed("\x08\x01")) << "SERVING";
-  door_->set_serving(false);
+  listener_->set_serving(false);
   EXPECT_EQ(state(), RawCall::prefixed("\x08\x02")) << "NOT_SERVING";
 }
 
@@ -397,8 +397,8 @@ TEST_F(HostileGrpc, GR_11_TextThatIsNoUtf8) {
 
 // It says nothing, and nothing is said to it.
 TEST_F(HostileGrpc, FT_06_AVanishedClientIsNoticed) {
-  door_.reset();
-  open_door({.stall_time_max = std::chrono::milliseconds(2000)});
+  listener_.reset();
+  open_listener({.stall_time_max = std::chrono::milliseconds(2000)});
   const auto sockets = [] { return telemetry::process_usage().descriptors["socket"]; };
   const int before = sockets();
   RawCall call(port());
@@ -413,8 +413,8 @@ TEST_F(HostileGrpc, FT_06_AVanishedClientIsNoticed) {
 
 // H2-08: a client that asks and never takes an answer.
 TEST_F(HostileGrpc, FT_05_AReaderThatTakesNothingIsCutOff) {
-  door_.reset();
-  open_door({.stall_time_max = std::chrono::milliseconds(300)});
+  listener_.reset();
+  open_listener({.stall_time_max = std::chrono::milliseconds(300)});
   std::vector<std::unique_ptr<RawCall>> calls;
   for (int i = 0; i < 4; ++i) {
     calls.push_back(std::make_unique<RawCall>(port(), RawCall::Window::kShut));
@@ -432,8 +432,8 @@ TEST_F(HostileGrpc, FT_05_AReaderThatTakesNothingIsCutOff) {
 // Connections on which nobody asks for anything, or only with a wrong key, do not last; one that
 // health is asked on does, and so does a caller's.
 TEST_F(HostileGrpc, E2_WhoHasNoCallIsClosed) {
-  door_.reset();
-  open_door({.first_call_time_max = std::chrono::milliseconds(400)});
+  listener_.reset();
+  open_listener({.first_call_time_max = std::chrono::milliseconds(400)});
   const net::TestSocket silent(port());
   const RawCall idle(port());
   RawCall healthy(port());
@@ -444,9 +444,9 @@ TEST_F(HostileGrpc, E2_WhoHasNoCallIsClosed) {
   caller.head(kTokenize);
   caller.message(field(2, "hello"));
   EXPECT_EQ(caller.status(), kOk);
-  EXPECT_TRUE(comes_true([&] { return door_->connection_count() == 2; }, 10'000));
+  EXPECT_TRUE(comes_true([&] { return listener_->connection_count() == 2; }, 10'000));
   std::this_thread::sleep_for(std::chrono::milliseconds(1'000));
-  EXPECT_EQ(door_->connection_count(), 2);
+  EXPECT_EQ(listener_->connection_count(), 2);
   expect_well();
 }
 
@@ -454,37 +454,37 @@ TEST(HostileGrpcKeys, E2_AWrongKeyIsNoClaim) {
   ServerHouse::Options options;
   options.server.keys.add("secret");
   ServerHouse house(R"({"rules": [{"when": "", "then": "<|return|>"}]})", std::move(options));
-  GrpcDoor door(house.server().services(), house.log());
-  ASSERT_TRUE(door.open({.first_call_time_max = std::chrono::milliseconds(400)}).ok());
-  RawCall stranger(door.port());
+  GrpcListener listener(house.server().services(), house.log());
+  ASSERT_TRUE(listener.open({.first_call_time_max = std::chrono::milliseconds(400)}).ok());
+  RawCall stranger(listener.port());
   stranger.head(kTokenize, {{"authorization", "Bearer guess"}});
   stranger.message(field(2, "hello"));
   EXPECT_EQ(stranger.status(), kUnauthenticated);
-  RawCall caller(door.port());
+  RawCall caller(listener.port());
   caller.head(kTokenize, {{"authorization", "Bearer secret"}});
   caller.message(field(2, "hello"));
   EXPECT_EQ(caller.status(), kOk);
-  EXPECT_TRUE(comes_true([&] { return door.connection_count() == 1; }, 10'000));
+  EXPECT_TRUE(comes_true([&] { return listener.connection_count() == 1; }, 10'000));
 }
 
 TEST_F(HostileGrpc, E2_AnIdleCallerIsClosedLater) {
-  door_.reset();
-  open_door({.idle_time_max = std::chrono::milliseconds(500)});
+  listener_.reset();
+  open_listener({.idle_time_max = std::chrono::milliseconds(500)});
   RawCall caller(port());
   caller.head(kTokenize);
   caller.message(field(2, "hello"));
   EXPECT_EQ(caller.status(), kOk);
-  EXPECT_EQ(door_->connection_count(), 1);
-  EXPECT_TRUE(comes_true([&] { return door_->connection_count() == 0; }, 15'000));
+  EXPECT_EQ(listener_->connection_count(), 1);
+  EXPECT_TRUE(comes_true([&] { return listener_->connection_count() == 0; }, 15'000));
 }
 
 TEST_F(HostileGrpc, E2_ManyThatAskForNothingMakeRoom) {
-  door_.reset();
-  open_door({.connections_max = 8});
+  listener_.reset();
+  open_listener({.connections_max = 8});
   std::vector<std::unique_ptr<RawCall>> idle;
   for (int i = 0; i < 200; ++i) {
     idle.push_back(std::make_unique<RawCall>(port()));
-    EXPECT_LE(door_->connection_count(), 8);
+    EXPECT_LE(listener_->connection_count(), 8);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1'200));
   for (int i = 0; i < 5; ++i) {

@@ -177,7 +177,7 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
             all.inter_token_s);
   histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.",
             all.whole_s);
-  histogram("vllm:request_queue_time_seconds", "From the engine's door to a slot.", all.queue_s);
+  histogram("vllm:request_queue_time_seconds", "From the engine's queue to a slot.", all.queue_s);
   histogram("vllm:request_prefill_time_seconds", "From the slot to the first token.",
             all.prefill_s);
   histogram("vllm:request_decode_time_seconds", "From the first token to the last.", all.decode_s);

@@ -1,6 +1,6 @@
 // What a streamed token costs the server, from the engine's step to the kernel: processor time of
 // this process, whose clients are another one. The model is the scripted one, so hardly anything
-// but the doors is measured.
+// but the listeners is measured.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -243,7 +243,7 @@ class Rank {
   Server server_;
 };
 
-// Several ranks behind one door; each gets its streams one after the other.
+// Several ranks behind one listener; each gets its streams one after the other.
 class House {
  public:
   struct Options {

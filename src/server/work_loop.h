@@ -1,5 +1,5 @@
 // One thread that does what it is given, in order: where calls live whose own library calls back on
-// any thread. Owned by its door.
+// any thread. Owned by its listener.
 #pragma once
 
 #include <chrono>

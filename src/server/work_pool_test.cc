@@ -22,7 +22,7 @@ using Outcome = WorkPool::Outcome;
 using Attempt = WorkPool::Attempt;
 using Ticket = std::shared_ptr<WorkPool::Ticket>;
 
-// A door that jobs wait at until it is opened.
+// A gate that jobs wait at until it is opened.
 class Gate {
  public:
   void open() {

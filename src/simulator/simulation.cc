@@ -16,7 +16,7 @@ namespace pelton::simulator {
 namespace {
 
 constexpr int kReplicasMax = 10'000;
-constexpr uint64_t kDoorStream = 0x646F6F7273;
+constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kRouterStream = 0x726F75746572;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
@@ -132,7 +132,8 @@ class Fleet {
   void crash(int64_t now_ns, size_t replica);
   double drawn(const std::vector<double>& residuals) {
     if (residuals.empty()) return 1;
-    return cost_model::draw(residuals, base::random_unit(options_.seed ^ kDoorStream, doors_++));
+    return cost_model::draw(residuals,
+                            base::random_unit(options_.seed ^ kListenerStream, listeners_++));
   }
   std::vector<TokenId> prompt_of(const Request& request) const;
   int output_of(const workload::Turn& turn) const {
@@ -157,10 +158,10 @@ class Fleet {
   SimulationResult result_;
   const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
   int64_t orders_ = 0;
-  uint64_t routed_ = 0;  // drawn
-  uint64_t doors_ = 0;   // drawn
+  uint64_t routed_ = 0;     // drawn
+  uint64_t listeners_ = 0;  // drawn
   int64_t last_ns_ = 0;
-  int64_t doors_free_ns_ = 0;  // when the next request can be read, by any of the replicas
+  int64_t listeners_free_ns_ = 0;  // when the next request can be read, by any of the replicas
   int open_ = 0;
 };
 
@@ -269,9 +270,9 @@ void Fleet::send(int64_t now_ns, int64_t request) {
   const cost_model::RequestOverhead& overhead = options_.overhead;
   const double way_s = overhead.in_s * drawn(overhead.in_residuals) +
                        overhead.in_token_s * static_cast<double>(sent.prompt.size());
-  // Doors read one request after another: who all come at once do not all arrive at once.
-  const int64_t read_ns = std::max(now_ns, doors_free_ns_);
-  doors_free_ns_ = read_ns + nanoseconds(way_s / static_cast<double>(replicas_.size()));
+  // Listeners read one request after another: who all come at once do not all arrive at once.
+  const int64_t read_ns = std::max(now_ns, listeners_free_ns_);
+  listeners_free_ns_ = read_ns + nanoseconds(way_s / static_cast<double>(replicas_.size()));
   add({.at_ns = read_ns + nanoseconds(way_s), .kind = Event::Kind::kArrives, .index = request});
 }
 

@@ -113,7 +113,7 @@ TEST(Simulation, AClosedLoopKeepsToItsConcurrency) {
   EXPECT_EQ(result.replicas[0].running_max, 5);
 }
 
-// A door reads one request after another.
+// A listener reads one request after another.
 TEST(Simulation, WhoComesAtOnceArrivesOneByOne) {
   SimulationOptions options = small_fleet(1);
   options.overhead = {.in_s = 0.01};
@@ -125,7 +125,7 @@ TEST(Simulation, WhoComesAtOnceArrivesOneByOne) {
     EXPECT_NEAR(static_cast<double>(result.records[i].first_byte_ns),
                 static_cast<double>(i + 1) * 1e7 + 1.2e6, 1e3);
   }
-  // Two doors read two at a time.
+  // Two listeners read two at a time.
   options.replica_count = 2;
   const SimulationResult two =
       run(options, requests(R"({"input_tokens":10,"output_tokens":1,"count":4,"rate":"inf"})"));
@@ -133,7 +133,7 @@ TEST(Simulation, WhoComesAtOnceArrivesOneByOne) {
 }
 
 // What requests cost around the engine varies as it was measured; no token overtakes another.
-TEST(Simulation, DoorsAreNotEquallyFast) {
+TEST(Simulation, ListenersAreNotEquallyFast) {
   SimulationOptions options = small_fleet(1);
   options.overhead = {.in_s = 0.001, .out_s = 0.002};
   options.overhead.in_residuals = std::vector<double>(cost_model::kSlices, 0.5);

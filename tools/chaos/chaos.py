@@ -254,7 +254,7 @@ class Chaos:
             await asyncio.sleep(10 if self.long else 1)
 
     async def watch_health(self):
-        """How long /health takes at the public door, of servers that are not stopped."""
+        """How long /health takes at the public listener, of servers that are not stopped."""
         loop = asyncio.get_running_loop()
         while True:
             house = self.dice.choice([self.houses["steady"], self.houses["box"]])

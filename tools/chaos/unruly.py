@@ -65,7 +65,7 @@ async def malformed(load, server, plan, dice):
 
 
 async def garbage(load, server, plan, dice):
-    """Bytes that mean nothing, on any door; then the connection ends one way or the other."""
+    """Bytes that mean nothing, on any listener; then the connection ends one way or the other."""
     what = dice.randrange(4)
     async with load.link(server, Plan(), grpc=what == 0) as link:
         try:

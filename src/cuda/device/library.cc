@@ -48,7 +48,7 @@ void operation(const Args* args) {
   kOperation(test_stream(), *args);
 }
 
-// Nothing may be thrown through this door.
+// Nothing may be thrown through this interface.
 template <typename Result, typename Body>
 Result guarded(const Body& body, Result otherwise) {
   try {

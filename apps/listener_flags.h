@@ -1,5 +1,5 @@
-// The flags that say who may come in at `pelton serve`'s doors, and in what language: keys, CORS,
-// TLS.
+// The flags that say who may come in at `pelton serve`'s listeners, and in what language: keys,
+// CORS, TLS.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace pelton::apps {
 
 // --api-key --api-key-file --open --cors-origin --allowed-host --tls-cert --tls-key
 // --tls-client-ca.
-std::vector<cli::Flag> door_flags();
+std::vector<cli::Flag> listener_flags();
 
 // Whether a client could send this key in a header; `origin` names it: "--api-key". Errors:
 // kBadConfig.

@@ -1,4 +1,4 @@
-// The gRPC door: proto/pelton/v1/inference.proto, the standard health service and reflection,
+// The gRPC listener: proto/pelton/v1/inference.proto, the standard health service and reflection,
 // beside the HTTP server and with the same model, keys and limits. Calls live on one thread of its
 // own; gRPC's threads and the engine's only post there. Owned by the program's entry.
 #pragma once
@@ -16,7 +16,7 @@ namespace pelton::server {
 
 struct Services;
 
-class GrpcDoor {
+class GrpcListener {
  public:
   struct Options {
     std::string address = "127.0.0.1";
@@ -41,8 +41,8 @@ class GrpcDoor {
   };
 
   // Both outlive it.
-  GrpcDoor(Services& services, base::Log& log);
-  ~GrpcDoor();  // closes
+  GrpcListener(Services& services, base::Log& log);
+  ~GrpcListener();  // closes
 
   // Once. Errors: kAddressInUse, kIo.
   Result<void> open(const Options& options);

@@ -15,10 +15,10 @@ namespace pelton::apps {
 
 std::vector<cli::Flag> admin_flags();
 
-class AdminDoor {
+class AdminListener {
  public:
   // What `parts` refers to and the log outlive it.
-  AdminDoor(server::AdminServer::Parts parts, base::Log& log)
+  AdminListener(server::AdminServer::Parts parts, base::Log& log)
       : admin_(std::move(parts)), log_(log) {}
 
   // `tls`: null without.

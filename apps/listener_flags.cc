@@ -1,4 +1,4 @@
-#include "apps/door_flags.h"
+#include "apps/listener_flags.h"
 
 #include <algorithm>
 #include <string>
@@ -12,7 +12,7 @@ namespace pelton::apps {
 
 using cli::Flag;
 
-std::vector<Flag> door_flags() {
+std::vector<Flag> listener_flags() {
   return {
       {.name = "--api-key",
        .value = "KEY",
@@ -41,7 +41,8 @@ std::vector<Flag> door_flags() {
        .many = true},
       {.name = "--tls-cert",
        .value = "FILE",
-       .help = "speak TLS at every door: this certificate (PEM), those that vouch for it behind",
+       .help =
+           "speak TLS at every listener: this certificate (PEM), those that vouch for it behind",
        .aliases = {"--ssl-certfile"},
        .may_be_empty = false},
       {.name = "--tls-key",

@@ -1,9 +1,9 @@
-#include "apps/admin_door.h"
+#include "apps/admin_listener.h"
 
 #include <chrono>
 #include <utility>
 
-#include "apps/door_flags.h"
+#include "apps/listener_flags.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -30,8 +30,8 @@ std::vector<Flag> admin_flags() {
            .only_with = {{"--admin-port"}}}};
 }
 
-Result<void> AdminDoor::open(const cli::Arguments& arguments,
-                             std::shared_ptr<const net::TlsIdentity> tls) {
+Result<void> AdminListener::open(const cli::Arguments& arguments,
+                                 std::shared_ptr<const net::TlsIdentity> tls) {
   if (!arguments.has("--admin-port")) return {};
   if (arguments.has("--no-admin-tls")) tls = nullptr;
   tls_ = tls != nullptr;
@@ -57,12 +57,12 @@ Result<void> AdminDoor::open(const cli::Arguments& arguments,
   return {};
 }
 
-void AdminDoor::close() {
+void AdminListener::close() {
   if (http_ != nullptr) http_->stop(std::chrono::milliseconds(0));
   http_.reset();
 }
 
-std::string AdminDoor::line() const {
+std::string AdminListener::line() const {
   if (http_ == nullptr) return "";
   return std::string("admin on ") + (tls_ ? "https://" : "http://") +
          net::format_host_port(host_, http_->port()) + "\n";

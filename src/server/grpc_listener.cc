@@ -1,4 +1,4 @@
-#include "server/grpc_door.h"
+#include "server/grpc_listener.h"
 
 #include <climits>
 #include <optional>
@@ -54,7 +54,7 @@ class Service final : public v1::Inference::CallbackService {
 };
 
 // What clients may ask of the library.
-void bound(grpc::ServerBuilder& builder, const GrpcDoor::Options& options) {
+void bound(grpc::ServerBuilder& builder, const GrpcListener::Options& options) {
   const auto ms = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
   // Until its SETTINGS have come, TLS included.
@@ -80,7 +80,7 @@ Result<void> in_flag_words(Result<void> listening) {
 }  // namespace
 
 // The server goes first, then what its calls used.
-struct GrpcDoor::Parts {
+struct GrpcListener::Parts {
   Parts(Services& services, const Options& options, int connections_fitting, base::Log& log)
       : connections_max(connections_fitting),
         connections({.address = options.address,
@@ -116,13 +116,13 @@ struct GrpcDoor::Parts {
   std::unique_ptr<grpc::Server> grpc;
 };
 
-GrpcDoor::GrpcDoor(Services& services, base::Log& log) : services_(services), log_(log) {}
+GrpcListener::GrpcListener(Services& services, base::Log& log) : services_(services), log_(log) {}
 
-GrpcDoor::~GrpcDoor() {
+GrpcListener::~GrpcListener() {
   close(std::chrono::milliseconds(0));
 }
 
-Result<void> GrpcDoor::open(const Options& options) {
+Result<void> GrpcListener::open(const Options& options) {
   CHECK(parts_ == nullptr, "open() is called once");
   // Their complaints about a client's bytes go to that client; a line each would fill our log, and
   // with what clients wrote.
@@ -165,36 +165,36 @@ Result<void> GrpcDoor::open(const Options& options) {
   return {};
 }
 
-int GrpcDoor::port() const {
+int GrpcListener::port() const {
   return parts_ == nullptr ? 0 : parts_->connections.port();
 }
-int GrpcDoor::connection_count() const {
+int GrpcListener::connection_count() const {
   return parts_ == nullptr ? 0 : parts_->connections.connection_count();
 }
-int GrpcDoor::connections_max() const {
+int GrpcListener::connections_max() const {
   return parts_ == nullptr ? 0 : parts_->connections_max;
 }
 
-Result<void> GrpcDoor::renew_certificates() {
+Result<void> GrpcListener::renew_certificates() {
   if (parts_ == nullptr || parts_->certificates == nullptr) return {};
   return parts_->certificates->update(*parts_->tls);
 }
 
-void GrpcDoor::set_serving(bool serving) {
+void GrpcListener::set_serving(bool serving) {
   if (parts_ == nullptr) return;
   grpc::HealthCheckServiceInterface& health = *parts_->grpc->GetHealthCheckService();
   health.SetServingStatus("", serving);
   health.SetServingStatus(kServiceName, serving);
 }
 
-void GrpcDoor::close(std::chrono::milliseconds grace) {
+void GrpcListener::close(std::chrono::milliseconds grace) {
   if (parts_ == nullptr) return;
   set_serving(false);
   parts_->connections.stop_accepting();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() + grace);
   parts_->grpc->Wait();
   parts_->connections.stop();
-  log_.debug("the gRPC door is closed");
+  log_.debug("the gRPC listener is closed");
   parts_.reset();
 }
 
