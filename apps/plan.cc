@@ -5,7 +5,7 @@
 
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
-#include "apps/foresee.h"
+#include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
@@ -30,7 +30,7 @@ constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-util
                                                "--max-num-seqs",  "--max-num-batched-tokens"};
 
 bool fits_here(const std::string& model, const cost_model::MemoryRequest& request) {
-  const Result<Foreseen> one = foresee(model, request);
+  const Result<FootprintEstimate> one = estimate_footprint(model, request);
   return one && one->footprint.bytes() <= one->footprint.memory_bytes;
 }
 
@@ -63,16 +63,16 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_batch_flags(arguments, options));
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
-  const Result<Foreseen> seen = foresee(model, request);
+  const Result<FootprintEstimate> seen = estimate_footprint(model, request);
   if (!seen) return with_what_fits(seen.error(), model, request);
-  const Foreseen& foreseen = *seen;
-  if (foreseen.will_be_packed) {
+  const FootprintEstimate& estimate = *seen;
+  if (estimate.will_be_packed) {
     fmt::print(
         stderr, "note: {}\n",
         "these weights are not packed yet: `serve` does it when it first loads them (or `pelton "
         "pack` now) and chooses their form by measuring; plan again then for the exact bytes");
   }
-  const Footprint& footprint = foreseen.footprint;
+  const Footprint& footprint = estimate.footprint;
   TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(

@@ -6,7 +6,7 @@
 
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
-#include "apps/foresee.h"
+#include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -45,8 +45,8 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     TRY(read_batch_flags(arguments, options));
     TRY_ASSIGN(const cost_model::MemoryRequest request,
                executor::LocalExecutor::memory_request(options.executor));
-    TRY_ASSIGN(const Foreseen foreseen, foresee(model, request));
-    const cost_model::Footprint& footprint = foreseen.footprint;
+    TRY_ASSIGN(const FootprintEstimate estimate, estimate_footprint(model, request));
+    const cost_model::Footprint& footprint = estimate.footprint;
     capacity.block_tokens = footprint.kv.block_tokens;
     capacity.groups = footprint.kv_capacity();
     capacity.context_tokens_max = footprint.context_tokens_max;

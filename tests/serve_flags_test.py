@@ -239,7 +239,7 @@ class Flags(unittest.TestCase):
             self.assertEqual(cached(server.complete(prompt)), 0)
             self.assertEqual(cached(server.complete(prompt)), found)
 
-    def test_seats(self):
+    def test_slots(self):
         server = self.serve("--max-num-seqs", 1, "--max-model-len", "64K")
         first = Endless(self, server)
         done = []

@@ -20,7 +20,7 @@ void write_token_ids(base::JsonWriter& writer, std::span<const TokenId> tokens);
 
 // Milliseconds on the engine's clock, over all choices of the answer.
 struct Timings {
-  double queue_ms = 0;    // until it had a seat
+  double queue_ms = 0;    // until it had a slot
   double prefill_ms = 0;  // from there to the first token
   double decode_ms = 0;   // from that to the last
   int64_t prompt_tokens = 0;

@@ -8,18 +8,19 @@
 
 namespace pelton::api {
 
+// Of a predicted output (OpenAI's `prediction`): guesses that are in the answer, and those that are
+// not.
+struct PredictionUsage {
+  int64_t accepted = 0;
+  int64_t rejected = 0;
+};
+
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
   int64_t completion_tokens = 0;
-  int64_t reasoning_tokens = 0;  // of the completion
-  // Where the request has a prediction: of it, guesses that are in the answer, and those that are
-  // not.
-  struct Prediction {
-    int64_t accepted = 0;
-    int64_t rejected = 0;
-  };
-  std::optional<Prediction> prediction = {};
+  int64_t reasoning_tokens = 0;                    // of the completion
+  std::optional<PredictionUsage> prediction = {};  // where the request has one
 };
 
 void write_usage(base::JsonWriter& writer, const Usage& usage);

@@ -44,7 +44,7 @@ struct Recipe {
 // Of logits that are as peaked as over running text, about 2 nats: normal logits of deviation d
 // have ln(vocab) - d^2/2. The golden models' 2.5 would leave a vocabulary of 201 088 nearly
 // flat, 8.9 nats, with 12 400 tokens of a probability of 1e-5 or more instead of 1 200, which a
-// coarse head computes twice: the speed of no model that anyone serves.
+// approximate lm_head computes twice: the speed of no model that anyone serves.
 double logit_deviation(int vocab) {
   return std::sqrt(2.0 * std::max(std::log(static_cast<double>(vocab)) - 2.1, 0.5));
 }

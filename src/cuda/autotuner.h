@@ -30,7 +30,7 @@ struct TuningBudget {
   int rounds = 5;        // that count; the first one does not
 };
 
-// What all tasks cost, with every block of columns reading the weights anew: to foresee the
+// What all tasks cost, with every block of columns reading the weights anew: to predict the
 // time.
 struct TuningCost {
   int64_t trials = 0;

@@ -312,7 +312,7 @@ TEST(StepChoiceTest, TheBudgetEndsItAndLimitsAreKept) {
   }
 }
 
-// Foreseen, not measured: with 1.5 TB/s, 100 TFLOP/s, 6 us for a launch and 60 us for a trial,
+// Estimated, not measured: with 1.5 TB/s, 100 TFLOP/s, 6 us for a launch and 60 us for a trial,
 // all of which an H100 should beat, all tasks end within the budget.
 TEST(AutotunerTest, TheBudgetIsForeseenToBeEnough) {
   for (const auto& [layers, experts] : {std::pair{24, 32}, std::pair{36, 128}}) {

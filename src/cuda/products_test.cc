@@ -274,7 +274,7 @@ TEST_F(ProductsTest, QkvTurnsAndStores) {
     const std::vector<float> turns = random_.floats(int64_t{positions_max} * head_size, 1.0f);
     for (const auto& [rows, type] :
          {std::pair(3, KvType::kF16), {3, KvType::kBf16}, {40, KvType::kF16}}) {
-      const auto number_of = [&](uint16_t bits) {
+      const auto number_of = [type = type](uint16_t bits) {
         return type == KvType::kF16 ? tensor::f16_to_float(bits) : tensor::bf16_to_float(bits);
       };
       const std::vector<float> x = rounded(random_.activations(rows, hidden));

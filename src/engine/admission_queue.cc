@@ -184,7 +184,7 @@ void AdmissionQueue::note_seated(const Ticket& ticket) {
 }
 
 // What was cut short tells that a place is free, and nothing of what a request costs.
-void AdmissionQueue::note_left_seat(const Ticket& ticket, const StreamEnd& end,
+void AdmissionQueue::note_left_slot(const Ticket& ticket, const StreamEnd& end,
                                     const RequestTimes& times, int64_t now_ns) {
   Queue& queue = queue_of(ticket.kind);
   --queue.scheduled;

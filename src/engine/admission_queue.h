@@ -65,7 +65,7 @@ class AdmissionQueue {
   void note_places(Places places, int64_t now_ns);
   // One answer has a slot for the first time; ends with one; ends without ever having had one.
   void note_seated(const Ticket& ticket);
-  void note_left_seat(const Ticket& ticket, const StreamEnd& end, const RequestTimes& times,
+  void note_left_slot(const Ticket& ticket, const StreamEnd& end, const RequestTimes& times,
                       int64_t now_ns);
   void note_never_scheduled(const Ticket& ticket);
 

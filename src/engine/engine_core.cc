@@ -103,7 +103,7 @@ void EngineCore::note_event(const Scheduler::Event& event, int64_t now_ns) {
   if (event.end != nullptr) {
     with_queue_([&](AdmissionQueue& queue) {
       if (answer.was_scheduled) {
-        queue.note_left_seat(answer.ticket, *event.end, times, now_ns);
+        queue.note_left_slot(answer.ticket, *event.end, times, now_ns);
       } else {
         queue.note_never_scheduled(answer.ticket);
       }

@@ -157,7 +157,7 @@ Outcome run(const ExecutorCapacity& capacity, const How& how) {
   }
   outcome.counters = scheduler.counters();
   outcome.deferrals = deferrals.count();
-  EXPECT_EQ(scheduler.ledger().landing, 0);
+  EXPECT_EQ(scheduler.ledger().draining, 0);
   EXPECT_EQ(scheduler.ledger().running, 0);
   return outcome;
 }

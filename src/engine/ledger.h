@@ -25,7 +25,7 @@ struct Ledger {
   int running = 0;            // sequences with a slot
   int waiting = 0;            // sequences without
   int swapped_out = 0;        // of these, with blocks in the host's memory
-  int landing = 0;            // ended, and a submitted step still names them
+  int draining = 0;           // ended, and a submitted step still names them
   int slots_free = 0;         // of sequences that sample
   int pooled_slots_free = 0;  // of those of which an embedding is made
   int steps_in_flight = 0;
@@ -47,7 +47,7 @@ struct Ledger {
         if (!counted.released()) return false;
       }
     }
-    return running == 0 && waiting == 0 && landing == 0 && steps_in_flight == 0 && streams == 0 &&
+    return running == 0 && waiting == 0 && draining == 0 && steps_in_flight == 0 && streams == 0 &&
            queued == 0 && queued_tokens == 0;
   }
 };

@@ -335,8 +335,8 @@ void Scheduler::choose_prefills() {
 void Scheduler::admit_waiting() {
   std::vector<SequenceId> passed_over;
   int look_ups_passed_over = 0;
-  const auto any_seat = [&] { return !free_slots_.empty() || !free_pooled_slots_.empty(); };
-  while (std::min(budget_, prompt_budget_) > 0 && any_seat()) {
+  const auto any_slot = [&] { return !free_slots_.empty() || !free_pooled_slots_.empty(); };
+  while (std::min(budget_, prompt_budget_) > 0 && any_slot()) {
     const std::optional<SequenceId> next = queue_.next(passed_over);
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);

@@ -242,7 +242,7 @@ class Scheduler {
   void pin(Sequence& sequence);
   int count_pinned(int group) const;
   ExecutorCapacity unpinned_capacity() const;
-  void check_seats() const;
+  void check_slots() const;
   void check_settled(const Sequence& sequence) const;
 
   void commit_row(const PlannedRow& row, size_t index, StepResult& step);

@@ -22,7 +22,7 @@ Ledger Scheduler::ledger() const {
   ledger.running = running_count();
   ledger.waiting = waiting_count();
   ledger.swapped_out = swapped_out_count();
-  ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
+  ledger.draining = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
   ledger.slots_free = static_cast<int>(free_slots_.size());
   ledger.pooled_slots_free = static_cast<int>(free_pooled_slots_.size());
   ledger.steps_in_flight = static_cast<int>(uncommitted_.size());
@@ -73,7 +73,7 @@ class TableEntries {
 void Scheduler::check_integrity() const {
   pools_.check_integrity();
   TableEntries entries(pools_);
-  check_seats();
+  check_slots();
   for (const Sequence* sequence : running_) {
     for (int group = 0; group < pools_.group_count(); ++group) {
       entries.add(group, kv::kDevice, sequence->tables[group]);
@@ -109,7 +109,7 @@ void Scheduler::check_integrity() const {
   }
 }
 
-void Scheduler::check_seats() const {
+void Scheduler::check_slots() const {
   std::vector<bool> slots(static_cast<size_t>(capacity_.slot_count()), false);
   const auto count_free = [&](const std::vector<Slot>& free, bool pooled) {
     for (const Slot slot : free) {

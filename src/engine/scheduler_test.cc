@@ -168,7 +168,7 @@ void Story::build(const Words& words) {
   capacity.sequences_max = number(words, "slots", 4);
   capacity.batch_tokens_max = number(words, "step_tokens", 6);
   capacity.context_tokens_max = number(words, "context", 1000);
-  capacity.pooled_sequences_max = number(words, "pooled_seats", 0);
+  capacity.pooled_sequences_max = number(words, "pooled_slots", 0);
   capacity.embedding_size = capacity.pooled_sequences_max > 0 ? 2 : 0;
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") + words.count("groups") > 0;

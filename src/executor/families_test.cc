@@ -1,6 +1,6 @@
 // Every family through the engine: a request's answer is its own under each condition that the
 // scheduler knows (same_answers_test.cc asks more of one model), and what the executor allocates is
-// what was foreseen, to the byte (it CHECKs that itself). PELTON_SEED repeats the condition that is
+// the estimate, to the byte (it CHECKs that itself). PELTON_SEED repeats the condition that is
 // drawn for each family; PELTON_FULL=1 runs all of them.
 #include <cstdlib>
 #include <filesystem>

@@ -347,8 +347,8 @@ bool Machine::has_new_key(const Frame& object, const KeyPlace& from) const {
   const ObjectSpec& spec = object_of(object);
   const uint64_t taken = object.count + spec.properties.size();
   if (spec.others->counts->at_least(from.state, kNoBound, 0) > taken) return true;
-  constexpr int64_t kWorkMax = 20'000;  // what takes longer counts as found
-  return finds_new_key(object, from, 0, budget_.done() + kWorkMax);
+  constexpr int64_t kKeyWorkMax = 20'000;  // what takes longer counts as found
+  return finds_new_key(object, from, 0, budget_.done() + kKeyWorkMax);
 }
 
 bool Machine::finds_new_key(const Frame& object, const KeyPlace& from, int depth,

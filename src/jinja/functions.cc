@@ -112,8 +112,9 @@ Result<Value> make_dict(Runtime&, const Arguments& arguments) {
     dict.members = arguments.positional[0].as_dict().members;
   }
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(dict.members.begin(), dict.members.end(),
-                                    [&](const auto& m) { return m.first == Value::own(name); });
+    const auto found =
+        std::find_if(dict.members.begin(), dict.members.end(),
+                     [&name = name](const auto& m) { return m.first == Value::own(name); });
     if (found != dict.members.end()) {
       found->second = value;
     } else {

@@ -254,9 +254,10 @@ Result<Value> Evaluator::call_macro(const Statement& statement, std::shared_ptr<
   }
   const Inside inside(*this, std::move(outer));
   for (const auto& [given, value] : arguments.named) {
-    const bool is_known =
-        given == "caller" || std::any_of(parameters.begin(), parameters.end(),
-                                         [&](const Parameter& p) { return p.name == given; });
+    const bool is_known = given == "caller" || std::any_of(parameters.begin(), parameters.end(),
+                                                           [&given = given](const Parameter& p) {
+                                                             return p.name == given;
+                                                           });
     if (!is_known) return failure(fmt::format("macro '{}' has no argument '{}'", name, given));
     define(given, value);
   }

@@ -283,7 +283,7 @@ class Kernels {
   virtual ~Kernels() = default;
 
   // Allocates working memory for steps of up to `shape`, exactly; a larger step would grow it. What
-  // a kernel keeps from call to call belongs in here: cost_model/footprint.h foresees it to the
+  // a kernel keeps from call to call belongs in here: cost_model/footprint.h estimates it to the
   // byte.
   virtual void reserve(const StepCapacity& shape) = 0;
   virtual int64_t scratch_bytes() const = 0;  // kept from call to call

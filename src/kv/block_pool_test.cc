@@ -108,7 +108,7 @@ TEST(BlockTable, dropping_beyond_the_end_drops_what_there_is) {
   EXPECT_EQ(pool.free_count(), 4);
 }
 
-// Many tables over one pool: never two holders of a block, and used blocks are the held ones.
+// Many tables over one pool: never two owners of a block, and used blocks are the held ones.
 TEST(BlockTable, random_use_keeps_every_block_in_one_place) {
   const uint64_t seed = 20260101;
   SCOPED_TRACE(seed);

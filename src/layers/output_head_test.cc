@@ -1,4 +1,5 @@
-// The head in two stages: exact where tokens are likely, and a row's logits depend on it alone.
+// An approximate lm_head with exact rescoring: exact where tokens are likely, and a row's logits
+// depend on it alone.
 #include "layers/output_head.h"
 
 #include <algorithm>

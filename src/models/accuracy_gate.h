@@ -44,7 +44,8 @@ struct WeightLossLimits {
 inline constexpr WeightLossLimits kWidestLimits = {
     .error_mean = 0.1, .error_max = 0.5, .divergence = 0.1, .agreement = 0.8, .lost_gap = 2.0};
 
-// Golden's; a model with a coarse head may part a little further over the whole vocabulary.
+// Golden's; a model with an approximate lm_head may part a little further over the whole
+// vocabulary.
 WeightLossLimits golden_limits(ComparedLogits compared);
 
 // For a model that holds golden's limits in no format: those, or where it loses more in bf16

@@ -323,7 +323,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
     begin += step;
   }
 
-  // A coarse head is exact only where tokens are likely: there errors are measured.
+  // An approximate lm_head is exact only where tokens are likely: there errors are measured.
   const bool coarse = checkpoint->has(families::kCoarseHead);
   double error_sum = 0;
   double error_max = 0;

@@ -19,9 +19,10 @@ namespace pelton::models {
 
 // Of attention and head; experts stay as they are.
 enum class WeightChoice {
-  kAuto,     // the first of int8, and as shipped with a coarse head, that holds golden's limits; if
-             // not even what is to the bit does, that loses no more than the model does in bf16
-  kInt8,     // with a coarse head, whatever it loses
+  kAuto,  // the first of int8, and as shipped with an approximate lm_head, that holds golden's
+          // limits; if not even what is to the bit does, that loses no more than the model does in
+          // bf16
+  kInt8,  // with an approximate lm_head, whatever it loses
   kShipped,  // to the bit, head too
 };
 Result<WeightChoice> parse_weight_choice(std::string_view name);  // auto, int8, shipped

@@ -39,7 +39,7 @@ class SharedKey : public testing::Test {
     return answer.ok() ? answer->body : "";
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::optional<HttpServer> server_;
 };

@@ -44,7 +44,7 @@ struct MemoryPlan {
   // Tokens of context that fit in the whole group, in whole blocks, with so many sequences'
   // windows.
   int64_t kv_tokens(int64_t sequences) const;
-  // Sequences of `tokens` each that fit at once, whatever the seats.
+  // Sequences of `tokens` each that fit at once, whatever the slots.
   int64_t sequences_at(int64_t tokens, const MemoryOptions& options) const;
   int64_t longest_context(const MemoryOptions& options) const;
 };

@@ -31,7 +31,7 @@ class AdminHouse {
         admin_({.services = house.server().services(),
                 .listener = house.http(),
                 .loader = loader_,
-                .order = [this](const api::LoadModelRequest& asked) { return order(asked); },
+                .order = [](const api::LoadModelRequest& asked) { return order(asked); },
                 .memory =
                     [] {
                       return ModelMemory{.budget = 100, .left = 40, .by_model = {{"tiny", 60}}};

@@ -14,7 +14,7 @@ namespace {
 
 // What one turn writes its events into, and what it takes its tokens with: one for all streams of a
 // thread, so that a token allocates nothing and each finds what the one before has just used.
-struct Desk {
+struct TurnBuffers {
   static constexpr size_t kBytesKept = size_t{64} << 10;
   static constexpr size_t kTokensKept = 64;
 
@@ -31,22 +31,24 @@ struct Desk {
   engine::TokenStream::Batch batch;
 };
 
-thread_local Desk desk_of_thread;
+thread_local TurnBuffers buffers_of_thread;
 
-class DeskTurn {
+class BuffersInUse {
  public:
-  DeskTurn() : desk_(desk_of_thread.taken ? own_.emplace() : desk_of_thread) { desk_.taken = true; }
-  ~DeskTurn() {
-    desk_.tidy();
-    desk_.taken = false;
+  BuffersInUse() : buffers_(buffers_of_thread.taken ? own_.emplace() : buffers_of_thread) {
+    buffers_.taken = true;
   }
-  DeskTurn(const DeskTurn&) = delete;
-  DeskTurn& operator=(const DeskTurn&) = delete;
-  Desk& desk() { return desk_; }
+  ~BuffersInUse() {
+    buffers_.tidy();
+    buffers_.taken = false;
+  }
+  BuffersInUse(const BuffersInUse&) = delete;
+  BuffersInUse& operator=(const BuffersInUse&) = delete;
+  TurnBuffers& buffers() { return buffers_; }
 
  private:
-  std::optional<Desk> own_;  // of a turn within another one
-  Desk& desk_;
+  std::optional<TurnBuffers> own_;  // of a turn within another one
+  TurnBuffers& buffers_;
 };
 
 }  // namespace
@@ -180,9 +182,9 @@ void Generation::pump() {
   held_back_ = call_.exchange->queued_bytes() > pacing_.backlog_bytes_max;
   if (over_ || held_back_) return;
   oldest_ns_ = 0;
-  DeskTurn turn;
-  std::string& events = turn.desk().events;
-  for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.desk().batch, events);
+  BuffersInUse turn;
+  std::string& events = turn.buffers().events;
+  for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.buffers().batch, events);
   if (over_) return;
   if (mode_ == Mode::kStream) answer_->take_events(events);
   if (running_ == 0) return finish(events);

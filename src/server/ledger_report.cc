@@ -34,7 +34,7 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.end_object();
   json.key("sequences").begin_object();
   json.key("running").integer(ledger.running).key("waiting").integer(ledger.waiting);
-  json.key("landing").integer(ledger.landing).end_object();
+  json.key("draining").integer(ledger.draining).end_object();
   json.key("slots_free").integer(ledger.slots_free);
   json.key("pooled_slots_free").integer(ledger.pooled_slots_free);
   json.key("steps_in_flight").integer(ledger.steps_in_flight);

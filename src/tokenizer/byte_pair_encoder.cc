@@ -18,7 +18,11 @@ constexpr uint32_t kNoMerge = MergeTable::kNoMerge;
 
 // The least of `count` keys; those up to the next multiple of four are looked at too. (Not in
 // vectors: what was just written key by key would have to reach memory before it can be read so.)
-[[gnu::optimize("no-tree-vectorize")]] int32_t least_of(const int32_t* keys, size_t count) {
+#if __has_cpp_attribute(gnu::optimize)
+[[gnu::optimize("no-tree-vectorize")]]
+#endif
+int32_t
+least_of(const int32_t* keys, size_t count) {
   int32_t least[4] = {keys[0], keys[1], keys[2], keys[3]};
   for (size_t i = 4; i < count; i += 4) {
     for (size_t lane = 0; lane < 4; ++lane) least[lane] = std::min(least[lane], keys[i + lane]);

@@ -1,4 +1,4 @@
-#include "apps/foresee.h"
+#include "apps/footprint_estimate.h"
 
 #include <filesystem>
 #include <optional>
@@ -38,15 +38,16 @@ bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
          model.weight_bytes() >= node::kPackedFromBytes;
 }
 
-Result<Foreseen> of_shape(const families::ModelConfig& config,
-                          const cost_model::MemoryRequest& request) {
+Result<FootprintEstimate> of_shape(const families::ModelConfig& config,
+                                   const cost_model::MemoryRequest& request) {
   TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, request));
   TRY(cost_model::check_fits(footprint));
-  return Foreseen{.footprint = std::move(footprint)};
+  return FootprintEstimate{.footprint = std::move(footprint)};
 }
 
-Result<Foreseen> estimate(const std::string& model, const cost_model::MemoryRequest& request) {
-  Foreseen foreseen;
+Result<FootprintEstimate> estimate_files(const std::string& model,
+                                         const cost_model::MemoryRequest& request) {
+  FootprintEstimate estimate;
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
     TRY_ASSIGN(const families::ModelConfig config,
@@ -58,26 +59,27 @@ Result<Foreseen> estimate(const std::string& model, const cost_model::MemoryRequ
   if (is_packed_when_loaded(used)) {
     TRY_ASSIGN(const std::optional<std::string> packed,
                node::find_packed(node::packed_cache_folder(), used, models::WeightChoice::kAuto));
-    foreseen.will_be_packed = !packed;
+    estimate.will_be_packed = !packed;
     if (packed) {
       TRY_ASSIGN(used, checkpoint::Checkpoint::open(*packed));
     }
   }
-  TRY_ASSIGN(foreseen.footprint, cost_model::footprint(used, request));
-  TRY(cost_model::check_fits(foreseen.footprint));
-  return foreseen;
+  TRY_ASSIGN(estimate.footprint, cost_model::footprint(used, request));
+  TRY(cost_model::check_fits(estimate.footprint));
+  return estimate;
 }
 
 }  // namespace
 
-Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryRequest& request) {
+Result<FootprintEstimate> estimate_footprint(const std::string& model,
+                                             const cost_model::MemoryRequest& request) {
   const bool has_shape_alone = cost_model::is_known_model(model) && !is_shape(model) &&
                                !std::filesystem::is_directory(model);
   if (has_shape_alone) {
     TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
     return of_shape(config, request);
   }
-  Result<Foreseen> result = estimate(model, request);
+  Result<FootprintEstimate> result = estimate_files(model, request);
   if (result.ok() || result.error().code != ErrorCode::kUnsupported) return result;
   return not_of_this_machine(model, result.error().message);
 }
