@@ -9,7 +9,6 @@
 #include "apps/gateway_reload.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
-#include "apps/listener_flags.h"
 #include "apps/verbs.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"

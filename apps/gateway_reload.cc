@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
-#include "apps/door_flags.h"
+#include "apps/listener_flags.h"
 #include "apps/version.h"
 #include "cluster/fleet_key.h"
 
