@@ -137,9 +137,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(Prompt prompt, read_prompt(arguments, text, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;
-  if (!arguments.has("--ids")) {
-    TRY_ASSIGN(tokenizer, model->tokenizer());
-  }
+  if (const auto found = model->tokenizer(); found && !arguments.has("--ids")) tokenizer = *found;
   request::GenerationRequest request;
   request.id = "generate";
   request.prompt = std::move(prompt.ids);

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   const cli::CommandLine::Program program{
       .name = "pelton",
       .version = apps::kVersion,
-      .summary = "serves gpt-oss models, on the machine you have",
+      .summary = "serves open-weight language models, on the machine you have",
       .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
                    "pelton inspect openai/gpt-oss-20b",
                    "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}};

@@ -60,7 +60,7 @@ class ModelHost {
                                                        const base::Clock& clock);
 
   // Those that the server begins with; returns when all have been tried. Gives a line of each, what
-  // a person wants to know of it: "gpt-oss on avx512 kernels, ...". Errors: of names; of the only
+  // a person wants to know of it: "NAME: avx512 kernels, ...". Errors: of names; of the only
   // model, or the first one's where none could be loaded; kCancelled when the interrupt is pending.
   Result<std::vector<std::string>> load(const std::vector<node::NamedModel>& models);
 

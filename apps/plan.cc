@@ -1,5 +1,10 @@
 // pelton plan: what a model will take of this machine or of another, before any weight is read.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,6 +19,7 @@
 #include "checkpoint/load_choice.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
+#include "families/published_config.h"
 #include "planner/footprint_text.h"
 #include "planner/published.h"
 #include "simulator/published_tables.h"
@@ -29,13 +35,16 @@ constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-util
                                                "--block-size",    "--kv-cache-dtype",
                                                "--max-num-seqs",  "--max-num-batched-tokens"};
 
-bool fits_here(const std::string& model, const cost_model::MemoryRequest& request) {
+// What the model takes of this machine, where that is known and there is as much.
+std::optional<int64_t> bytes_that_fit(const std::string& model,
+                                      const cost_model::MemoryRequest& request) {
   const Result<FootprintEstimate> one = estimate_footprint(model, request);
-  return one && one->footprint.bytes() <= one->footprint.memory_bytes;
+  if (!one || one->footprint.bytes() > one->footprint.memory_bytes) return std::nullopt;
+  return one->footprint.bytes();
 }
 
-// Where it is the model that is too large, and not what a flag asks for, which of the published
-// ones this machine holds.
+// Where it is the model that is too large, and not what a flag asks for, the largest published ones
+// that this machine holds.
 Error with_what_fits(Error error, const std::string& model,
                      const cost_model::MemoryRequest& request) {
   if (error.code != ErrorCode::kDoesNotFit) return error;
@@ -44,15 +53,21 @@ Error with_what_fits(Error error, const std::string& model,
                                         .kernels = request.kernels,
                                         .threads = request.threads,
                                         .memory_bytes = request.memory_bytes};
-  if (fits_here(model, usual)) return error;
-  std::vector<std::string> fitting;
-  for (const char* shape : {"gpt-oss-120b", "gpt-oss-20b"}) {
-    if (fits_here(shape, usual)) fitting.emplace_back(shape);
+  if (bytes_that_fit(model, usual)) return error;
+  std::vector<std::pair<int64_t, std::string_view>> fitting;
+  for (const std::string_view shape : families::published_models()) {
+    if (const auto bytes = bytes_that_fit(std::string(shape), usual)) {
+      fitting.emplace_back(*bytes, shape);
+    }
   }
-  error.message += fitting.empty() ? std::string(
-                                         "; this machine is too small for gpt-oss-20b and for "
-                                         "gpt-oss-120b, whatever the flags")
-                                   : fmt::format("; {} would fit here", fmt::join(fitting, " or "));
+  std::sort(fitting.rbegin(), fitting.rend());
+  constexpr size_t kNamed = 3;
+  if (fitting.size() > kNamed) fitting.resize(kNamed);
+  std::vector<std::string_view> names;
+  for (const auto& [bytes, name] : fitting) names.push_back(name);
+  error.message += names.empty()
+                       ? std::string("; of the published models none fits, whatever the flags")
+                       : fmt::format("; {} would fit here", fmt::join(names, " or "));
   error.message += "; --gpu NAME plans for other hardware";
   return error;
 }
@@ -248,8 +263,7 @@ cli::Verb plan_verb() {
           "--max-num-batched-tokens say it; all layouts are compared, unless --layout names one.\n"
           "A model that does not fit ends with 5, and so does a load whose objectives no layout\n"
           "meets. MODEL may also be the name of a published shape or\n"
-          "any config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is\n"
-          "downloaded; about this machine of the families that serve runs.",
+          "any config.json of a family that serve runs, before anything is downloaded.",
       .positionals = {{"MODEL",
                        "a model folder, a hub id, gpt-oss-20b, gpt-oss-120b, llama-3.1-405b or a "
                        "config.json",

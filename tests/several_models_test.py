@@ -125,6 +125,11 @@ class SeveralModels(unittest.TestCase):
         self.assertEqual(400, status)
         self.assertRegex(text, "pelton-box.*qwen3")
         page = served.fetch("/metrics")[1]
+        if shutil.which("promtool"):  # Debian's prometheus; each family may stand once only
+            checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+            self.assertNotIn("error while linting", checked.stderr + checked.stdout)
+        families = re.findall(r"^# TYPE (\S+)", page, re.M)
+        self.assertEqual(sorted(set(families)), sorted(families))
         for name, answers in (("pelton-box", 4), ("qwen3", 4)):
             found = re.findall(rf'vllm:request_success_total{{model_name="{name}".*}} (\d+)', page)
             self.assertEqual(answers, sum(map(int, found)), name)

@@ -170,7 +170,7 @@ void TurnReader::read_tool_result(const Fields& block) {
   result.content = text.take_text();
   result.replaced = text.take_replaced();
   note_warnings(text);
-  // Harmony has no other way to say so.
+  // A chat format has no other way to say so.
   if (block.boolean("is_error").value_or(false)) result.content.insert(0, "Error: ");
   read_.messages.push_back(std::move(result));
 }

@@ -68,7 +68,7 @@ void allow_some(const Fields& body, const Fields& choice, OfferedName offered_na
 // The members of one function ("name", "description", "parameters"), wherever a protocol puts them.
 std::optional<FunctionTool> read_function_members(const Fields& fields);
 
-// 1..64 letters, digits, '_', '-' and '.', the set that Harmony headers carry unharmed.
+// 1..64 letters, digits, '_', '-' and '.', the set that every chat format carries unharmed.
 bool is_tool_name(std::string_view name);
 
 }  // namespace pelton::api

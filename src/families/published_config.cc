@@ -178,6 +178,12 @@ constexpr Published kDecoders[] = {
 
 }  // namespace
 
+std::vector<std::string_view> published_models() {
+  std::vector<std::string_view> names = {"gpt-oss-20b", "gpt-oss-120b"};
+  for (const Published& published : kDecoders) names.push_back(published.name);
+  return names;
+}
+
 Result<Json> published_config(std::string_view model) {
   if (model == "gpt-oss-20b" || model == "gpt-oss-120b") return gpt_oss(model == "gpt-oss-120b");
   for (const Published& published : kDecoders) {

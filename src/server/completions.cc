@@ -38,7 +38,7 @@ CompletionAnswer::Options answer_options(const api::CompletionRequest& request,
           .timings = fields.timings,
           .shows_marks = request.shows_marks,
           .ends_marked = fields.ignore_eos,
-          .tokens_as_ids = fields.tokens_as_ids,
+          .tokens_as_ids = fields.tokens_as_ids || !model.has_text,
           .token_ids = fields.return_token_ids,
           .stop_token_ids = fields.stop_token_ids};
 }

@@ -149,7 +149,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.gauge("pelton_queue_wait_seconds",
              "How long a request that comes now would wait for its slot, as far as can be told.",
              static_cast<double>(stats.queue_wait_ns) * 1e-9);
-  text.gauge("pelton_seats_free", "Requests that could be scheduled.", ledger.slots_free);
+  text.gauge("pelton_seats_free", "Requests that could be scheduled at once.", ledger.slots_free);
   text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
   for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
     for (int group = 0; group < capacity.groups.size(); ++group) {
@@ -313,20 +313,21 @@ void write_process(PrometheusText& text) {
 }  // namespace
 
 std::string metrics_page(const Services& services) {
-  std::string out;
-  PrometheusText plain(out, {});
+  PrometheusText text;
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.held()) {
-    PrometheusText labelled(out, {{"model_name", model->id}, {"engine", "0"}});
-    write_engine(labelled, model->engine);
-    write_generations(labelled, model->state->meter);
+    text.set_common({{"model_name", model->id}, {"engine", "0"}});
+    write_engine(text, model->engine);
+    write_generations(text, model->state->meter);
   }
-  plain.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
-  write_reports(plain, services.reporter.options());
-  write_server(plain, services);
-  if (services.options.response_store != nullptr)
-    write_store(plain, *services.options.response_store);
-  write_process(plain);
-  return out;
+  text.set_common({});
+  text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
+  write_reports(text, services.reporter.options());
+  write_server(text, services);
+  if (services.options.response_store != nullptr) {
+    write_store(text, *services.options.response_store);
+  }
+  write_process(text);
+  return text.text();
 }
 
 }  // namespace pelton::server

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace pelton::telemetry {
 namespace {
 
@@ -46,8 +48,20 @@ void append_escaped(std::string& out, std::string_view text) {
 }  // namespace
 
 void PrometheusText::family(std::string_view name, Type type, std::string_view help) {
-  name_ = name;
-  out_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, word_of(type));
+  const auto [place, is_new] = index_.try_emplace(std::string(name), families_.size());
+  current_ = place->second;
+  if (is_new) {
+    families_.push_back(
+        {std::string(name), type,
+         fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, word_of(type))});
+  }
+  CHECK(families_[current_].type == type, "a family has one type");
+}
+
+std::string PrometheusText::text() const {
+  std::string page;
+  for (const Family& family : families_) page += family.text;
+  return page;
 }
 
 void PrometheusText::sample(const Labels& labels, double value) {
@@ -87,25 +101,23 @@ void PrometheusText::gauge(std::string_view name, std::string_view help, double 
 
 void PrometheusText::line(std::string_view suffix, const Labels& own, const Label* last,
                           double value) {
-  out_.append(name_).append(suffix);
-  bool first = true;
-  labels(common_, first);
-  labels(own, first);
-  if (last != nullptr) label(*last, first);
-  if (!first) out_ += '}';
-  out_.append(" ").append(number(value)).append("\n");
-}
-
-void PrometheusText::labels(const Labels& labels, bool& first) {
-  for (const Label& one : labels) label(one, first);
-}
-
-void PrometheusText::label(const Label& label, bool& first) {
-  out_ += first ? '{' : ',';
-  first = false;
-  out_.append(label.name).append("=\"");
-  append_escaped(out_, label.value);
-  out_ += '"';
+  CHECK(!families_.empty(), "a sample belongs to a family");
+  Family& family = families_[current_];
+  std::string& out = family.text;
+  out.append(family.name).append(suffix);
+  char before = '{';
+  const auto append = [&](const Label& label) {
+    out += before;
+    before = ',';
+    out.append(label.name).append("=\"");
+    append_escaped(out, label.value);
+    out += '"';
+  };
+  for (const Label& label : common_) append(label);
+  for (const Label& label : own) append(label);
+  if (last != nullptr) append(*last);
+  if (before == ',') out += '}';
+  out.append(" ").append(number(value)).append("\n");
 }
 
 }  // namespace pelton::telemetry

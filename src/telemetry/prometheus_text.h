@@ -1,10 +1,12 @@
-// Metrics as Prometheus reads them (text format 0.0.4): a family, then its samples. Writes into a
-// string of the caller's; one thread.
+// Metrics as Prometheus reads them (exposition format 0.0.4): each family once, with all its
+// samples, whoever adds them. One thread.
 #pragma once
 
-#include <initializer_list>
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "telemetry/histogram.h"
@@ -24,11 +26,12 @@ class PrometheusText {
   };
   using Labels = std::vector<Label>;
 
-  // `common` labels come with every sample, before its own; what they view outlives this.
-  PrometheusText(std::string& out, Labels common) : out_(out), common_(std::move(common)) {}
+  // From now on these come with every sample, before its own; they view the caller's strings.
+  void set_common(Labels common) { common_ = std::move(common); }
 
+  // Begins a family, or goes on with the one of that name, which has that type.
   void family(std::string_view name, Type type, std::string_view help);
-  // Of the family begun last.
+  // Of the family begun or gone on with last.
   void sample(const Labels& labels, double value);
   void histogram(const Labels& labels, const Histogram& histogram);
   // Counted elsewhere: `reading` by `bounds`.
@@ -45,14 +48,22 @@ class PrometheusText {
   void counter(std::string_view name, std::string_view help, double value);
   void gauge(std::string_view name, std::string_view help, double value);
 
- private:
-  void line(std::string_view suffix, const Labels& labels, const Label* last, double value);
-  void labels(const Labels& labels, bool& first);
-  void label(const Label& label, bool& first);
+  // The page: families in the order in which they began.
+  std::string text() const;
 
-  std::string& out_;
-  const Labels common_;
-  std::string name_;
+ private:
+  struct Family {
+    std::string name;
+    Type type;
+    std::string text;  // its HELP and TYPE, then its samples
+  };
+
+  void line(std::string_view suffix, const Labels& labels, const Label* last, double value);
+
+  Labels common_;
+  std::vector<Family> families_;
+  std::unordered_map<std::string, size_t> index_;  // by name, into families_
+  size_t current_ = 0;
 };
 
 }  // namespace pelton::telemetry

@@ -45,23 +45,36 @@ TEST(Histogram, OneTwoFive) {
 }
 
 TEST(PrometheusText, IsWhatPrometheusReads) {
-  std::string out;
-  PrometheusText text(out, {{"model_name", "a\"b\\c\nd"}});
+  PrometheusText text;
+  text.set_common({{"model_name", "a\"b\\c\nd"}});
   text.gauge("x", "A thing.", 1.5);
   text.family("y_total", PrometheusText::Type::kCounter, "Things.");
   text.sample({{"kind", "k"}}, 12345678901.0);
   Histogram histogram({0.5, 2});
   histogram.observe(1.0);
-  PrometheusText plain(out, {});
-  plain.family("z_seconds", PrometheusText::Type::kHistogram, "Times.");
-  plain.histogram({}, histogram);
-  EXPECT_EQ(out,
+  text.set_common({});
+  text.family("z_seconds", PrometheusText::Type::kHistogram, "Times.");
+  text.histogram({}, histogram);
+  EXPECT_EQ(text.text(),
             "# HELP x A thing.\n# TYPE x gauge\nx{model_name=\"a\\\"b\\\\c\\nd\"} 1.5\n"
             "# HELP y_total Things.\n# TYPE y_total counter\n"
             "y_total{model_name=\"a\\\"b\\\\c\\nd\",kind=\"k\"} 12345678901\n"
             "# HELP z_seconds Times.\n# TYPE z_seconds histogram\n"
             "z_seconds_bucket{le=\"0.5\"} 0\nz_seconds_bucket{le=\"2\"} 1\n"
             "z_seconds_bucket{le=\"+Inf\"} 1\nz_seconds_sum 1\nz_seconds_count 1\n");
+}
+
+TEST(PrometheusText, AFamilyStandsOnceWithEverybodysSamples) {
+  PrometheusText text;
+  for (const std::string_view model : {"a", "b"}) {
+    text.set_common({{"model_name", model}});
+    text.gauge("x", "A thing.", 1);
+    text.counter("y_total", "Things.", 2);
+  }
+  EXPECT_EQ(text.text(),
+            "# HELP x A thing.\n# TYPE x gauge\nx{model_name=\"a\"} 1\nx{model_name=\"b\"} 1\n"
+            "# HELP y_total Things.\n# TYPE y_total counter\n"
+            "y_total{model_name=\"a\"} 2\ny_total{model_name=\"b\"} 2\n");
 }
 
 TEST(ProcessUsage, SeesDescriptorsAndThreadsComeAndGo) {
