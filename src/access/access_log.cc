@@ -29,6 +29,7 @@ std::string text_line(const RequestRecord& record) {
                   word(record.remote), word(record.method), word(record.path), record.status,
                   ms(record.ended_ns - record.arrived_ns), word(record.request_id));
   if (!record.tenant.empty()) line += fmt::format(" tenant={}", word(record.tenant));
+  if (!record.model.empty()) line += fmt::format(" model={}", word(record.model));
   if (record.compile_ended_ns != 0) {
     line += fmt::format(" compile={:.1f}ms", ms(record.compile_ended_ns - record.compile_began_ns));
   }
@@ -55,6 +56,7 @@ std::string json_line(const RequestRecord& record) {
   writer.key("request_id").string(record.request_id);
   writer.key("request_bytes").integer(record.request_bytes);
   if (!record.tenant.empty()) writer.key("tenant").string(record.tenant);
+  if (!record.model.empty()) writer.key("model").string(record.model);
   if (record.traced) writer.key("trace_id").string(telemetry::hex(record.trace.trace_id));
   if (record.compile_ended_ns != 0) {
     writer.key("compile_ms").number(ms(record.compile_ended_ns - record.compile_began_ns));

@@ -49,6 +49,7 @@ std::vector<Json> lines_after(Use&& use) {
 void expect_generated(const Json& line) {
   EXPECT_EQ(line.integer("status"), 200);
   EXPECT_EQ(line.string("tenant"), "acme");
+  EXPECT_EQ(line.string("model"), "tiny");
   EXPECT_GT(line.integer("request_bytes"), 0);
   EXPECT_GT(line.integer("prompt_tokens"), 0);
   EXPECT_GT(line.integer("output_tokens"), 0);
