@@ -81,15 +81,17 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":3})"), "bits");
   expect_refused(with("quantization_config", R"({"quant_method":"awq","version":"gemv"})"),
                  "version");
-  expect_refused(with("rope_scaling", R"({"type":"dynamic","factor":2.0})"), "dynamic");
+  expect_refused(with("rope_scaling", R"({"type":"ntk","factor":2.0})"), "\"ntk\"");
 }
 
 // Mixtral's files say "llama" too.
 TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
-  EXPECT_EQ(find_gguf_family("llama", false), &kLlama);
-  EXPECT_EQ(find_gguf_family("llama", true), &kMixtral);
-  EXPECT_EQ(find_gguf_family("gpt-oss", true)->model_type, "gpt_oss");
-  EXPECT_EQ(find_gguf_family("mamba", false), nullptr);
+  EXPECT_EQ(find_gguf_family("llama", false, 1), &kLlama);
+  EXPECT_EQ(find_gguf_family("llama", true, 1), &kMixtral);
+  EXPECT_EQ(find_gguf_family("gpt-oss", true, 1)->model_type, "gpt_oss");
+  EXPECT_EQ(find_gguf_family("mamba", false, 1), nullptr);
+  EXPECT_EQ(find_gguf_family("deepseek2", true, 1)->model_type, "deepseek_v2");
+  EXPECT_EQ(find_gguf_family("deepseek2", true, 2)->model_type, "deepseek_v3");
 }
 
 // What is not computed because of how its weights are packed is counted all the same.
