@@ -1,7 +1,6 @@
 #include "apps/footprint_estimate.h"
 
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +9,6 @@
 #include "checkpoint/synthetic.h"
 #include "cost_model/parameters.h"
 #include "families/published_config.h"
-#include "layers/pack_weights.h"
-#include "node/packed_cache.h"
 
 namespace pelton::apps {
 namespace {
@@ -31,23 +28,15 @@ Error not_of_this_machine(const std::string& model, const std::string& why) {
                "model"};
 }
 
-// Whether `serve` makes other files of a large model's own before it uses them.
-bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
-  return model.weight_layout() != families::WeightLayout::kTiled &&
-         layers::can_be_packed(model.config()) && !node::packed_cache_folder().empty() &&
-         model.weight_bytes() >= node::kPackedFromBytes;
-}
-
-Result<FootprintEstimate> of_shape(const families::ModelConfig& config,
-                                   const cost_model::MemoryRequest& request) {
+Result<cost_model::Footprint> of_shape(const families::ModelConfig& config,
+                                       const cost_model::MemoryRequest& request) {
   TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, request));
   TRY(cost_model::check_fits(footprint));
-  return FootprintEstimate{.footprint = std::move(footprint)};
+  return footprint;
 }
 
-Result<FootprintEstimate> estimate_files(const std::string& model,
-                                         const cost_model::MemoryRequest& request) {
-  FootprintEstimate estimate;
+Result<cost_model::Footprint> estimate_files(const std::string& model,
+                                             const cost_model::MemoryRequest& request) {
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
     TRY_ASSIGN(const families::ModelConfig config,
@@ -55,31 +44,23 @@ Result<FootprintEstimate> estimate_files(const std::string& model,
     return of_shape(config, request);
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
-  TRY_ASSIGN(checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
-  if (is_packed_when_loaded(used)) {
-    TRY_ASSIGN(const std::optional<std::string> packed,
-               node::find_packed(node::packed_cache_folder(), used, models::WeightChoice::kAuto));
-    estimate.will_be_packed = !packed;
-    if (packed) {
-      TRY_ASSIGN(used, checkpoint::Checkpoint::open(*packed));
-    }
-  }
-  TRY_ASSIGN(estimate.footprint, cost_model::footprint(used, request));
-  TRY(cost_model::check_fits(estimate.footprint));
-  return estimate;
+  TRY_ASSIGN(const checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(used, request));
+  TRY(cost_model::check_fits(footprint));
+  return footprint;
 }
 
 }  // namespace
 
-Result<FootprintEstimate> estimate_footprint(const std::string& model,
-                                             const cost_model::MemoryRequest& request) {
+Result<cost_model::Footprint> estimate_footprint(const std::string& model,
+                                                 const cost_model::MemoryRequest& request) {
   const bool has_shape_alone = cost_model::is_known_model(model) && !is_shape(model) &&
                                !std::filesystem::is_directory(model);
   if (has_shape_alone) {
     TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
     return of_shape(config, request);
   }
-  Result<FootprintEstimate> result = estimate_files(model, request);
+  Result<cost_model::Footprint> result = estimate_files(model, request);
   if (result.ok() || result.error().code != ErrorCode::kUnsupported) return result;
   return not_of_this_machine(model, result.error().message);
 }

@@ -18,6 +18,8 @@ class TemplatePieces final : public PromptPieces {
     jinja::Text prompt;
     jinja::Text opening;
     bool opens_reasoning = false;
+    // Of a prompt that ends within the last message: where its text begins.
+    std::optional<size_t> continued_at = {};
   };
 
   TemplatePieces(const Parts& parts, const ControlTexts& texts) {
@@ -25,6 +27,7 @@ class TemplatePieces final : public PromptPieces {
     texts.encode(parts.opening, opening_);
     opens_reasoning_ = parts.opens_reasoning;
     pieces_.push_back({});
+    if (parts.continued_at) split(parts.prompt.slice(0, *parts.continued_at), texts);
   }
 
   void append(size_t, std::vector<TokenId>& out) const override {
@@ -32,6 +35,18 @@ class TemplatePieces final : public PromptPieces {
   }
 
  private:
+  // The tokens behind `before` become the opening. Where a token reaches over its end, nothing
+  // does: a parser then takes the answer for a turn's beginning.
+  void split(const jinja::Text& before, const ControlTexts& texts) {
+    std::vector<TokenId> head;
+    texts.encode(before, head);
+    if (head.size() > tokens_.size() || !std::equal(head.begin(), head.end(), tokens_.begin())) {
+      return;
+    }
+    opening_.assign(tokens_.begin() + std::ssize(head), tokens_.end());
+    tokens_.resize(head.size());
+  }
+
   std::vector<TokenId> tokens_;
 };
 
@@ -93,12 +108,10 @@ class TemplateFormat final : public ChatFormat {
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
     TRY_ASSIGN(jinja::Text text, template_.render(conversation));
-    if (conversation.continues_last) {
-      TRY_ASSIGN(text, up_to_last_message(std::move(text), conversation));
-    }
-    const bool begins = conversation.begins_turn && !conversation.continues_last;
     TemplatePieces::Parts parts;
-    if (begins) {
+    if (conversation.continues_last) {
+      TRY_ASSIGN(parts, up_to_last_message(text, conversation));
+    } else if (conversation.begins_turn) {
       parts = parts_of(std::move(text), dialect_.reasoning);
     } else {
       parts.prompt = std::move(text);
@@ -122,9 +135,7 @@ class TemplateFormat final : public ChatFormat {
     return std::make_unique<DialectParser>(tokenizer_, dialect_, options);
   }
   bool types_by_schema() const override { return dialect_.calls->types_by_schema; }
-  bool reads_argument(std::string_view name) const override {
-    return name == "continue_final_message" || template_.names(name);
-  }
+  bool reads_argument(std::string_view name) const override { return template_.names(name); }
 
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
@@ -147,19 +158,24 @@ class TemplateFormat final : public ChatFormat {
 
  private:
   // Without what the template writes behind the last message's text.
-  static Result<jinja::Text> up_to_last_message(jinja::Text text,
-                                                const Conversation& conversation) {
+  static Result<TemplatePieces::Parts> up_to_last_message(const jinja::Text& text,
+                                                          const Conversation& conversation) {
     std::string_view last;
     if (!conversation.messages.empty()) last = conversation.messages.back().text;
     last.remove_prefix(jinja::leading_space(last));
     last.remove_suffix(jinja::trailing_space(last));
     const size_t at = last.empty() ? std::string::npos : text.bytes().rfind(last);
-    if (at != std::string::npos) return text.slice(0, at + last.size());
+    if (at != std::string::npos) {
+      TemplatePieces::Parts parts{.prompt = text.slice(0, at + last.size()), .opening = {}};
+      parts.continued_at = at;
+      return parts;
+    }
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message =
-                     "'continue_final_message': the model's chat template does not write the "
-                     "last message's text as it is, so that nothing can go on behind it",
-                 .field = "continue_final_message"};
+                     "'messages': the model's chat template does not write the last "
+                     "message's text as it is, so that nothing can go on behind it "
+                     "(continue_final_message)",
+                 .field = "messages"};
   }
 
   const tokenizer::Tokenizer& tokenizer_;
