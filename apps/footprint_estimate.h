@@ -9,7 +9,7 @@
 
 namespace pelton::apps {
 
-// The configuration of such a model. Errors: the same.
+// The configuration of a model that is named in one of these ways. Errors: as below.
 Result<families::ModelConfig> planned_config(const std::string& model);
 
 Result<cost_model::Footprint> estimate_footprint(const std::string& model,
