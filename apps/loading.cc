@@ -119,12 +119,13 @@ std::vector<Flag> model_flags() {
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =
-                       "on a GPU, which form of a kernel computes how many rows: measured at the "
+                       "on a GPU, which config of a kernel computes how many rows: measured at the "
                        "first start and kept (auto), measured now, or by constants; plain: by "
                        "constants and without wgmma; persistent: by constants, and steps of few "
                        "rows in one persistent kernel",
                    .default_text = "auto",
-                   .choices = {"auto", "measure", "default", "plain", "persistent"}});
+                   .choices = {"auto", "measure", "default", "plain", "persistent"},
+                   .only_with = {{"--device", {"cuda"}}}});
   for (Flag& flag : chat_flags()) flags.push_back(std::move(flag));
   flags.push_back({.name = "--executor",
                    .value = "E",

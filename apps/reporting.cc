@@ -111,7 +111,8 @@ std::vector<Flag> reporting_flags() {
            .value = "A",
            .help = "then: only report, or exit with code 7, for a supervisor to start it anew",
            .default_text = "report",
-           .choices = {"report", "exit"}},
+           .choices = {"report", "exit"},
+           .not_with = {{"--watchdog-seconds", {"0"}}}},
           {.name = "--weight-scrub-hours",
            .value = "H",
            .help = "in this time all weights are looked at once, whether they are what they were; "

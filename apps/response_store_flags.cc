@@ -13,6 +13,7 @@ namespace pelton::apps {
 using cli::Flag;
 
 std::vector<Flag> response_store_flags() {
+  const std::vector<cli::Circumstance> no_store = {{"--response-store", {"none"}}};
   return {{.name = "--response-store",
            .value = "WHERE",
            .help = "where responses of /v1/responses are kept: memory, sqlite:FILE or none",
@@ -23,20 +24,23 @@ std::vector<Flag> response_store_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "10000",
            .least = 1,
-           .most = 100'000'000},
+           .most = 100'000'000,
+           .not_with = no_store},
           {.name = "--response-store-bytes",
            .value = "BYTES",
            .help = "at most so much of their texts and tokens",
            .kind = Flag::Kind::kSize,
            .default_text = "256MiB",
-           .least = 1 << 16},
+           .least = 1 << 16,
+           .not_with = no_store},
           {.name = "--response-store-age",
            .value = "SECONDS",
            .help = "one that nobody asks for so long is forgotten",
            .kind = Flag::Kind::kInteger,
            .default_text = "2592000",
            .least = 1,
-           .most = 3'153'600'000},
+           .most = 3'153'600'000,
+           .not_with = no_store},
           {.name = "--sampled-turn-tokens",
            .value = "N",
            .help = "tokens of answered turns that are kept, so that a tool loop's next request "

@@ -187,7 +187,9 @@ TEST_P(ConfigRoundTrip, A2_PrefixCacheIsWhatWasSaid) {
                                            {{"--enable-prefix-caching"}, true},
                                            {{"--no-enable-prefix-caching"}, false},
                                            {{"--no-prefix-caching"}, false},
-                                           {{"--enable-prefix-caching=false"}, false}}) {
+                                           {{"--enable-prefix-caching=false"}, false},
+                                           {{"--enable-prefix-caching", "false"}, false},
+                                           {{"--enable-prefix-caching", "true"}, true}}) {
     Words print = words;
     print.push_back("--print-config");
     EXPECT_THAT(parse(print)->text, HasSubstr(fmt::format("enable-prefix-caching = {}", on)));

@@ -147,17 +147,25 @@ bool fits(const ConfigEntry& entry, const Flag& flag) {
 }
 
 // In CLI11's order, which pops from the back. It would take "--key=" for a flag whose value is the
-// next word.
+// next word, and "--switch false" for a switch and an argument.
 std::vector<std::string> for_cli11(const Verb& verb, const std::vector<std::string>& words) {
   std::vector<std::string> reversed;
+  const auto flag_of = [&](const std::string& name) {
+    return std::find_if(verb.flags.begin(), verb.flags.end(), [&](const Flag& flag) {
+      const std::vector<std::string> names = flag.names();
+      return std::find(names.begin(), names.end(), name) != names.end();
+    });
+  };
   for (auto word = words.rbegin(); word != words.rend(); ++word) {
     const std::string name = word->substr(0, word->size() - (word->ends_with('=') ? 1 : 0));
-    const bool wants_value =
-        std::any_of(verb.flags.begin(), verb.flags.end(), [&](const Flag& flag) {
-          const std::vector<std::string> names = flag.names();
-          return flag.kind != Flag::Kind::kSwitch &&
-                 std::find(names.begin(), names.end(), name) != names.end();
-        });
+    const auto flag = flag_of(name);
+    const bool is_switch = flag != verb.flags.end() && flag->kind == Flag::Kind::kSwitch;
+    if (is_switch && name == *word && !reversed.empty() &&
+        (reversed.back() == "true" || reversed.back() == "false")) {
+      reversed.back() = name + '=' + reversed.back();
+      continue;
+    }
+    const bool wants_value = flag != verb.flags.end() && !is_switch;
     if (wants_value && name != *word) reversed.emplace_back();
     reversed.push_back(wants_value ? name : *word);
   }

@@ -70,7 +70,7 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
   const bool is_reference = kernels->name() == "reference";
   constexpr int kFastBlockTokens = 16;  // what they read at a time
   if (!is_reference && options.block_tokens != kFastBlockTokens) {
-    return Error{ErrorCode::kUnsupported,
+    return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--block-size {}: the {} kernels read blocks of {} tokens",
                              options.block_tokens, kernels->name(), kFastBlockTokens),
                  "block-size"};
