@@ -348,10 +348,13 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   plan.options = *std::move(options);
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.
-  for (const auto& [name, text] : values) {
-    if (name == "kv-cache-memory") plan.options.executor.memory_utilization.reset();
-    if (name == "memory-utilization") plan.options.executor.kv_bytes.reset();
-  }
+  const auto says = [&](std::string_view name) {
+    return std::ranges::any_of(values, [&](const auto& value) { return value.first == name; });
+  };
+  const bool says_bytes = says("kv-cache-memory");
+  const bool says_share = says("memory-utilization");
+  if (says_bytes && !says_share) plan.options.executor.memory_utilization.reset();
+  if (says_share && !says_bytes) plan.options.executor.kv_bytes.reset();
   server::ModelLoader::Order made = order_of(std::move(plan), std::make_shared<std::string>());
   made.load =
       [load = std::move(made.load)](

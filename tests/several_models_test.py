@@ -355,6 +355,13 @@ class ComingAndGoing(unittest.TestCase):
                             ({"model": str(self.qwen), "name": "a\nb"}, "name")):
             status, refused = served.load(**body)
             self.assertEqual((400, field), (status, refused["error"]["param"]), refused)
+        # Found when it is loaded: wrong all the same, and nobody's fault but the request's.
+        for options in ({"pin_prefix": "/nowhere"}, {"pin_prefix": "/tmp"}, {"max_model_len": 10_000_000},
+                        {"kv_cache_memory": "16MiB", "memory_utilization": 0.5}, {"executor": "modelled:/nowhere"},
+                        {"pin_prefix": str(ROOT / "README.md"), "enable_prefix_caching": False}):
+            status, refused = served.load(model=str(self.qwen), name="wrong", **options)
+            self.assertEqual(400, status, (options, refused))
+            served.admin("DELETE", "/admin/models/wrong")
         status, _ = served.admin("POST", "/admin/models", {"model": str(self.qwen)}, content_type="text/plain")
         self.assertEqual(415, status, "which a page in a browser could send")
         self.assertEqual(405, served.admin("DELETE", "/admin/models")[0])

@@ -476,6 +476,18 @@ Result<void> ArgumentReader::take_values(
         take(flag, {.text = text, .source = Source::kWord, .origin = flag.name}, arguments);
     if (!taken.ok()) return Error{ErrorCode::kInvalidArgument, taken.error().message, name};
   }
+  // Of what is said here; what was said before yields.
+  for (const Flag& flag : verb_.flags) {
+    const auto is_said = [&](std::string_view name) {
+      return std::any_of(values.begin(), values.end(),
+                         [&](const auto& value) { return value.first == config_name(name); });
+    };
+    const Circumstance* const other = is_said(flag.name) ? against(flag, arguments) : nullptr;
+    if (other == nullptr || !is_said(other->flag)) continue;
+    return usage_error(
+        fmt::format("{} has no effect with {}", config_name(flag.name), config_name(other->flag)),
+        config_name(flag.name));
+  }
   return {};
 }
 

@@ -179,7 +179,7 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
   const int64_t tokens = request.block_tokens;
   KvAllocated kv = bare_groups(config, request);
   if (request.context_tokens && *request.context_tokens > config.context_max) {
-    return Error{ErrorCode::kDoesNotFit,
+    return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--max-model-len {} is more than the model's {}",
                              *request.context_tokens, config.context_max),
                  "max-model-len"};

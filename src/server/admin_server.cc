@@ -74,6 +74,12 @@ net::HttpResponse model_error(const Error& error) {
       shown.type = "invalid_request_error";
       shown.code = "bad_checkpoint";
       break;
+    case ErrorCode::kBadConfig:
+    case ErrorCode::kIo:  // of a file that the request names
+      shown.status = 400;
+      shown.type = "invalid_request_error";
+      shown.code = "bad_file";
+      break;
     default:
       break;
   }
