@@ -358,7 +358,7 @@ class ComingAndGoing(unittest.TestCase):
         # Found when it is loaded: wrong all the same, and nobody's fault but the request's.
         for options in ({"pin_prefix": "/nowhere"}, {"pin_prefix": "/tmp"}, {"max_model_len": 10_000_000},
                         {"kv_cache_memory": "16MiB", "memory_utilization": 0.5}, {"executor": "modelled:/nowhere"},
-                        {"pin_prefix": str(ROOT / "README.md"), "enable_prefix_caching": False}):
+                        {"pin_prefix": str(BOX / "config.json"), "enable_prefix_caching": False}):
             status, refused = served.load(model=str(self.qwen), name="wrong", **options)
             self.assertEqual(400, status, (options, refused))
             served.admin("DELETE", "/admin/models/wrong")
