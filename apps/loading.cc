@@ -184,7 +184,14 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       const Stopped& stopped,
                                                       const base::Clock& clock, base::Log& log) {
   TRY(fetch_if_missing(model, stopped, clock, log));
-  cli::PhasedProgress progress(clock, [&log](const std::string& line) { log.info(line); });
+  // Long work is never silent, whatever the log leaves out.
+  cli::PhasedProgress progress(clock, [&log](const std::string& line) {
+    if (log.enabled(base::LogLevel::kInfo)) {
+      log.info(line);
+    } else {
+      fmt::print(stderr, "{}\n", line);
+    }
+  });
   options.progress = [&](std::string_view what, int64_t done, int64_t total) {
     progress.update(what, done, total);
     return !stopped();
