@@ -6,7 +6,9 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/thread_pool.h"
+#include "chat/synthetic_template.h"
 #include "checkpoint/synthetic.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
@@ -21,13 +23,25 @@ using cli::Flag;
 
 // Empty for a vocabulary too small for every byte and the control tokens: such a model is run on
 // token ids.
-Result<std::string> make_tokenizer(int vocab_size, std::string_view model_type) {
+Result<tokenizer::SyntheticTokenizer> make_tokenizer(int vocab_size, std::string_view model_type) {
   if (vocab_size < tokenizer::kSyntheticVocabularyMin) {
     fmt::print(stderr, "a vocabulary of {} has no room for text: no tokenizer is written\n",
                vocab_size);
-    return std::string();
+    return tokenizer::SyntheticTokenizer();
   }
   return tokenizer::synthetic_tokenizer_for(model_type, vocab_size);
+}
+
+// tokenizer.json, and where the family's chats are written by a template, tokenizer_config.json.
+Result<void> write_text_files(const tokenizer::SyntheticTokenizer& made,
+                              std::string_view model_type, const std::string& folder) {
+  TRY(base::write_file(folder + "/tokenizer.json", made.json));
+  const std::string_view chat_template = chat::synthetic_template(model_type);
+  if (chat_template.empty()) return {};
+  Json config;
+  config.set("bos_token", made.bos_token).set("eos_token", made.eos_token);
+  config.set("chat_template", std::string(chat_template));
+  return base::write_file(folder + "/tokenizer_config.json", config.dump());
 }
 
 Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
@@ -51,8 +65,8 @@ Result<void> run(const cli::Arguments& arguments) {
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
-  TRY_ASSIGN(const std::string tokenizer,
-             make_tokenizer(vocab_size, options.config.string("model_type").value_or("")));
+  const std::string model_type = options.config.string("model_type").value_or("");
+  TRY_ASSIGN(const tokenizer::SyntheticTokenizer tokenizer, make_tokenizer(vocab_size, model_type));
 
   const base::SystemClock clock;
   base::ThreadPool pool({});
@@ -67,7 +81,7 @@ Result<void> run(const cli::Arguments& arguments) {
     };
     if (format == "gguf") {
       TRY_ASSIGN(const checkpoint::GgufOptions gguf,
-                 gguf_options(arguments, tokenizer, vocab_size));
+                 gguf_options(arguments, tokenizer.json, vocab_size));
       const std::string file = out.ends_with(".gguf") ? out : out + "/model.gguf";
       TRY(checkpoint::write_synthetic_gguf(options, gguf, file, pool, report));
     } else if (format == "original") {
@@ -76,8 +90,8 @@ Result<void> run(const cli::Arguments& arguments) {
       TRY(checkpoint::write_synthetic(options, out, pool, report));
     }
   }
-  if (format != "gguf" && !tokenizer.empty()) {
-    TRY(base::write_file(out + "/tokenizer.json", tokenizer));
+  if (format != "gguf" && !tokenizer.json.empty()) {
+    TRY(write_text_files(tokenizer, model_type, out));
   }
   const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
   fmt::print(stderr, "{}: {} of random weights in {} ({}/s)\n", out,
@@ -94,7 +108,8 @@ cli::Verb synth_verb() {
       .summary = "Writes a random-weight checkpoint of a given shape.",
       .about =
           "For measuring where the real weights cannot be had: config.json, safetensors and\n"
-          "tokenizer.json in the published layout, with sane scales. Same shape and seed, same "
+          "tokenizer.json in the published layout, with sane scales and the family's control "
+          "tokens. Same shape and seed, same "
           "bytes.\n"
           "--format writes the same weights in OpenAI's original layout or as one GGUF file: with\n"
           "--gguf-type bf16 they compute the same bits, with q8_0 nearly so.",

@@ -10,7 +10,8 @@
 namespace pelton::chat {
 
 inline tokenizer::Tokenizer tiny_chatml_tokenizer() {
-  return tokenizer::Tokenizer::from_json(tokenizer::synthetic_chatml_json(300).value(), "tiny")
+  return tokenizer::Tokenizer::from_json(
+             tokenizer::synthetic_tokenizer_for("qwen3", 300).value().json, "tiny")
       .value();
 }
 

@@ -331,26 +331,41 @@ Result<void> Checkpoint::check_parts(const std::vector<GgufMetadata>& parts,
   return {};
 }
 
-Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
-  if (!gguf_ || !gguf_->has("tokenizer.ggml.tokens")) return std::optional<Vocabulary>();
+Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary_of(const GgufMetadata& gguf) {
+  if (!gguf.has("tokenizer.ggml.tokens")) return std::optional<Vocabulary>();
   Vocabulary vocabulary;
-  TRY_ASSIGN(const auto model, gguf_->text("tokenizer.ggml.model"));
-  TRY_ASSIGN(const auto split, gguf_->text("tokenizer.ggml.pre"));
-  TRY_ASSIGN(vocabulary.tokens, gguf_->texts("tokenizer.ggml.tokens"));
-  TRY_ASSIGN(vocabulary.merges, gguf_->texts("tokenizer.ggml.merges"));
-  TRY_ASSIGN(vocabulary.types, gguf_->integers("tokenizer.ggml.token_type"));
+  TRY_ASSIGN(const auto model, gguf.text("tokenizer.ggml.model"));
+  TRY_ASSIGN(const auto split, gguf.text("tokenizer.ggml.pre"));
+  TRY_ASSIGN(vocabulary.tokens, gguf.texts("tokenizer.ggml.tokens"));
+  TRY_ASSIGN(vocabulary.merges, gguf.texts("tokenizer.ggml.merges"));
+  TRY_ASSIGN(vocabulary.types, gguf.integers("tokenizer.ggml.token_type"));
+  TRY_ASSIGN(vocabulary.scores, gguf.floats("tokenizer.ggml.scores"));
+  TRY_ASSIGN(vocabulary.charsmap, gguf.bytes("tokenizer.ggml.precompiled_charsmap"));
+  TRY_ASSIGN(const auto prefixes, gguf.boolean("tokenizer.ggml.add_space_prefix"));
+  TRY_ASSIGN(const auto removes, gguf.boolean("tokenizer.ggml.remove_extra_whitespaces"));
+  TRY_ASSIGN(const auto unknown, gguf.integer("tokenizer.ggml.unknown_token_id"));
+  vocabulary.prefixes_space = prefixes.value_or(true);
+  vocabulary.removes_extra_spaces = removes.value_or(false);
+  vocabulary.unknown = unknown.value_or(-1);
   vocabulary.model = model.value_or("");
   vocabulary.split = split.value_or("");
-  if (vocabulary.tokens.size() > static_cast<size_t>(config_.vocab_size)) {
+  if (gguf.has("tokenizer.ggml.token_type") &&
+      vocabulary.types.size() != vocabulary.tokens.size()) {
+    return gguf.bad("tokenizer.ggml.token_type",
+                    fmt::format("has {} entries, but tokenizer.ggml.tokens has {}",
+                                vocabulary.types.size(), vocabulary.tokens.size()));
+  }
+  return std::optional(std::move(vocabulary));
+}
+
+Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
+  if (!gguf_) return std::optional<Vocabulary>();
+  TRY_ASSIGN(auto found, vocabulary_of(*gguf_));
+  if (!found) return found;
+  if (found->tokens.size() > static_cast<size_t>(config_.vocab_size)) {
     return gguf_->bad("tokenizer.ggml.tokens",
                       fmt::format("has {} entries, but the embedding has {} rows",
-                                  vocabulary.tokens.size(), config_.vocab_size));
-  }
-  if (gguf_->has("tokenizer.ggml.token_type") &&
-      vocabulary.types.size() != vocabulary.tokens.size()) {
-    return gguf_->bad("tokenizer.ggml.token_type",
-                      fmt::format("has {} entries, but tokenizer.ggml.tokens has {}",
-                                  vocabulary.types.size(), vocabulary.tokens.size()));
+                                  found->tokens.size(), config_.vocab_size));
   }
   for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.padding_token_id"}) {
     TRY_ASSIGN(const auto id, gguf_->integer(key));
@@ -359,7 +374,7 @@ Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
           key, fmt::format("must be a token id below {}, found {}", config_.vocab_size, *id));
     }
   }
-  return std::optional(std::move(vocabulary));
+  return found;
 }
 
 Result<void> Checkpoint::map_shards(const std::string& path) {

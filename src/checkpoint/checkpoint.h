@@ -43,13 +43,20 @@ class Checkpoint {
 
   // The vocabulary in a GGUF file's metadata; null where the file has none. Views into the mapping.
   struct Vocabulary {
-    std::string_view model;  // "gpt2": byte-level BPE
+    std::string_view model;  // "gpt2": byte-level BPE; "llama": SentencePiece's
     std::string_view split;  // the name of the split pattern: "gpt-4o"
     std::vector<std::string_view> tokens;
     std::vector<std::string_view> merges;
     std::vector<int32_t> types;
+    std::vector<float> scores;
+    std::string_view charsmap;  // tokenizer.ggml.precompiled_charsmap
+    bool prefixes_space = true;
+    bool removes_extra_spaces = false;
+    int64_t unknown = -1;
   };
   Result<std::optional<Vocabulary>> vocabulary() const;
+  // What a GGUF file says of it, whatever model it is for.
+  static Result<std::optional<Vocabulary>> vocabulary_of(const GgufMetadata& gguf);
   // What the GGUF file says of itself; null for the other layouts.
   const GgufMetadata* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
 

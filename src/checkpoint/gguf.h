@@ -75,6 +75,9 @@ class GgufMetadata {
   // Elements of an array, none if the key is absent; views into the file.
   Result<std::vector<std::string_view>> texts(std::string_view key) const;
   Result<std::vector<int32_t>> integers(std::string_view key) const;
+  Result<std::vector<float>> floats(std::string_view key) const;  // of f32
+  Result<std::string_view> bytes(std::string_view key) const;     // of i8 or u8
+  Result<std::optional<bool>> boolean(std::string_view key) const;
 
   Error bad(std::string_view key, const std::string& what) const;
 
@@ -106,6 +109,7 @@ class GgufHeader {
   void u16(std::string_view key, uint16_t value);
   void i32(std::string_view key, int32_t value);
   void f32(std::string_view key, float value);
+  void boolean(std::string_view key, bool value);
   void texts(std::string_view key, std::span<const std::string> values);
   void i32s(std::string_view key, std::span<const int32_t> values);
 

@@ -19,18 +19,31 @@ std::unique_ptr<Tokenizer> owned(Tokenizer tokenizer) {
 
 }  // namespace
 
+Result<std::unique_ptr<Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata& gguf) {
+  TRY_ASSIGN(const auto stored, checkpoint::Checkpoint::vocabulary_of(gguf));
+  if (!stored) return std::unique_ptr<Tokenizer>();
+  const tokenizer::GgmlVocabulary vocabulary{.model = stored->model,
+                                             .split = stored->split,
+                                             .tokens = stored->tokens,
+                                             .merges = stored->merges,
+                                             .types = stored->types,
+                                             .scores = stored->scores,
+                                             .charsmap = stored->charsmap,
+                                             .prefixes_space = stored->prefixes_space,
+                                             .removes_extra_spaces = stored->removes_extra_spaces,
+                                             .unknown = stored->unknown};
+  TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::from_ggml(vocabulary, gguf.path()));
+  return owned(std::move(tokenizer));
+}
+
 Result<std::unique_ptr<Tokenizer>> read_model_tokenizer(const checkpoint::Checkpoint& checkpoint) {
-  TRY_ASSIGN(const auto stored, checkpoint.vocabulary());
-  if (stored) {
-    const std::string& name = checkpoint.gguf()->path();
-    const tokenizer::GgmlVocabulary vocabulary{stored->model, stored->split, stored->tokens,
-                                               stored->merges, stored->types};
-    TRY_ASSIGN(const std::string json, tokenizer::tokenizer_json_of(vocabulary, name));
-    TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::from_json(json, name));
-    return owned(std::move(tokenizer));
+  if (checkpoint.gguf() != nullptr) {
+    TRY_ASSIGN(std::unique_ptr<Tokenizer> found, ggml_tokenizer(*checkpoint.gguf()));
+    if (found != nullptr) return found;
   }
   for (const std::string& folder : checkpoint.text_folders()) {
-    for (const char* name : {"tokenizer.json", "o200k_base.tiktoken"}) {
+    for (const char* name :
+         {"tokenizer.json", "tekken.json", "tokenizer.model", "o200k_base.tiktoken"}) {
       const std::string file = folder + "/" + name;
       std::error_code ignored;
       if (!std::filesystem::exists(file, ignored)) continue;

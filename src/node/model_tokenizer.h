@@ -1,5 +1,6 @@
-// The tokenizer that belongs to a checkpoint: of a GGUF file its metadata's, otherwise the
-// tokenizer.json beside the weights. Pure but for reading the file.
+// The tokenizer that belongs to a checkpoint: of a GGUF file its metadata's, otherwise the first
+// there is beside the weights of tokenizer.json, tekken.json, tokenizer.model and a rank file. Pure
+// but for reading the file.
 #pragma once
 
 #include <memory>
@@ -13,5 +14,8 @@ namespace pelton::node {
 // Null if the checkpoint has none, which is no error here; a broken one is.
 Result<std::unique_ptr<tokenizer::Tokenizer>> read_model_tokenizer(
     const checkpoint::Checkpoint& checkpoint);
+
+// Of a GGUF file alone.
+Result<std::unique_ptr<tokenizer::Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata& gguf);
 
 }  // namespace pelton::node

@@ -6,10 +6,14 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/piece_model.h"
+#include "tokenizer/sentence_pieces.h"
 #include "tokenizer/split_patterns.h"
+#include "tokenizer/tokenizer_json.h"
 #include "tokenizer/tokenizer_json_draft.h"
 #include "tokenizer/tokenizer_json_writer.h"
 #include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/word_piece_parts.h"
 
 namespace pelton::tokenizer {
 namespace {
@@ -58,21 +62,7 @@ Result<void> add_merge(size_t index, std::string_view text, const std::string& n
   return {};
 }
 
-}  // namespace
-
-Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const std::string& name) {
-  if (vocabulary.model != "gpt2") {
-    return unsupported_tokenizer(name, "tokenizer.ggml.model",
-                                 fmt::format("is \"{}\", expected \"gpt2\" (byte-level BPE)",
-                                             base::replace_invalid_utf8(vocabulary.model)));
-  }
-  const NamedSplit* const split = find_split(vocabulary.split);
-  if (split == nullptr) {
-    return unsupported_tokenizer(
-        name, "tokenizer.ggml.pre",
-        fmt::format("is \"{}\"; known are {}", base::replace_invalid_utf8(vocabulary.split),
-                    split_names()));
-  }
+Result<void> check_sizes(const GgmlVocabulary& vocabulary, const std::string& name) {
   if (!vocabulary.types.empty() && vocabulary.types.size() != vocabulary.tokens.size()) {
     return bad_tokenizer(name, "tokenizer.ggml.token_type",
                          fmt::format("has {} entries, but there are {} tokens",
@@ -83,6 +73,150 @@ Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const st
         name, "tokenizer.ggml.tokens",
         fmt::format("has {} entries, the limit is {}", vocabulary.tokens.size(), kTokenIdsMax));
   }
+  return {};
+}
+
+GgmlTokenType type_of(const GgmlVocabulary& vocabulary, size_t id) {
+  return vocabulary.types.empty() ? GgmlTokenType::kNormal
+                                  : static_cast<GgmlTokenType>(vocabulary.types[id]);
+}
+
+// Of pieces with scores.
+Result<TokenizerParts> read_pieces(const GgmlVocabulary& vocabulary, const std::string& name) {
+  if (vocabulary.scores.size() != vocabulary.tokens.size()) {
+    return bad_tokenizer(name, "tokenizer.ggml.scores",
+                         fmt::format("has {} entries, but there are {} tokens",
+                                     vocabulary.scores.size(), vocabulary.tokens.size()));
+  }
+  PieceModel model{
+      .kind = vocabulary.model == "t5" ? PieceModel::Kind::kUnigram : PieceModel::Kind::kBpe,
+      .charsmap = std::string(vocabulary.charsmap),
+      .prefixes_space = vocabulary.prefixes_space,
+      .removes_extra_spaces = vocabulary.removes_extra_spaces};
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const auto type = static_cast<int>(type_of(vocabulary, id));
+    if (type < 1 || type > 6) {
+      return bad_tokenizer(name, fmt::format("tokenizer.ggml.token_type[{}]", id),
+                           fmt::format("is {}", type));
+    }
+    model.pieces.push_back({.text = std::string(vocabulary.tokens[id]),
+                            .score = vocabulary.scores[id],
+                            .type = static_cast<PieceModel::Type>(type)});
+  }
+  // Fillers that a converter calls unknown are none.
+  bool has_unknown = false;
+  for (PieceModel::Piece& piece : model.pieces) {
+    if (piece.type != PieceModel::Type::kUnknown) continue;
+    if (has_unknown) piece.type = PieceModel::Type::kUnused;
+    has_unknown = true;
+  }
+  return parts_of(model, name);
+}
+
+// Of pieces with merges, as a tokenizer.json would have them.
+Result<TokenizerParts> read_merged_pieces(const GgmlVocabulary& vocabulary,
+                                          const std::string& name) {
+  TokenizerJsonDraft draft;
+  draft.model.set("byte_fallback", true);
+  Json normalizer;
+  Json pattern;
+  pattern.set("String", " ");
+  normalizer.set("type", "Replace").set("pattern", std::move(pattern)).set("content", "▁");
+  draft.document.set("normalizer", std::move(normalizer));
+  std::vector<AddedToken> added;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const std::string_view text = vocabulary.tokens[id];
+    const GgmlTokenType type = type_of(vocabulary, id);
+    if (text.empty() || text.size() > kTokenBytesMax || !base::is_valid_utf8(text)) {
+      return bad_tokenizer(name, fmt::format("tokenizer.ggml.tokens[{}]", id),
+                           fmt::format("is not a text of 1 to {} bytes", kTokenBytesMax));
+    }
+    const bool is_control = type == GgmlTokenType::kControl;
+    if (is_control || type == GgmlTokenType::kUserDefined) {
+      added.push_back(
+          {.id = static_cast<TokenId>(id), .text = std::string(text), .special = is_control});
+      if (is_control) continue;
+    }
+    draft.vocab.push_back({static_cast<uint32_t>(draft.vocab_text.size()),
+                           static_cast<uint32_t>(text.size()), static_cast<TokenId>(id)});
+    draft.vocab_text += text;
+  }
+  for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
+    const std::string_view text = vocabulary.merges[i];
+    const size_t space = text.find(' ', 1);
+    const bool fits = space != std::string_view::npos && space <= kTokenBytesMax &&
+                      text.size() - space - 1 <= kTokenBytesMax;
+    if (!fits) {
+      return bad_tokenizer(name, fmt::format("tokenizer.ggml.merges[{}]", i),
+                           "is not two texts with a space between");
+    }
+    draft.merges.push_back({static_cast<uint32_t>(draft.merge_bytes.size()),
+                            static_cast<uint16_t>(space),
+                            static_cast<uint16_t>(text.size() - space - 1)});
+    draft.merge_bytes += text.substr(0, space);
+    draft.merge_bytes += text.substr(space + 1);
+  }
+  return read_sentence_pieces(draft, std::move(added), name);
+}
+
+// BERT's, whose words have a "▁" here where the vocabulary has nothing, and nothing for its "##".
+Result<TokenizerParts> read_words(const GgmlVocabulary& vocabulary, const std::string& name) {
+  constexpr std::string_view kBegins = "▁";
+  WordPieces pieces(vocabulary.tokens.size());
+  std::vector<std::string> spelled(vocabulary.tokens.size());
+  std::vector<AddedToken> added;
+  for (size_t id = 0; id < spelled.size(); ++id) {
+    const std::string_view text = vocabulary.tokens[id];
+    const bool is_control = type_of(vocabulary, id) == GgmlTokenType::kControl ||
+                            static_cast<int64_t>(id) == vocabulary.unknown;
+    if (is_control) {
+      if (text.empty() || text.size() > kTokenBytesMax) {
+        return bad_tokenizer(name, fmt::format("tokenizer.ggml.tokens[{}]", id), "has no text");
+      }
+      added.push_back({.id = static_cast<TokenId>(id), .text = std::string(text), .special = true});
+      spelled[id] = text;
+    } else if (text.starts_with(kBegins)) {
+      spelled[id] = text.substr(kBegins.size());
+    } else if (!text.empty()) {
+      spelled[id] = pieces.continuation + std::string(text);
+    }
+  }
+  if (vocabulary.unknown < 0 || vocabulary.unknown >= std::ssize(spelled)) {
+    return bad_tokenizer(name, "tokenizer.ggml.unknown_token_id", "names no token");
+  }
+  const std::vector<std::string_view> texts(spelled.begin(), spelled.end());
+  std::string unknown = spelled[static_cast<size_t>(vocabulary.unknown)];
+  return word_piece_parts(
+      std::move(pieces), {.texts = texts, .unknown = std::move(unknown), .added = std::move(added)},
+      name);
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_ggml(const GgmlVocabulary& vocabulary, const std::string& name) {
+  TRY(check_sizes(vocabulary, name));
+  if (vocabulary.model == "llama" || vocabulary.model == "t5") return read_pieces(vocabulary, name);
+  if (vocabulary.model == "gemma4") return read_merged_pieces(vocabulary, name);
+  if (vocabulary.model == "bert") return read_words(vocabulary, name);
+  TRY_ASSIGN(const std::string json, tokenizer_json_of(vocabulary, name));
+  return read_tokenizer_json(json, name);
+}
+
+Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const std::string& name) {
+  if (vocabulary.model != "gpt2") {
+    return unsupported_tokenizer(
+        name, "tokenizer.ggml.model",
+        fmt::format("is \"{}\"; known are gpt2, llama, gemma4, t5 and bert",
+                    base::replace_invalid_utf8(vocabulary.model)));
+  }
+  const NamedSplit* const split = find_split(vocabulary.split);
+  if (split == nullptr) {
+    return unsupported_tokenizer(
+        name, "tokenizer.ggml.pre",
+        fmt::format("is \"{}\"; known are {}", base::replace_invalid_utf8(vocabulary.split),
+                    split_names()));
+  }
+  TRY(check_sizes(vocabulary, name));
   TokenizerFile file;
   file.cut_before.assign(split->patterns.begin(), split->patterns.end() - 1);
   file.split_pattern = split->patterns.back();

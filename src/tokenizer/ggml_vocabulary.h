@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tokenizer/tokenizer_parts.h"
 
 namespace pelton::tokenizer {
 
@@ -24,15 +25,25 @@ enum class GgmlTokenType : int32_t {
 };
 
 struct GgmlVocabulary {
-  std::string_view model;                    // "gpt2": byte-level BPE
+  // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece's BPE, by scores),
+  // "gemma4" (the same, by merges), "t5" (unigram), "bert" (WordPiece).
+  std::string_view model;
   std::string_view split;                    // tokenizer.ggml.pre: "gpt-4o"
   std::span<const std::string_view> tokens;  // by id; normal ones in the byte alphabet
   std::span<const std::string_view> merges;  // "left right", in order of rank
   std::span<const int32_t> types;            // as many as tokens, or none: all normal
+  std::span<const float> scores = {};        // as many as tokens: of "llama" and "t5"
+  std::string_view charsmap = {};            // of "t5", may be empty
+  bool prefixes_space = true;
+  bool removes_extra_spaces = false;
+  int64_t unknown = -1;  // "bert": the token of unknown words
 };
 
-// `name` is the file's, for messages. Errors: kBadCheckpoint naming key and element; kUnsupported
-// for another model or split pattern.
+// Errors as below.
+Result<TokenizerParts> read_ggml(const GgmlVocabulary& vocabulary, const std::string& name);
+
+// Of "gpt2". `name` is the file's, for messages. Errors: kBadCheckpoint naming key and element;
+// kUnsupported for another model or split pattern.
 Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const std::string& name);
 
 struct GgmlTables {

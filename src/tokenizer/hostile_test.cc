@@ -123,7 +123,7 @@ TEST_F(Hostile, TK_07_APatternThatBacktracksForEver) {
   }
 }
 TEST_F(Hostile, TK_08_OtherKindsOfTokenizers) {
-  expect_refused(with("\"type\":\"BPE\"", "\"type\":\"Unigram\""), "model.type",
+  expect_refused(with("\"type\":\"BPE\"", "\"type\":\"WordLevel\""), "model.type",
                  ErrorCode::kUnsupported);
   expect_refused(
       with("\"normalizer\":null",

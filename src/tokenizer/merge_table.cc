@@ -1,6 +1,7 @@
 #include "tokenizer/merge_table.h"
 
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -30,14 +31,17 @@ bool MergeTable::add(TokenId left, TokenId right, TokenId merged) {
   return true;
 }
 
-MergeTable MergeTable::of_ranks(const TokenBytes& tokens, const TokenLookup& lookup) {
+// `order`: ids by rank; empty: ids are ranks.
+MergeTable MergeTable::of_pairs(const TokenBytes& tokens, const TokenLookup& lookup,
+                                std::span<const TokenId> order) {
   struct Found {
     uint64_t pair;
     uint32_t rank;
   };
   std::vector<Found> found;
   found.reserve(static_cast<size_t>(tokens.size()) * 3);
-  for (TokenId id = 0; id < tokens.size(); ++id) {
+  for (int rank = 0; rank < tokens.size(); ++rank) {
+    const TokenId id = order.empty() ? rank : order[static_cast<size_t>(rank)];
     const std::string_view bytes = tokens[id];
     if (bytes.empty() || lookup.find(tokens, bytes) != id) continue;  // no ordinary token
     for (size_t cut = 1; cut < bytes.size(); ++cut) {
@@ -45,11 +49,22 @@ MergeTable MergeTable::of_ranks(const TokenBytes& tokens, const TokenLookup& loo
       if (left == kNoToken) continue;
       const TokenId right = lookup.find(tokens, bytes.substr(cut));
       if (right == kNoToken) continue;
-      found.push_back({pack(left, right), static_cast<uint32_t>(id)});
+      found.push_back({pack(left, right), static_cast<uint32_t>(rank)});
     }
   }
   MergeTable table(found.size());
   for (const Found& merge : found) CHECK(table.put(merge.pair, merge.rank));
+  return table;
+}
+
+MergeTable MergeTable::of_ranks(const TokenBytes& tokens, const TokenLookup& lookup) {
+  return of_pairs(tokens, lookup, {});
+}
+
+MergeTable MergeTable::of_order(const TokenBytes& tokens, const TokenLookup& lookup,
+                                std::vector<TokenId> order) {
+  MergeTable table = of_pairs(tokens, lookup, order);
+  table.merged_ = std::move(order);
   return table;
 }
 

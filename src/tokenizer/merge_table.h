@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/token_id.h"
@@ -18,6 +19,9 @@ class MergeTable {
   // Ids are ranks: two neighbours merge if their bytes together are a token, and its id is the
   // rank.
   static MergeTable of_ranks(const TokenBytes& tokens, const TokenLookup& lookup);
+  // The same where the rank is the token's place in `order`, which holds every id once.
+  static MergeTable of_order(const TokenBytes& tokens, const TokenLookup& lookup,
+                             std::vector<TokenId> order);
 
   // Room for at most `merges` pairs.
   explicit MergeTable(size_t merges);
@@ -60,6 +64,9 @@ class MergeTable {
   int shift_;
   size_t size_ = 0;
   std::vector<TokenId> merged_;  // by rank; empty if ids are ranks
+
+  static MergeTable of_pairs(const TokenBytes& tokens, const TokenLookup& lookup,
+                             std::span<const TokenId> order);
 };
 
 }  // namespace pelton::tokenizer

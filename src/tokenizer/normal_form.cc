@@ -8,7 +8,9 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "tokenizer/character_tables.h"
 #include "tokenizer/normal_form_tables.h"
+#include "tokenizer/unicode_class.h"
 
 namespace pelton::tokenizer {
 namespace {
@@ -18,7 +20,7 @@ constexpr uint32_t kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7, kSyllable = 
 constexpr uint32_t kLeads = 19, kVowels = 21, kTails = 28;
 constexpr uint32_t kSyllables = kLeads * kVowels * kTails;
 
-struct Letter {
+struct Decomposed {
   uint32_t code_point;
   uint8_t combining_class;
 };
@@ -40,7 +42,7 @@ const Decomposition* decomposition(uint32_t c) {
   return found != std::end(kDecompositions) && found->code_point == c ? found : nullptr;
 }
 
-void decompose(uint32_t c, std::vector<Letter>& out) {
+void decompose(uint32_t c, std::vector<Decomposed>& out) {
   if (c - kSyllable < kSyllables) {
     const uint32_t index = c - kSyllable;
     out.push_back({kLead + index / (kVowels * kTails), 0});
@@ -60,15 +62,16 @@ void decompose(uint32_t c, std::vector<Letter>& out) {
 }
 
 // Marks behind a letter, by rising class; marks of one class keep their order.
-void sort_marks(std::vector<Letter>& letters) {
+void sort_marks(std::vector<Decomposed>& letters) {
   for (size_t i = 0; i < letters.size(); ++i) {
     if (letters[i].combining_class == 0) continue;
     size_t end = i;
     while (end < letters.size() && letters[end].combining_class != 0) ++end;
-    std::stable_sort(
-        letters.begin() + static_cast<std::ptrdiff_t>(i),
-        letters.begin() + static_cast<std::ptrdiff_t>(end),
-        [](const Letter& a, const Letter& b) { return a.combining_class < b.combining_class; });
+    std::stable_sort(letters.begin() + static_cast<std::ptrdiff_t>(i),
+                     letters.begin() + static_cast<std::ptrdiff_t>(end),
+                     [](const Decomposed& a, const Decomposed& b) {
+                       return a.combining_class < b.combining_class;
+                     });
     i = end - 1;
   }
 }
@@ -93,11 +96,11 @@ uint32_t composed(uint32_t left, uint32_t right) {
 }
 
 // Each mark goes into the last letter unless something between them is in the way.
-void compose(std::vector<Letter>& letters) {
+void compose(std::vector<Decomposed>& letters) {
   constexpr size_t kNone = SIZE_MAX;
   size_t starter = kNone;  // the last letter of class 0, in what is kept
   size_t kept = 0;
-  for (const Letter letter : letters) {
+  for (const Decomposed letter : letters) {
     if (starter != kNone) {
       const bool adjacent = kept == starter + 1;
       const uint8_t before = letters[kept - 1].combining_class;
@@ -122,7 +125,62 @@ size_t plain_prefix(std::string_view text) {
   return i;
 }
 
+void decompose_all(std::string_view text, std::vector<Decomposed>& out) {
+  for (size_t i = 0; i < text.size();) {
+    const base::Utf8Step step = base::utf8_step(text.substr(i));
+    CHECK(step.kind == base::Utf8Step::Kind::kCodePoint);
+    decompose(step.code_point, out);
+    i += step.bytes;
+  }
+}
+
+// Marks that take place, or are written around a letter: they stay.
+bool is_wide_mark(uint32_t c) {
+  const auto* const found = std::upper_bound(
+      std::begin(kWideMarks), std::end(kWideMarks), c,
+      [](uint32_t wanted, const CodePointRange& range) { return wanted < range.first; });
+  return found != std::begin(kWideMarks) && c <= (found - 1)->last;
+}
+
+uint32_t lower_case(uint32_t c) {
+  const CaseRun* const found =
+      std::upper_bound(std::begin(kCaseRuns), std::end(kCaseRuns), c,
+                       [](uint32_t wanted, const CaseRun& run) { return wanted < run.first; });
+  if (found == std::begin(kCaseRuns)) return c;
+  const CaseRun& run = *(found - 1);
+  const bool is_in = c <= run.last && (c - run.first) % run.step == 0;
+  return is_in ? c + static_cast<uint32_t>(run.offset) : c;
+}
+
 }  // namespace
+
+std::string without_accents(std::string_view text) {
+  std::vector<Decomposed> letters;
+  decompose_all(text, letters);
+  sort_marks(letters);
+  std::string out;
+  for (const Decomposed letter : letters) {
+    const uint32_t c = letter.code_point;
+    if (unicode_class(c) != UnicodeClass::kMark || is_wide_mark(c)) base::append_utf8(out, c);
+  }
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const base::Utf8Step step = base::utf8_step(text.substr(i));
+    CHECK(step.kind == base::Utf8Step::Kind::kCodePoint);
+    if (step.code_point == 0x130) {
+      out += "i\u0307";  // the one letter whose lower case is two
+    } else {
+      base::append_utf8(out, lower_case(step.code_point));
+    }
+    i += step.bytes;
+  }
+  return out;
+}
 
 std::string_view normal_form_c(std::string_view text, std::string& storage) {
   size_t plain = plain_prefix(text);
@@ -130,17 +188,12 @@ std::string_view normal_form_c(std::string_view text, std::string& storage) {
   // The last character before may take a mark: it comes along.
   while (plain > 0 && (static_cast<unsigned char>(text[--plain]) & 0xC0) == 0x80) {
   }
-  std::vector<Letter> letters;
-  for (size_t i = plain; i < text.size();) {
-    const base::Utf8Step step = base::utf8_step(text.substr(i));
-    CHECK(step.kind == base::Utf8Step::Kind::kCodePoint);
-    decompose(step.code_point, letters);
-    i += step.bytes;
-  }
+  std::vector<Decomposed> letters;
+  decompose_all(text.substr(plain), letters);
   sort_marks(letters);
   compose(letters);
   storage.assign(text.substr(0, plain));
-  for (const Letter letter : letters) base::append_utf8(storage, letter.code_point);
+  for (const Decomposed letter : letters) base::append_utf8(storage, letter.code_point);
   return storage;
 }
 

@@ -12,4 +12,11 @@ namespace pelton::tokenizer {
 // form. `text` is valid UTF-8.
 std::string_view normal_form_c(std::string_view text, std::string& storage);
 
+// Form D, everything decomposed, without marks that have no width of their own (Mn): "é" -> "e".
+// `text` is valid UTF-8.
+std::string without_accents(std::string_view text);
+
+// Every letter that has a lower case of one code point, in it.
+std::string lower_case(std::string_view text);
+
 }  // namespace pelton::tokenizer

@@ -16,26 +16,6 @@ using Draft = TokenizerJsonDraft;
 
 constexpr std::string_view kSpaceMark = "▁";
 
-// The byte that "<0x41>" stands for.
-std::optional<uint8_t> byte_of(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
-  uint8_t byte = 0;
-  const auto [end, failed] = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
-  if (failed != std::errc() || end != text.data() + 5) return std::nullopt;
-  return byte;
-}
-
-std::string with_spaces(std::string_view piece) {
-  std::string out;
-  for (size_t at = 0; at < piece.size();) {
-    const size_t mark = std::min(piece.find(kSpaceMark, at), piece.size());
-    out += piece.substr(at, mark - at);
-    if (mark < piece.size()) out += ' ';
-    at = mark + kSpaceMark.size();
-  }
-  return out;
-}
-
 // What normalizer and pre-tokenizer say of spaces.
 class SpaceRules {
  public:
@@ -190,7 +170,100 @@ class PieceReader {
   SentencePieces pieces_;
 };
 
+// What a text becomes before it is cut: replaced by the charsmap, spaces as asked for, as "▁".
+std::string normalized(const SentencePieces& pieces, std::string_view text, bool at_start) {
+  std::string replaced;
+  if (pieces.charsmap) {
+    for (size_t at = 0; at < text.size();) {
+      const std::optional<Charsmap::Match> match = pieces.charsmap->match(text.substr(at));
+      const size_t size = match ? match->length : base::utf8_step(text.substr(at)).bytes;
+      replaced += match ? match->with : text.substr(at, size);
+      at += size;
+    }
+    if (!base::is_valid_utf8(replaced)) replaced = base::replace_invalid_utf8(replaced);
+    text = replaced;
+  }
+  if (pieces.removes_extra_spaces) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    text = text.substr(0, text.find_last_not_of(' ') + 1);
+  }
+  std::string out;
+  if (text.empty()) return out;
+  using Prefix = SentencePieces::Prefix;
+  if (pieces.prefix == Prefix::kAlways || (pieces.prefix == Prefix::kFirst && at_start)) {
+    out += kSpaceMark;
+  }
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != ' ') {
+      out += text[at];
+    } else if (!pieces.removes_extra_spaces || text[at - 1] != ' ') {
+      out += kSpaceMark;
+    }
+  }
+  return out;
+}
+
+// A character's tokens, where it is none itself.
+void add_unknown(const SentencePieces& pieces, std::string_view character,
+                 std::vector<TokenId>& out) {
+  if (!pieces.has_bytes) return out.push_back(pieces.unknown);
+  for (const char byte : character) out.push_back(pieces.byte_tokens[static_cast<uint8_t>(byte)]);
+}
+
+void encode_unigram(const SentencePieces& pieces, std::string_view text,
+                    std::vector<TokenId>& out) {
+  std::vector<Unigram::Part> parts;
+  pieces.unigram->split(text, parts);
+  bool was_unknown = false;
+  for (const Unigram::Part& part : parts) {
+    const bool is_unknown = part.id == kNoToken;
+    if (!is_unknown) {
+      out.push_back(part.id);
+    } else if (pieces.has_bytes || !was_unknown) {
+      add_unknown(pieces, part.text, out);
+    }
+    was_unknown = is_unknown;
+  }
+}
+
+void encode_pairs(const SentencePieces& pieces, const BytePairEncoder& merges,
+                  std::string_view text, std::vector<TokenId>& out) {
+  std::vector<TokenId> parts;
+  parts.reserve(text.size());
+  while (!text.empty()) {
+    const size_t size = base::utf8_step(text).bytes;
+    const TokenId id = pieces.lookup.find(pieces.spelled, text.substr(0, size));
+    if (id != kNoToken) {
+      parts.push_back(id);
+    } else if (pieces.has_bytes || parts.empty() || parts.back() != pieces.unknown) {
+      add_unknown(pieces, text.substr(0, size), parts);
+    }
+    text.remove_prefix(size);
+  }
+  merges.merge(parts, out);
+}
+
 }  // namespace
+
+// The byte that "<0x41>" stands for.
+std::optional<uint8_t> byte_of(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  uint8_t byte = 0;
+  const auto [end, failed] = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
+  if (failed != std::errc() || end != text.data() + 5) return std::nullopt;
+  return byte;
+}
+
+std::string with_spaces(std::string_view piece) {
+  std::string out;
+  for (size_t at = 0; at < piece.size();) {
+    const size_t mark = std::min(piece.find(kSpaceMark, at), piece.size());
+    out += piece.substr(at, mark - at);
+    if (mark < piece.size()) out += ' ';
+    at = mark + kSpaceMark.size();
+  }
+  return out;
+}
 
 bool is_sentence_pieces(const Draft& draft) {
   return draft.model.boolean("byte_fallback").value_or(false);
@@ -216,25 +289,20 @@ Result<TokenizerParts> read_sentence_pieces(const Draft& draft, std::vector<Adde
 
 void encode_sentence_pieces(const SentencePieces& pieces, const BytePairEncoder& merges,
                             std::string_view text, bool at_start, std::vector<TokenId>& out) {
-  if (text.empty()) return;
-  using Prefix = SentencePieces::Prefix;
-  std::vector<TokenId> parts;
-  parts.reserve(text.size() + 1);
-  const auto add = [&](std::string_view character) {
-    const TokenId id = pieces.lookup.find(pieces.spelled, character);
-    if (id != kNoToken) return parts.push_back(id);
-    for (const char byte : character)
-      parts.push_back(pieces.byte_tokens[static_cast<uint8_t>(byte)]);
+  const std::string marked = normalized(pieces, text, at_start);
+  const std::string_view all = marked;
+  const auto encode = [&](std::string_view part) {
+    if (part.empty()) return;
+    if (pieces.unigram) return encode_unigram(pieces, part, out);
+    encode_pairs(pieces, merges, part, out);
   };
-  if (pieces.prefix == Prefix::kAlways || (pieces.prefix == Prefix::kFirst && at_start)) {
-    add(kSpaceMark);
+  size_t done = 0;
+  while (const auto word = pieces.words.next(all, done)) {
+    encode(all.substr(done, word->begin - done));
+    out.push_back(word->id);
+    done = word->begin + word->length;
   }
-  while (!text.empty()) {
-    const size_t size = base::utf8_step(text).bytes;
-    add(text[0] == ' ' ? kSpaceMark : text.substr(0, size));
-    text.remove_prefix(size);
-  }
-  merges.merge(parts, out);
+  encode(all.substr(done));
 }
 
 }  // namespace pelton::tokenizer

@@ -1,11 +1,12 @@
-// SentencePiece's BPE, as a tokenizer.json states it ("byte_fallback"): text is cut into
-// characters, spaces written as "▁"; neighbours merge by rank over the whole text, and a character
-// that is no token is its bytes' tokens. Immutable; any thread.
+// SentencePiece's models: text is normalised, spaces written as "▁", and then, over the whole text,
+// neighbouring characters merge by rank (BPE), or the likeliest pieces are taken (unigram). A
+// character that is no token is its bytes' tokens, or an unknown one. Immutable; any thread.
 //
 //   "Hi 木" -> "▁Hi▁木" -> ▁Hi, ▁, <0xE6>, <0x9C>, <0xA8>
 #pragma once
 
-#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,13 @@
 
 namespace pelton::tokenizer {
 
-// Whether the file describes such a model.
+// Whether a tokenizer.json describes such a model: BPE with "byte_fallback", or "Unigram".
 bool is_sentence_pieces(const TokenizerJsonDraft& draft);
+
+// "▁the" -> " the".
+std::string with_spaces(std::string_view piece);
+// The byte that "<0x41>" stands for.
+std::optional<uint8_t> byte_of(std::string_view text);
 
 // Errors: kBadCheckpoint naming the field; kUnsupported for another normalizer or pre-tokenizer
 // than writes spaces as "▁".

@@ -42,15 +42,20 @@ TokenId SpecialTexts::find(std::string_view text) const {
   return ids_[node];
 }
 
-std::optional<SpecialTexts::Match> SpecialTexts::match_at(std::string_view text,
-                                                          size_t begin) const {
-  std::optional<Match> longest;
+void SpecialTexts::each_at(std::string_view text, size_t begin,
+                           base::FunctionRef<void(size_t length, TokenId id)> found) const {
   uint32_t node = 0;
   for (size_t i = begin; i < text.size(); ++i) {
     node = child(node, text[i]);
     if (node == kNoNode) break;
-    if (ids_[node] != kNoToken) longest = Match{begin, i + 1 - begin, ids_[node]};
+    if (ids_[node] != kNoToken) found(i + 1 - begin, ids_[node]);
   }
+}
+
+std::optional<SpecialTexts::Match> SpecialTexts::match_at(std::string_view text,
+                                                          size_t begin) const {
+  std::optional<Match> longest;
+  each_at(text, begin, [&](size_t length, TokenId id) { longest = Match{begin, length, id}; });
   return longest;
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/token_id.h"
 #include "tokenizer/token_lookup.h"
 
@@ -24,11 +25,15 @@ class SpecialTexts {
   // False if that text is there already. `text` is not empty.
   [[nodiscard]] bool add(std::string_view text, TokenId id);
 
+  bool empty() const { return ids_.size() == 1; }
   // The token whose text is exactly this; kNoToken if none.
   TokenId find(std::string_view text) const;
 
   // The first match at or behind `from`.
   std::optional<Match> next(std::string_view text, size_t from) const;
+  // All texts that stand at `begin`, the shortest first.
+  void each_at(std::string_view text, size_t begin,
+               base::FunctionRef<void(size_t length, TokenId id)> found) const;
 
  private:
   std::optional<Match> match_at(std::string_view text, size_t begin) const;

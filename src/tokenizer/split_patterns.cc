@@ -24,6 +24,13 @@ constexpr std::string_view kDeepSeekV3[] = {
     R"re(\p{N}{1,3})re", R"re([一-龥぀-ゟ゠-ヿ]+)re",
     R"re([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)re"
     R"re( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+// The first generation's; \p{L&} is every cased letter.
+constexpr std::string_view kDeepSeekLlm[] = {R"re([\r\n])re",
+                                             R"re(\s?\p{L&}+)re",
+                                             R"re(\s?[!-/:-~！-／：-～‘-‟　-。]+)re",
+                                             R"re(\s+$)re",
+                                             R"re([一-龥ࠀ-一가-퟿]+)re",
+                                             R"re(\p{N}+)re"};
 constexpr std::string_view kTekken[] = {
     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)re"
     R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)re"
@@ -34,7 +41,8 @@ const NamedSplit kSplits[] = {
     {"llama-bpe", kLlama3, true}, {"llama3", kLlama3, true},
     {"llama-v3", kLlama3, true},  {"qwen2", kQwen2},
     {"qwen35", kQwen35},          {"deepseek-r1-qwen", kQwen2},
-    {"deepseek-v3", kDeepSeekV3}, {"tekken", kTekken, true},
+    {"deepseek-v3", kDeepSeekV3}, {"deepseek-llm", kDeepSeekLlm},
+    {"tekken", kTekken, true},
 };
 
 }  // namespace

@@ -7,13 +7,17 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/utf8.h"
 #include "tokenizer/byte_pair_encoder.h"
+#include "tokenizer/ggml_vocabulary.h"
 #include "tokenizer/normal_form.h"
 #include "tokenizer/o200k_splitter.h"
 #include "tokenizer/regex_splitter.h"
 #include "tokenizer/sentence_pieces.h"
+#include "tokenizer/sentencepiece_file.h"
 #include "tokenizer/special_texts.h"
+#include "tokenizer/tekken_file.h"
 #include "tokenizer/tiktoken_file.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/tokenizer_parts.h"
@@ -76,7 +80,8 @@ Result<std::array<TokenId, 256>> find_byte_tokens(const TokenizerParts& parts,
   for (int byte = 0; byte < 256; ++byte) {
     const char letter = static_cast<char>(byte);
     const TokenId id = parts.lookup.find(parts.tokens, {&letter, 1});
-    if (id == kNoToken) {
+    const bool is_in_utf8 = byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);
+    if (id == kNoToken && is_in_utf8) {
       return bad_tokenizer(name, "vocab",
                            fmt::format("no token for the byte {:#04x}: not every text could be "
                                        "encoded",
@@ -102,6 +107,16 @@ Result<std::unique_ptr<Splitter>> make_splitter(const TokenizerParts& parts,
 
 }  // namespace
 
+namespace {
+
+// White space that goes with an added token.
+struct Strips {
+  bool left = false;
+  bool right = false;
+};
+
+}  // namespace
+
 struct Tokenizer::State {
   TokenBytes tokens;
   TokenLookup lookup;
@@ -112,6 +127,14 @@ struct Tokenizer::State {
   SpecialTexts added;
   std::vector<bool> special;  // by id
   std::optional<SentencePieces> sentence_pieces = std::nullopt;
+  std::optional<WordPieces> word_pieces = std::nullopt;
+  SpecialTexts added_normalized = {};  // looked for in the text's normal form
+  std::vector<Strips> strips = {};     // by id, as far as there are any
+
+  // The tokens of a text whose added tokens stand for themselves.
+  void encode_with_added(std::string_view text, const SpecialTexts& texts,
+                         base::FunctionRef<void(std::string_view)> encode_part,
+                         std::vector<TokenId>& out) const;
 
   static Result<std::unique_ptr<State>> make(TokenizerParts parts, const std::string& name);
 
@@ -120,6 +143,7 @@ struct Tokenizer::State {
     if (sentence_pieces) {
       return encode_sentence_pieces(*sentence_pieces, encoder, text, out.empty(), out);
     }
+    if (word_pieces) return encode_word_pieces(*word_pieces, text, out);
     if (splitter == nullptr) return;  // there are no tokens
     std::string composed;
     if (normal_form_c) text = tokenizer::normal_form_c(text, composed);
@@ -159,23 +183,52 @@ struct Tokenizer::State {
   }
 };
 
+void Tokenizer::State::encode_with_added(std::string_view text, const SpecialTexts& texts,
+                                         base::FunctionRef<void(std::string_view)> encode_part,
+                                         std::vector<TokenId>& out) const {
+  constexpr std::string_view kSpace = " \t\r\n\v\f";
+  size_t done = 0;
+  while (const auto match = texts.next(text, done)) {
+    const auto index = static_cast<size_t>(match->id);
+    const Strips strips_here = index < strips.size() ? strips[index] : Strips{};
+    std::string_view before = text.substr(done, match->begin - done);
+    if (strips_here.left) before = before.substr(0, before.find_last_not_of(kSpace) + 1);
+    if (!before.empty()) encode_part(before);
+    out.push_back(match->id);
+    done = match->begin + match->length;
+    if (strips_here.right) done = std::min(text.find_first_not_of(kSpace, done), text.size());
+  }
+  if (done < text.size()) encode_part(text.substr(done));
+}
+
 Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts parts,
                                                                  const std::string& name) {
   std::array<TokenId, 256> byte_tokens = {};
   std::unique_ptr<Splitter> splitter;
   if (parts.sentence_pieces) {
     byte_tokens = parts.sentence_pieces->byte_tokens;
-  } else {
+  } else if (!parts.word_pieces) {
     TRY_ASSIGN(byte_tokens, find_byte_tokens(parts, name));
     TRY_ASSIGN(splitter, make_splitter(parts, name));
   }
   SpecialTexts added;
+  SpecialTexts added_normalized;
   std::vector<bool> special(static_cast<size_t>(parts.tokens.size()));
+  std::vector<Strips> strips;
   for (const AddedToken& token : parts.added) {
-    if (!added.add(token.text, token.id)) {
+    const auto index = static_cast<size_t>(token.id);
+    std::string composed;
+    const bool is_new =
+        token.normalized
+            ? added_normalized.add(tokenizer::normal_form_c(token.text, composed), token.id)
+            : added.add(token.text, token.id);
+    if (!is_new) {
       return bad_tokenizer(name, "added_tokens", fmt::format("\"{}\" is there twice", token.text));
     }
-    special[static_cast<size_t>(token.id)] = token.special;
+    special[index] = token.special;
+    if (!token.strips_left && !token.strips_right) continue;
+    strips.resize(std::max(strips.size(), index + 1));
+    strips[index] = {.left = token.strips_left, .right = token.strips_right};
   }
   return std::unique_ptr<State>(
       new State{.tokens = std::move(parts.tokens),
@@ -186,7 +239,10 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts 
                 .splitter = std::move(splitter),
                 .added = std::move(added),
                 .special = std::move(special),
-                .sentence_pieces = std::move(parts.sentence_pieces)});
+                .sentence_pieces = std::move(parts.sentence_pieces),
+                .word_pieces = std::move(parts.word_pieces),
+                .added_normalized = std::move(added_normalized),
+                .strips = std::move(strips)});
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -194,23 +250,40 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
+Result<Tokenizer> Tokenizer::of(Result<TokenizerParts> parts, const std::string& name) {
+  if (!parts.ok()) return std::move(parts).error();
+  TRY_ASSIGN(std::unique_ptr<State> state, State::make(*std::move(parts), name));
+  return Tokenizer(std::move(state));
+}
+
 Result<Tokenizer> Tokenizer::load(const std::string& file) {
   TRY_ASSIGN(const std::string text, base::read_file(file, kFileBytesMax));
+  if (file.ends_with(".model")) return from_sentencepiece(text, file);
+  if (file.ends_with("tekken.json")) return from_tekken(text, file);
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && text[first] == '{';  // no letter of base64
   return json ? from_json(text, file) : from_tiktoken(text, file);
 }
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view text, const std::string& name) {
-  TRY_ASSIGN(TokenizerParts parts, read_tokenizer_json(text, name));
-  TRY_ASSIGN(std::unique_ptr<State> state, State::make(std::move(parts), name));
-  return Tokenizer(std::move(state));
+  return of(read_tokenizer_json(text, name), name);
 }
 
 Result<Tokenizer> Tokenizer::from_tiktoken(std::string_view text, const std::string& name) {
-  TRY_ASSIGN(TokenizerParts parts, read_tiktoken(text, name));
-  TRY_ASSIGN(std::unique_ptr<State> state, State::make(std::move(parts), name));
-  return Tokenizer(std::move(state));
+  return of(read_tiktoken(text, name), name);
+}
+
+Result<Tokenizer> Tokenizer::from_sentencepiece(std::string_view bytes, const std::string& name) {
+  TRY_ASSIGN(const PieceModel model, read_sentencepiece_file(bytes, name));
+  return of(parts_of(model, name), name);
+}
+
+Result<Tokenizer> Tokenizer::from_tekken(std::string_view text, const std::string& name) {
+  return of(read_tekken_file(text, name), name);
+}
+
+Result<Tokenizer> Tokenizer::from_ggml(const GgmlVocabulary& vocabulary, const std::string& name) {
+  return of(read_ggml(vocabulary, name), name);
 }
 
 Tokenizer Tokenizer::without_tokens() {
@@ -239,13 +312,17 @@ std::vector<TokenId> Tokenizer::encode_with_special(std::string_view text) const
   std::string storage;
   text = repaired(text, storage);
   std::vector<TokenId> out;
-  size_t done = 0;
-  while (const auto match = state_->added.next(text, done)) {
-    state_->encode(text.substr(done, match->begin - done), out);
-    out.push_back(match->id);
-    done = match->begin + match->length;
+  const auto plain = [&](std::string_view part) { state_->encode(part, out); };
+  if (state_->added_normalized.empty()) {
+    state_->encode_with_added(text, state_->added, plain, out);
+    return out;
   }
-  state_->encode(text.substr(done), out);
+  const auto normalized = [&](std::string_view part) {
+    std::string composed;
+    if (state_->normal_form_c) part = tokenizer::normal_form_c(part, composed);
+    state_->encode_with_added(part, state_->added_normalized, plain, out);
+  };
+  state_->encode_with_added(text, state_->added, normalized, out);
   return out;
 }
 
@@ -259,7 +336,8 @@ bool Tokenizer::is_special(TokenId id) const {
 }
 
 std::optional<TokenId> Tokenizer::special_id(std::string_view text) const {
-  const TokenId id = state_->added.find(text);
+  TokenId id = state_->added.find(text);
+  if (id == kNoToken) id = state_->added_normalized.find(text);
   if (id == kNoToken) return std::nullopt;
   return id;
 }

@@ -1,4 +1,5 @@
-// Text <-> token ids, byte-level BPE by rank. Immutable after loading; any thread.
+// Text <-> token ids: byte-level BPE by rank, SentencePiece's models, WordPiece. Immutable after
+// loading; any thread.
 //
 // Ordinary encoding never yields a control token: text that looks like "<|start|>" becomes plain
 // tokens. Control tokens exist only where the caller asks for them by id.
@@ -16,14 +17,22 @@
 
 namespace pelton::tokenizer {
 
+struct GgmlVocabulary;
+struct TokenizerParts;
+
 class Tokenizer {
  public:
-  // A tokenizer.json (Hugging Face, byte-level BPE) or a .tiktoken rank file, by content.
+  // A tokenizer.model (SentencePiece's) or a tekken.json (Mistral's), by name; a tokenizer.json
+  // (Hugging Face's) or a .tiktoken rank file, by content.
   // Errors: kNotFound, kBadCheckpoint (names file and field), kUnsupported.
   static Result<Tokenizer> load(const std::string& file);
   static Result<Tokenizer> from_json(std::string_view text, const std::string& name);
   // The o200k split pattern and o200k_harmony's control tokens (tokenizer.md section 1).
   static Result<Tokenizer> from_tiktoken(std::string_view text, const std::string& name);
+  static Result<Tokenizer> from_sentencepiece(std::string_view bytes, const std::string& name);
+  static Result<Tokenizer> from_tekken(std::string_view text, const std::string& name);
+  // What a GGUF file says (ggml_vocabulary.h).
+  static Result<Tokenizer> from_ggml(const GgmlVocabulary& vocabulary, const std::string& name);
 
   // Of a model without a vocabulary: no text has tokens, no token has a text.
   static Tokenizer without_tokens();
@@ -36,7 +45,8 @@ class Tokenizer {
   void encode(std::string_view text, std::vector<TokenId>& out) const;
   std::vector<TokenId> encode(std::string_view text) const;
 
-  // As encode, but the text of a control token becomes that token. Never for a user's text.
+  // As encode, but the text of a control token becomes that token, with the white space beside it
+  // that goes with it. Never for a user's text.
   std::vector<TokenId> encode_with_special(std::string_view text) const;
 
   // The bytes a token stands for; a control token's are its text. Empty for an id without a token.
@@ -53,6 +63,7 @@ class Tokenizer {
  private:
   struct State;
   explicit Tokenizer(std::unique_ptr<State> state);
+  static Result<Tokenizer> of(Result<TokenizerParts> parts, const std::string& name);
   std::unique_ptr<State> state_;
 };
 

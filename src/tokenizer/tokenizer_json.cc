@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/json_pieces.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/sentence_pieces.h"
 #include "tokenizer/tokenizer_json_draft.h"
@@ -19,13 +20,13 @@ using Draft = TokenizerJsonDraft;
 // gpt-oss' file has 28 million bytes.
 constexpr size_t kFileBytesMax = size_t{256} << 20;
 
-// What would make this another algorithm than byte-level BPE.
-Result<void> check_model(const Draft& draft, const std::string& name) {
-  if (!draft.has_model) return bad_tokenizer(name, "model", "is not there");
-  const std::string type = draft.model.string("type").value_or("BPE");
+// What would make this another algorithm than BPE.
+Result<void> check_model(const Draft& draft, const std::string& type, const std::string& name) {
   if (type != "BPE") {
-    return unsupported_tokenizer(name, "model.type", fmt::format("\"{}\", expected BPE", type));
+    return unsupported_tokenizer(name, "model.type",
+                                 fmt::format("\"{}\", expected BPE, Unigram or WordPiece", type));
   }
+  if (!draft.scores.empty()) return bad_tokenizer(name, "model.vocab", "is not an object");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!draft.model.string(key).value_or("").empty()) {
       return unsupported_tokenizer(name, fmt::format("model.{}", key), "is set");
@@ -64,17 +65,19 @@ Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
     return bad_tokenizer(name, field + ".content",
                          fmt::format("is not a string of 1 to {} bytes", kTokenBytesMax));
   }
-  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-    if (entry.boolean(flag).value_or(false)) {
-      return unsupported_tokenizer(name, fmt::format("{}.{}", field, flag), "is true");
-    }
+  if (entry.boolean("single_word").value_or(false)) {
+    return unsupported_tokenizer(name, field + ".single_word", "is true");
   }
-  // "normalized" says whether it is looked for in the normalized text. Added tokens are looked for
-  // in the text as it is; for plain ASCII, which form C leaves alone, there is no difference.
-  if (normalized && entry.boolean("normalized").value_or(false) && !is_ascii(*content)) {
-    return unsupported_tokenizer(name, field + ".normalized", "is true and there is a normalizer");
-  }
-  return AddedToken{static_cast<TokenId>(*id), *content, entry.boolean("special").value_or(false)};
+  // "normalized" says whether it is looked for in the normalized text; for plain ASCII, which form
+  // C leaves alone, there is no difference.
+  const bool in_normal_form =
+      normalized && entry.boolean("normalized").value_or(false) && !is_ascii(*content);
+  return AddedToken{.id = static_cast<TokenId>(*id),
+                    .text = *content,
+                    .special = entry.boolean("special").value_or(false),
+                    .strips_left = entry.boolean("lstrip").value_or(false),
+                    .strips_right = entry.boolean("rstrip").value_or(false),
+                    .normalized = in_normal_form};
 }
 
 Result<std::vector<AddedToken>> read_added_tokens(const Draft& draft, const std::string& name,
@@ -200,9 +203,19 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::str
         fmt::format("{} bytes, the limit for a tokenizer.json is {}", text.size(), kFileBytesMax));
   }
   TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
-  TRY(check_model(draft, name));
+  if (!draft.has_model) return bad_tokenizer(name, "model", "is not there");
+  const std::string type = draft.model.string("type").value_or("BPE");
+  if (type == "Unigram") {
+    TRY_ASSIGN(const std::vector<AddedToken> added, read_added_tokens(draft, name, false));
+    return read_unigram_json(draft, added, name);
+  }
+  if (type == "WordPiece") {
+    TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, false));
+    return read_word_piece_json(draft, std::move(added), name);
+  }
+  TRY(check_model(draft, type, name));
   if (is_sentence_pieces(draft)) {
-    TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, true));
+    TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, false));
     return read_sentence_pieces(draft, std::move(added), name);
   }
   TRY_ASSIGN(const bool normal_form_c, read_normalizer(draft, name));

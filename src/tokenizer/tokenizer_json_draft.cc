@@ -37,7 +37,17 @@ class DraftReader : public base::JsonVisitor {
   TokenizerJsonDraft take() { return std::move(draft_); }
 
  private:
-  enum class Place { kStart, kDocument, kModel, kVocab, kMerges, kMergePair, kOther };
+  enum class Place {
+    kStart,
+    kDocument,
+    kModel,
+    kVocab,
+    kPieces,  // of model.vocab that is an array
+    kPiece,
+    kMerges,
+    kMergePair,
+    kOther
+  };
 
   bool fail(const std::string& field, const std::string& what) {
     error_ = bad_tokenizer(name_, field, what);
@@ -47,7 +57,7 @@ class DraftReader : public base::JsonVisitor {
   std::string path() const { return place_ == Place::kModel ? "model." + key_ : key_; }
 
   bool begin_model();
-  bool begin_vocab();
+  bool begin_vocab(Place place);
   bool begin_merges();
   bool wrong_kind(std::string_view found);
   bool keep_scalar(Json value);
@@ -55,6 +65,9 @@ class DraftReader : public base::JsonVisitor {
   template <typename Event>
   bool other_event(int nesting, const Event& event);
   bool vocab_entry(int64_t id);
+  bool piece_text(std::string_view text);
+  bool piece_score(const Json& value);
+  bool end_piece();
   bool merge_string(std::string_view text);
   bool merge_part(std::string_view letters);
   bool end_merge();
@@ -74,7 +87,7 @@ class DraftReader : public base::JsonVisitor {
   bool wanted_ = false;
   base::JsonBuilder builder_{0};
 
-  // The merge being read.
+  // The merge or the piece being read.
   int parts_ = 0;
   size_t lengths_[2] = {};
 };
@@ -84,9 +97,15 @@ bool is_wanted_in_document(std::string_view key) {
 }
 
 bool is_wanted_in_model(std::string_view key) {
-  static constexpr std::array<std::string_view, 6> kKeys = {
-      "type",          "dropout",       "continuing_subword_prefix",
-      "byte_fallback", "ignore_merges", "end_of_word_suffix"};
+  static constexpr std::array<std::string_view, 9> kKeys = {"type",
+                                                            "dropout",
+                                                            "continuing_subword_prefix",
+                                                            "byte_fallback",
+                                                            "ignore_merges",
+                                                            "unk_id",
+                                                            "end_of_word_suffix",
+                                                            "unk_token",
+                                                            "max_input_chars_per_word"};
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
@@ -97,6 +116,10 @@ bool DraftReader::wrong_kind(std::string_view found) {
     case Place::kVocab:
       return fail("model.vocab",
                   fmt::format("the id of \"{}\" is {}, expected an integer", key_, found));
+    case Place::kPieces:
+    case Place::kPiece:
+      return fail(fmt::format("model.vocab[{}]", draft_.vocab.size()),
+                  fmt::format("expected [PIECE, SCORE], found {}", found));
     case Place::kMerges:
       return fail(merge_field(),
                   fmt::format("expected a pair or a string \"LEFT RIGHT\", found {}", found));
@@ -114,10 +137,10 @@ bool DraftReader::begin_model() {
   return true;
 }
 
-bool DraftReader::begin_vocab() {
+bool DraftReader::begin_vocab(Place place) {
   if (seen_vocab_) return fail("model.vocab", "is there twice");
   seen_vocab_ = true;
-  place_ = Place::kVocab;
+  place_ = place;
   return true;
 }
 
@@ -169,7 +192,7 @@ bool DraftReader::begin_object() {
       begin_other();
       break;
     case Place::kModel:
-      if (key_ == "vocab") return begin_vocab();
+      if (key_ == "vocab") return begin_vocab(Place::kVocab);
       if (key_ == "merges") return wrong_kind("object, expected an array");
       begin_other();
       break;
@@ -199,9 +222,13 @@ bool DraftReader::begin_array() {
       break;
     case Place::kModel:
       if (key_ == "merges") return begin_merges();
-      if (key_ == "vocab") return wrong_kind("array, expected an object");
+      if (key_ == "vocab") return begin_vocab(Place::kPieces);
       begin_other();
       break;
+    case Place::kPieces:
+      place_ = Place::kPiece;
+      parts_ = 0;
+      return true;
     case Place::kMerges:
       place_ = Place::kMergePair;
       return true;
@@ -215,6 +242,7 @@ bool DraftReader::begin_array() {
 
 bool DraftReader::end_array() {
   if (place_ == Place::kOther) return other_event(-1, [&] { return builder_.end_array(); });
+  if (place_ == Place::kPiece) return end_piece();
   if (place_ == Place::kMergePair) {
     place_ = Place::kMerges;
     return end_merge();
@@ -239,6 +267,8 @@ bool DraftReader::string(std::string_view value) {
   switch (place_) {
     case Place::kOther:
       return other_event(0, [&] { return builder_.string(value); });
+    case Place::kPiece:
+      return piece_text(value);
     case Place::kMerges:
       return merge_string(value);
     case Place::kMergePair:
@@ -259,6 +289,8 @@ bool DraftReader::integer(int64_t value) {
 
 bool DraftReader::other(const Json& value) {
   switch (place_) {
+    case Place::kPiece:
+      return piece_score(value);
     case Place::kOther:
       return other_event(0, [&] {
         return value.is_integer() ? builder_.integer(value.as_integer()) : builder_.other(value);
@@ -272,6 +304,31 @@ bool DraftReader::other(const Json& value) {
     default:
       return wrong_kind(value.kind_name());
   }
+}
+
+bool DraftReader::piece_text(std::string_view text) {
+  if (parts_ != 0) return wrong_kind("a second string");
+  if (text.empty() || text.size() > kTokenTextMax) {
+    return fail(fmt::format("model.vocab[{}]", draft_.vocab.size()),
+                fmt::format("a piece of {} bytes, expected 1 to {}", text.size(), kTokenTextMax));
+  }
+  key_ = text;
+  parts_ = 1;
+  return true;
+}
+
+bool DraftReader::piece_score(const Json& value) {
+  if (parts_ != 1 || !value.is_number()) return wrong_kind(value.kind_name());
+  parts_ = 2;
+  draft_.scores.push_back(static_cast<float>(value.as_number()));
+  return vocab_entry(static_cast<int64_t>(draft_.vocab.size()));
+}
+
+bool DraftReader::end_piece() {
+  if (parts_ != 2) return wrong_kind("an array of another length");
+  parts_ = 0;
+  place_ = Place::kPieces;
+  return true;
 }
 
 bool DraftReader::vocab_entry(int64_t id) {

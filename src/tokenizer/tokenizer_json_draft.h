@@ -27,6 +27,7 @@ struct TokenizerJsonDraft {
 
   std::string vocab_text;  // keys of model.vocab as they stand there
   std::vector<VocabEntry> vocab;
+  std::vector<float> scores;  // by entry, where model.vocab is a list of pieces with scores
   std::string
       merge_bytes;  // model.merges, out of the byte alphabet; with byte_fallback as they are
   std::vector<Merge> merges;

@@ -294,7 +294,7 @@ TEST_F(DamagedTokenizerJson, PreTokenizer) {
 }
 
 TEST_F(DamagedTokenizerJson, OtherKindsOfModels) {
-  expect_unsupported(with("\"type\":\"BPE\"", "\"type\":\"Unigram\""), "model.type", "Unigram");
+  expect_unsupported(with("\"type\":\"BPE\"", "\"type\":\"WordLevel\""), "model.type", "WordLevel");
   expect_unsupported(with("\"byte_fallback\":false", "\"byte_fallback\":true"),
                      "pre_tokenizer.type", "Metaspace");
   expect_unsupported(with("\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\""),

@@ -98,17 +98,67 @@ void add_letter_runs(TokenizerFile& file, size_t tokens) {
   }
 }
 
-std::vector<AddedToken> chatml_tokens(TokenId first) {
-  struct Token {
-    const char* text;
-    bool special;
+// Control tokens as published vocabularies call them. Ordinary words among them begin with '='.
+struct ControlTexts {
+  std::string_view model_types;  // that begin so; '|' between
+  std::string_view bos;
+  std::string_view eos;
+  std::vector<std::string_view> texts;
+};
+
+const std::vector<ControlTexts>& control_texts() {
+  static const std::vector<ControlTexts> kAll = {
+      {"qwen",
+       "",
+       "<|im_end|>",
+       {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "=<tool_call>", "=</tool_call>",
+        "=<tool_response>", "=</tool_response>", "=<think>", "=</think>"}},
+      {"llama",
+       "<|begin_of_text|>",
+       "<|eot_id|>",
+       {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+        "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"}},
+      {"mistral|mixtral",
+       "<s>",
+       "</s>",
+       {"<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
+        "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]"}},
+      {"gemma",
+       "<bos>",
+       "<end_of_turn>",
+       {"<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"}},
+      {"deepseek|kimi",
+       "<｜begin▁of▁sentence｜>",
+       "<｜end▁of▁sentence｜>",
+       {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>",
+        "=<think>", "=</think>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
+        "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁outputs▁begin｜>",
+        "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>",
+        "<｜tool▁sep｜>"}},
   };
-  static constexpr Token kTokens[] = {
-      {"<|endoftext|>", true},     {"<|im_start|>", true},  {"<|im_end|>", true},
-      {"<tool_call>", false},      {"</tool_call>", false}, {"<tool_response>", false},
-      {"</tool_response>", false}, {"<think>", false},      {"</think>", false}};
+  return kAll;
+}
+
+// Null: gpt-oss', and whoever is not known.
+const ControlTexts* control_texts_of(std::string_view model_type) {
+  for (const ControlTexts& texts : control_texts()) {
+    std::string_view left = texts.model_types;
+    while (!left.empty()) {
+      const size_t end = std::min(left.find('|'), left.size());
+      if (model_type.starts_with(left.substr(0, end))) return &texts;
+      left.remove_prefix(std::min(end + 1, left.size()));
+    }
+  }
+  return nullptr;
+}
+
+std::vector<AddedToken> added_tokens(const ControlTexts& texts, TokenId first) {
   std::vector<AddedToken> tokens;
-  for (const Token& token : kTokens) tokens.push_back({first++, token.text, token.special});
+  for (std::string_view text : texts.texts) {
+    const bool is_word = text.starts_with('=');
+    if (is_word) text.remove_prefix(1);
+    tokens.push_back({first++, std::string(text), !is_word});
+  }
   return tokens;
 }
 
@@ -162,15 +212,19 @@ Result<std::string> synthetic_tokenizer_json(int vocab_size) {
   return synthetic_json(vocab_size, harmony_tokens(vocab_size));
 }
 
-Result<std::string> synthetic_chatml_json(int vocab_size) {
-  const auto count = static_cast<int>(chatml_tokens(0).size());
-  return synthetic_json(vocab_size, chatml_tokens(vocab_size - count));
-}
-
-Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size) {
-  return model_type.starts_with("qwen")
-             ? synthetic_chatml_json(std::min(vocab_size, kSyntheticChatmlVocabulary))
-             : synthetic_tokenizer_json(vocab_size);
+Result<SyntheticTokenizer> synthetic_tokenizer_for(std::string_view model_type, int vocab_size) {
+  SyntheticTokenizer made;
+  const ControlTexts* const texts = control_texts_of(model_type);
+  if (texts == nullptr) {
+    TRY_ASSIGN(made.json, synthetic_tokenizer_json(vocab_size));
+    return made;
+  }
+  const int tokens = std::min(vocab_size, kSyntheticTokensMax);
+  const int first = tokens - static_cast<int>(texts->texts.size());
+  TRY_ASSIGN(made.json, synthetic_json(tokens, added_tokens(*texts, first)));
+  made.bos_token = texts->bos;
+  made.eos_token = texts->eos;
+  return made;
 }
 
 }  // namespace pelton::tokenizer

@@ -33,7 +33,7 @@ struct TokenizerFile {
 
 std::string write_tokenizer_json(const TokenizerFile& file);
 
-// The smallest vocabulary that has every byte and either's control tokens.
+// The smallest vocabulary that has every byte and anyone's control tokens.
 inline constexpr int kSyntheticVocabularyMin = 256 + 21;
 
 // A tokenizer for random weights: any text encodes and decodes. Ids from 0 are the 256 bytes, then
@@ -42,15 +42,17 @@ inline constexpr int kSyntheticVocabularyMin = 256 + 21;
 // Error: kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
 Result<std::string> synthetic_tokenizer_json(int vocab_size);
 
-// The same with ChatML's control tokens, and Qwen3's markers for reasoning and calls, which are
-// ordinary tokens.
-Result<std::string> synthetic_chatml_json(int vocab_size);
-
-// That of the chat format that models of this type (config.json's model_type) are trained with.
-// ChatML's has kSyntheticChatmlVocabulary tokens at most: rows of the embedding above are then no
-// token's and never sampled, and the file is some kilobytes. Harmony's has as many as the model, as
-// its control tokens stand where gpt-oss has them.
-inline constexpr int kSyntheticChatmlVocabulary = 1024;
-Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size);
+// The same with the control tokens that models of this type (config.json's model_type) are trained
+// with; Qwen's markers for reasoning and calls are ordinary tokens. gpt-oss' stand where it has
+// them, so its vocabulary has as many tokens as the model. The others have kSyntheticTokensMax at
+// most: rows of the embedding above are then no token's and never sampled, and the file is some
+// kilobytes.
+inline constexpr int kSyntheticTokensMax = 1024;
+struct SyntheticTokenizer {
+  std::string json;
+  std::string bos_token;  // empty: there is none
+  std::string eos_token;
+};
+Result<SyntheticTokenizer> synthetic_tokenizer_for(std::string_view model_type, int vocab_size);
 
 }  // namespace pelton::tokenizer

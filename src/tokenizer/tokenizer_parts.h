@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/merge_table.h"
+#include "tokenizer/special_texts.h"
 #include "tokenizer/token_bytes.h"
 #include "tokenizer/token_lookup.h"
+#include "tokenizer/unigram.h"
+#include "tokenizer/word_pieces.h"
 
 namespace pelton::tokenizer {
 
@@ -20,9 +24,14 @@ struct AddedToken {
   TokenId id;
   std::string text;
   bool special;  // a control token; otherwise a word that the model's makers added
+  // White space before it, or behind it, goes with it.
+  bool strips_left = false;
+  bool strips_right = false;
+  // Looked for in the text as it is normalised, and so after all others.
+  bool normalized = false;
 };
 
-// Of a SentencePiece model (sentence_pieces.h).
+// Of a SentencePiece model, BPE or unigram (sentence_pieces.h).
 struct SentencePieces {
   explicit SentencePieces(size_t pieces) : lookup(pieces) {}
 
@@ -33,9 +42,15 @@ struct SentencePieces {
     kFirst,   // only where nothing stands before
   };
   TokenBytes spelled;  // as the model spells them: "▁the"
-  TokenLookup lookup;  // of these
+  TokenLookup lookup;  // of these; BPE's
   std::array<TokenId, 256> byte_tokens = {};
+  bool has_bytes = true;  // else a character that is no token is `unknown`, a run of them one
+  TokenId unknown = kNoToken;
   Prefix prefix = Prefix::kNever;
+  bool removes_extra_spaces = false;
+  SpecialTexts words;  // stand as one, whatever is around them; spelled as pieces are
+  std::optional<Charsmap> charsmap = std::nullopt;
+  std::optional<Unigram> unigram = std::nullopt;  // none: BPE
 };
 
 struct TokenizerParts {
@@ -46,7 +61,9 @@ struct TokenizerParts {
   bool normal_form_c = false;  // text is brought into Unicode's form C before it is cut
   std::vector<std::string> split_patterns;  // each cuts the pieces of the one before
   std::vector<AddedToken> added;
-  std::optional<SentencePieces> sentence_pieces = std::nullopt;  // then no patterns and no lookup
+  // One of these: then there are no patterns, and no lookup.
+  std::optional<SentencePieces> sentence_pieces = std::nullopt;
+  std::optional<WordPieces> word_pieces = std::nullopt;
 };
 
 // The longest token in use has 128 bytes. Bounds what a bad file can make us do.
