@@ -35,7 +35,7 @@ Result<Value> Evaluator::evaluate_here(const Expression& expression) {
       return evaluate_dict(expression);
     case Kind::kAttribute: {
       TRY_ASSIGN(const Value value, evaluate(*parts[0]));
-      return attribute_of(value, expression.name);
+      return attribute_of(*this, value, expression.name);
     }
     case Kind::kItem: {
       TRY_ASSIGN(const Value value, evaluate(*parts[0]));
@@ -76,6 +76,7 @@ Result<Value> Evaluator::evaluate_here(const Expression& expression) {
       TRY_ASSIGN(const Value condition, evaluate(*parts[1]));
       if (condition.truth()) return evaluate(*parts[0]);
       if (parts[2]) return evaluate(*parts[2]);
+      TRY(allocate_objects(2));
       return Value::undefined("an inline if without else is false");
     }
   }
@@ -84,29 +85,31 @@ Result<Value> Evaluator::evaluate_here(const Expression& expression) {
 
 Result<Value> Evaluator::look_up(const std::string& name) {
   for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->outer.get()) {
+    TRY(charge(scope->names.size() / 16));
     for (auto held = scope->names.rbegin(); held != scope->names.rend(); ++held) {
       if (held->first == name) return held->second;
     }
   }
+  TRY(allocate_objects(2));
   Value function = find_function(name);
   if (!function.is_undefined() || name == "namespace") return function;
   return Value::undefined(fmt::format("'{}' is undefined", name));
 }
 
 Result<Value> Evaluator::evaluate_items(const Expression& expression) {
+  TRY(allocate_items(expression.parts.size()));
   std::vector<Value> items;
   for (const ExpressionPtr& part : expression.parts) {
     TRY_ASSIGN(Value item, evaluate(*part));
     items.push_back(std::move(item));
   }
-  TRY(allocate(items.size() * sizeof(Value)));
   return expression.kind == Kind::kTuple ? Value::tuple(std::move(items))
                                          : Value::list(std::move(items));
 }
 
 Result<Value> Evaluator::evaluate_dict(const Expression& expression) {
   Dict dict;
-  TRY(allocate(expression.parts.size() * sizeof(Value)));
+  TRY(allocate_items(expression.parts.size()));
   for (size_t i = 0; i < expression.parts.size(); i += 2) {
     TRY_ASSIGN(Value key, evaluate(*expression.parts[i]));
     TRY_ASSIGN(Value value, evaluate(*expression.parts[i + 1]));
@@ -139,6 +142,8 @@ Result<Value> Evaluator::evaluate_slice(const Expression& expression) {
 
 Result<Arguments> Evaluator::evaluate_arguments(const Expression& expression) {
   Arguments arguments;
+  TRY(allocate_items(expression.parts.size()));
+  TRY(allocate_objects(expression.named.size()));
   for (size_t i = 1; i < expression.parts.size(); ++i) {
     TRY_ASSIGN(Value value, evaluate(*expression.parts[i]));
     arguments.positional.push_back(std::move(value));
@@ -159,7 +164,12 @@ Result<Value> Evaluator::evaluate_call(const Expression& expression, Value calle
       callee.kind == Kind::kName && callee.name == "namespace" && called.is_undefined();
   if (is_namespace) {
     auto made = std::make_shared<Namespace>();
-    TRY(allocate((arguments.named.size() + 2) * 2 * sizeof(Value)));
+    const size_t taken = !arguments.positional.empty() && arguments.positional[0].is_dict()
+                             ? arguments.positional[0].as_dict().members.size()
+                             : 0;
+    const size_t count = taken + arguments.named.size() + 1;
+    TRY(allocate_objects(count));
+    TRY(charge(count * (count / 16)));
     namespaces_.push_back(made);
     if (!arguments.positional.empty() && arguments.positional[0].is_dict()) {
       for (const auto& [key, value] : arguments.positional[0].as_dict().members) {
@@ -231,9 +241,11 @@ Result<Value> Evaluator::evaluate_concatenation(const Expression& expression) {
   for (const ExpressionPtr& part : expression.parts) {
     TRY_ASSIGN(const Value value, evaluate(*part));
     TRY_ASSIGN(const Text text, to_text(*this, value));
-    TRY(allocate(text.size()));
+    TRY(allocate(text));
     out.append(text);
   }
+  // While it grew.
+  TRY(allocate(out));
   return Value(std::move(out));
 }
 

@@ -74,7 +74,7 @@ class Evaluator final : public Runtime {
   Result<Text> captured(const Body& body);
   Result<void> assign(const std::vector<Target>& targets, const Value& value);
   Result<void> assign_one(const Target& target, const Value& value);
-  Value make_macro(const Statement& statement);
+  Result<Value> make_macro(const Statement& statement);
   Result<Value> call_macro(const Statement& statement, std::shared_ptr<Scope> outer,
                            const Arguments& arguments);
 
@@ -92,7 +92,7 @@ class Evaluator final : public Runtime {
   Result<Value> evaluate_compare(const Expression& expression);
   Result<Arguments> evaluate_arguments(const Expression& expression);
 
-  void define(std::string_view name, Value value);
+  Result<void> define(std::string_view name, Value value);
 
   std::shared_ptr<Scope> scope_;
   Text* out_ = nullptr;

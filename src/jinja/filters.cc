@@ -55,7 +55,9 @@ Result<Value> to_json_filter(Runtime& runtime, const Value& value, const Argumen
     if (both.size() != 2 || !both[0].is_string() || !both[1].is_string()) {
       return failure("tojson(): separators are two strings");
     }
-    TRY(runtime.allocate((both[0].as_text().size() + both[1].as_text().size()) * value.weight()));
+    const size_t size = both[0].as_text().size() + both[1].as_text().size();
+    if (size > 1024) return failure("tojson(): separators of at most 1024 bytes");
+    TRY(runtime.allocate(3 * size * std::min(value.weight(), runtime.limits().bytes)));
     style.between = both[0].as_string();
     style.behind_key = both[1].as_string();
   }
@@ -67,7 +69,8 @@ Result<Value> to_json_filter(Runtime& runtime, const Value& value, const Argumen
 Result<Value> from_json(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY(bind("from_json", arguments, {}, 0));
   TRY_ASSIGN(const Text text, to_text(runtime, value));
-  TRY(runtime.allocate(text.size() * sizeof(Value)));
+  // A byte may be a value: of the parser's, and then of ours.
+  TRY(runtime.allocate_objects(2 * text.size()));
   const Result<Json> json = Json::parse(text.bytes());
   if (!json.ok()) return failure("from_json: " + json.error().message);
   return Value::from_json(*json);
@@ -76,9 +79,10 @@ Result<Value> from_json(Runtime& runtime, const Value& value, const Arguments& a
 Result<Value> trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("trim", arguments, {"chars"}, 0));
   TRY_ASSIGN(const Text text, to_text(runtime, value));
-  TRY(runtime.allocate(text.size()));
   const bool has_set = bound[0] != nullptr && bound[0]->is_string();
-  return Value(stripped(text, has_set ? &bound[0]->as_text() : nullptr, Side::kBoth));
+  TRY_ASSIGN(Text out,
+             stripped(runtime, text, has_set ? &bound[0]->as_text() : nullptr, Side::kBoth));
+  return Value(std::move(out));
 }
 
 using Change = std::string (*)(std::string_view);
@@ -88,6 +92,14 @@ std::string upper(std::string_view text) {
 }
 std::string lower(std::string_view text) {
   return to_case(text, LetterCase::kLower);
+}
+
+// As the filter has it, not the method: words begin behind space, '-' and opening brackets.
+std::string title_of_words(std::string_view text) {
+  return cased(text, [](std::string_view before) {
+    return before.empty() || is_space(static_cast<unsigned char>(before.back())) ||
+           std::string_view("-({[<").find(before.back()) != std::string_view::npos;
+  });
 }
 
 std::string escaped(std::string_view text) {
@@ -123,8 +135,11 @@ std::string percent_encoded(std::string_view text) {
 template <Change change>
 Result<Value> changed(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY(bind("upper", arguments, {}, 0));
+  if (change == percent_encoded && value.depth() > 0) {
+    return failure("urlencode: only strings are encoded here");
+  }
   TRY_ASSIGN(const Text text, to_text(runtime, value));
-  TRY(runtime.allocate(text.size() * 6));
+  TRY(runtime.allocate(3 * text.size() * 6));
   return Value(text.transformed(change(text.bytes())));
 }
 
@@ -155,7 +170,8 @@ Result<Value> indent(Runtime& runtime, const Value& value, const Arguments& argu
   Text out;
   for (size_t begin = 0, line = 0; begin <= text.size(); ++line) {
     const size_t end = std::min(text.bytes().find('\n', begin), text.size());
-    TRY(runtime.allocate(margin.size() + end - begin + 1));
+    TRY(runtime.allocate(3 * (margin.size() + end - begin + 1)));
+    TRY(runtime.allocate((margin.input().size() + 1) * 2 * sizeof(Text::Range)));
     if ((line > 0 || first) && (blank || end > begin || (line == 0 && first))) out.append(margin);
     out.append(text.slice(begin, end + 1 - begin));
     begin = end + 1;
@@ -179,11 +195,14 @@ std::optional<double> number_in(const Value& value) {
 Result<Value> to_int(Runtime&, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("int", arguments, {"default", "base"}, 0));
   const Value absent = bound[0] != nullptr ? *bound[0] : Value(int64_t{0});
+  if (value.is_undefined()) return failure(value.why_undefined());
   if (value.is_integer() || value.is_bool()) return Value(value.as_integer());
   if (value.is_string()) {
     std::string_view text = value.as_string();
     text.remove_prefix(leading_space(text));
     text.remove_suffix(trailing_space(text));
+    const bool is_hex = bound[1] != nullptr && *bound[1] == Value(int64_t{16});
+    if (is_hex && (text.starts_with("0x") || text.starts_with("0X"))) text.remove_prefix(2);
     const bool has_base = bound[1] != nullptr && bound[1]->is_integer() &&
                           bound[1]->as_integer() >= 2 && bound[1]->as_integer() <= 36;
     int64_t number = 0;
@@ -193,12 +212,16 @@ Result<Value> to_int(Runtime&, const Value& value, const Arguments& arguments) {
     if (failed == std::errc() && end == text.data() + text.size()) return Value(number);
   }
   const std::optional<double> number = number_in(value);
-  if (!number || !(std::abs(*number) < 9.2e18)) return absent;
+  if (!number || !std::isfinite(*number)) return absent;
+  if (!(std::abs(*number) < 9.2e18)) {
+    return failure("int: the number is too large: integers have 64 bits here");
+  }
   return Value(static_cast<int64_t>(*number));
 }
 
 Result<Value> to_float(Runtime&, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("float", arguments, {"default"}, 0));
+  if (value.is_undefined()) return failure(value.why_undefined());
   if (const std::optional<double> number = number_in(value)) return Value(*number);
   return bound[0] != nullptr ? *bound[0] : Value(0.0);
 }
@@ -219,6 +242,7 @@ Result<Value> round(Runtime&, const Value& value, const Arguments& arguments) {
   const std::string method =
       bound[1] != nullptr && bound[1]->is_string() ? bound[1]->as_string() : "common";
   if (digits < 0 || digits > 15) return failure("round() takes a precision from 0 to 15");
+  if (!value.is_float() && method == "common") return Value(value.as_integer());
   const double number = value.as_number();
   if (method == "common") {
     return Value(std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr));
@@ -232,7 +256,7 @@ Result<Value> truncate(Runtime& runtime, const Value& value, const Arguments& ar
   TRY_ASSIGN(const auto bound,
              bind("truncate", arguments, {"length", "killwords", "end", "leeway"}, 0));
   TRY_ASSIGN(const Text text, to_text(runtime, value));
-  TRY(runtime.allocate(text.size()));
+  TRY(runtime.allocate(text));
   const auto integer = [&](size_t at, int64_t absent) {
     return bound[at] != nullptr && bound[at]->is_integer() ? bound[at]->as_integer() : absent;
   };
@@ -275,7 +299,8 @@ Result<Value> center(Runtime& runtime, const Value& value, const Arguments& argu
   width = std::clamp<int64_t>(width, 0, 10'000);
   const int64_t size = static_cast<int64_t>(code_point_count(text.bytes()));
   const size_t padding = static_cast<size_t>(std::max<int64_t>(width - size, 0));
-  TRY(runtime.allocate(text.size() + padding));
+  TRY(runtime.allocate(text));
+  TRY(runtime.allocate(3 * padding));
   Text out(std::string(padding / 2, ' '));
   out.append(text);
   out.append(std::string(padding - padding / 2, ' '));
@@ -284,15 +309,20 @@ Result<Value> center(Runtime& runtime, const Value& value, const Arguments& argu
 
 Result<Value> format(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const Text text, to_text(runtime, value));
+  TRY(runtime.allocate_items(2 * arguments.positional.size()));
   TRY_ASSIGN(const Value given, Value::tuple(arguments.positional));
   TRY_ASSIGN(Text out, percent_format(runtime, text, given));
   return Value(std::move(out));
 }
 
-Result<Value> attribute(Runtime&, const Value& value, const Arguments& arguments) {
+Result<Value> attribute(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("attr", arguments, {"name"}, 1));
   if (!bound[0]->is_string()) return failure("attr() needs a name");
-  return attribute_of(value, bound[0]->as_string());
+  if (value.is_dict() && !method_of(value, bound[0]->as_string())) {
+    TRY(runtime.allocate_objects(2));
+    return Value::undefined("attr() does not see a dict's members");
+  }
+  return attribute_of(runtime, value, bound[0]->as_string());
 }
 
 constexpr NamedFilter kFilters[] = {
@@ -308,7 +338,7 @@ constexpr NamedFilter kFilters[] = {
     {"trim", trim},
     {"upper", changed<upper>},
     {"lower", changed<lower>},
-    {"title", changed<title_case>},
+    {"title", changed<title_of_words>},
     {"capitalize", changed<capitalized>},
     {"escape", changed<escaped>},
     {"e", changed<escaped>},

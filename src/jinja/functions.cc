@@ -99,19 +99,23 @@ Result<Value> range(Runtime& runtime, const Arguments& arguments) {
     }
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  TRY(runtime.allocate(items.size() * sizeof(Value)));
+  TRY(runtime.charge(items.size()));
+  TRY(runtime.allocate_items(items.size()));
   return Value::list(std::move(items));
 }
 
-Result<Value> make_dict(Runtime&, const Arguments& arguments) {
+Result<Value> make_dict(Runtime& runtime, const Arguments& arguments) {
   Dict dict;
   if (!arguments.positional.empty()) {
     if (arguments.positional.size() > 1 || !arguments.positional[0].is_dict()) {
       return failure("dict() takes a dict and named values");
     }
+    TRY(runtime.allocate_items(2 * arguments.positional[0].as_dict().members.size()));
     dict.members = arguments.positional[0].as_dict().members;
   }
   for (const auto& [name, value] : arguments.named) {
+    TRY(runtime.charge(dict.members.size() / 4));
+    TRY(runtime.allocate_objects(2));
     const auto found =
         std::find_if(dict.members.begin(), dict.members.end(),
                      [&name = name](const auto& m) { return m.first == Value::own(name); });
@@ -167,8 +171,9 @@ std::optional<Value> Loop::attribute(std::string_view name) const {
   if (name == "first") return Value(index_ == 0);
   if (name == "last") return Value(index_ + 1 == size);
   if (name == "length") return Value::count(size);
-  if (name == "depth") return Value(int64_t{depth_});
-  if (name == "depth0") return Value(int64_t{depth_ - 1});
+  // Of recursion, which is not there.
+  if (name == "depth") return Value(int64_t{1});
+  if (name == "depth0") return Value(int64_t{0});
   if (name == "previtem") {
     return index_ > 0 ? (*items_)[index_ - 1] : Value::undefined("there is no previous item");
   }

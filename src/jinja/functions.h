@@ -18,6 +18,7 @@ class Namespace final : public Object {
  public:
   std::string_view type_name() const override { return "Namespace"; }
   std::optional<Value> attribute(std::string_view name) const override;
+  size_t attribute_count() const override { return members_.size(); }
   void set(std::string_view name, Value value);
   void clear() { members_.clear(); }
 
@@ -28,15 +29,13 @@ class Namespace final : public Object {
 // `loop` within a for.
 class Loop final : public Object {
  public:
-  Loop(std::shared_ptr<const std::vector<Value>> items, int depth)
-      : items_(std::move(items)), depth_(depth) {}
+  explicit Loop(std::shared_ptr<const std::vector<Value>> items) : items_(std::move(items)) {}
   std::string_view type_name() const override { return "loop"; }
   std::optional<Value> attribute(std::string_view name) const override;
   void move_to(size_t index) { index_ = index; }
 
  private:
   const std::shared_ptr<const std::vector<Value>> items_;
-  const int depth_;
   size_t index_ = 0;
 };
 

@@ -36,7 +36,8 @@ Result<Value> pairs(Runtime& runtime, const Value& value, const Arguments& argum
   TRY(bind("items", arguments, {}, 0));
   if (value.is_undefined()) return Value::list({});
   if (!value.is_dict()) return failure("items: can only get item pairs from a mapping");
-  TRY(runtime.allocate(value.as_dict().members.size() * 4 * sizeof(Value)));
+  TRY(runtime.charge(value.as_dict().members.size()));
+  TRY(runtime.allocate_objects(2 * value.as_dict().members.size()));
   std::vector<Value> out;
   for (const auto& [key, member] : value.as_dict().members) {
     TRY_ASSIGN(Value pair, Value::tuple({key, member}));
@@ -58,7 +59,8 @@ Result<Value> join(Runtime& runtime, const Value& value, const Arguments& argume
       TRY_ASSIGN(items[i], attribute_path(runtime, items[i], *bound[1]));
     }
     TRY_ASSIGN(const Text text, to_text(runtime, items[i]));
-    TRY(runtime.allocate(text.size() + separator.size()));
+    TRY(runtime.allocate(3 * (text.size() + separator.size())));
+    TRY(runtime.allocate(separator.input().size() * 2 * sizeof(Text::Range)));
     if (i > 0) out.append(separator);
     out.append(text);
   }
@@ -67,6 +69,7 @@ Result<Value> join(Runtime& runtime, const Value& value, const Arguments& argume
 
 // map('upper'), map('replace', 'a', 'b'), map(attribute='role', default='user').
 Result<Value> map(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (!value.truth()) return Value::list({});  // none, too
   TRY_ASSIGN(std::vector<Value> items, items_of(runtime, value));
   const Value* attribute = nullptr;
   const Value* otherwise = nullptr;
@@ -84,6 +87,7 @@ Result<Value> map(Runtime& runtime, const Value& value, const Arguments& argumen
       if (item.is_undefined() && otherwise != nullptr) item = *otherwise;
       continue;
     }
+    TRY(runtime.charge(arguments.positional.size() + arguments.named.size()));
     Arguments rest;
     rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
     rest.named = arguments.named;
@@ -99,6 +103,7 @@ enum class By { kItem, kAttribute };
 // select('odd'), selectattr('role', 'equalto', 'user') and their opposites.
 template <Keep keep, By by>
 Result<Value> choose(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (!value.truth()) return Value::list({});
   TRY_ASSIGN(const std::vector<Value> items, items_of(runtime, value));
   const size_t skipped = by == By::kAttribute ? 1 : 0;
   if (arguments.positional.size() < skipped) return failure("selectattr() needs an attribute");
@@ -112,6 +117,7 @@ Result<Value> choose(Runtime& runtime, const Value& value, const Arguments& argu
                            arguments.positional.end());
     rest.named = arguments.named;
   }
+  TRY(runtime.allocate_items(items.size()));
   std::vector<Value> kept;
   for (const Value& item : items) {
     Value tested = item;
@@ -134,7 +140,7 @@ Result<Value> sort_key(Runtime& runtime, const Value& item, const Value* attribu
     TRY_ASSIGN(key, attribute_path(runtime, item, *attribute));
   }
   if (exact || !key.is_string()) return key;
-  TRY(runtime.allocate(key.as_text().size()));
+  TRY(runtime.allocate(key.as_text()));
   return Value(key.as_text().transformed(to_case(key.as_string(), LetterCase::kLower)));
 }
 
@@ -147,6 +153,7 @@ Result<std::vector<Keyed>> keyed_items(Runtime& runtime, const Value& value, con
                                        const Value* case_sensitive) {
   TRY_ASSIGN(const std::vector<Value> items, items_of(runtime, value));
   const bool exact = case_sensitive != nullptr && case_sensitive->truth();
+  TRY(runtime.allocate_items(8 * items.size()));  // sorted, and taken out again
   std::vector<Keyed> keyed;
   for (const Value& item : items) {
     TRY_ASSIGN(Value key, sort_key(runtime, item, attribute, exact));
@@ -164,7 +171,7 @@ Result<void> sort_keyed(Runtime& runtime, std::vector<Keyed>& all, bool reverse)
     size_t end = sorted.size();
     while (begin < end) {
       const size_t middle = (begin + end) / 2;
-      TRY(runtime.charge(1 + std::min(next.key.weight(), sorted[middle].key.weight())));
+      TRY(runtime.charge(1 + std::min(next.key.comparison(), sorted[middle].key.comparison())));
       TRY_ASSIGN(const bool before, reverse ? is_less(sorted[middle].key, next.key)
                                             : is_less(next.key, sorted[middle].key));
       (before ? end : begin) = before ? middle : middle + 1;
@@ -188,6 +195,7 @@ Result<Value> sort(Runtime& runtime, const Value& value, const Arguments& argume
 
 Result<Value> dictsort(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("dictsort", arguments, {"case_sensitive", "by", "reverse"}, 0));
+  if (value.is_undefined()) return failure(value.why_undefined());
   TRY_ASSIGN(const Value items, pairs(runtime, value, {}));
   const bool by_value = bound[1] != nullptr && *bound[1] == Value::own("value");
   const Value position(int64_t{by_value ? 1 : 0});
@@ -203,7 +211,9 @@ Result<Value> unique(Runtime& runtime, const Value& value, const Arguments& argu
   TRY_ASSIGN(std::vector<Keyed> keyed, keyed_items(runtime, value, bound[1], bound[0]));
   std::vector<Keyed> kept;
   for (Keyed& item : keyed) {
-    TRY(runtime.charge(kept.size()));
+    for (const Keyed& other : kept) {
+      TRY(runtime.charge(std::min(other.key.comparison(), item.key.comparison())));
+    }
     const bool is_new = std::none_of(kept.begin(), kept.end(),
                                      [&](const Keyed& other) { return other.key == item.key; });
     if (is_new) kept.push_back(std::move(item));
@@ -220,6 +230,7 @@ Result<Value> groupby(Runtime& runtime, const Value& value, const Arguments& arg
   TRY(sort_keyed(runtime, keyed, false));
   std::vector<Value> groups;
   for (size_t begin = 0; begin < keyed.size();) {
+    TRY(runtime.allocate_objects(3));
     std::vector<Value> items;
     size_t end = begin;
     while (end < keyed.size() && keyed[end].key == keyed[begin].key) {
@@ -240,6 +251,7 @@ Result<Value> extreme(Runtime& runtime, const Value& value, const Arguments& arg
   if (keyed.empty()) return Value::undefined("an empty list has no least or greatest item");
   size_t best = 0;
   for (size_t i = 1; i < keyed.size(); ++i) {
+    TRY(runtime.charge(std::min(keyed[i].key.comparison(), keyed[best].key.comparison())));
     TRY_ASSIGN(const bool better, keep == Keep::kIf ? is_less(keyed[i].key, keyed[best].key)
                                                     : is_less(keyed[best].key, keyed[i].key));
     if (better) best = i;
@@ -296,7 +308,8 @@ Result<Value> batch(Runtime& runtime, const Value& value, const Arguments& argum
     std::vector<Value> part;
     while (at < items.size() && static_cast<int64_t>(part.size()) < size)
       part.push_back(items[at++]);
-    TRY(runtime.allocate(bound[1] != nullptr ? static_cast<size_t>(size) * sizeof(Value) : 0));
+    TRY(runtime.allocate_objects(2));
+    if (bound[1] != nullptr) TRY(runtime.allocate_items(static_cast<size_t>(size)));
     while (bound[1] != nullptr && static_cast<int64_t>(part.size()) < size)
       part.push_back(*bound[1]);
     TRY_ASSIGN(Value list, Value::list(std::move(part)));
@@ -309,8 +322,7 @@ Result<Value> batch(Runtime& runtime, const Value& value, const Arguments& argum
 Result<Value> slice(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("slice", arguments, {"slices"}, 1));
   TRY_ASSIGN(const int64_t count, positive("slice", *bound[0]));
-  TRY(runtime.allocate(static_cast<size_t>(std::min<int64_t>(count, int64_t{1} << 32)) *
-                       sizeof(Value)));
+  TRY(runtime.allocate_objects(static_cast<size_t>(std::min<int64_t>(count, int64_t{1} << 32))));
   TRY_ASSIGN(const std::vector<Value> items, items_of(runtime, value));
   const size_t slices = static_cast<size_t>(count);
   std::vector<Value> out;

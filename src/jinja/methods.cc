@@ -29,16 +29,16 @@ Result<Value> keys(Runtime& runtime, const Value& self, const Arguments& argumen
 
 Result<Value> values(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("values", arguments, {}, 0));
+  TRY(runtime.allocate_items(self.as_dict().members.size()));
   std::vector<Value> items;
   for (const auto& [key, value] : self.as_dict().members) items.push_back(value);
-  TRY(runtime.allocate(items.size() * sizeof(Value)));
   return Value::list(std::move(items));
 }
 
 Result<Value> items(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("items", arguments, {}, 0));
   std::vector<Value> pairs;
-  TRY(runtime.allocate(self.as_dict().members.size() * 4 * sizeof(Value)));
+  TRY(runtime.allocate_objects(2 * self.as_dict().members.size()));
   for (const auto& [key, value] : self.as_dict().members) {
     TRY_ASSIGN(Value pair, Value::tuple({key, value}));
     pairs.push_back(std::move(pair));
@@ -60,7 +60,7 @@ Result<Value> copy(Runtime&, const Value& self, const Arguments& arguments) {
 
 Result<Value> index(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("index", arguments, {"value"}, 1));
-  TRY(runtime.charge(self.weight()));
+  TRY(runtime.charge(std::min(self.comparison(), self.weight() * bound[0]->comparison())));
   const std::vector<Value>& list = self.as_list().items;
   const auto found = std::find(list.begin(), list.end(), *bound[0]);
   if (found == list.end()) return failure("index(): the list has no such item");
@@ -69,7 +69,7 @@ Result<Value> index(Runtime& runtime, const Value& self, const Arguments& argume
 
 Result<Value> count(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("count", arguments, {"value"}, 1));
-  TRY(runtime.charge(self.weight()));
+  TRY(runtime.charge(std::min(self.comparison(), self.weight() * bound[0]->comparison())));
   const std::vector<Value>& list = self.as_list().items;
   return Value(static_cast<int64_t>(std::count(list.begin(), list.end(), *bound[0])));
 }

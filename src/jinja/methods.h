@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "jinja/runtime.h"
 #include "jinja/value.h"
 
@@ -28,9 +29,11 @@ Result<Value> replaced(Runtime& runtime, const Text& text, const Text& old, cons
                        int64_t count);
 // str.strip: of the characters in `taken_off`, or white space if it is null.
 enum class Side { kLeft, kRight, kBoth };
-Text stripped(const Text& text, const Text* taken_off, Side side);
+Result<Text> stripped(Runtime& runtime, const Text& text, const Text* taken_off, Side side);
 // "hello world" -> "Hello World".
 std::string title_case(std::string_view text);
+// Every character in lower case, but those in upper case for whose text before it `begins` holds.
+std::string cased(std::string_view text, base::FunctionRef<bool(std::string_view before)> begins);
 std::string capitalized(std::string_view text);
 // What stands between the line ends, without them.
 std::vector<Text> lines_of(const Text& text);

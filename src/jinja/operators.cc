@@ -73,16 +73,20 @@ Result<Value> float_arithmetic(std::string_view name, double a, double b) {
   if (name == "**") return Value(std::pow(a, b));
   if (b == 0) return failure("division by zero");
   if (name == "/") return Value(a / b);
-  const double whole = std::floor(a / b);
-  return Value(name == "//" ? whole : a - whole * b);
+  // As CPython has it: the rest is exact and has the divisor's sign.
+  double rest = std::fmod(a, b);
+  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
+  if (name == "%") return Value(rest != 0 ? rest : std::copysign(0.0, b));
+  return Value(std::round((a - rest) / b));
 }
 
 Result<Value> repeated(Runtime& runtime, const Value& value, int64_t count) {
   const size_t times = static_cast<size_t>(std::max<int64_t>(count, 0));
-  const size_t size =
-      value.is_string() ? value.as_text().size() : value.as_list().items.size() * sizeof(Value);
+  const size_t size = value.is_string() ? value.as_text().size() +
+                                              value.as_text().input().size() * sizeof(Text::Range)
+                                        : value.as_list().items.size() * sizeof(Value);
   if (size > 0 && times > runtime.limits().bytes / size) return runtime.allocate(SIZE_MAX).error();
-  TRY(runtime.allocate(size * times));
+  TRY(runtime.allocate(3 * size * times));  // it grows
   if (size == 0) return value;
   if (value.is_string()) {
     Text out;
@@ -97,25 +101,29 @@ Result<Value> repeated(Runtime& runtime, const Value& value, int64_t count) {
 
 Result<Value> joined(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is_string()) {
-    TRY(runtime.allocate(a.as_text().size() + b.as_text().size()));
+    TRY(runtime.allocate(a.as_text()));
+    TRY(runtime.allocate(b.as_text()));
+    TRY(runtime.allocate(a.as_text()));  // while it grows
     Text out = a.as_text();
     out.append(b.as_text());
     return Value(std::move(out));
   }
+  TRY(runtime.allocate_items(a.as_list().items.size() + b.as_list().items.size()));
   std::vector<Value> items = a.as_list().items;
   items.insert(items.end(), b.as_list().items.begin(), b.as_list().items.end());
-  TRY(runtime.allocate(items.size() * sizeof(Value)));
   return a.is_tuple() ? Value::tuple(std::move(items)) : Value::list(std::move(items));
 }
 
 Result<bool> contains(Runtime& runtime, const Value& item, const Value& in) {
   TRY(runtime.charge(in.weight()));
+  if (in.depth() > 0)
+    TRY(runtime.charge(std::min(in.comparison(), item.comparison() * in.weight())));
   if (in.is_string()) {
     if (!item.is_string()) {
       return failure(
           fmt::format("'in <string>' needs a string on its left, not '{}'", item.type_name()));
     }
-    return in.as_string().find(item.as_string()) != std::string::npos;
+    return find_text(in.as_string(), item.as_string(), 0) != std::string_view::npos;
   }
   if (in.is_dict()) return in.as_dict().find(item) != nullptr;
   if (in.is_undefined()) return false;
@@ -185,17 +193,18 @@ Result<Value> arithmetic(Runtime& runtime, std::string_view name, const Value& a
     TRY_ASSIGN(Text text, percent_format(runtime, a.as_text(), b));
     return Value(std::move(text));
   }
-  if (name == "*" && (a.is_string() || a.is_sequence()) && b.is_integer()) {
+  const auto counts = [](const Value& value) { return value.is_integer() || value.is_bool(); };
+  if (name == "*" && (a.is_string() || a.is_sequence()) && counts(b)) {
     return repeated(runtime, a, b.as_integer());
   }
-  if (name == "*" && (b.is_string() || b.is_sequence()) && a.is_integer()) {
+  if (name == "*" && (b.is_string() || b.is_sequence()) && counts(a)) {
     return repeated(runtime, b, a.as_integer());
   }
   return no_operator(name, a, b);
 }
 
 Result<bool> compare(Runtime& runtime, std::string_view name, const Value& a, const Value& b) {
-  TRY(runtime.charge(std::min(a.weight(), b.weight())));
+  TRY(runtime.charge(std::min(a.comparison(), b.comparison())));
   if (name == "==") return a == b;
   if (name == "!=") return !(a == b);
   if (name == "<") return is_less(a, b);
@@ -209,20 +218,28 @@ Result<bool> compare(Runtime& runtime, std::string_view name, const Value& a, co
   return !greater;
 }
 
-Result<Value> attribute_of(const Value& value, std::string_view name) {
+Result<Value> attribute_of(Runtime& runtime, const Value& value, std::string_view name) {
   if (value.is_undefined()) return failure(value.why_undefined());
-  if (std::optional<Value> method = method_of(value, name)) return std::move(*method);
+  if (std::optional<Value> method = method_of(value, name)) {
+    TRY(runtime.allocate_objects(2));
+    return std::move(*method);
+  }
   if (Object* object = value.object()) {
+    TRY(runtime.charge(object->attribute_count() / 16));
     if (std::optional<Value> attribute = object->attribute(name)) return std::move(*attribute);
   }
   if (value.is_dict()) {
+    TRY(runtime.charge(value.as_dict().members.size() / 16));
     if (const Value* member = value.as_dict().find(name)) return *member;
   }
+  TRY(runtime.allocate_objects(2));
+  TRY(runtime.allocate(2 * name.size()));
   return Value::undefined(fmt::format("{} has no attribute '{}'", type_repr(value), name));
 }
 
 Result<Value> item_of(Runtime& runtime, const Value& value, const Value& key) {
   if (value.is_undefined()) return failure(value.why_undefined());
+  TRY(runtime.charge(1));
   if (value.is_dict()) {
     TRY(runtime.charge(value.as_dict().members.size() / 16));
     if (const Value* member = value.as_dict().find(key)) return *member;
@@ -235,7 +252,8 @@ Result<Value> item_of(Runtime& runtime, const Value& value, const Value& key) {
     const std::optional<size_t> at = index_in(key, code_point_count(text.bytes()));
     if (at) return character(text, *at);
   }
-  if (key.is_string()) return attribute_of(value, key.as_string());
+  if (key.is_string()) return attribute_of(runtime, value, key.as_string());
+  TRY(runtime.allocate_objects(2));
   TRY_ASSIGN(const std::string shown, repr(runtime, key));
   return Value::undefined(fmt::format("{} has no element {}", type_repr(value), shown));
 }
@@ -244,7 +262,8 @@ Result<Value> slice_of(Runtime& runtime, const Value& value, const Value* begin,
                        const Value* step) {
   if (value.is_undefined()) return failure(value.why_undefined());
   if (!value.is_string() && !value.is_sequence()) {
-    return failure(fmt::format("'{}' object cannot be sliced", value.type_name()));
+    TRY(runtime.allocate_objects(2));
+    return Value::undefined(fmt::format("'{}' object cannot be sliced", value.type_name()));
   }
   TRY(runtime.charge(value.weight()));
   const size_t size =
@@ -257,10 +276,11 @@ Result<Value> slice_of(Runtime& runtime, const Value& value, const Value* begin,
     const size_t from = code_point_offset(bytes, static_cast<size_t>(slice.begin));
     const size_t length = static_cast<size_t>(slice.end - slice.begin);
     const size_t bytes_taken = code_point_offset(bytes.substr(from), length);
-    TRY(runtime.allocate(bytes_taken));
+    TRY(runtime.allocate(value.as_text()));
     return Value(value.as_text().slice(from, bytes_taken));
   }
   TRY_ASSIGN(const std::vector<Value> all, items_of(runtime, value));
+  TRY(runtime.allocate_items(all.size()));
   std::vector<Value> items;
   for (int64_t at = slice.begin; slice.step > 0 ? at < slice.end : at > slice.end;) {
     items.push_back(all[static_cast<size_t>(at)]);
@@ -269,6 +289,7 @@ Result<Value> slice_of(Runtime& runtime, const Value& value, const Value* begin,
   if (!value.is_string()) {
     return value.is_tuple() ? Value::tuple(std::move(items)) : Value::list(std::move(items));
   }
+  TRY(runtime.allocate(3 * value.as_text().size()));
   Text out;
   for (const Value& item : items) out.append(item.as_text());
   return Value(std::move(out));

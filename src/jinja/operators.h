@@ -17,7 +17,7 @@ Result<bool> compare(Runtime& runtime, std::string_view name, const Value& a, co
 
 // value.name: a method or an attribute, then a dict's member; undefined if there is none. Error: of
 // an undefined value.
-Result<Value> attribute_of(const Value& value, std::string_view name);
+Result<Value> attribute_of(Runtime& runtime, const Value& value, std::string_view name);
 // value[key]: an item or a member, then an attribute.
 Result<Value> item_of(Runtime& runtime, const Value& value, const Value& key);
 // value[begin:end:step]; null: left out.

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "jinja/filters.h"
 #include "jinja/lexer.h"
 
 namespace pelton::jinja {
@@ -122,6 +123,7 @@ class Parser {
   Parsed read_dict();
   Parsed read_postfix(ExpressionPtr value);
   Parsed read_subscript(ExpressionPtr value);
+  Parsed read_call(ExpressionPtr callee);
   Parsed read_filters(ExpressionPtr value);
   Parsed read_filter(ExpressionPtr value);
   Parsed read_test(ExpressionPtr value);
@@ -622,10 +624,7 @@ Parsed Parser::read_postfix(ExpressionPtr value) {
     } else if (is_operator("[")) {
       TRY_ASSIGN(value, read_subscript(std::move(value)));
     } else if (is_operator("(")) {
-      ExpressionPtr made = make(Kind::kCall);
-      made->parts.push_back(std::move(value));
-      TRY(read_arguments(*made));
-      TRY_ASSIGN(value, checked(std::move(made)));
+      TRY_ASSIGN(value, read_call(std::move(value)));
     } else {
       return value;
     }
@@ -653,6 +652,13 @@ Parsed Parser::read_subscript(ExpressionPtr value) {
   return checked(std::move(made));
 }
 
+Parsed Parser::read_call(ExpressionPtr callee) {
+  ExpressionPtr made = make(Kind::kCall);
+  made->parts.push_back(std::move(callee));
+  TRY(read_arguments(*made));
+  return checked(std::move(made));
+}
+
 Parsed Parser::read_filters(ExpressionPtr value) {
   while (true) {
     if (take_operator("|")) {
@@ -660,10 +666,7 @@ Parsed Parser::read_filters(ExpressionPtr value) {
     } else if (take_name("is")) {
       TRY_ASSIGN(value, read_test(std::move(value)));
     } else if (is_operator("(")) {
-      ExpressionPtr made = make(Kind::kCall);
-      made->parts.push_back(std::move(value));
-      TRY(read_arguments(*made));
-      TRY_ASSIGN(value, checked(std::move(made)));
+      TRY_ASSIGN(value, read_call(std::move(value)));
     } else {
       return value;
     }
@@ -674,6 +677,9 @@ Parsed Parser::read_filters(ExpressionPtr value) {
 Parsed Parser::read_filter(ExpressionPtr value) {
   ExpressionPtr made = make(Kind::kFilter);
   TRY_ASSIGN(made->name, expect_any_name());
+  if (find_filter(made->name) == nullptr) {
+    return at_line(made->line, fmt::format("no filter named '{}'", made->name));
+  }
   made->parts.push_back(std::move(value));
   if (is_operator("(")) TRY(read_arguments(*made));
   return checked(std::move(made));
@@ -684,6 +690,9 @@ Parsed Parser::read_test(ExpressionPtr value) {
   ExpressionPtr made = make(Kind::kTest);
   made->negated = take_name("not");
   TRY_ASSIGN(made->name, expect_any_name());
+  if (find_test(made->name) == nullptr) {
+    return at_line(made->line, fmt::format("no test named '{}'", made->name));
+  }
   made->parts.push_back(std::move(value));
   const bool begins_value =
       now().kind == Token::Kind::kString || now().kind == Token::Kind::kInteger ||

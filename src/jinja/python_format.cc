@@ -52,6 +52,28 @@ void append_string_repr(std::string& out, std::string_view text) {
   out += quote;
 }
 
+// What writing a value may take: a character that is escaped becomes six, a pair of them twelve.
+// As deep as a value may be (kValueDepthMax).
+size_t written_bytes_max(const Value& value) {
+  constexpr size_t kScalarBytes = 32;
+  if (value.is_string()) {
+    const std::string& text = value.as_string();
+    const auto escaped = std::count_if(text.begin(), text.end(), [](char c) {
+      return c < 0x20 || c == 0x7F || c == '"' || c == '\'' || c == '\\';  // or beyond ASCII
+    });
+    return text.size() + 5 * static_cast<size_t>(escaped) + kScalarBytes;
+  }
+  size_t bytes = kScalarBytes;
+  if (value.is_sequence()) {
+    for (const Value& item : value.as_list().items) bytes += written_bytes_max(item);
+  } else if (value.is_dict()) {
+    for (const auto& [key, member] : value.as_dict().members) {
+      bytes += written_bytes_max(key) + written_bytes_max(member);
+    }
+  }
+  return bytes;
+}
+
 // As deep as a value may be (kValueDepthMax).
 void append_repr(std::string& out, const Value& value) {
   std::string_view separator;
@@ -277,7 +299,10 @@ std::string float_text(double value) {
 }
 
 Result<Text> to_text(Runtime& runtime, const Value& value) {
-  if (value.is_string()) return value.as_text();
+  if (value.is_string()) {
+    TRY(runtime.allocate(value.as_text()));
+    return value.as_text();
+  }
   if (value.is_undefined()) return Text();
   TRY_ASSIGN(std::string text, repr(runtime, value));
   return value.depth() > 0 ? Text::from_input(std::move(text)) : Text(std::move(text));
@@ -285,9 +310,9 @@ Result<Text> to_text(Runtime& runtime, const Value& value) {
 
 Result<std::string> repr(Runtime& runtime, const Value& value) {
   TRY(runtime.charge(value.weight()));
+  TRY(runtime.allocate(3 * written_bytes_max(value)));
   std::string out;
   append_repr(out, value);
-  TRY(runtime.allocate(out.size()));
   return out;
 }
 
@@ -298,9 +323,9 @@ Result<std::string> to_json(Runtime& runtime, const Value& value, const JsonStyl
   }
   JsonStyle used = style;
   if (used.indent && used.between == ", ") used.between = ",";
+  TRY(runtime.allocate(3 * written_bytes_max(value)));
   std::string out;
   TRY(JsonText(runtime, used, out).append(value, 0));
-  TRY(runtime.allocate(out.size()));
   return out;
 }
 
@@ -324,10 +349,12 @@ Result<Text> percent_format(Runtime& runtime, const Text& format, const Value& v
     if (used == given.size()) return failure("not enough arguments for format string");
     TRY_ASSIGN(const Text piece,
                formatted(runtime, text.substr(percent, at - percent), given[used++]));
-    TRY(runtime.allocate(piece.size()));
+    TRY(runtime.allocate(piece));
+    TRY(runtime.allocate(2 * piece.size()));
     out.append(piece);
   }
-  if (used < given.size() && !values.is_dict()) {
+  const bool is_mapping = values.is_dict() || values.is_list() || values.is_undefined();
+  if (used < given.size() && !is_mapping) {
     return failure("not all arguments converted during string formatting");
   }
   return out;
@@ -367,7 +394,8 @@ Result<Text> brace_format(Runtime& runtime, const Text& format, const Arguments&
     }
     if (value == nullptr) return failure(fmt::format("format() has nothing for '{{{}}}'", name));
     TRY_ASSIGN(const Text piece, to_text(runtime, *value));
-    TRY(runtime.allocate(piece.size()));
+    TRY(runtime.allocate(piece));
+    TRY(runtime.allocate(2 * piece.size()));
     out.append(piece);
   }
   return out;

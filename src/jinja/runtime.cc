@@ -5,6 +5,13 @@
 #include <fmt/format.h>
 
 namespace pelton::jinja {
+namespace {
+
+// A string, a method bound to a value, a list's head: what the allocator takes for the largest of
+// these, without what it holds.
+constexpr size_t kObjectBytes = 96;
+
+}  // namespace
 
 Result<void> Runtime::charge(size_t steps) {
   steps_ += std::min(steps, limits_.steps + 1);
@@ -15,21 +22,41 @@ Result<void> Runtime::charge(size_t steps) {
 Result<void> Runtime::allocate(size_t bytes) {
   bytes_ += std::min(bytes, limits_.bytes + 1);
   if (bytes_ > limits_.bytes) {
-    return failure(fmt::format("the template makes more than {} bytes of text", limits_.bytes));
+    return failure(fmt::format("the template makes more than {} bytes of values", limits_.bytes));
   }
   return charge(bytes / 64);
+}
+
+Result<void> Runtime::allocate(const Text& text) {
+  return allocate(kObjectBytes + text.size() + text.input().size() * sizeof(Text::Range));
+}
+
+// A vector that grows holds its items twice.
+Result<void> Runtime::allocate_items(size_t count) {
+  return allocate(kObjectBytes + std::min(count, limits_.bytes) * 2 * sizeof(Value));
+}
+
+Result<void> Runtime::allocate_objects(size_t count) {
+  return allocate(std::min(count, limits_.bytes) * (kObjectBytes + 2 * sizeof(Value)));
 }
 
 Result<std::vector<Value>> items_of(Runtime& runtime, const Value& value) {
   std::vector<Value> items;
   if (value.is_undefined()) return items;
   if (value.is_sequence()) {
+    TRY(runtime.allocate_items(value.as_list().items.size()));
+    TRY(runtime.charge(value.as_list().items.size()));
     items = value.as_list().items;
   } else if (value.is_dict()) {
+    TRY(runtime.allocate_items(value.as_dict().members.size()));
+    TRY(runtime.charge(value.as_dict().members.size()));
     for (const auto& [key, member] : value.as_dict().members) items.push_back(key);
   } else if (value.is_string()) {
     const Text& text = value.as_text();
-    TRY(runtime.allocate(text.size() * sizeof(Value)));
+    const size_t count = code_point_count(text.bytes());
+    TRY(runtime.allocate_objects(count));
+    TRY(runtime.allocate(count * sizeof(Text::Range)));
+    items.reserve(count);
     for (size_t at = 0; at < text.size();) {
       const size_t size = code_point_offset(std::string_view(text.bytes()).substr(at), 1);
       items.emplace_back(text.slice(at, size));
@@ -38,8 +65,6 @@ Result<std::vector<Value>> items_of(Runtime& runtime, const Value& value) {
   } else {
     return failure(fmt::format("'{}' object is not iterable", value.type_name()));
   }
-  TRY(runtime.allocate(items.size() * sizeof(Value)));
-  TRY(runtime.charge(items.size()));
   return items;
 }
 

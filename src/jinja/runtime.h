@@ -13,7 +13,7 @@ namespace pelton::jinja {
 struct Limits {
   // Of work: a node of the tree, an item of a list, 64 bytes of a string.
   size_t steps = 5'000'000;
-  // Of all strings and lists that are made, together.
+  // Of all that is made, together, with what it takes beside its contents. No run holds more.
   size_t bytes = size_t{256} << 20;
   size_t output_bytes = size_t{64} << 20;
   int depth = 800;  // of expressions, blocks and macros within each other
@@ -26,8 +26,15 @@ class Runtime {
   virtual ~Runtime() = default;
 
   // Errors name the limit.
+  // For work that makes nothing.
   Result<void> charge(size_t steps);
+  // Ahead of what is made.
   Result<void> allocate(size_t bytes);
+  Result<void> allocate(const Text& text);
+  // A list of so many values that there are already, while it grows.
+  Result<void> allocate_items(size_t count);
+  // Small ones, each in a list: strings without their bytes, pairs, methods bound to a value.
+  Result<void> allocate_objects(size_t count);
 
   const Limits& limits() const { return limits_; }
   int64_t unix_seconds() const { return unix_seconds_; }

@@ -42,7 +42,7 @@ Evaluator::~Evaluator() {
 Result<Text> Evaluator::run(const Body& body, const Dict& context) {
   scope_ = std::make_shared<Scope>();
   for (const auto& [name, value] : context.members) {
-    if (name.is_string()) define(name.as_string(), value);
+    if (name.is_string()) TRY(define(name.as_string(), value));
   }
   const Inside templates_own(*this, scope_);
   Text out;
@@ -54,13 +54,16 @@ Result<Text> Evaluator::run(const Body& body, const Dict& context) {
   return out;
 }
 
-void Evaluator::define(std::string_view name, Value value) {
+Result<void> Evaluator::define(std::string_view name, Value value) {
+  TRY(charge(scope_->names.size() / 16));
   for (auto& [defined, held] : scope_->names) {
     if (defined != name) continue;
     held = std::move(value);
-    return;
+    return {};
   }
+  TRY(allocate_items(2));
   scope_->names.emplace_back(name, std::move(value));
+  return {};
 }
 
 Result<Evaluator::Flow> Evaluator::run_body(const Body& body) {
@@ -100,9 +103,11 @@ Result<Evaluator::Flow> Evaluator::run_statement(const Statement& statement) {
     case StatementKind::kSetBlock:
       TRY(run_set_block(statement));
       break;
-    case StatementKind::kMacro:
-      define(statement.text, make_macro(statement));
+    case StatementKind::kMacro: {
+      TRY_ASSIGN(Value macro, make_macro(statement));
+      TRY(define(statement.text, std::move(macro)));
       break;
+    }
     case StatementKind::kCallBlock:
       TRY(run_call_block(statement));
       break;
@@ -118,7 +123,7 @@ Result<Evaluator::Flow> Evaluator::run_statement(const Statement& statement) {
       const Inside inside(*this, scope_);
       for (const Parameter& parameter : statement.parameters) {
         TRY_ASSIGN(Value value, evaluate(*parameter.value));
-        define(parameter.name, std::move(value));
+        TRY(define(parameter.name, std::move(value)));
       }
       return run_body(statement.body);
     }
@@ -133,13 +138,14 @@ Result<Evaluator::Flow> Evaluator::run_statement(const Statement& statement) {
 }
 
 Result<void> Evaluator::reserve_output(size_t bytes) {
-  TRY(allocate(bytes));
+  TRY(allocate(3 * bytes));  // a string that grows holds its bytes up to three times
   if (out_->size() + bytes <= limits().output_bytes) return {};
   return failure(fmt::format("the template prints more than {} bytes", limits().output_bytes));
 }
 
 Result<void> Evaluator::print(const Text& text) {
   TRY(reserve_output(text.size()));
+  TRY(allocate(3 * text.input().size() * sizeof(Text::Range)));
   out_->append(text);
   return {};
 }
@@ -156,6 +162,7 @@ Result<std::vector<Value>> Evaluator::loop_items(const Statement& statement) {
   TRY_ASSIGN(const Value over, evaluate(*statement.value));
   TRY_ASSIGN(std::vector<Value> items, items_of(*this, over));
   if (!statement.condition) return items;
+  TRY(allocate_items(items.size()));
   std::vector<Value> kept;
   for (Value& item : items) {
     const Inside turn(*this, scope_);
@@ -173,11 +180,12 @@ Result<Evaluator::Flow> Evaluator::run_for(const Statement& statement) {
   const Nesting open(loops_);
   for (size_t i = 0; i < items->size(); ++i) {
     TRY(charge(1));
+    TRY(allocate_objects(2));
     const Inside turn(*this, scope_);
     // Each turn's own: a template may keep it.
-    const auto loop = std::make_shared<Loop>(items, loops_);
+    const auto loop = std::make_shared<Loop>(items);
     loop->move_to(i);
-    define("loop", Value(std::static_pointer_cast<Object>(loop)));
+    TRY(define("loop", Value(std::static_pointer_cast<Object>(loop))));
     TRY(assign(statement.targets, (*items)[i]));
     TRY_ASSIGN(const Flow flow, run_body(statement.body));
     if (flow == Flow::kBreak) break;
@@ -197,13 +205,13 @@ Result<void> Evaluator::assign(const std::vector<Target>& targets, const Value& 
 
 Result<void> Evaluator::assign_one(const Target& target, const Value& value) {
   if (target.attribute.empty()) {
-    define(target.name, value);
-    return {};
+    return define(target.name, value);
   }
   TRY_ASSIGN(const Value held, look_up(target.name));
   auto* const found = dynamic_cast<Namespace*>(held.object());
   if (found == nullptr) return failure("cannot assign an attribute of anything but a namespace");
-  TRY(charge(value.depth() > 0 ? 2 : 1));
+  TRY(charge(1 + found->attribute_count() / 16));
+  TRY(allocate_objects(1));
   found->set(target.attribute, value);
   return {};
 }
@@ -235,12 +243,14 @@ Result<void> Evaluator::run_set_block(const Statement& statement) {
 }
 
 Result<void> Evaluator::run_call_block(const Statement& statement) {
-  TRY_ASSIGN(const Value value, evaluate_call(*statement.value, make_macro(statement)));
+  TRY_ASSIGN(Value macro, make_macro(statement));
+  TRY_ASSIGN(const Value value, evaluate_call(*statement.value, std::move(macro)));
   TRY_ASSIGN(const Text text, to_text(*this, value));
   return print(text);
 }
 
-Value Evaluator::make_macro(const Statement& statement) {
+Result<Value> Evaluator::make_macro(const Statement& statement) {
+  TRY(allocate_objects(1));
   return Value(std::static_pointer_cast<Object>(std::make_shared<Macro>(*this, statement)));
 }
 
@@ -253,13 +263,14 @@ Result<Value> Evaluator::call_macro(const Statement& statement, std::shared_ptr<
     return failure(fmt::format("macro '{}' takes at most {} arguments", name, parameters.size()));
   }
   const Inside inside(*this, std::move(outer));
+  TRY(charge((parameters.size() + 1) * (arguments.named.size() + 1) / 16));
   for (const auto& [given, value] : arguments.named) {
     const bool is_known = given == "caller" || std::any_of(parameters.begin(), parameters.end(),
                                                            [&given = given](const Parameter& p) {
                                                              return p.name == given;
                                                            });
     if (!is_known) return failure(fmt::format("macro '{}' has no argument '{}'", name, given));
-    define(given, value);
+    TRY(define(given, value));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
@@ -267,13 +278,14 @@ Result<Value> Evaluator::call_macro(const Statement& statement, std::shared_ptr<
         std::any_of(arguments.named.begin(), arguments.named.end(),
                     [&](const auto& named) { return named.first == parameter.name; });
     if (i < arguments.positional.size()) {
-      define(parameter.name, arguments.positional[i]);
+      TRY(define(parameter.name, arguments.positional[i]));
     } else if (!is_given && parameter.value) {
       TRY_ASSIGN(Value value, evaluate(*parameter.value));
-      define(parameter.name, std::move(value));
+      TRY(define(parameter.name, std::move(value)));
     } else if (!is_given) {
-      define(parameter.name,
-             Value::undefined(fmt::format("parameter '{}' was not provided", parameter.name)));
+      TRY(allocate_objects(2));
+      TRY(define(parameter.name,
+                 Value::undefined(fmt::format("parameter '{}' was not provided", parameter.name))));
     }
   }
   TRY_ASSIGN(Text text, captured(statement.body));

@@ -21,8 +21,8 @@ Result<int64_t> integer_argument(std::string_view method, const Value* value, in
 }
 
 Result<Value> list_of(Runtime& runtime, std::vector<Text> texts) {
+  TRY(runtime.allocate_items(texts.size()));
   std::vector<Value> items;
-  TRY(runtime.allocate(texts.size() * (sizeof(Value) + sizeof(Text))));
   for (Text& text : texts) items.emplace_back(std::move(text));
   return Value::list(std::move(items));
 }
@@ -30,15 +30,15 @@ Result<Value> list_of(Runtime& runtime, std::vector<Text> texts) {
 template <Side side>
 Result<Value> strip(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("strip", arguments, {"chars"}, 0));
-  TRY(runtime.allocate(self.as_text().size()));
   const Text* taken_off = nullptr;
   if (bound[0] != nullptr && !bound[0]->is_none()) {
     TRY_ASSIGN(taken_off, string_argument("strip", *bound[0]));
   }
-  return Value(stripped(self.as_text(), taken_off, side));
+  TRY_ASSIGN(Text out, stripped(runtime, self.as_text(), taken_off, side));
+  return Value(std::move(out));
 }
 
-std::vector<Text> split_at_space(const Text& text, int64_t count) {
+Result<std::vector<Text>> split_at_space(Runtime& runtime, const Text& text, int64_t count) {
   std::vector<Text> parts;
   const std::string_view bytes = text.bytes();
   size_t at = leading_space(bytes);
@@ -51,6 +51,7 @@ std::vector<Text> split_at_space(const Text& text, int64_t count) {
         end += std::max<size_t>(base::utf8_step(bytes.substr(end)).bytes, 1);
       }
     }
+    TRY(runtime.allocate_objects(2));
     parts.push_back(text.slice(at, end - at));
     at = end + leading_space(bytes.substr(end));
   }
@@ -61,17 +62,19 @@ Result<Value> split(Runtime& runtime, const Value& self, const Arguments& argume
   TRY_ASSIGN(const auto bound, bind("split", arguments, {"sep", "maxsplit"}, 0));
   TRY_ASSIGN(int64_t count, integer_argument("split", bound[1], -1));
   const Text& text = self.as_text();
-  TRY(runtime.allocate(text.size()));
+  TRY(runtime.allocate(text));
   if (bound[0] == nullptr || bound[0]->is_none()) {
-    return list_of(runtime, split_at_space(text, count));
+    TRY_ASSIGN(std::vector<Text> words, split_at_space(runtime, text, count));
+    return list_of(runtime, std::move(words));
   }
   TRY_ASSIGN(const Text* separator, string_argument("split", *bound[0]));
   if (separator->empty()) return failure("split(): empty separator");
   std::vector<Text> parts;
   size_t begin = 0;
   for (; count != 0; --count) {
-    const size_t end = text.bytes().find(separator->bytes(), begin);
+    const size_t end = find_text(text.bytes(), separator->bytes(), begin);
     if (end == std::string::npos) break;
+    TRY(runtime.allocate_objects(2));
     parts.push_back(text.slice(begin, end - begin));
     begin = end + separator->size();
   }
@@ -85,12 +88,14 @@ Result<Value> rsplit(Runtime& runtime, const Value& self, const Arguments& argum
   TRY_ASSIGN(int64_t count, integer_argument("rsplit", bound[1], -1));
   if (separator->empty()) return failure("rsplit(): empty separator");
   const Text& text = self.as_text();
-  TRY(runtime.allocate(text.size()));
+  TRY(runtime.allocate(text));
+  TRY(runtime.charge(self.weight() * bound[0]->weight()));
   std::vector<Text> parts;
   size_t end = text.size();
   for (; count != 0 && end >= separator->size(); --count) {
     const size_t begin = text.bytes().rfind(separator->bytes(), end - separator->size());
     if (begin == std::string::npos) break;
+    TRY(runtime.allocate_objects(2));
     parts.push_back(text.slice(begin + separator->size(), end - begin - separator->size()));
     end = begin;
   }
@@ -101,7 +106,11 @@ Result<Value> rsplit(Runtime& runtime, const Value& self, const Arguments& argum
 
 Result<Value> splitlines(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("splitlines", arguments, {}, 0));
-  TRY(runtime.allocate(self.as_text().size()));
+  TRY(runtime.allocate(self.as_text()));
+  const std::string& bytes = self.as_string();
+  const auto ends =
+      std::count_if(bytes.begin(), bytes.end(), [](char c) { return c == '\n' || c == '\r'; });
+  TRY(runtime.allocate_objects(2 * (static_cast<size_t>(ends) + 1)));
   return list_of(runtime, lines_of(self.as_text()));
 }
 
@@ -113,7 +122,7 @@ Result<Value> has_end(Runtime& runtime, const Value& self, const Arguments& argu
   TRY_ASSIGN(const auto bound, bind(kName, arguments, {"part"}, 1));
   std::vector<Value> any = {*bound[0]};
   if (bound[0]->is_tuple()) any = bound[0]->as_list().items;
-  TRY(runtime.charge(any.size()));
+  TRY(runtime.charge(bound[0]->weight()));
   const std::string_view text = self.as_string();
   for (const Value& part : any) {
     TRY_ASSIGN(const Text* wanted, string_argument(kName, part));
@@ -129,7 +138,7 @@ Result<Value> remove_end(Runtime& runtime, const Value& self, const Arguments& a
   TRY_ASSIGN(const auto bound, bind("remove", arguments, {"part"}, 1));
   TRY_ASSIGN(const Text* part, string_argument("remove", *bound[0]));
   const Text& text = self.as_text();
-  TRY(runtime.allocate(text.size()));
+  TRY(runtime.allocate(text));
   const std::string_view bytes = text.bytes();
   if (end == End::kFront && bytes.starts_with(part->bytes())) {
     return Value(text.slice(part->size(), text.size()));
@@ -151,19 +160,19 @@ Result<Value> replace(Runtime& runtime, const Value& self, const Arguments& argu
 template <LetterCase letter_case>
 Result<Value> change_case(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("upper", arguments, {}, 0));
-  TRY(runtime.allocate(self.as_text().size()));
+  TRY(runtime.allocate(self.as_text()));
   return Value(self.as_text().transformed(to_case(self.as_string(), letter_case)));
 }
 
 Result<Value> title(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("title", arguments, {}, 0));
-  TRY(runtime.allocate(self.as_text().size()));
+  TRY(runtime.allocate(self.as_text()));
   return Value(self.as_text().transformed(title_case(self.as_string())));
 }
 
 Result<Value> capitalize(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY(bind("capitalize", arguments, {}, 0));
-  TRY(runtime.allocate(self.as_text().size()));
+  TRY(runtime.allocate(3 * self.as_text().size()));
   return Value(self.as_text().transformed(capitalized(self.as_string())));
 }
 
@@ -171,9 +180,10 @@ template <End end>
 Result<Value> find(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("find", arguments, {"part"}, 1));
   TRY_ASSIGN(const Text* part, string_argument("find", *bound[0]));
-  TRY(runtime.charge(self.weight()));
+  TRY(runtime.charge(self.weight() * (end == End::kFront ? 1 : bound[0]->weight())));
   const std::string& text = self.as_string();
-  const size_t at = end == End::kFront ? text.find(part->bytes()) : text.rfind(part->bytes());
+  const size_t at =
+      end == End::kFront ? find_text(text, part->bytes(), 0) : text.rfind(part->bytes());
   if (at == std::string::npos) return Value(int64_t{-1});
   return Value::count(code_point_count(std::string_view(text).substr(0, at)));
 }
@@ -185,8 +195,8 @@ Result<Value> count(Runtime& runtime, const Value& self, const Arguments& argume
   const std::string& text = self.as_string();
   if (part->empty()) return Value::count(code_point_count(text) + 1);
   size_t found = 0;
-  for (size_t at = text.find(part->bytes()); at != std::string::npos;
-       at = text.find(part->bytes(), at + part->size())) {
+  for (size_t at = find_text(text, part->bytes(), 0); at != std::string::npos;
+       at = find_text(text, part->bytes(), at + part->size())) {
     ++found;
   }
   return Value::count(found);
@@ -198,7 +208,9 @@ Result<Value> join(Runtime& runtime, const Value& self, const Arguments& argumen
   Text out;
   for (size_t i = 0; i < items.size(); ++i) {
     TRY_ASSIGN(const Text* item, string_argument("join", items[i]));
-    TRY(runtime.allocate(item->size() + self.as_text().size()));
+    TRY(runtime.allocate(3 * (item->size() + self.as_text().size())));
+    TRY(runtime.allocate(*item));
+    TRY(runtime.allocate(self.as_text()));
     if (i > 0) out.append(self.as_text());
     out.append(*item);
   }
@@ -206,7 +218,8 @@ Result<Value> join(Runtime& runtime, const Value& self, const Arguments& argumen
 }
 
 Result<Value> format(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  TRY(runtime.allocate(self.as_text().size()));
+  TRY(runtime.allocate(self.as_text()));
+  TRY(runtime.allocate(2 * self.as_text().size()));
   TRY_ASSIGN(Text text, brace_format(runtime, self.as_text(), arguments));
   return Value(std::move(text));
 }
@@ -276,11 +289,12 @@ Result<Value> replaced(Runtime& runtime, const Text& text, const Text& old, cons
   size_t begin = 0;
   size_t from = 0;
   const std::string& bytes = text.bytes();
-  TRY(runtime.allocate(bytes.size()));
+  TRY(runtime.allocate(text));
+  TRY(runtime.allocate(2 * bytes.size()));
   for (; count != 0; --count) {
-    const size_t at = bytes.find(old.bytes(), from);
+    const size_t at = find_text(bytes, old.bytes(), from);
     if (at == std::string::npos) break;
-    TRY(runtime.allocate(with.size() + 8));
+    TRY(runtime.allocate(3 * (with.size() + (with.input().size() + 1) * sizeof(Text::Range))));
     out.append(text.slice(begin, at - begin));
     out.append(with);
     begin = at + old.size();
@@ -295,7 +309,9 @@ Result<Value> replaced(Runtime& runtime, const Text& text, const Text& old, cons
   return Value(std::move(out));
 }
 
-Text stripped(const Text& text, const Text* taken_off, Side side) {
+Result<Text> stripped(Runtime& runtime, const Text& text, const Text* taken_off, Side side) {
+  TRY(runtime.allocate(text));
+  if (taken_off != nullptr) TRY(runtime.charge(text.size() * (taken_off->size() / 64)));
   const std::string_view bytes = text.bytes();
   size_t begin = 0;
   size_t end = bytes.size();
@@ -321,14 +337,20 @@ Text stripped(const Text& text, const Text* taken_off, Side side) {
   return text.slice(begin, end - begin);
 }
 
-std::string title_case(std::string_view text) {
-  std::string out = to_case(text, LetterCase::kLower);
-  bool begins = true;
-  for (char& c : out) {
-    if (begins && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-    begins = !is_letter(c) && c != '\'';
+std::string cased(std::string_view text, base::FunctionRef<bool(std::string_view before)> begins) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = std::max<size_t>(code_point_offset(text.substr(at), 1), 1);
+    out += to_case(text.substr(at, size),
+                   begins(text.substr(0, at)) ? LetterCase::kUpper : LetterCase::kLower);
+    at += size;
   }
   return out;
+}
+
+std::string title_case(std::string_view text) {
+  return cased(text,
+               [](std::string_view before) { return before.empty() || !is_letter(before.back()); });
 }
 
 std::string capitalized(std::string_view text) {

@@ -187,6 +187,26 @@ TEST(JinjaFilters, OfStrings) {
   EXPECT_EQ(shown("1 | nonsense"), "error: line 1: no filter named 'nonsense'");
 }
 
+// Each as Jinja2 3.1.6 gives it.
+TEST(JinjaFilters, CornersAreAsJinjaHasThem) {
+  EXPECT_EQ(shown("1 | round, -3 | round(1), 2.5 | round"), "(1, -3, 2.0)");
+  EXPECT_EQ(shown("1 // 0.1, 1 % 0.1, 7.5 % -2, 7.5 // 2"),
+            "(9.0, 0.09999999999999995, -0.5, 3.0)");
+  EXPECT_EQ(shown("2.5 is odd, 3 is odd, -3 is odd, 4.0 is even"), "(False, True, True, True)");
+  EXPECT_EQ(shown("'été à-vous don\\'t' | title, 'été don\\'t'.title()"),
+            "(\"Été À-Vous Don't\", \"Été Don'T\")");
+  EXPECT_EQ(shown("'ab' * true, false * [1], 'ab' % []"), "('ab', [], 'ab')");
+  EXPECT_EQ(shown("none | select | list, 0 | map('string') | list"), "([], [])");
+  EXPECT_EQ(shown("(1)[:1] is undefined, {'a': 1} | attr('a') is undefined"), "(True, True)");
+  EXPECT_EQ(shown("'0x1f' | int(0, 16), {'a': 1} is lower"), "(31, True)");
+  EXPECT_EQ(
+      rendered("{% for i in [1] %}{% for j in [1] %}{{ loop.depth }}{% endfor %}{% endfor %}"),
+      "1");
+  for (const std::string_view failing : {"x | int", "x | float", "x | dictsort", "1e20 | int"}) {
+    EXPECT_EQ(shown(failing).find("error: line 1: "), 0u) << failing;
+  }
+}
+
 TEST(JinjaFilters, OfLists) {
   const std::string_view m = R"({"m":[{"r":"u","c":"B"},{"r":"s","c":"a"},{"r":"u"}]})";
   EXPECT_EQ(shown("m | selectattr('r', 'equalto', 'u') | list | length", m), "2");

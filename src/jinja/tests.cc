@@ -6,6 +6,7 @@
 
 #include "jinja/filters.h"
 #include "jinja/operators.h"
+#include "jinja/python_format.h"
 
 namespace pelton::jinja {
 namespace {
@@ -60,13 +61,17 @@ bool callable(const Value& value) {
 bool never(const Value&) {
   return false;
 }
-bool is_upper(const Value& value) {
-  return value.is_string() && to_case(value.as_string(), LetterCase::kUpper) == value.as_string() &&
-         to_case(value.as_string(), LetterCase::kLower) != value.as_string();
-}
-bool is_lower(const Value& value) {
-  return value.is_string() && to_case(value.as_string(), LetterCase::kLower) == value.as_string() &&
-         to_case(value.as_string(), LetterCase::kUpper) != value.as_string();
+
+// All letters have this case, and there are some.
+template <LetterCase letter_case>
+Result<bool> has_case(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  TRY(bind("is", arguments, {}, 0));
+  TRY_ASSIGN(const Text written, to_text(runtime, value));
+  const std::string& text = written.bytes();
+  TRY(runtime.allocate(4 * text.size()));
+  const LetterCase other =
+      letter_case == LetterCase::kUpper ? LetterCase::kLower : LetterCase::kUpper;
+  return to_case(text, letter_case) == text && to_case(text, other) != text;
 }
 
 Result<bool> divisible(Runtime& runtime, const Value& value, const Value& by) {
@@ -80,8 +85,9 @@ Result<bool> even(Runtime& runtime, const Value& value, const Arguments& argumen
 }
 
 Result<bool> odd(Runtime& runtime, const Value& value, const Arguments& arguments) {
-  TRY_ASSIGN(const bool is_even, even(runtime, value, arguments));
-  return !is_even;
+  TRY(bind("odd", arguments, {}, 0));
+  TRY_ASSIGN(const Value rest, arithmetic(runtime, "%", value, Value(int64_t{2})));
+  return rest == Value(int64_t{1});
 }
 
 Result<bool> divisibleby(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -89,8 +95,9 @@ Result<bool> divisibleby(Runtime& runtime, const Value& value, const Arguments& 
   return divisible(runtime, value, *bound[0]);
 }
 
-Result<bool> same_as(Runtime&, const Value& value, const Arguments& arguments) {
+Result<bool> same_as(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("sameas", arguments, {"other"}, 1));
+  TRY(runtime.charge(std::min(value.comparison(), bound[0]->comparison())));
   return value.type_name() == bound[0]->type_name() && value == *bound[0];
 }
 
@@ -129,8 +136,8 @@ constexpr NamedTest kTests[] = {
     {"float", is<is_float>},
     {"callable", is<callable>},
     {"escaped", is<never>},
-    {"upper", is<is_upper>},
-    {"lower", is<is_lower>},
+    {"upper", has_case<LetterCase::kUpper>},
+    {"lower", has_case<LetterCase::kLower>},
     {"odd", odd},
     {"even", even},
     {"divisibleby", divisibleby},

@@ -1,6 +1,7 @@
 #include "jinja/text.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/utf8.h"
 
@@ -78,6 +79,16 @@ size_t code_point_offset(std::string_view text, size_t index) {
     ++at;
   }
   return at;
+}
+
+size_t find_text(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  // glibc's is the two-way algorithm; std::string::find is not linear.
+  const void* const found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 bool is_space(char32_t c) {

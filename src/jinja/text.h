@@ -50,6 +50,8 @@ size_t code_point_offset(std::string_view text, size_t index);
 
 // What Python's str.strip() takes off, as a code point.
 bool is_space(char32_t code_point);
+// Where `part` begins in `text`, from `from` on; npos: nowhere. In linear time, whatever both are.
+size_t find_text(std::string_view text, std::string_view part, size_t from);
 // The bytes of white space at the front and at the end.
 size_t leading_space(std::string_view text);
 size_t trailing_space(std::string_view text);

@@ -15,6 +15,7 @@ template <typename T>
 void hold(T& outer, const Value& inner) {
   outer.depth = std::max(outer.depth, inner.depth() + 1);
   outer.weight = std::min(outer.weight + inner.weight(), kWeightMax);
+  outer.comparison = std::min(outer.comparison + inner.comparison(), kWeightMax);
 }
 
 bool same_members(const Dict& a, const Dict& b) {
@@ -54,7 +55,12 @@ Value Value::undefined(std::string why) {
 }
 
 Result<Value> Value::list(std::vector<Value> items) {
+  return sequence(std::move(items), false);
+}
+
+Result<Value> Value::sequence(std::vector<Value> items, bool is_tuple) {
   auto list = std::make_shared<List>();
+  list->is_tuple = is_tuple;
   for (const Value& item : items) hold(*list, item);
   if (list->depth > kValueDepthMax) return failure("lists nest too deeply");
   list->items = std::move(items);
@@ -64,12 +70,7 @@ Result<Value> Value::list(std::vector<Value> items) {
 }
 
 Result<Value> Value::tuple(std::vector<Value> items) {
-  TRY_ASSIGN(const Value plain, list(std::move(items)));
-  auto tuple = std::make_shared<List>(plain.as_list());
-  tuple->is_tuple = true;
-  Value value;
-  value.value_ = std::shared_ptr<const List>(std::move(tuple));
-  return value;
+  return sequence(std::move(items), true);
 }
 
 Result<Value> Value::dict(Dict dict) {
@@ -77,6 +78,8 @@ Result<Value> Value::dict(Dict dict) {
     hold(dict, key);
     hold(dict, value);
   }
+  const size_t members = dict.members.size();
+  dict.comparison = std::min(dict.comparison + members * members / 16, kWeightMax);
   if (dict.depth > kValueDepthMax) return failure("dicts nest too deeply");
   Value value;
   value.value_ = std::make_shared<const Dict>(std::move(dict));
@@ -143,6 +146,11 @@ size_t Value::weight() const {
   if (is_sequence()) return as_list().weight;
   if (is_dict()) return as_dict().weight;
   return is_string() ? 1 + as_text().size() / 64 : 1;
+}
+
+size_t Value::comparison() const {
+  if (is_sequence()) return as_list().comparison;
+  return is_dict() ? as_dict().comparison : weight();
 }
 
 std::string Value::why_undefined() const {

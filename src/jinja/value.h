@@ -35,12 +35,14 @@ struct List {
   bool is_tuple = false;
   int depth = 1;
   size_t weight = 1;
+  size_t comparison = 1;
 };
 
 struct Dict {
   std::vector<std::pair<Value, Value>> members;  // in order; keys apart
   int depth = 1;
   size_t weight = 1;
+  size_t comparison = 1;
 
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
@@ -57,6 +59,8 @@ class Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
   virtual std::optional<Value> attribute(std::string_view name) const;
+  // How many attributes are looked through for one.
+  virtual size_t attribute_count() const { return 0; }
   virtual bool is_callable() const { return false; }
   virtual Result<Value> call(Runtime& runtime, Arguments arguments);
 };
@@ -116,12 +120,17 @@ class Value {
   int depth() const;
   // How much there is to walk, in steps: values, and a share of the length of strings.
   size_t weight() const;
+  // How long comparing it with its like takes, in steps: a dict's members are looked for one by
+  // one.
+  size_t comparison() const;
   // What an undefined value says when it is used.
   std::string why_undefined() const;
 
   friend bool operator==(const Value& a, const Value& b);
 
  private:
+  static Result<Value> sequence(std::vector<Value> items, bool is_tuple);
+
   template <typename T>
   bool holds() const {
     return std::holds_alternative<std::shared_ptr<T>>(value_);
