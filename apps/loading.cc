@@ -135,6 +135,11 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   options.device = arguments.text("--device");
+  if (arguments.has("--chat-template") && arguments.text("--chat-template").empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--chat-template names a file, found nothing; leave it out for the model's own",
+                 "chat-template"};
+  }
   options.chat = {.template_file = arguments.text("--chat-template"),
                   .reasoning_parser = arguments.text("--reasoning-parser"),
                   .tool_call_parser = arguments.text("--tool-call-parser")};

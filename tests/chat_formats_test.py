@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 
 BINARY = None
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Served:
@@ -129,6 +130,42 @@ class ChatFormats(unittest.TestCase):
         self.assertEqual(200, status, rendered)
         self.assertTrue(rendered["prompt"].endswith("one, two,") if "prompt" in rendered else
                         "one, two," in json.dumps(rendered), rendered)
+
+    def test_what_a_template_does_not_name_is_a_warning(self):
+        served = self.with_template("{% for m in messages %}{{ m.content }}{% endfor %}<|im_start|>", "yes<|im_end|>")
+        body = CHAT | {"tools": [WEATHER], "reasoning_effort": "low"}
+        request = urllib.request.Request(f"http://127.0.0.1:{served.port}/v1/chat/completions", data=json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            warnings = " ".join(answer.headers.get_all("x-pelton-warning", []))
+        self.assertIn("tools ignored", warnings)
+        self.assertIn("reasoning_effort ignored", warnings)
+
+    def test_an_empty_template_is_refused(self):
+        empty = pathlib.Path(self.scratch.name) / "empty.jinja"
+        empty.write_text("")
+        for given in ("", str(empty)):
+            done = subprocess.run([BINARY, "serve", self.folder, "--port", "0", "--chat-template", given],
+                                  capture_output=True, text=True, timeout=120)
+            self.assertNotEqual(0, done.returncode, given)
+            self.assertIn("--chat-template", done.stderr)
+
+    def test_each_family_chats_from_files_of_our_own(self):
+        turns = {"llama3": "<|start_header_id|>user<|end_header_id|>", "mistral": "[INST]", "mixtral": "[INST]",
+                 "gemma3": "<start_of_turn>user", "deepseek-v3": "<｜User｜>"}
+        for name, turn in turns.items():
+            with self.subTest(name):
+                folder = pathlib.Path(self.scratch.name) / name
+                subprocess.run([BINARY, "synth", "--like", ROOT / f"testdata/golden/{name}/config.json", folder],
+                               check=True, capture_output=True, timeout=200)
+                done = subprocess.run([BINARY, "inspect", folder], capture_output=True, text=True, timeout=120)
+                self.assertIn("chat format       template of ", done.stdout)
+                served = Served(self, folder, "--max-model-len", "256")
+                status, rendered = served.post("/v1/chat/completions/render", CHAT)
+                self.assertEqual(200, status, rendered)
+                self.assertIn(turn, json.dumps(rendered, ensure_ascii=False))
+                status, answer = served.post("/v1/chat/completions", CHAT)
+                self.assertEqual(200, status, answer)
 
     def test_each_dialect_from_folder_to_call(self):
         for teaches, call in CALLS.items():

@@ -29,6 +29,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .before_name = kHermesBeforeName,
      .before_arguments = kJsonBeforeArguments,
      .behind = kHermesBehind,
+     .between = "\n",
      .markers = kHermesMarkers},
     {.name = "deepseek_r1",
      .opening = "<｜tool▁calls▁begin｜>",
@@ -88,6 +89,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .before_name = kHermesBeforeName,
      .before_arguments = kJsonBeforeArguments,
      .behind = kHermesBehind,
+     .between = "\n",
      .markers = kHermesMarkers,
      .types_by_schema = true},
     {.name = "phi4_mini",
@@ -132,27 +134,33 @@ std::string call_syntax_names() {
   return names;
 }
 
-const CallSyntax& call_syntax_of(std::string_view chat_template) {
+TaughtSyntax call_syntax_of(std::string_view chat_template) {
   const auto has = [&](std::string_view text) {
     return chat_template.find(text) != std::string_view::npos;
   };
-  std::string_view name = "plain";
-  if (has("tool▁calls▁begin")) {
-    name = has("```json") ? "deepseek_r1" : "deepseek_v31";
-  } else if (has("<function=") && has("<parameter=")) {
-    name = "qwen3_coder";
-  } else if (has("<tool_call>")) {
-    name = "hermes";
-  } else if (has("[TOOL_CALLS]")) {
-    name = has("[ARGS]") ? "mistral_args" : "mistral";
-  } else if (has("<|tool_call|>")) {
-    name = "phi4_mini";
-  } else if (has("func_name1(") || has("function_name1(")) {
-    name = "pythonic";
-  } else if (has("<|python_tag|>") || (has("<|start_header_id|>") && has("\"parameters\""))) {
-    name = "llama3_json";
+  struct Sign {
+    std::string_view name;
+    std::string_view marker;
+    std::string_view beside = {};  // too
+  };
+  // The first that is there.
+  constexpr Sign kSigns[] = {
+      {"deepseek_r1", "tool▁calls▁begin", "```json"},
+      {"deepseek_v31", "tool▁calls▁begin"},
+      {"qwen3_coder", "<function=", "<parameter="},
+      {"hermes", "<tool_call>"},
+      {"mistral_args", "[TOOL_CALLS]", "[ARGS]"},
+      {"mistral", "[TOOL_CALLS]"},
+      {"phi4_mini", "<|tool_call|>"},
+      {"pythonic", "func_name1("},
+      {"pythonic", "function_name1("},
+      {"llama3_json", "<|python_tag|>"},
+      {"llama3_json", "\"parameters\"", "<|start_header_id|>"},
+  };
+  for (const Sign& sign : kSigns) {
+    if (has(sign.marker) && has(sign.beside)) return {*find_call_syntax(sign.name), sign.marker};
   }
-  return *find_call_syntax(name);
+  return {*find_call_syntax("plain"), {}};
 }
 
 }  // namespace pelton::chat

@@ -3,13 +3,16 @@
 // there. Pure functions; any thread.
 //
 //   hermes        <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>
-//   deepseek_r1
-//   <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{...}\n```...
+//   deepseek_r1 <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{...}
+//                 \n```<｜tool▁call▁end｜>...<｜tool▁calls▁end｜>
 //   deepseek_v31
 //   <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{...}<｜tool▁call▁end｜>...
-//   llama3_json   {"name": "f", "parameters": {...}}, also behind <|python_tag|>, which may be
-//   f.call(a=1) pythonic      [f(a=1), g()] mistral       [TOOL_CALLS][{"name": "f", "arguments":
-//   {...}}] mistral_args  [TOOL_CALLS]f[ARGS]{...} qwen3_coder
+//   llama3_json   {"name": "f", "parameters": {...}}, also behind <|python_tag|>, where it may be
+//                 f.call(a=1), too
+//   pythonic      [f(a=1), g()]
+//   mistral       [TOOL_CALLS][{"name": "f", "arguments": {...}}]
+//   mistral_args  [TOOL_CALLS]f[ARGS]{...}
+//   qwen3_coder
 //   <tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call> phi4_mini
 //   <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>
 //
@@ -67,6 +70,7 @@ struct CallSyntax {
   std::string_view before_name;
   std::string_view before_arguments;
   std::string_view behind;
+  std::string_view between;                   // it and another one behind it; "": one is all
   std::span<const std::string_view> markers;  // in any of these
   bool types_by_schema = false;
 };
@@ -76,8 +80,13 @@ const CallSyntax* find_call_syntax(std::string_view name);
 // "hermes, deepseek_r1, ..." for messages.
 std::string call_syntax_names();
 
-// The syntax that a template teaches, by the markers in its text; plain if it teaches none.
-const CallSyntax& call_syntax_of(std::string_view chat_template);
+// The syntax that a template teaches, by the marker in its text that says so; plain, with no
+// marker, if it teaches none.
+struct TaughtSyntax {
+  const CallSyntax& syntax;
+  std::string_view marker;
+};
+TaughtSyntax call_syntax_of(std::string_view chat_template);
 
 // The readers; of what stands in a section.
 std::optional<WrittenCalls> read_hermes_call(const CallSection& section);

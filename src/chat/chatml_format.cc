@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "chat/chatml_grammar.h"
 #include "chat/chatml_renderer.h"
+#include "chat/dialect_grammar.h"
 #include "chat/dialect_parser.h"
 
 namespace pelton::chat {
@@ -47,6 +47,9 @@ class ChatMlFormat final : public ChatFormat {
   }
 
   std::string_view name() const override { return "chatml"; }
+  std::string choice() const override {
+    return "chatml: the model's files have no chat template, and the vocabulary has <|im_start|>";
+  }
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
     return std::unique_ptr<PromptPieces>(
@@ -57,12 +60,7 @@ class ChatMlFormat final : public ChatFormat {
     return tokenizer_.encode_with_special("<think>\n\n</think>\n\n");
   }
   std::vector<TokenId> call_opening(std::string_view function_name) const override {
-    MarkedText opening;
-    opening.mark(kToolCall);
-    opening.add(chatml_call_opening(function_name));
-    std::vector<TokenId> tokens;
-    opening.append_tokens(tokenizer_, tokens_, tokens);
-    return tokens;
+    return forced_call_opening(*dialect_.calls, function_name, tokenizer_);
   }
 
   std::vector<TokenId> cacheable_turn(std::vector<TokenId> turn) const override;
@@ -73,13 +71,15 @@ class ChatMlFormat final : public ChatFormat {
   std::unique_ptr<TurnParser> parser(const ParserOptions& options) const override {
     return std::make_unique<DialectParser>(tokenizer_, dialect_, options);
   }
-  bool reads_argument(std::string_view name) const override { return name == "enable_thinking"; }
+  bool reads_argument(std::string_view name) const override {
+    return name == "enable_thinking" || name == "tools";
+  }
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
-    return chatml_grammar(rules, tokens_, std::move(trie));
+    return dialect_grammar(rules, {dialect_, tokenizer_}, std::move(trie));
   }
   CallFrame call_frame(std::string_view function_name, TurnRules::Begin begin) const override {
-    return chatml_call_frame(function_name, begin);
+    return dialect_call_frame(*dialect_.calls, tokenizer_, function_name, begin);
   }
   const ReasoningMarkers& reasoning() const override { return markers_; }
   // What comes after is the model's to choose either way: an answer has no marker of its own.

@@ -37,8 +37,6 @@ Result<ChatMlTokens> ChatMlTokens::find(const tokenizer::Tokenizer& tokenizer) {
   tokens.tool_call_end = one_token(tokenizer, kToolCallEnd);
   tokens.tool_response = one_token(tokenizer, kToolResponse);
   tokens.tool_response_end = one_token(tokenizer, kToolResponseEnd);
-  tokens.newline = one_token(tokenizer, "\n");
-  tokens.blank_line = one_token(tokenizer, "\n\n");
   return tokens;
 }
 

@@ -30,9 +30,6 @@ struct ChatMlTokens {
   std::optional<TokenId> tool_call_end;
   std::optional<TokenId> tool_response;
   std::optional<TokenId> tool_response_end;
-  // What JSON and the blank line behind reasoning may be led to by, if they are tokens.
-  std::optional<TokenId> newline;
-  std::optional<TokenId> blank_line;
 
   // Error kUnsupported, naming the token, if the vocabulary lacks <|im_start|> or <|im_end|>.
   static Result<ChatMlTokens> find(const tokenizer::Tokenizer& tokenizer);

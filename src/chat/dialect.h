@@ -24,12 +24,13 @@ struct ReasoningSyntax {
 // By its name here, or vLLM's for the same: "think", "mistral", "plain". Nothing: there is none of
 // that name.
 std::optional<ReasoningSyntax> find_reasoning_syntax(std::string_view name);
-// The one that a template writes.
+// The one that a template writes; its marker in the template is the reason.
 ReasoningSyntax reasoning_syntax_of(std::string_view chat_template);
 
 struct Dialect {
   ReasoningSyntax reasoning;
   const CallSyntax* calls = nullptr;  // never null; plain: no calls
+  std::string why;                    // calls and reasoning are these, for people
   // What a turn begins with where the model may write whole turns: "<|im_start|>". Behind it a role
   // stands, up to a line's end.
   std::optional<TokenId> turn_start;

@@ -1,6 +1,8 @@
 #include "chat/dialect_grammar.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -47,6 +49,31 @@ std::vector<TokenId> encoded(std::string_view text, const CallSyntax& syntax,
   return tokens;
 }
 
+// What of a call stands before its arguments, without what the prompt has written.
+struct BeforeArguments {
+  std::vector<TokenId> row;  // up to the last marker
+  std::string text;          // behind it
+};
+
+BeforeArguments before_arguments(const CallSyntax& syntax, const tokenizer::Tokenizer& tokenizer,
+                                 std::string_view name, Begin begin) {
+  std::string all;
+  if (begin == Begin::kTurn) all += syntax.before_name;
+  if (begin != Begin::kFirstCall) {
+    all += name;
+    all += syntax.before_arguments;
+  }
+  size_t row_end = 0;
+  std::string_view left = all;
+  for (MarkerAt marker = first_marker(left, syntax, tokenizer); marker.token >= 0;
+       marker = first_marker(left, syntax, tokenizer)) {
+    left.remove_prefix(marker.begin + marker.size);
+    row_end = all.size() - left.size();
+  }
+  return {.row = encoded(std::string_view(all).substr(0, row_end), syntax, tokenizer),
+          .text = all.substr(row_end)};
+}
+
 class GrammarBuilder {
  public:
   GrammarBuilder(const TurnRules& rules, const DialectGrammarParts& of,
@@ -89,6 +116,9 @@ class GrammarBuilder {
     segments_.push_back(std::move(segment));
     return static_cast<int>(segments_.size()) - 1;
   }
+  int add_exits(std::vector<Exit> exits) {
+    return add({Segment::Text::kNone, nullptr, std::move(exits)});
+  }
   int add_text(std::shared_ptr<const grammar::TokenGrammar> grammar, std::vector<Exit> exits) {
     const auto kind = grammar ? Segment::Text::kGrammar : Segment::Text::kFree;
     return add({kind, std::move(grammar), std::move(exits)});
@@ -98,51 +128,57 @@ class GrammarBuilder {
     for (const TokenId stop : of_.dialect.stops) exits.push_back({stop, {}});
     return exits;
   }
-  // Segments in which only these tokens may come, one after the other, and then `behind`.
-  int add_row(const std::vector<TokenId>& tokens, int behind) {
+  // Segments in which only these tokens may come, one after the other, and then any of `behind`.
+  std::vector<int> add_row(std::span<const TokenId> tokens, std::vector<int> behind) {
     for (size_t i = tokens.size(); i > 0; --i) {
-      behind = add({Segment::Text::kNone, nullptr, {{tokens[i - 1], {behind}}}});
+      behind = {add_exits({{tokens[i - 1], std::move(behind)}})};
     }
     return behind;
   }
 
-  // Of each function, from where the prompt ends.
+  // Of all functions, from where the prompt ends.
   void add_calls() {
     if (rules_.functions.empty()) return;
-    const int over = add({Segment::Text::kNone, nullptr, ends()});
+    const int over = add_exits(ends());
     const MarkerAt closing = first_marker(syntax_.behind, syntax_, of_.tokenizer);
-    const std::string_view markers =
-        syntax_.behind.substr(std::min(closing.begin, syntax_.behind.size()));
-    const std::vector<TokenId> row = encoded(markers, syntax_, of_.tokenizer);
+    std::vector<TokenId> row;
+    if (closing.token >= 0) {
+      row = encoded(syntax_.behind.substr(closing.begin), syntax_, of_.tokenizer);
+    }
     std::vector<Exit> exits = ends();
-    if (!row.empty()) {
-      const int next = add_row({row.begin() + 1, row.end()}, over);
-      exits = {{row[0], {next}}};
-    }
+    if (!row.empty()) exits = {{row[0], add_row(std::span(row).subspan(1), {over})}};
+    // Functions whose calls begin with the same tokens share them.
+    std::map<std::vector<TokenId>, std::vector<int>> by_row;
     for (const TurnRules::Function& function : rules_.functions) {
-      const int arguments = add_text(function.arguments, exits);
-      calls_.push_back(add_row(before_arguments(function.name), arguments));
+      const BeforeArguments before =
+          before_arguments(syntax_, of_.tokenizer, function.name, rules_.begin);
+      by_row[before.row].push_back(add_text(function.arguments, exits));
     }
+    for (auto& [tokens, arguments] : by_row) {
+      const std::vector<int> begins = add_row(tokens, std::move(arguments));
+      calls_.insert(calls_.end(), begins.begin(), begins.end());
+    }
+    // A call that was asked for is one; otherwise more may follow.
+    const bool may_repeat = rules_.begin == Begin::kTurn && opening_marker().begin == 0;
+    if (!may_repeat || syntax_.between.empty()) return;
+    const std::vector<TokenId> between = encoded(syntax_.between, syntax_, of_.tokenizer);
+    std::vector<int> next = add_row(std::span(between).subspan(1), calls_);
+    segments_[static_cast<size_t>(over)].exits.push_back({between[0], std::move(next)});
   }
 
-  std::vector<TokenId> before_arguments(const std::string& name) const {
-    if (rules_.begin == Begin::kFirstCall) return {};
-    std::string text(rules_.begin == Begin::kTurn ? syntax_.before_name : "");
-    text += name;
-    text += syntax_.before_arguments;
-    return encoded(text, syntax_, of_.tokenizer);
+  MarkerAt opening_marker() const {
+    return first_marker(syntax_.before_name, syntax_, of_.tokenizer);
   }
 
   void add_turn() {
-    std::vector<int> answers;
+    std::vector<int> answers = calls_;
     std::vector<Exit> exits = ends();
-    for (const int call : calls_) {
-      // A call begins with a marker, or is told from an answer by its grammar.
-      const Segment& first = segments_[static_cast<size_t>(call)];
-      const MarkerAt opening = first_marker(syntax_.before_name, syntax_, of_.tokenizer);
-      const bool has_marker = opening.begin == 0 && first.text == Segment::Text::kNone;
-      if (!rules_.answer && has_marker) exits.push_back(first.exits[0]);
-      answers.push_back(call);
+    // "I will look that up first.": a free answer ends where a call's marker comes. Without a
+    // marker a call is told from an answer by its grammar.
+    if (!rules_.answer && opening_marker().begin == 0) {
+      for (const int call : calls_) {
+        exits.push_back(segments_[static_cast<size_t>(call)].exits[0]);
+      }
     }
     answers.push_back(add_text(rules_.answer, merged(std::move(exits))));
     parts_.starts = answers;
@@ -172,13 +208,13 @@ class GrammarBuilder {
     if (!begin || !end) return;
     std::vector<int> behind = answers;
     if (const std::optional<TokenId> blank = token_of(of_.tokenizer, "\n\n")) {
-      behind.push_back(add({Segment::Text::kNone, nullptr, {{*blank, answers}}}));
+      behind.push_back(add_exits({{*blank, answers}}));
     }
     const int thought = add_text(nullptr, {{*end, behind}});
     if (of_.opens_reasoning) {
       parts_.starts = {thought};
     } else {
-      parts_.starts.push_back(add({Segment::Text::kNone, nullptr, {{*begin, {thought}}}}));
+      parts_.starts.push_back(add_exits({{*begin, {thought}}}));
     }
   }
 
@@ -208,9 +244,11 @@ std::vector<TokenId> forced_call_opening(const CallSyntax& syntax, std::string_v
   return encoded(text, syntax, tokenizer);
 }
 
-CallFrame dialect_call_frame(const CallSyntax& syntax, const tokenizer::Tokenizer& tokenizer) {
+CallFrame dialect_call_frame(const CallSyntax& syntax, const tokenizer::Tokenizer& tokenizer,
+                             std::string_view function_name, Begin begin) {
   const MarkerAt closing = first_marker(syntax.behind, syntax, tokenizer);
-  return {.before = {}, .after = std::string(syntax.behind.substr(0, closing.begin))};
+  return {.before = before_arguments(syntax, tokenizer, function_name, begin).text,
+          .after = std::string(syntax.behind.substr(0, closing.begin))};
 }
 
 }  // namespace pelton::chat

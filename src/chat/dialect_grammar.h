@@ -1,11 +1,16 @@
 // What a turn may look like in a dialect when parts of it must follow grammars: reasoning free,
-// then the answer or one call. Pure functions; any thread.
+// then the answer or calls. Pure functions; any thread.
 //
-// A call is a row of tokens up to the arguments (markers, then the text with the name as it is
-// encoded), the arguments with what text stands behind them, and the markers behind that.
+// A call is a row of tokens up to its last marker before the arguments, then one text that a
+// grammar holds: what the dialect writes around the arguments (CallFrame), and the arguments
+// themselves; then the row of tokens from the closing marker on. Text is left to the grammar and
+// not to a row, because a model may cut it into tokens in other ways than the tokenizer does.
 //
-//   mistral_args, f(a: integer), after the prompt's "[TOOL_CALLS]f[ARGS]":
-//     arguments, then a stop token
+//   hermes, f(a: integer), from the turn's beginning:
+//     token <tool_call> | text \n{"name": "f", "arguments": ARGUMENTS}\n | token </tool_call> |
+//     stop
+//   mistral_args, after the prompt's "[TOOL_CALLS]f[ARGS]":
+//     text ARGUMENTS | stop
 #pragma once
 
 #include <memory>
@@ -33,7 +38,9 @@ Result<std::shared_ptr<const TurnGrammar>> dialect_grammar(
 std::vector<TokenId> forced_call_opening(const CallSyntax& syntax, std::string_view function_name,
                                          const tokenizer::Tokenizer& tokenizer);
 
-// The text behind arguments, as far as it is no token.
-CallFrame dialect_call_frame(const CallSyntax& syntax, const tokenizer::Tokenizer& tokenizer);
+// The text around the arguments of a call, up to the markers beside it, without what the prompt has
+// written.
+CallFrame dialect_call_frame(const CallSyntax& syntax, const tokenizer::Tokenizer& tokenizer,
+                             std::string_view function_name, TurnRules::Begin begin);
 
 }  // namespace pelton::chat

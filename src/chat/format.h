@@ -93,6 +93,11 @@ class ChatFormat {
   virtual ~ChatFormat() = default;
 
   virtual std::string_view name() const = 0;  // "harmony"
+  // Which format it is and why this model has it, in a sentence for whoever serves it.
+  virtual std::string choice() const = 0;
+  // Prompts are what a program in the model's files prints, which may take seconds: never on a
+  // thread that others wait for.
+  virtual bool runs_template() const { return false; }
 
   // Prompts.
   // Error kInvalidArgument: the format has no place for such a conversation.
@@ -118,7 +123,7 @@ class ChatFormat {
   virtual std::unique_ptr<TurnParser> parser(const ParserOptions& options) const = 0;
   // A parser needs the functions' schemas: calls do not say of what type a value is.
   virtual bool types_by_schema() const { return false; }
-  // Whether prompts depend on this template argument ("enable_thinking").
+  // Whether prompts depend on this variable of templates ("tools", "enable_thinking").
   virtual bool reads_argument(std::string_view name) const = 0;
   // Error kUnsupported: the vocabulary lacks a token that this needs.
   virtual Result<std::shared_ptr<const TurnGrammar>> turn_grammar(

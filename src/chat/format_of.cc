@@ -24,12 +24,16 @@ Error unknown_parser(std::string_view flag, const std::string& name, const std::
 
 Result<Dialect> dialect_of(const FormatSource& source) {
   const std::string text = source.chat_template->text + source.chat_template->for_tools;
-  const CallSyntax* calls = &call_syntax_of(text);
+  const TaughtSyntax taught = call_syntax_of(text);
+  const CallSyntax* calls = &taught.syntax;
+  std::string why_calls = taught.marker.empty() ? "the template shows no way to write them"
+                                                : fmt::format("the template has {}", taught.marker);
   if (!source.tool_call_parser.empty()) {
     calls = find_call_syntax(source.tool_call_parser);
     if (calls == nullptr) {
       return unknown_parser("--tool-call-parser", source.tool_call_parser, call_syntax_names());
     }
+    why_calls = "--tool-call-parser";
   }
   std::optional<ReasoningSyntax> reasoning = reasoning_syntax_of(text);
   if (!source.reasoning_parser.empty()) {
@@ -39,7 +43,13 @@ Result<Dialect> dialect_of(const FormatSource& source) {
                             "think (qwen3, deepseek_r1), mistral, plain");
     }
   }
+  const std::string_view why_reasoning =
+      source.reasoning_parser.empty()
+          ? (reasoning->marks() ? "the template has it" : "the template marks none")
+          : "--reasoning-parser";
   Dialect dialect = make_dialect(*reasoning, *calls, source.tokenizer);
+  dialect.why = fmt::format("calls: {} ({}); reasoning: {} ({})", calls->name, why_calls,
+                            reasoning->marks() ? reasoning->begin : "none", why_reasoning);
   const auto add_stop = [&](std::optional<TokenId> id) {
     if (id && !dialect.stops_at(*id)) dialect.stops.push_back(*id);
   };

@@ -156,6 +156,9 @@ class HarmonyFormat final : public ChatFormat {
   }
 
   std::string_view name() const override { return "harmony"; }
+  std::string choice() const override {
+    return "harmony: the vocabulary has its control tokens; templates are not asked";
+  }
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
     return std::unique_ptr<PromptPieces>(
@@ -178,7 +181,9 @@ class HarmonyFormat final : public ChatFormat {
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
     return harmony_network(rules, tokens_, std::move(trie));
   }
-  bool reads_argument(std::string_view name) const override { return name == "reasoning_effort"; }
+  bool reads_argument(std::string_view name) const override {
+    return name == "reasoning_effort" || name == "tools";
+  }
   CallFrame call_frame(std::string_view, TurnRules::Begin) const override { return {}; }
   const ReasoningMarkers& reasoning() const override { return markers_; }
   std::vector<TokenId> reasoning_end(AfterReasoning after) const override;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "chat/control_texts.h"
 #include "chat/dialect_grammar.h"
 #include "chat/dialect_parser.h"
@@ -90,6 +92,10 @@ class TemplateFormat final : public ChatFormat {
   }
 
   std::string_view name() const override { return dialect_.calls->name; }
+  std::string choice() const override {
+    return fmt::format("template of {}; {}", template_.source().from, dialect_.why);
+  }
+  bool runs_template() const override { return true; }
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
     TRY_ASSIGN(jinja::Text text, template_.render(conversation));
@@ -130,8 +136,8 @@ class TemplateFormat final : public ChatFormat {
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
     return dialect_grammar(rules, {dialect_, tokenizer_, opens_reasoning_}, std::move(trie));
   }
-  CallFrame call_frame(std::string_view, TurnRules::Begin) const override {
-    return dialect_call_frame(*dialect_.calls, tokenizer_);
+  CallFrame call_frame(std::string_view function_name, TurnRules::Begin begin) const override {
+    return dialect_call_frame(*dialect_.calls, tokenizer_, function_name, begin);
   }
   const ReasoningMarkers& reasoning() const override { return markers_; }
   std::vector<TokenId> reasoning_end(AfterReasoning) const override {
@@ -146,20 +152,32 @@ class TemplateFormat final : public ChatFormat {
   }
 
  private:
-  // Without what the template writes behind the last message's text.
-  static Result<jinja::Text> up_to_last_message(jinja::Text text,
-                                                const Conversation& conversation) {
-    std::string_view last;
-    if (!conversation.messages.empty()) last = conversation.messages.back().text;
-    last.remove_prefix(jinja::leading_space(last));
-    last.remove_suffix(jinja::trailing_space(last));
-    const size_t at = last.empty() ? std::string::npos : text.bytes().rfind(last);
-    if (at != std::string::npos) return text.slice(0, at + last.size());
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message =
-                     "'continue_final_message': the model's chat template does not write the "
-                     "last message's text as it is, so that nothing can go on behind it",
-                 .field = "continue_final_message"};
+  // The prompt without what the template writes behind the last message's text. The text itself may
+  // stand there more than once ("end" in "<|im_end|>"), so the place is asked of the template: it
+  // writes the conversation once more with a mark behind that text.
+  Result<jinja::Text> up_to_last_message(jinja::Text text, Conversation conversation) const {
+    if (conversation.messages.empty()) return no_end_of_last_message();
+    std::string mark = "\uE000";
+    while (text.bytes().find(mark) != std::string::npos) mark += "\uE001";
+    std::string& last = conversation.messages.back().text;
+    const size_t space = jinja::trailing_space(last);
+    last += mark;
+    TRY_ASSIGN(const jinja::Text marked, template_.render(conversation));
+    const size_t at = marked.bytes().rfind(mark);
+    if (at == std::string::npos) return no_end_of_last_message();
+    // Space at the text's end stays where the template leaves it.
+    for (const size_t end : {at, at - std::min(space, at)}) {
+      const std::string_view before = std::string_view(marked.bytes()).substr(0, end);
+      if (text.bytes().starts_with(before)) return text.slice(0, end);
+    }
+    return no_end_of_last_message();
+  }
+  static Error no_end_of_last_message() {
+    return {.code = ErrorCode::kInvalidArgument,
+            .message =
+                "'continue_final_message': the model's chat template does not write the "
+                "last message's text as it is, so that nothing can go on behind it",
+            .field = "continue_final_message"};
   }
 
   const tokenizer::Tokenizer& tokenizer_;

@@ -117,7 +117,45 @@ TEST_F(TemplateFormats, AMessageMayBeGoneOnWith) {
   conversation.messages.push_back({.kind = Kind::kAnswer, .text = "one, two ", .turn = 1});
   conversation.continues_last = true;
   const std::string text = text_of(format()->render(conversation).value());
-  EXPECT_TRUE(text.ends_with("<|im_start|>assistant\none, two")) << text;
+  EXPECT_TRUE(text.ends_with("<|im_start|>assistant\none, two ")) << text;
+}
+
+// The text stands in the prompt's other words, too, and in what follows it.
+TEST_F(TemplateFormats, WhereAMessageEndsIsNotGuessedFromItsText) {
+  for (const std::string_view said : {"end", "im", "|", "assistant", "e", "count"}) {
+    Conversation conversation = asked("count");
+    conversation.messages.push_back({.kind = Kind::kAnswer, .text = std::string(said), .turn = 1});
+    conversation.continues_last = true;
+    EXPECT_EQ(text_of(format()->render(conversation).value()),
+              "<|endoftext|><|im_start|>user\ncount<|im_end|>\n<|im_start|>assistant\n" +
+                  std::string(said));
+  }
+}
+
+TEST_F(TemplateFormats, SpaceAtAMessagesEndStaysWhereTheTemplateLeavesIt) {
+  for (const auto& [text, end] :
+       {std::pair("{{ messages[0].content }}<|im_end|>", "one, \n"),
+        std::pair("{{ messages[0].content | trim }}<|im_end|>", "one,"),
+        std::pair("{{ messages[0].content.split('X')[-1] }}", "one, \n")}) {
+    Conversation conversation;
+    conversation.messages = {{.kind = Kind::kAnswer, .text = "one, \n", .turn = 1}};
+    conversation.continues_last = true;
+    EXPECT_EQ(text_of(format(text)->render(conversation).value()), end) << text;
+  }
+  Conversation conversation = asked("x");
+  conversation.continues_last = true;
+  const auto lost = format("{{ messages[0].content | length }}")->render(conversation);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().field, "continue_final_message");
+}
+
+TEST_F(TemplateFormats, SayWhyTheyAreWhatTheyAre) {
+  EXPECT_EQ(format()->choice(),
+            "template of here; calls: hermes (the template has <tool_call>); reasoning: <think> "
+            "(the template has it)");
+  EXPECT_EQ(format("{{ messages }}")->choice(),
+            "template of here; calls: plain (the template shows no way to write them); reasoning: "
+            "none (the template marks none)");
 }
 
 TEST_F(TemplateFormats, ExceptionsAreTheTemplatesWords) {
@@ -138,6 +176,14 @@ TEST_F(TemplateFormats, BadOnesAndUnknownParsersAreRefusedByName) {
   EXPECT_EQ(bad.error().code, ErrorCode::kBadCheckpoint);
   EXPECT_NE(bad.error().message.find("dir/chat_template.jinja"), std::string::npos);
   EXPECT_NE(bad.error().message.find("line 1"), std::string::npos);
+  for (const auto& [text, words] :
+       {std::pair("{% if 0 %}{{ x | nofilter }}{% endif %}", "nofilter"),
+        std::pair("{{ 1 if x is notest }}", "notest")}) {
+    source.text = text;
+    const auto unknown = format_of({.tokenizer = tokenizer_, .chat_template = source});
+    ASSERT_FALSE(unknown.ok()) << text;
+    EXPECT_NE(unknown.error().message.find(words), std::string::npos) << unknown.error().message;
+  }
   source.text = "x";
   const auto unknown =
       format_of({.tokenizer = tokenizer_, .chat_template = source, .tool_call_parser = "nonsense"});

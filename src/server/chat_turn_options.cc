@@ -43,6 +43,15 @@ std::vector<std::string> warnings_of(const api::ChatRequest& request, const Serv
     ++warned;
     warnings.push_back(api::unread_warning(request.thinks_field, "the template has no such name"));
   }
+  constexpr std::string_view kUnnamed = "the model's chat template does not name it";
+  if (!request.tools.empty() && !model.chat->reads_argument("tools")) {
+    ++warned;
+    warnings.push_back(api::unread_warning("tools", kUnnamed));
+  }
+  if (request.reasoning_effort && !model.chat->reads_argument("reasoning_effort")) {
+    ++warned;
+    warnings.push_back(api::unread_warning("reasoning_effort", kUnnamed));
+  }
   for (const Json::Member& argument : request.template_arguments) {
     if (model.chat->reads_argument(argument.key)) continue;
     if (++warned > api::kFieldWarningsMax) break;

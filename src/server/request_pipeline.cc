@@ -33,7 +33,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
     body_ = std::move(call.request.body);
     call.request.body.clear();
     services_.prepare_beside(
-        std::move(call),
+        std::move(call), Services::Length::kByBody,
         [self = shared_from_this()] {
           self->error_ = self->request_->read(self->body_, self->scope());
           std::string().swap(self->body_);  // it may be large, and is said
@@ -80,8 +80,10 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
   void prepare(Call call, std::optional<grammar::GrammarState> guide) {
     guide_ = std::move(guide);
+    // A template is a program.
+    const bool runs_template = model_->chat != nullptr && model_->chat->runs_template();
     services_.prepare_beside(
-        std::move(call),
+        std::move(call), runs_template ? Services::Length::kUnknown : Services::Length::kByBody,
         [self = shared_from_this()] {
           self->error_ = self->request_->prepare({.guide = std::move(self->guide_),
                                                   .deadline_ns = self->deadline_ns_,

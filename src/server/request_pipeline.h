@@ -5,7 +5,8 @@
 // WebSocket's turns and gRPC.
 //
 // A request lives on its connection's net thread. Of one with a large body the two stages that read
-// all of it (read, prepare) run beside the net threads (server/preparation_pool.h).
+// all of it (read, prepare) run beside the net threads (server/waiting_call.h), and where a model's
+// prompts are what its template prints, prepare always does.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,10 @@ struct Services {
   // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
   // large, on its net thread when another has done it. A call whose client has left is dropped;
   // what `work` uses it holds.
-  void prepare_beside(Call call, std::function<void()> work, std::function<void(Call call)> then);
+  // Work of a large body, or of unknown length, is done beside the net threads.
+  enum class Length : uint8_t { kByBody, kUnknown };
+  void prepare_beside(Call call, Length length, std::function<void()> work,
+                      std::function<void(Call call)> then);
   // Gives `then` the call back with the guide that `make` makes of its request's formats: at once
   // where they are known, otherwise when they have been compiled. A call whose formats are refused
   // has been answered; one whose client has left is dropped.

@@ -59,9 +59,9 @@ void wait_for_work(Call call, const SubmitWork& submit,
   });
 }
 
-void Services::prepare_beside(Call call, std::function<void()> work,
+void Services::prepare_beside(Call call, Length length, std::function<void()> work,
                               std::function<void(Call call)> then) {
-  if (call.body_bytes < options.beside_bytes_min) {
+  if (length == Length::kByBody && call.body_bytes < options.beside_bytes_min) {
     work();
     return then(std::move(call));
   }
