@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <numbers>
 #include <system_error>
 #include <utility>
 
@@ -51,6 +52,8 @@ const families::ExpectedTensor& source_of(const Sources& sources, std::string_vi
 // How rows of the output follow from the source.
 enum class Way {
   kCopy,        // as they are
+  kCopyF32,     // as they are: float32
+  kValues,      // no source: the output's own
   kWiden,       // bf16 -> float32
   kWidenPlus1,  // bf16 -> float32, 1 added: gains of norms whose files hold w of 1 + w
   kQ8_0,        // bf16 -> Q8_0
@@ -66,8 +69,9 @@ struct Output {
   int first = 0;                                     // element, from here
   // One source for each expert, one after the other; or none: all is in `source`.
   std::vector<const families::ExpectedTensor*> experts;
-  int head_size = 0;  // rows of each such head in neighbours' order; 0: as they are
-  int64_t rows = 0;   // of the output
+  int head_size = 0;          // rows of each such head in neighbours' order; 0: as they are
+  std::vector<float> values;  // of kValues
+  int64_t rows = 0;           // of the output
   int64_t columns = 0;
   int64_t row_bytes = 0;
   int64_t offset = 0;  // in the file
@@ -128,7 +132,9 @@ class Writer {
     const int64_t bytes = (piece.end - piece.begin) * output.row_bytes;
     buffer.resize(static_cast<size_t>(bytes));
     const bool in_order = output.experts.empty() && output.head_size == 0;
-    if (output.way == Way::kCopy && in_order) {
+    if (output.way == Way::kValues) {
+      std::memcpy(buffer.data(), output.values.data(), buffer.size());  // one row
+    } else if ((output.way == Way::kCopy || output.way == Way::kCopyF32) && in_order) {
       source_(*output.source, piece.begin * output.row_bytes, buffer);
     } else {
       for (int64_t row = piece.begin; row < piece.end; ++row) {
@@ -258,9 +264,10 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
     const bool matrix = wanted.allowed == families::AllowedTypes::kMatrix &&
                         wanted.kind != families::TensorKind::kRouter;
     if (matrix) dtype = matrices;
-    output.way = dtype == DType::kF32    ? Way::kWiden
-                 : dtype == DType::kQ8_0 ? Way::kQ8_0
-                                         : Way::kCopy;
+    output.way = output.source->dtype == DType::kF32 ? Way::kCopyF32
+                 : dtype == DType::kF32              ? Way::kWiden
+                 : dtype == DType::kQ8_0             ? Way::kQ8_0
+                                                     : Way::kCopy;
     const bool is_norm = name.ends_with("norm.weight");
     if (config.norm_adds_one && is_norm) output.way = Way::kWidenPlus1;
     const bool is_turned = name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight");
@@ -281,6 +288,20 @@ DType gguf_dtype(const Output& output) {
     default:
       return DType::kF32;
   }
+}
+
+// What llama3's scaling divides the frequency of each pair by (layers/rotary.cc), as files hold it.
+std::vector<float> rope_divisors(const families::RopeConfig& rope, int pairs) {
+  std::vector<float> divisors;
+  for (int i = 0; i < pairs; ++i) {
+    const double wavelength =
+        2 * std::numbers::pi * std::pow(rope.theta, static_cast<double>(i) / pairs);
+    const double turns = rope.original_context / wavelength;
+    const double kept = std::clamp(
+        (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1.0 / (kept + (1.0 - kept) / rope.factor)));
+  }
+  return divisors;
 }
 
 void add_vocabulary(const Json& config, const GgufVocabulary& vocabulary, GgufHeader& header) {
@@ -381,10 +402,6 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
   }
   TRY(make_folder(std::filesystem::path(path).parent_path().string()));
   TRY(refuse_existing(path));
-  if (config.rope.scaling == families::RopeScaling::kLlama3) {
-    return Error{ErrorCode::kUnsupported,
-                 "rope_type llama3 is not written as GGUF, which holds it as a tensor"};
-  }
   if (config.quantization != families::WeightQuantization::kNone) {
     return Error{ErrorCode::kUnsupported, "only weights in bf16 are written as GGUF"};
   }
@@ -404,6 +421,17 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
     offset +=
         static_cast<int64_t>(gguf_padded(static_cast<uint64_t>(output.rows * output.row_bytes)));
     outputs.push_back(output);
+  }
+  if (config.rope.scaling == families::RopeScaling::kLlama3) {
+    const int pairs = config.rotary_size() / 2;
+    header.tensor("rope_freqs.weight", DType::kF32, std::vector<int64_t>{pairs});
+    outputs.push_back({.way = Way::kValues,
+                       .values = rope_divisors(config.rope, pairs),
+                       .rows = 1,
+                       .columns = pairs,
+                       .row_bytes = int64_t{pairs} * 4,
+                       .offset = offset});
+    offset += static_cast<int64_t>(gguf_padded(static_cast<uint64_t>(pairs) * 4));
   }
   const std::string front = header.bytes();
   const auto front_bytes = static_cast<int64_t>(front.size());

@@ -67,6 +67,8 @@ std::string context_text(const families::ModelConfig& config) {
     case families::RopeScaling::kLlama3:
       return fmt::format("{} (llama3 factor {} over {})", tokens, rope.factor,
                          rope.original_context);
+    case families::RopeScaling::kLongrope:
+      return fmt::format("{} (longrope over {})", tokens, rope.original_context);
     case families::RopeScaling::kYarn:
       return fmt::format("{} (YaRN factor {} over {})", tokens, rope.factor, rope.original_context);
   }
@@ -153,6 +155,11 @@ KvBytes count_kv_bytes(const families::ModelConfig& config) {
     }
   }
   return bytes;
+}
+
+std::string family_line(const families::ModelConfig& config) {
+  return fmt::format("{} ({}); layers: {}; context: {}", config.model_type, config.architecture,
+                     layers_text(config), context_text(config));
 }
 
 std::string describe(const Checkpoint& checkpoint) {

@@ -41,6 +41,9 @@ KvBytes count_kv_bytes(const families::ModelConfig& config);  // of 16-bit eleme
 // Of what types the large weights are, in a few words.
 std::string weight_types(const Checkpoint& checkpoint);
 
+// The family, its layers and its context, in one line.
+std::string family_line(const families::ModelConfig& config);
+
 std::string describe(const Checkpoint& checkpoint);
 Json describe_json(const Checkpoint& checkpoint);
 

@@ -487,6 +487,35 @@ Result<std::vector<int32_t>> GgufMetadata::integers(std::string_view key) const 
   return bad(key, "must be an array of whole numbers");
 }
 
+Result<std::vector<float>> GgufMetadata::floats(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::vector<float>();
+  if (value->type != GgufType::kArray || value->element_type != GgufType::kF32) {
+    return bad(key, "must be an array of f32");
+  }
+  std::vector<float> numbers(value->count);
+  if (value->count > 0) {
+    std::memcpy(numbers.data(), value->bytes.data(), value->count * sizeof(float));
+  }
+  return numbers;
+}
+
+Result<std::string_view> GgufMetadata::bytes(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::string_view();
+  const bool is_bytes =
+      value->element_type == GgufType::kU8 || value->element_type == GgufType::kI8;
+  if (value->type != GgufType::kArray || !is_bytes) return bad(key, "must be an array of bytes");
+  return std::string_view(reinterpret_cast<const char*>(value->bytes.data()), value->count);
+}
+
+Result<std::optional<bool>> GgufMetadata::boolean(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::optional<bool>();
+  if (value->type != GgufType::kBool) return bad(key, "must be a bool");
+  return std::optional<bool>(value->bytes[0] != 0);
+}
+
 namespace {
 
 template <typename T>
@@ -525,6 +554,11 @@ void GgufHeader::i32(std::string_view key, int32_t value) {
 void GgufHeader::f32(std::string_view key, float value) {
   this->key(key, GgufType::kF32);
   put(values_, value);
+}
+
+void GgufHeader::boolean(std::string_view key, bool value) {
+  this->key(key, GgufType::kBool);
+  put(values_, static_cast<uint8_t>(value));
 }
 void GgufHeader::texts(std::string_view key, std::span<const std::string> values) {
   this->key(key, GgufType::kArray);

@@ -1,5 +1,6 @@
 #include "checkpoint/gguf_names.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -120,11 +121,18 @@ Result<Json> rope_from_gguf(const Family& family, const GgufMetadata& metadata) 
   TRY_ASSIGN(const double slow, number("rope.scaling.yarn_beta_slow", 1.0));
   if (original > 0) rope.set("original_max_position_embeddings", original);
   rope.set("beta_fast", fast).set("beta_slow", slow).set("truncate", names.yarn_truncate);
+  // 0.1 mscale_all_dim; mscale, which is the same in all published files, is not said.
+  TRY_ASSIGN(const double grown, number("rope.scaling.yarn_log_multiplier", 0.0));
+  if (grown > 0) {
+    const double mscale = std::round(grown * 1e7) / 1e6;
+    rope.set("mscale", mscale).set("mscale_all_dim", mscale);
+  }
   return rope;
 }
 
 Result<void> check_value_length(const Family& family, const GgufMetadata& metadata,
                                 const Json& config) {
+  if (config.find("v_head_dim") != nullptr) return {};  // values have a size of their own
   const std::string key = key_of(family, "attention.value_length");
   TRY_ASSIGN(const auto length, metadata.integer(key));
   const std::optional<int64_t> of_keys = config.integer("head_dim");
@@ -141,7 +149,12 @@ Result<const Family*> gguf_family(const GgufMetadata& metadata) {
   TRY_ASSIGN(const std::optional<int64_t> experts,
              metadata.integer(fmt::format("{}.expert_count", *architecture)));
   const bool has_experts = experts.value_or(0) > 0;
-  if (const Family* family = families::find_gguf_family(*architecture, has_experts)) return family;
+  // Older files of DeepSeek V2 do not say it.
+  TRY_ASSIGN(const std::optional<int64_t> gating,
+             metadata.integer(fmt::format("{}.expert_gating_func", *architecture)));
+  const Family* const found =
+      families::find_gguf_family(*architecture, has_experts, gating.value_or(1));
+  if (found != nullptr) return found;
   std::string known;
   for (const Family* family : families::all_families()) {
     if (family->gguf == nullptr) continue;
@@ -192,6 +205,14 @@ Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFact
     if (value) config.set(key.config, *value);
   }
   for (const families::GgufFlag& flag : family->gguf->flags) config.set(flag.config, flag.value);
+  for (const NamePair& pair : family->gguf->reals) {
+    TRY_ASSIGN(const auto value, metadata.number(key_of(*family, pair.foreign)));
+    if (value) config.set(pair.ours, *value);
+  }
+  for (const NamePair& pair : family->gguf->booleans) {
+    TRY_ASSIGN(const auto value, metadata.boolean(key_of(*family, pair.foreign)));
+    if (value) config.set(pair.ours, *value);
+  }
   TRY(check_value_length(*family, metadata, config));
   TRY_ASSIGN(const auto theta, metadata.number(key_of(*family, "rope.freq_base")));
   TRY_ASSIGN(const auto epsilon,
@@ -213,7 +234,9 @@ Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFact
   return config;
 }
 
-void config_to_gguf(const Family& family, const Json& config, GgufHeader& header) {
+void config_to_gguf(const Family& family, const Json& given, GgufHeader& header) {
+  Json config = given;
+  if (family.gguf->prepare != nullptr) family.gguf->prepare(config);
   header.text("general.architecture", family.gguf->architecture);
   header.text("general.type", "model");
   const auto u32 = [&](std::string_view gguf, std::string_view key) {
@@ -227,18 +250,34 @@ void config_to_gguf(const Family& family, const Json& config, GgufHeader& header
     says_length = says_length || key.gguf == "feed_forward_length";
   }
   if (!says_length) u32("feed_forward_length", "intermediate_size");
-  u32("attention.value_length", "head_dim");
+  if (config.find("v_head_dim") == nullptr) u32("attention.value_length", "head_dim");
+  if (family.gguf->expert_gating > 0) {
+    header.u32(key_of(family, "expert_gating_func"),
+               static_cast<uint32_t>(family.gguf->expert_gating));
+  }
+  for (const NamePair& pair : family.gguf->booleans) {
+    const std::optional<bool> value = config.boolean(pair.ours);
+    if (value) header.boolean(key_of(family, pair.foreign), *value);
+  }
   const auto f32 = [&](std::string_view gguf, double value) {
     header.f32(key_of(family, gguf), static_cast<float>(value));
   };
   f32("rope.freq_base", config.number("rope_theta").value_or(family.gguf->rope_theta));
   f32("attention.layer_norm_rms_epsilon", config.number("rms_norm_eps").value_or(1e-5));
+  for (const NamePair& pair : family.gguf->reals) {
+    if (const auto value = config.number(pair.ours)) f32(pair.foreign, *value);
+  }
   const Json* rope = config.find("rope_scaling");
   if (rope != nullptr && rope->is_object() && rope->find("factor") != nullptr) {
-    const bool linear = rope->string("rope_type").value_or("") == "linear";
+    const std::string type = rope->string("rope_type").value_or("");
+    if (type == "llama3") return;  // a tensor holds it
+    const bool linear = type == "linear";
     header.text(key_of(family, "rope.scaling.type"), linear ? "linear" : "yarn");
     f32("rope.scaling.factor", rope->number("factor").value_or(family.gguf->yarn_factor));
     if (linear) return;
+    if (const double mscale = rope->number("mscale_all_dim").value_or(0.0); mscale > 0) {
+      f32("rope.scaling.yarn_log_multiplier", 0.1 * mscale);
+    }
     header.u32(
         key_of(family, "rope.scaling.original_context_length"),
         static_cast<uint32_t>(rope->number("original_max_position_embeddings").value_or(4096.0)));

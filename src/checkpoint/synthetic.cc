@@ -17,6 +17,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
 #include "checkpoint/weight_scales.h"
+#include "families/gpt_oss.h"
 #include "families/model_config.h"
 #include "families/published_config.h"
 #include "families/tensor_names.h"
@@ -321,10 +322,11 @@ std::string index_text(const families::Family& family, const std::vector<ShardPl
 Json generation_for(const Json& config) {
   const Json published = families::published_generation_config();
   const std::optional<int64_t> vocab = config.integer("vocab_size");
-  if (!vocab || *vocab > 200012) return published;
+  const bool is_gpt_oss = config.string("model_type") == families::kGptOss.model_type;
+  if (is_gpt_oss && (!vocab || *vocab > 200012)) return published;
   Json generation;
   generation.set("do_sample", true);
-  for (const char* key : {"eos_token_id", "pad_token_id"}) {
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (const Json* value = config.find(key); value != nullptr) generation.set(key, *value);
   }
   return generation;

@@ -19,6 +19,9 @@ constexpr std::pair<std::string_view, RopeScaling> kScalings[] = {
     {"linear", RopeScaling::kLinear},
     {"llama3", RopeScaling::kLlama3},
     {"yarn", RopeScaling::kYarn},
+    {"longrope", RopeScaling::kLongrope},
+    // It begins beyond max_position_embeddings, where nothing is served.
+    {"dynamic", RopeScaling::kNone},
 };
 
 Result<RopeScaling> scaling_of(const ConfigFields& fields, const std::string& type) {
@@ -65,16 +68,44 @@ Result<void> read_llama3(const ConfigFields& fields, RopeConfig& rope) {
   return {};
 }
 
+// transformers' modeling_rope_utils.py, _compute_longrope_parameters: the long list where the
+// model's context is longer than the one it was first trained with, whatever a text's length.
+Result<void> read_longrope(const ConfigFields& fields, int context_max, RopeConfig& rope) {
+  const double grown = context_max / rope.original_context;
+  const bool is_long = grown > 1.0;
+  TRY_ASSIGN(rope.factor, fields.number("factor", std::max(grown, 1.0), 1.0, 1e6));
+  const double inferred =
+      rope.factor <= 1.0 ? 1.0
+                         : std::sqrt(1.0 + std::log(rope.factor) / std::log(rope.original_context));
+  TRY_ASSIGN(rope.attention_factor, fields.number("attention_factor", inferred, 1e-3, 1e3));
+  for (const char* key : {"short_factor", "long_factor"}) {
+    const Json* list = fields.find(key);
+    if (list == nullptr || !list->is_array() || list->as_array().size() > kHeadSizeMax) {
+      return fields.bad(key, "is missing, or not a list of divisors");
+    }
+    if ((key[0] == 'l') != is_long) continue;
+    for (const Json& divisor : list->as_array()) {
+      if (!divisor.is_number() || !(divisor.as_number() > 0) || divisor.as_number() > 1e6) {
+        return fields.bad(key, "has an element that is no number in (0, 1e6]");
+      }
+      rope.divisors.push_back(static_cast<float>(divisor.as_number()));
+    }
+  }
+  return {};
+}
+
 // What keys that change arithmetic are called, in the configurations of the published
 // architectures; those with weights of their own are found by their tensors.
 bool changes_arithmetic(std::string_view key) {
   constexpr std::string_view kStems[] = {
-      "scal",   "softcap", "multiplier", "activation",  "_act",   "clip",   "rotary", "rope",
-      "window", "alibi",   "logit_",     "temperature", "factor", "mscale", "section"};
+      "scal",   "softcap",       "multiplier", "activation", "_act",
+      "clip",   "rotary",        "rope",       "window",     "alibi",
+      "logit_", "temperature",   "factor",     "mscale",     "section",
+      "bias",   "bidirectional", "parallel_",  "residual",   "position_embedding_type"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
-                                            "max_window_layers", "activation_scheme",
-                                            "initializer_factor"};
+                                            "max_window_layers",    "activation_scheme",
+                                            "initializer_factor",   "pretraining_tp"};
   if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) {
     return false;
   }
@@ -242,14 +273,34 @@ Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, Rop
   TRY_ASSIGN(rope.scaling,
              scaling_of(scaling, type != nullptr && type->is_string() ? type->as_string() : ""));
   if (rope.scaling == RopeScaling::kNone) return {};
-  if (scaling.find("factor") == nullptr) return scaling.bad("factor", "is missing");
+  const bool by_list = rope.scaling == RopeScaling::kLongrope;
+  if (!by_list && scaling.find("factor") == nullptr) return scaling.bad("factor", "is missing");
   TRY_ASSIGN(rope.factor, scaling.number("factor", 1.0, 1.0, 1e6));
   const double original = rope.original_context > 0 ? rope.original_context : context_max;
   TRY_ASSIGN(rope.original_context, scaling.number("original_max_position_embeddings", original,
                                                    1.0, static_cast<double>(kContextMax)));
   if (rope.scaling == RopeScaling::kYarn) TRY(read_yarn(scaling, rope));
   if (rope.scaling == RopeScaling::kLlama3) TRY(read_llama3(scaling, rope));
+  if (by_list) TRY(read_longrope(scaling, context_max, rope));
   return scaling.refuse_unread_arithmetic();
+}
+
+// partial_rotary_factor, here or with the scaling: the part of each head that turns.
+Result<void> read_rotary_part(const ConfigFields& fields, const Json* scaling,
+                              ModelConfig& config) {
+  TRY_ASSIGN(double part, fields.number("partial_rotary_factor", 1.0, 1e-3, 1.0));
+  if (scaling != nullptr && scaling->is_object()) {
+    part = scaling->number("partial_rotary_factor").value_or(part);
+  }
+  if (part == 1.0) return {};
+  const auto elements = static_cast<int>(part * config.head_size);
+  if (part > 0.0 && part < 1.0 && elements >= 2 && elements % 2 == 0) {
+    config.rotary_part = elements;
+    return {};
+  }
+  return fields.bad(
+      "partial_rotary_factor",
+      fmt::format("({}) of heads of {} is no even number of elements", part, config.head_size));
 }
 
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
@@ -258,11 +309,20 @@ Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
   const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   if (parameters != nullptr) scaling = parameters;
   TRY_ASSIGN(config.rope.theta, fields.number("rope_theta", config.rope.theta, 1.0 + 1e-6, 1e12));
+  TRY(read_rotary_part(fields, scaling, config));
   if (scaling == nullptr) return {};
   if (!scaling->is_object()) {
     return fields.bad(name, fmt::format("must be an object, found {}", scaling->kind_name()));
   }
-  return read_rope_scaling(fields.inner(*scaling, name), config.context_max, config.rope);
+  // Phi-3's files say it beside the scaling.
+  TRY_ASSIGN(config.rope.original_context,
+             fields.number("original_max_position_embeddings", config.rope.original_context, 0.0,
+                           static_cast<double>(kContextMax)));
+  TRY(read_rope_scaling(fields.inner(*scaling, name), config.context_max, config.rope));
+  const size_t divisors = config.rope.divisors.size();
+  if (divisors == 0 || divisors == static_cast<size_t>(config.rotary_size() / 2)) return {};
+  return fields.bad(name, fmt::format("has {} divisors, expected one for each of {} pairs",
+                                      divisors, config.rotary_size() / 2));
 }
 
 // What is left in 16 bits must be what layers expect in 16 bits: the head, routers.

@@ -104,6 +104,78 @@ constexpr NamePair kLayerNames[] = {
     {"mlp.gate.e_score_correction_bias", "mlp.router.e_score_correction_bias"},
 };
 
+constexpr NamePair kGgufTensors[] = {
+    {"attn_norm.weight", "input_layernorm.weight"},
+    {"attn_q.weight", "self_attn.q_proj.weight"},
+    {"attn_q_a.weight", "self_attn.q_a_proj.weight"},
+    {"attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight"},
+    {"attn_q_b.weight", "self_attn.q_b_proj.weight"},
+    {"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"},
+    {"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"},
+    {"attn_kv_b.weight", "self_attn.kv_b_proj.weight"},
+    {"attn_output.weight", "self_attn.o_proj.weight"},
+    {"ffn_norm.weight", "post_attention_layernorm.weight"},
+    {"ffn_gate.weight", "mlp.gate_proj.weight"},
+    {"ffn_up.weight", "mlp.up_proj.weight"},
+    {"ffn_down.weight", "mlp.down_proj.weight"},
+    {"ffn_gate_inp.weight", "mlp.router.weight"},
+    {"exp_probs_b.bias", "mlp.router.e_score_correction_bias"},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_exps"},
+    {"ffn_up_exps.weight", "mlp.experts.up_exps"},
+    {"ffn_down_exps.weight", "mlp.experts.down_exps"},
+    {"ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight"},
+    {"ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight"},
+    {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight"},
+};
+
+// A head's sizes as they stand there: its keys' with the part that turns, and its values'.
+constexpr GgufInteger kGgufNumbers[] = {
+    {"feed_forward_length", "intermediate_size", true},
+    {"attention.q_lora_rank", "q_lora_rank"},
+    {"attention.kv_lora_rank", "kv_lora_rank", true},
+    {"rope.dimension_count", "qk_rope_head_dim", true},
+    {"attention.value_length", "v_head_dim", true},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {"expert_count", "n_routed_experts", true},
+    {"expert_used_count", "num_experts_per_tok", true},
+    {"expert_shared_count", "n_shared_experts"},
+    {"expert_feed_forward_length", "moe_intermediate_size", true},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+};
+constexpr NamePair kGgufReals[] = {{"expert_weights_scale", "routed_scaling_factor"}};
+constexpr NamePair kGgufBooleans[] = {{"expert_weights_norm", "norm_topk_prob"}};
+
+void complete(Json& config) {
+  const int64_t key_length = config.integer("head_dim").value_or(0);
+  const int64_t rope = config.integer("qk_rope_head_dim").value_or(0);
+  config.set("qk_nope_head_dim", key_length - rope);
+  const bool is_v2 = config.string("model_type") == "deepseek_v2";
+  if (is_v2 && config.integer("n_group").value_or(1) > 1) {
+    config.set("topk_method", "group_limited_greedy");
+  }
+}
+
+void prepare(Json& config) {
+  config.set("head_dim", config.integer("qk_nope_head_dim").value_or(0) +
+                             config.integer("qk_rope_head_dim").value_or(0));
+}
+
+// Of llama.cpp's files those from before its latent attention: keys and values of the latent in one
+// matrix (attn_kv_b). Two, one of them transposed (attn_k_b, attn_v_b), are refused by name.
+constexpr GgufNames gguf_names(int expert_gating) {
+  return {.architecture = "deepseek2",
+          .layer = kGgufTensors,
+          .numbers = kGgufNumbers,
+          .reals = kGgufReals,
+          .booleans = kGgufBooleans,
+          .complete = complete,
+          .prepare = prepare,
+          .expert_gating = expert_gating};
+}
+constexpr GgufNames kGgufV2 = gguf_names(1);
+constexpr GgufNames kGgufV3 = gguf_names(2);
+
 constexpr FamilyAlias kAliases[] = {{"DeepseekV3ForCausalLM", "kimi_k2"}};
 
 // transformers' DeepseekV3Config.
@@ -116,13 +188,15 @@ constexpr std::string_view kV3Defaults = R"({
 const Family kDeepseekV2{.architecture = "DeepseekV2ForCausalLM",
                          .model_type = "deepseek_v2",
                          .read = read_v2,
-                         .layer_names = kLayerNames};
+                         .layer_names = kLayerNames,
+                         .gguf = &kGgufV2};
 
 const Family kDeepseekV3{.architecture = "DeepseekV3ForCausalLM",
                          .model_type = "deepseek_v3",
                          .read = read_v3,
                          .defaults = kV3Defaults,
                          .layer_names = kLayerNames,
-                         .aliases = kAliases};
+                         .aliases = kAliases,
+                         .gguf = &kGgufV3};
 
 }  // namespace pelton::families

@@ -40,11 +40,15 @@ struct GgufNames {
   std::span<const NamePair> layer;       // "attn_q.weight" -> "self_attn.q_proj.weight"
   std::span<const GgufInteger> numbers;  // beside those that all families have
   std::span<const GgufFlag> flags = {};
+  std::span<const NamePair> reals = {};      // numbers that are not whole, behind the architecture
+  std::span<const NamePair> booleans = {};   // likewise
   void (*complete)(Json& config) = nullptr;  // what follows from what the file says; or null
+  void (*prepare)(Json& config) = nullptr;   // the reverse, ahead of writing; or null
   double rope_theta = 10000.0;
   bool turns_neighbours =
       false;                 // rows of q and k lie so that elements 2i and 2i + 1 turn together
   bool has_experts = false;  // of two families of one architecture, the one with experts
+  int expert_gating = 0;     // or the one whose expert_gating_func is this; 0: there is none other
   bool yarn_truncate = true;
   double yarn_factor = 1.0;
   double yarn_original_context = 0;  // 0: the context length

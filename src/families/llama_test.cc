@@ -86,10 +86,12 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
 
 // Mixtral's files say "llama" too.
 TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
-  EXPECT_EQ(find_gguf_family("llama", false), &kLlama);
-  EXPECT_EQ(find_gguf_family("llama", true), &kMixtral);
-  EXPECT_EQ(find_gguf_family("gpt-oss", true)->model_type, "gpt_oss");
-  EXPECT_EQ(find_gguf_family("mamba", false), nullptr);
+  EXPECT_EQ(find_gguf_family("llama", false, 1), &kLlama);
+  EXPECT_EQ(find_gguf_family("llama", true, 1), &kMixtral);
+  EXPECT_EQ(find_gguf_family("gpt-oss", true, 1)->model_type, "gpt_oss");
+  EXPECT_EQ(find_gguf_family("mamba", false, 1), nullptr);
+  EXPECT_EQ(find_gguf_family("deepseek2", true, 1)->model_type, "deepseek_v2");
+  EXPECT_EQ(find_gguf_family("deepseek2", true, 2)->model_type, "deepseek_v3");
 }
 
 // What is not computed because of how its weights are packed is counted all the same.

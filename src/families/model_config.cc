@@ -99,6 +99,8 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
   parsed.model_type = parsed.family->model_type;
   TRY(parsed.family->read(fields, parsed));
   TRY(check_tensor_count(fields, parsed));
+  // The keys that say so by a "no".
+  TRY(fields.only("is_causal", Json(true)));
   TRY(fields.refuse_unread_arithmetic());
   TRY(add_eos_tokens(fields, parsed));
   if (generation != nullptr) {

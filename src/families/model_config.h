@@ -35,6 +35,9 @@ enum class RopeScaling : uint8_t {
   kLinear,  // every frequency / factor
   kLlama3,  // low frequencies / factor, high ones as they are, a ramp between the two
   kYarn,    // arXiv 2309.00071, "NTK by parts"
+  // Each pair has a divisor of its own: of two lists the one for the model's whole context (Phi-3;
+  // arXiv 2402.13753).
+  kLongrope,
 };
 
 // Which two elements of a head turn together, of d that turn.
@@ -55,11 +58,13 @@ struct RopeConfig {
   // kYarn: the same, and what cosines and sines are multiplied with.
   double beta_fast = 32.0;
   double beta_slow = 1.0;
-  bool truncate = true;           // the ramp's bounds are rounded to whole pairs (gpt-oss: no)
-  double attention_factor = 1.0;  // 0.1 ln(factor) + 1 unless the file says otherwise
-  double mscale_all_dim = 0;      // DeepSeek: scores grow by the square of such a factor
+  bool truncate = true;  // the ramp's bounds are rounded to whole pairs (gpt-oss: no)
+  // kYarn: 0.1 ln(factor) + 1 unless the file says otherwise; kLongrope:
+  // sqrt(1 + ln(factor) / ln(original_context)).
+  double attention_factor = 1.0;
+  double mscale_all_dim = 0;  // DeepSeek: scores grow by the square of such a factor
   // If there are any, of each pair: its frequency / divisor, whatever `scaling` says (GGUF files
-  // hold llama3's as rope_freqs.weight).
+  // hold llama3's as rope_freqs.weight). kLongrope's.
   std::vector<float> divisors;
 };
 
@@ -145,6 +150,7 @@ struct ModelConfig {
   double attention_scale = 0;    // of scores
   double attention_softcap = 0;  // as logit_softcap, of scaled scores
   LatentConfig latent;           // of layers with kLatent
+  int rotary_part = 0;           // elements of a head that turn, its first; 0: all
   RopeConfig rope;
   std::optional<RopeConfig> sliding_rope;  // of sliding layers, where theirs is another
 
@@ -183,7 +189,10 @@ struct ModelConfig {
   int q_size() const { return head_count * head_size; }      // a token's queries, in elements
   int kv_size() const { return kv_head_count * head_size; }  // its keys; as many values
   // Elements of a head that turn with its position.
-  int rotary_size() const { return is_latent() ? latent.rope_size : head_size; }
+  int rotary_size() const {
+    if (is_latent()) return latent.rope_size;
+    return rotary_part > 0 ? rotary_part : head_size;
+  }
   // Of a dense layer's MLP, or of the experts that every token goes through.
   int widest_mlp() const {
     return std::max(intermediate_size, shared_expert_count * expert_intermediate_size);

@@ -214,8 +214,8 @@ TEST(ModelConfig, RefusesDuplicateKeys) {  // CF-01
 // Keys of architectures that multiply, cap or turn where ours do not: none is left out in silence.
 TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
   for (const char* key : {"logits_scaling", "embedding_multiplier", "final_logit_softcapping",
-                          "residual_multiplier", "partial_rotary_factor", "query_pre_attn_scalar",
-                          "mlp_activation", "attn_temperature_tuning", "rope_local_base_freq"}) {
+                          "residual_multiplier", "query_pre_attn_scalar", "mlp_activation",
+                          "attn_temperature_tuning", "rope_local_base_freq"}) {
     expect_refused(with(key, "0.5"), ErrorCode::kUnsupported, key);
     EXPECT_TRUE(with(key, "null").ok()) << key;
     EXPECT_TRUE(with(key, "1.0").ok()) << key;
@@ -223,6 +223,57 @@ TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
   }
   expect_refused(with("rope_scaling", R"({"type":"linear","factor":2.0,"mrope_section":[1,2]})"),
                  ErrorCode::kUnsupported, "rope_scaling.mrope_section");
+}
+
+// A bias that is said and not computed, a mask that is not causal, in any family.
+TEST(ModelConfig, RefusesBiasesAndMasksThatAreNotComputed) {
+  for (const char* model : {"llama-3.1-8b", "mistral-7b-v0.3", "mixtral-8x7b", "qwen2.5-0.5b",
+                            "qwen3-0.6b", "qwen3-30b-a3b", "gemma-3-4b", "deepseek-v3"}) {
+    for (const char* key :
+         {"mlp_bias", "use_qkv_bias", "lm_head_bias", "is_decoder_bidirectional"}) {
+      Json config = published_config(model).value();
+      config.set(key, true);
+      expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                     key);
+      config.set(key, false);
+      EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok()) << model << ' ' << key;
+    }
+    Json config = published_config(model).value();
+    config.set("is_causal", false);
+    expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                   "is_causal");
+  }
+}
+
+// As Phi-3's files have them, in Llama's architecture: the first part of each head turns, each pair
+// with a divisor of its own.
+TEST(ModelConfig, ReadsLongropeAndPartialRotation) {
+  Json config = published_config("llama-3.1-8b").value();  // heads of 128
+  config.set("partial_rotary_factor", 0.0625).set("original_max_position_embeddings", 4096);
+  config.set("rope_scaling", Json::parse(R"({"type": "longrope", "short_factor": [1, 1, 1, 1],
+                                             "long_factor": [1.5, 2, 4, 8]})")
+                                 .value());
+  const auto read = parse_model_config(config, nullptr, "config.json");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->rotary_size(), 8);
+  EXPECT_EQ(read->rope.divisors, (std::vector<float>{1.5f, 2.0f, 4.0f, 8.0f}));
+  EXPECT_DOUBLE_EQ(read->rope.attention_factor, std::sqrt(1 + std::log(32.0) / std::log(4096.0)));
+  config.set("max_position_embeddings", 4096);
+  const auto shorter = parse_model_config(config, nullptr, "config.json");
+  ASSERT_TRUE(shorter.ok()) << shorter.error().message;
+  EXPECT_EQ(shorter->rope.divisors, (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(shorter->rope.attention_factor, 1.0);
+  config.set("partial_rotary_factor", nullptr);
+  expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kBadCheckpoint,
+                 "4 divisors, expected one for each of 64 pairs");
+  config.set("partial_rotary_factor", 0.01);
+  expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kBadCheckpoint,
+                 "partial_rotary_factor");
+  config = published_config("llama-3.1-8b").value();
+  config.set("rope_scaling", Json::parse(R"({"type": "dynamic", "factor": 4.0})").value());
+  const auto dynamic = parse_model_config(config, nullptr, "config.json");
+  ASSERT_TRUE(dynamic.ok()) << dynamic.error().message;
+  EXPECT_EQ(dynamic->rope.scaling, RopeScaling::kNone);
 }
 
 // Sizes that no group or word divides are refused where tensors are read, and counted without a

@@ -8,7 +8,8 @@ namespace {
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_decoder(fields, config));
   TRY(read_upper_window(fields, config));
-  config.qkv_bias = true;  // no key says so
+  config.qkv_bias = true;  // whatever a key says: the published code asks none
+  fields.find("attention_bias");
   return {};
 }
 

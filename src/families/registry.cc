@@ -37,10 +37,12 @@ const Family* find_family(std::string_view architecture, std::string_view model_
   return nullptr;
 }
 
-const Family* find_gguf_family(std::string_view architecture, bool has_experts) {
+const Family* find_gguf_family(std::string_view architecture, bool has_experts,
+                               int64_t expert_gating) {
   const Family* found = nullptr;
   for (const Family* family : kFamilies) {
     if (family->gguf == nullptr || family->gguf->architecture != architecture) continue;
+    if (family->gguf->expert_gating != 0 && family->gguf->expert_gating != expert_gating) continue;
     if (found == nullptr || family->gguf->has_experts == has_experts) found = family;
   }
   return found;

@@ -40,7 +40,7 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   const bool neighbours = config.rope.pairs == families::RopePairs::kNeighbours;
   block.rotary_ = {.heads = config.head_count,
                    .head_stride = config.head_size,
-                   .size = config.head_size,
+                   .size = config.rotary_size(),
                    .pairs = neighbours ? kernels::RotaryShape::Pairs::kNeighbours
                                        : kernels::RotaryShape::Pairs::kHalves};
   if (config.attention_sinks) {

@@ -37,6 +37,7 @@ Ramp yarn_ramp(const RopeConfig& rope, int half) {
 double stretched_share(const RopeConfig& rope, const Ramp& ramp, int i, double inverse) {
   switch (rope.scaling) {
     case RopeScaling::kNone:
+    case RopeScaling::kLongrope:  // by its divisors
       return 0.0;
     case RopeScaling::kLinear:
       return 1.0;
@@ -70,7 +71,7 @@ Rotary::Rotary(const RopeConfig& rope, int size) {
     const double stretched = stretched_share(rope, ramp, i, frequency);
     inverse_frequency_[i] = stretched / (rope.factor * frequency) + (1.0 - stretched) / frequency;
   }
-  if (rope.scaling == RopeScaling::kYarn) attention_factor_ = rope.attention_factor;
+  attention_factor_ = rope.attention_factor;  // 1 but for YaRN and longrope
 }
 
 void Rotary::table_row(int position, float* out) const {

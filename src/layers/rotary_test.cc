@@ -19,6 +19,22 @@ families::ModelConfig published() {
   return config;
 }
 
+TEST(Rotary, LongropeDividesEachFrequencyByItsOwn) {
+  families::RopeConfig rope{.theta = 10000,
+                            .scaling = families::RopeScaling::kLongrope,
+                            .original_context = 4096,
+                            .attention_factor = 1.25,
+                            .divisors = {1.5f, 4.0f}};
+  const Rotary rotary(rope, 4);
+  EXPECT_EQ(rotary.size(), 4);
+  EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[0], 1.0 / 1.5);
+  EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[1], 0.01 / 4);
+  float row[4];
+  rotary.table_row(3, row);
+  EXPECT_FLOAT_EQ(row[0], static_cast<float>(1.25 * std::cos(2.0)));
+  EXPECT_FLOAT_EQ(row[2], static_cast<float>(1.25 * std::sin(2.0)));
+}
+
 // The table of the model description, section 5.3 (double precision): the ramp's bounds are
 // fractional.
 TEST(Rotary, YarnFrequenciesAreThePublishedOnes) {

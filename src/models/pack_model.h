@@ -27,6 +27,8 @@ enum class WeightChoice {
 };
 Result<WeightChoice> parse_weight_choice(std::string_view name);  // auto, int8, shipped
 
+using layers::can_be_packed;
+
 struct PackModelOptions {
   WeightChoice weights = WeightChoice::kAuto;
   // Empty: 8 bits where --weights auto has chosen weights that then still lose little enough, 15
