@@ -36,8 +36,7 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
                              found.error().message),
                  "device"};
   }
-  return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message),
-                      .is_news = found.error().code != ErrorCode::kNotFound};
+  return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message)};
 }
 
 }  // namespace pelton::executor

@@ -20,7 +20,6 @@ struct Device {
 struct DeviceChoice {
   std::optional<Device> device;  // empty: the processors
   std::string text;              // one line for the log: which, or why none
-  bool is_news = true;           // false: there simply is none here, and nobody asked for one
 };
 
 // "auto": device 0 if there is one; "cpu"; "cuda": device 0 or an error. Errors: kInvalidArgument,

@@ -64,6 +64,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY(loaded->load_tokenizer(options.chat));
   TRY(loaded->check_draft_tokens(options.executor.speculation.model));
   loaded->unite_stop_tokens();
+  log.info("model: " + checkpoint::family_line(loaded->config()));
+  log.info("chat format: " +
+           (loaded->chat_ ? loaded->chat_->choice() : "none: " + loaded->no_chat_.message));
   phases.end("tokenizer");
   if (!options.make_executor && !loaded->device_) TRY(loaded->read_weights(options, log));
   phases.end("weights");
@@ -92,11 +95,7 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
   const bool names_kernels = options.device == "auto" && options.executor.kernels != "auto";
   TRY_ASSIGN(executor::DeviceChoice choice,
              executor::choose_device(names_kernels ? "cpu" : options.device));
-  if (choice.is_news) {
-    log.info(choice.text);
-  } else {
-    log.debug(choice.text);
-  }
+  log.info(choice.text);
   device_ = std::move(choice.device);
   return {};
 }
@@ -105,6 +104,7 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
 Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   if (checkpoint_.weight_layout() == families::WeightLayout::kTiled) return {};
   const bool reference = options.executor.kernels == "reference";
+  if (options.packing_optional && !models::can_be_packed(config())) return {};
   if (options.packing_optional && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
                                    options.packed_cache.empty())) {
     return {};
@@ -211,11 +211,11 @@ Result<void> LoadedModel::load_tokenizer(const ChatOptions& chat) {
     tokenizer_ = std::move(*found);
     return load_chat_format(chat);
   }
-  no_tokenizer_ =
-      Error{ErrorCode::kNotFound,
-            fmt::format("{} has no tokenizer.json; only token ids can be used with this "
-                        "model",
-                        checkpoint_.folder())};
+  no_tokenizer_ = Error{ErrorCode::kNotFound,
+                        fmt::format("{} has no tokenizer (tokenizer.json, tekken.json or "
+                                    "tokenizer.model); only token ids can be used with this "
+                                    "model",
+                                    checkpoint_.folder())};
   no_chat_ = no_tokenizer_;
   return {};
 }

@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "chat/format_of.h"
+#include "node/model_tokenizer.h"
 
 namespace pelton::node {
 namespace {
@@ -98,9 +100,25 @@ Result<std::optional<chat::TemplateSource>> read_model_template(
     TRY_ASSIGN(source.text, base::read_file(file, chat::PromptTemplate::kBytesMax));
     source.for_tools.clear();
     source.from = file;
+    if (source.text.empty()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("--chat-template {} is empty", file),
+                   "--chat-template"};
+    }
   }
   if (source.text.empty()) return std::optional<chat::TemplateSource>();
   return std::optional(std::move(source));
+}
+
+std::string chat_choice(const checkpoint::Checkpoint& checkpoint) {
+  const auto tokenizer = read_model_tokenizer(checkpoint);
+  if (!tokenizer.ok()) return "none: " + tokenizer.error().message;
+  if (*tokenizer == nullptr) return "none: the model's files have no tokenizer";
+  auto chat_template = read_model_template(checkpoint, "");
+  if (!chat_template.ok()) return "none: " + chat_template.error().message;
+  const auto format = chat::format_of({.tokenizer = **tokenizer,
+                                       .chat_template = *std::move(chat_template),
+                                       .stops = checkpoint.config().eos_tokens});
+  return format.ok() ? (*format)->choice() : "none: " + format.error().message;
 }
 
 }  // namespace pelton::node

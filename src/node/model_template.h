@@ -17,4 +17,7 @@ namespace pelton::node {
 Result<std::optional<chat::TemplateSource>> read_model_template(
     const checkpoint::Checkpoint& checkpoint, const std::string& file);
 
+// Which chat format the checkpoint has without flags, and why, in a sentence; or why it has none.
+std::string chat_choice(const checkpoint::Checkpoint& checkpoint);
+
 }  // namespace pelton::node
