@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import urllib.error
 import urllib.request
@@ -140,6 +141,25 @@ class ChatFormats(unittest.TestCase):
             warnings = " ".join(answer.headers.get_all("x-pelton-warning", []))
         self.assertIn("tools ignored", warnings)
         self.assertIn("reasoning_effort ignored", warnings)
+
+    def test_a_long_template_does_not_hold_up_others(self):
+        """One runs to its limit of steps; a thread of the network answers others meanwhile."""
+        loops = "{% for i in range(99999) %}" * 3 + "{% endfor %}" * 3
+        served = self.with_template("{% if messages[0].content == 'long' %}" + loops + "{% endif %}<|im_start|>", "yes<|im_end|>",
+                                    "--http-threads", "1")
+        statuses = []
+        thread = threading.Thread(target=lambda: statuses.append(served.post(
+            "/v1/chat/completions", {"messages": [{"role": "user", "content": "long"}]})))
+        thread.start()
+        answered = 0
+        while thread.is_alive():
+            with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/health", timeout=60) as answer:
+                self.assertEqual(200, answer.status)
+            answered += thread.is_alive()
+        thread.join()
+        self.assertEqual(400, statuses[0][0], statuses)
+        self.assertIn("more than", json.dumps(statuses[0][1]))
+        self.assertGreater(answered, 2, "asked and answered while the template ran")
 
     def test_an_empty_template_is_refused(self):
         empty = pathlib.Path(self.scratch.name) / "empty.jinja"

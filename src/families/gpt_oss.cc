@@ -15,6 +15,7 @@ Result<void> refuse_variants(const ConfigFields& fields) {
   TRY(fields.only("attention_bias", Json(true)));
   TRY(fields.only("tie_word_embeddings", Json(false)));
   TRY(fields.only("hidden_act", Json("silu")));
+  TRY(fields.only("partial_rotary_factor", Json(1.0)));  // devices turn whole heads
   const Json* quantization = fields.find("quantization_config");
   if (quantization == nullptr) return {};  // bf16 experts, as re-uploads have them
   const std::string method = quantization->string("quant_method").value_or("");

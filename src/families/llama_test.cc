@@ -81,7 +81,7 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":3})"), "bits");
   expect_refused(with("quantization_config", R"({"quant_method":"awq","version":"gemv"})"),
                  "version");
-  expect_refused(with("rope_scaling", R"({"type":"dynamic","factor":2.0})"), "dynamic");
+  expect_refused(with("rope_scaling", R"({"type":"ntk","factor":2.0})"), "\"ntk\"");
 }
 
 // Mixtral's files say "llama" too.

@@ -190,9 +190,9 @@ TEST(ModelConfig, RefusesWrongRope) {  // CF-06
         R"({"rope_type":"yarn","factor":32,"original_max_position_embeddings":0})"}) {
     expect_refused(with("rope_scaling", rope), ErrorCode::kBadCheckpoint, "rope_scaling.");
   }
-  expect_refused(with("rope_scaling", R"({"rope_type":"longrope","factor":2})"),
+  expect_refused(with("rope_scaling", R"({"rope_type":"su","factor":2})"),
                  ErrorCode::kUnsupported,
-                 "is \"longrope\"; supported: \"default\", \"linear\", \"llama3\", "
+                 "is \"su\"; supported: \"default\", \"linear\", \"llama3\", "
                  "\"yarn\"");
 }
 
