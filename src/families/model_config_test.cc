@@ -190,8 +190,7 @@ TEST(ModelConfig, RefusesWrongRope) {  // CF-06
         R"({"rope_type":"yarn","factor":32,"original_max_position_embeddings":0})"}) {
     expect_refused(with("rope_scaling", rope), ErrorCode::kBadCheckpoint, "rope_scaling.");
   }
-  expect_refused(with("rope_scaling", R"({"rope_type":"su","factor":2})"),
-                 ErrorCode::kUnsupported,
+  expect_refused(with("rope_scaling", R"({"rope_type":"su","factor":2})"), ErrorCode::kUnsupported,
                  "is \"su\"; supported: \"default\", \"linear\", \"llama3\", "
                  "\"yarn\"");
 }
