@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,6 +93,53 @@ TEST(GgmlVocabulary, UnusedIdsHaveNoToken) {
       Tokenizer::from_json(*tokenizer_json_of(views.vocabulary(), "g"), "g").value();
   EXPECT_EQ(tokenizer.vocab_size(), 400);
   EXPECT_THAT(tokenizer.encode("[PAD400]"), testing::SizeIs(testing::Gt(1u)));
+}
+
+using Ids = std::vector<TokenId>;
+
+TEST(GgmlVocabulary, PiecesWithScores) {
+  // <unk>, "▁", "a", "b", "▁a" and, the likelier, "ab"; as pairs, and as the likeliest pieces.
+  const std::vector<std::string_view> tokens = {"<unk>", "▁", "a", "b", "▁a", "ab"};
+  const std::vector<int32_t> types = {2, 1, 1, 1, 1, 1};
+  const std::vector<float> scores = {0, -1, -2, -3, -5, -4};
+  GgmlVocabulary vocabulary{
+      .model = "llama", .split = "default", .tokens = tokens, .merges = {}, .types = types};
+  EXPECT_THAT(Tokenizer::from_ggml(vocabulary, "g").error().message, testing::HasSubstr("scores"));
+  vocabulary.scores = scores;
+  EXPECT_EQ(Tokenizer::from_ggml(vocabulary, "g")->encode("ab xx"), (Ids{1, 5, 1, 0}));
+  vocabulary.prefixes_space = false;
+  EXPECT_EQ(Tokenizer::from_ggml(vocabulary, "g")->encode("ab"), Ids{5});
+  vocabulary.model = "t5";
+  vocabulary.removes_extra_spaces = true;
+  EXPECT_EQ(Tokenizer::from_ggml(vocabulary, "g")->encode("  ab  a "), (Ids{5, 1, 2}));
+}
+
+TEST(GgmlVocabulary, PiecesWithMerges) {
+  std::vector<std::string> texts = {"<bos>", "▁", "a", "b", "ab", "▁ab"};
+  std::vector<int32_t> types = {3, 1, 1, 1, 1, 1};
+  for (int byte = 0; byte < 256; ++byte) {
+    texts.push_back(fmt::format("<0x{:02X}>", byte));
+    types.push_back(6);
+  }
+  const std::vector<std::string_view> tokens(texts.begin(), texts.end());
+  const std::vector<std::string_view> merges = {"a b", "▁ ab"};
+  const GgmlVocabulary vocabulary{
+      .model = "gemma4", .split = "", .tokens = tokens, .merges = merges, .types = types};
+  const Tokenizer tokenizer = Tokenizer::from_ggml(vocabulary, "g").value();
+  EXPECT_EQ(tokenizer.encode("ab ab!"), (Ids{4, 5, 6 + '!'}));
+  EXPECT_EQ(tokenizer.encode_with_special("<bos>a"), (Ids{0, 2}));
+}
+
+// "▁" begins a word there, and what goes on has nothing in front.
+TEST(GgmlVocabulary, Words) {
+  const std::vector<std::string_view> tokens = {"[UNK]", "[CLS]", "▁play", "ing", "▁,"};
+  const std::vector<int32_t> types = {3, 3, 1, 1, 1};
+  GgmlVocabulary vocabulary{
+      .model = "bert", .split = "", .tokens = tokens, .merges = {}, .types = types, .unknown = 0};
+  EXPECT_EQ(Tokenizer::from_ggml(vocabulary, "g")->encode("Playing, ing"), (Ids{2, 3, 4, 0}));
+  vocabulary.unknown = 99;
+  EXPECT_THAT(Tokenizer::from_ggml(vocabulary, "g").error().message,
+              testing::HasSubstr("unknown_token_id"));
 }
 
 TEST(GgmlVocabulary, SaysWhatIsWrong) {
