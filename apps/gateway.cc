@@ -30,12 +30,14 @@ struct Listeners {
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  base::Log& log) {
+  TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = config.host,
                                .port = config.port,
                                .threads = config.threads,
-                               .connections_max = 16'384},
+                               .connections_max = 16'384,
+                               .hosts = hosts.at(config.host)},
       [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
         gateway.handle(std::move(request), exchange);
       },
@@ -47,6 +49,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .port = config.admin_port,
                                .connections_max = 64,
                                .descriptors_spared = 0,
+                               .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
       [&gateway](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
         gateway.handle_admin(request, exchange);

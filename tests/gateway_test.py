@@ -283,9 +283,21 @@ class Gateway(unittest.TestCase):
         self.assertEqual(fleet.ready(), 2)
         self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/nobody/drain")[0], 404)
         self.assertEqual(ask(fleet.admin, "GET", "/v1/workers/w1/drain")[0], 405)
-#GW - 18 : none of it on the clients' listener.
+        # GW-18: none of it on the clients' listener.
         for path in ("/v1/workers", "/metrics"):
             self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 404, path)
+
+    def test_D4_pages_of_a_browser_reach_no_listener(self):
+        fleet = self.fleet(1)
+        drain = "/v1/workers/w0/drain"
+        for port, method, path in ((fleet.gateway.port, "GET", "/v1/models"), (fleet.admin, "GET", "/v1/workers"),
+                                   (fleet.admin, "POST", drain)):
+            status, text = ask(port, method, path, Host="attacker.example")
+            self.assertEqual(403, status, (path, text))
+        status, text = ask(fleet.admin, "POST", drain, Origin="http://attacker.example")
+        self.assertEqual(403, status, text)
+        self.assertEqual(1, fleet.ready(), "nobody has drained it")
+        self.assertEqual(200, ask(fleet.admin, "POST", drain)[0])
 
     def test_a_worker_of_the_wrong_model_gets_nothing(self):
         """GW-05."""

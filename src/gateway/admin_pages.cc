@@ -102,6 +102,17 @@ api::ApiError no_worker(std::string_view name) {
           .code = "worker_not_found"};
 }
 
+// A page that an operator looks at may not command the fleet: browsers say whose page it is.
+api::ApiError from_a_page() {
+  return {.status = 403,
+          .message =
+              "Workers are not commanded by pages in a browser (the header 'Origin'); use "
+              "pelton fleet",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "forbidden_origin"};
+}
+
 // "NAME/drain" or "NAME".
 net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_view rest,
                                 Fleet& fleet) {
@@ -122,6 +133,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
     if (request.method != "POST") {
       return refusal(api::method_not_allowed(request.method, request.path));
     }
+    if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
     if (fleet.command(name, command)) return answer("application/json", "{}");
     return refusal(no_worker(name));
   }

@@ -162,10 +162,14 @@ Result<void> check_listeners(const Table& table, const GatewayConfig& config,
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "threads", "keys_file", "workers_file",
+  TRY(table.expect_only({"listen", "admin", "allowed_hosts", "threads", "keys_file", "workers_file",
                          "fleet_key_file", "retries", "resume_budget", "index_bytes"}));
   TRY(table.read_address("listen", config.host, config.port));
   TRY(table.read_address("admin", config.admin_host, config.admin_port));
+  TRY(table.read("allowed_hosts", config.allowed_hosts));
+  if (const auto hosts = net::AllowedHosts::parse(config.allowed_hosts); !hosts.ok()) {
+    return table.bad("allowed_hosts", hosts.error().message);
+  }
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("workers_file", config.workers_file));

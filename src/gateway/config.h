@@ -39,6 +39,7 @@ struct GatewayConfig {
   // Of the operator's listener; -1: there is none.
   std::string admin_host = "127.0.0.1";
   int admin_port = -1;
+  std::vector<std::string> allowed_hosts;  // as `serve --allowed-host`
   int threads = 1;
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
   std::string workers_file;    // further workers, as the configuration has them

@@ -147,6 +147,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   if (!same_admin) kept.emplace_back("admin");
   if (config.index_bytes != old->index_bytes) kept.emplace_back("index_bytes");
   if (config.threads != old->threads) kept.emplace_back("threads");
+  if (config.allowed_hosts != old->allowed_hosts) kept.emplace_back("allowed_hosts");
   if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
   access_control_.replace_keys(std::move(keys));
   auto changed = std::make_shared<const Settings>(

@@ -213,6 +213,8 @@ Result<void> FleetServer::open(const Options& options) {
       .address = options.address,
       .port = options.port,
       .threads = options.threads,
+      // A page of a browser's has no fleet key.
+      .hosts = options.keys.empty() ? net::AllowedHosts().at(options.address) : net::AllowedHosts(),
       .tls = options.keys.empty() ? nullptr : net::TlsIdentity::of_shared_keys(options.keys),
       .body_bytes_max = cluster::kFramePayloadMax + (size_t{1} << 20)};
   http_ = std::make_unique<net::HttpServer>(
