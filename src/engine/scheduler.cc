@@ -400,7 +400,7 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
   if (waits_to_be_forced(sequence) || is_deferred(sequence)) return;
-  if (waits_to_draft(sequence)) return;
+  if (waits_to_draft(sequence) || waits_for_budget(sequence)) return;
   const bool is_prompt = !sequence.decoding();
   const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
   const int wanted = std::min(sequence.remaining(), allowed);
@@ -588,6 +588,21 @@ void Scheduler::force(SequenceId id, TokenConstraints token_constraints) {
 bool Scheduler::waits_to_be_forced(const Sequence& sequence) const {
   return sequence.token_constraints != nullptr && sequence.forced == 0 && sequence.pending > 0 &&
          sequence.output_count() + sequence.pending >= sequence.token_constraints->position;
+}
+
+// A segment that has nothing left may begin with a token that is on its way: then the one behind it
+// is forced, whatever would have come.
+bool Scheduler::waits_for_budget(const Sequence& sequence) const {
+  if (!sequence.request.quota || sequence.in_quota || sequence.pending == 0) return false;
+  const request::ThinkingBudget& quota = *sequence.request.quota;
+  if (quota.tokens_max > sequence.quota_used || sequence.forced > 0) return false;
+  if (sequence.request.guide) return true;  // more than one may come with a row
+  const size_t awaited =
+      std::min(quota.begins.size(), static_cast<size_t>(std::max(sequence.pending, 0)));
+  const auto known = static_cast<std::ptrdiff_t>(quota.begins.size() - awaited);
+  return sequence.output_count() >= known &&
+         std::equal(quota.begins.begin(), quota.begins.begin() + known,
+                    sequence.tokens.end() - known);
 }
 
 // What the row that is being written must sample.

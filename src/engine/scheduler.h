@@ -184,6 +184,7 @@ class Scheduler {
   void choose_drafts();
   int draft_tokens_for(const Sequence& sequence) const;
   bool waits_to_draft(const Sequence& sequence) const;
+  bool waits_for_budget(const Sequence& sequence) const;
   void take_draft_blocks();
   std::vector<Slot>& free_slots(const Sequence& sequence) {
     return sequence.pooled() ? free_pooled_slots_ : free_slots_;
