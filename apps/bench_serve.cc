@@ -17,7 +17,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY(prepare(plan, interrupt, clock));
   TRY_ASSIGN(const LoadTest test, run_load_test(plan, interrupt, clock));
-  TRY(write_text(report::result_text(test.info, test.summary, plan.shown)));
+  TRY(write_text(report::result_text(test.info, test.summary, plan.shown) + test.speculation));
   TRY_ASSIGN(const Json json, keep_result(arguments, plan, test));
   TRY(write_report(arguments, "Load test of " + plan.info.model,
                    {report::named_result(json, "this run")}));

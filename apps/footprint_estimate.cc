@@ -38,6 +38,16 @@ bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
          model.weight_bytes() >= node::kPackedFromBytes;
 }
 
+bool has_shape_alone(const std::string& model) {
+  return cost_model::is_known_model(model) && !is_shape(model) &&
+         !std::filesystem::is_directory(model);
+}
+
+Result<families::ModelConfig> config_of_shape(const std::string& model) {
+  TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
+  return families::parse_model_config(shape.config, nullptr, model);
+}
+
 Result<FootprintEstimate> of_shape(const families::ModelConfig& config,
                                    const cost_model::MemoryRequest& request) {
   TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, request));
@@ -49,9 +59,7 @@ Result<FootprintEstimate> estimate_files(const std::string& model,
                                          const cost_model::MemoryRequest& request) {
   FootprintEstimate estimate;
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
-    TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
-    TRY_ASSIGN(const families::ModelConfig config,
-               families::parse_model_config(shape.config, nullptr, model));
+    TRY_ASSIGN(const families::ModelConfig config, config_of_shape(model));
     return of_shape(config, request);
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
@@ -71,11 +79,17 @@ Result<FootprintEstimate> estimate_files(const std::string& model,
 
 }  // namespace
 
+Result<families::ModelConfig> planned_config(const std::string& model) {
+  if (has_shape_alone(model)) return cost_model::find_model_config(model);
+  if (is_shape(model) && !std::filesystem::is_directory(model)) return config_of_shape(model);
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
+  return used.config();
+}
+
 Result<FootprintEstimate> estimate_footprint(const std::string& model,
                                              const cost_model::MemoryRequest& request) {
-  const bool has_shape_alone = cost_model::is_known_model(model) && !is_shape(model) &&
-                               !std::filesystem::is_directory(model);
-  if (has_shape_alone) {
+  if (has_shape_alone(model)) {
     TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
     return of_shape(config, request);
   }

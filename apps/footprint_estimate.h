@@ -16,6 +16,9 @@ struct FootprintEstimate {
   bool will_be_packed = false;
 };
 
+// The configuration of such a model. Errors: the same.
+Result<families::ModelConfig> planned_config(const std::string& model);
+
 Result<FootprintEstimate> estimate_footprint(const std::string& model,
                                              const cost_model::MemoryRequest& request);
 

@@ -8,6 +8,8 @@
 #include "apps/load_view.h"
 #include "base/terminal_text.h"
 #include "bench/expected_duration.h"
+#include "bench/probe.h"
+#include "bench/speculation_counts.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 
@@ -47,6 +49,14 @@ bench::LoadOutcome run_generator(const LoadPlan& plan,
   bench::LoadGenerator generator(plan.target, plan.question, plan.load, clock);
   const LoadView view(generator, interrupt, stop, clock, plan.progress);
   return generator.run(conversations, at_s, stop);
+}
+
+// None where the server does not say, or does not speculate.
+std::optional<bench::SpeculationCounts> speculation_of(const LoadPlan& plan,
+                                                       const cli::Interrupt& interrupt) {
+  const SignalledStop stop(interrupt);
+  return bench::parse_speculation(bench::metrics_page(
+      plan.target, {.quiet_time_max = plan.load.quiet_time_max, .stop = stop.flag()}));
 }
 
 // The first questions once before they count, as fast as concurrency allows.
@@ -123,8 +133,11 @@ Result<LoadTest> run_load_test(const LoadPlan& plan, const cli::Interrupt& inter
   print_duration(plan, at_s);
   TRY(warm_up(plan, interrupt, clock));
   LoadTest test{.info = plan.info, .summary = {}, .outcome = {}};
+  const auto before = speculation_of(plan, interrupt);
   test.outcome = run_generator(plan, plan.conversations, at_s, interrupt, clock);
   if (test.outcome.records.empty()) return Error{ErrorCode::kCancelled, "interrupted", {}};
+  const auto after = before ? speculation_of(plan, interrupt) : std::nullopt;
+  if (after) test.speculation = bench::speculation_text(after->since(*before));
   if (test.outcome.interrupted > 0) {
     fmt::print(stderr, "interrupted: {} requests were not waited for\n", test.outcome.interrupted);
   }

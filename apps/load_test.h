@@ -16,6 +16,7 @@ struct LoadTest {
   report::RunInfo info;
   report::Summary summary;
   bench::LoadOutcome outcome;
+  std::string speculation;  // what guessing brought, where the server's metrics say it
 };
 
 // Waits for the server, finds out how it tells tokens, and keeps that in `plan`.

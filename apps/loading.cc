@@ -6,6 +6,7 @@
 
 #include "apps/engine_flags.h"
 #include "apps/model_fetch.h"
+#include "apps/speculation_flags.h"
 #include "base/file.h"
 #include "cli/phased_progress.h"
 #include "cli/terminal.h"
@@ -122,11 +123,7 @@ std::vector<Flag> model_flags() {
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
                    .default_text = "local"});
-  flags.push_back({.name = "--speculative-config",
-                   .value = "JSON",
-                   .help = "speculation: guesses several tokens and checks them in one step, which "
-                           "changes no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
-                           "'{\"method\":\"ngram\",\"num_speculative_tokens\":4}'"});
+  flags.push_back(speculation_flag());
   return flags;
 }
 
@@ -168,8 +165,7 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                    "--speculative-config needs a model that computes; --executor modelled has none",
                    "speculative-config"};
     }
-    TRY_ASSIGN(options.executor.speculation,
-               speculative::parse_config(arguments.text("--speculative-config")));
+    TRY(read_speculation_flag(arguments, options.executor));
     options.engine.adaptive_drafts = options.executor.speculation.adaptive;
   }
   return options;

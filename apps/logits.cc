@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/draft_logits.h"
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
@@ -111,6 +112,24 @@ struct Job {
   std::string hidden;
 };
 
+// --draft: what a drafter would guess behind every token.
+Result<void> write_drafts(const cli::Arguments& arguments, const Job& job, models::Model& model,
+                          kernels::Kernels& kernels, base::ThreadPool& pool,
+                          const checkpoint::Checkpoint& checkpoint) {
+  TRY_ASSIGN(const kernels::KernelChoice choice,
+             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::optional<tensor::DType> kv,
+             tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
+  return write_draft_logits({.ids = job.ids,
+                             .folder = arguments.text("--draft"),
+                             .chain = static_cast<int>(arguments.integer("--draft-chain")),
+                             .chunk = job.chunk,
+                             .kernels = choice,
+                             .kv_dtype = kv.value_or(kernels.kv_dtype()),
+                             .out = job.out},
+                            checkpoint, model, pool);
+}
+
 Result<void> compute(const Job& job, models::Model& model, tensor::DType kv_dtype) {
   const int vocab = model.config().vocab_size;
   const int64_t hidden_bytes = HiddenRecorder::bytes(job.span, model.config());
@@ -173,6 +192,9 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<models::Model> model,
              models::load_model(checkpoint, *kernels,
                                 {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
+  if (arguments.has("--draft")) {
+    return write_drafts(arguments, job, *model, *kernels, pool, checkpoint);
+  }
   return compute(job, *model, kv.value_or(kernels->kv_dtype()));
 }
 
@@ -184,7 +206,10 @@ cli::Verb logits_verb() {
       .summary = "Writes a sequence's logits to a .npy file.",
       .about =
           "Float32 [positions, vocab]. --hidden adds the residual stream after the embedding and\n"
-          "after each attention and each expert block: float32 [1 + 2*layers, positions, hidden].",
+          "after each attention and each expert block: float32 [1 + 2*layers, positions, hidden].\n"
+          "--draft writes instead what a drafter says behind every token: the logits of\n"
+          "--draft-chain guesses, each the likeliest token behind the one before, float32\n"
+          "[tokens, guesses, draft vocabulary]. An EAGLE-3 head has none behind the first token.",
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags =
           {
@@ -197,6 +222,18 @@ cli::Verb logits_verb() {
               {.name = "--positions",
                .value = "A:B",
                .help = "only these positions, B not included; default all"},
+              {.name = "--draft",
+               .value = "DIR",
+               .help = "the folder of an EAGLE-3 head of this model, or of a draft model",
+               .not_with = {{"--hidden"}, {"--positions"}}},
+              {.name = "--draft-chain",
+               .value = "K",
+               .help = "guesses behind every token",
+               .kind = Flag::Kind::kInteger,
+               .default_text = "4",
+               .least = 1,
+               .most = 64,
+               .only_with = {{"--draft"}}},
               {.name = "--chunk",
                .value = "N",
                .help = "tokens computed at a time; the result does not depend on it",
@@ -210,7 +247,8 @@ cli::Verb logits_verb() {
           },
       .examples =
           {"pelton logits ./model --tokens ids.json --out logits.npy",
-           "pelton logits ./model --tokens ids.json --out l.npy --kernels reference --chunk 7"},
+           "pelton logits ./model --tokens ids.json --out l.npy --kernels reference --chunk 7",
+           "pelton logits ./model --tokens ids.json --draft ./head --draft-chain 3 --out d.npy"},
       .run = run,
   };
 }

@@ -8,6 +8,7 @@
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
@@ -57,12 +58,20 @@ Error with_what_fits(Error error, const std::string& model,
   return error;
 }
 
+// What a proposer keeps depends on the model that it guesses for.
+Result<cost_model::MemoryRequest> request_of(const std::string& model,
+                                             const executor::LocalExecutor::Options& options) {
+  if (!options.speculation.on()) return executor::LocalExecutor::memory_request(options);
+  TRY_ASSIGN(const families::ModelConfig config, planned_config(model));
+  return executor::LocalExecutor::memory_request(options, config);
+}
+
 Result<void> plan_here(const cli::Arguments& arguments, const std::string& model) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
-  TRY_ASSIGN(const cost_model::MemoryRequest request,
-             executor::LocalExecutor::memory_request(options.executor));
+  TRY(read_speculation_flag(arguments, options.executor));
+  TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
   const Result<FootprintEstimate> seen = estimate_footprint(model, request);
   if (!seen) return with_what_fits(seen.error(), model, request);
   const FootprintEstimate& estimate = *seen;
@@ -114,6 +123,7 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
   plan.capacity.headroom = arguments.number("--headroom");
   plan.with_load = arguments.has("--slo");
   for (const cli::Flag& flag : workload_flags()) plan.with_load |= arguments.has(flag.name);
+  plan.capacity.speculation = read_modelled_speculation(arguments);
   if (plan.with_load) {
     TRY_ASSIGN(const workload::WorkloadSpec spec, read_workload(arguments));
     TRY_ASSIGN(const workload::Workload workload,
@@ -206,6 +216,7 @@ std::vector<cli::Flag> load_flags_of_plan() {
     if (flag.name == "--compute" || flag.name == "--calibration")
       of_load.push_back(std::move(flag));
   }
+  for (cli::Flag& flag : modelled_speculation_flags()) of_load.push_back(std::move(flag));
   std::vector<cli::Circumstance> a_load;
   for (const cli::Flag& flag : flags) a_load.push_back({.flag = flag.name});
   only_with(of_load, a_load);
@@ -220,6 +231,7 @@ std::vector<cli::Flag> flags_of_this_machine() {
     for (cli::Flag& flag : some) flags.push_back(std::move(flag));
   }
   flags.push_back(load_mode_flag());
+  flags.push_back(speculation_flag());
   for (cli::Flag& flag : flags) {
     const bool of_both = std::any_of(std::begin(kOfAnyHardware), std::end(kOfAnyHardware),
                                      [&](std::string_view name) { return flag.name == name; });

@@ -8,6 +8,7 @@
 #include "apps/fleet_flags.h"
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
+#include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -67,10 +68,23 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
   return capacity;
 }
 
+// --speculative-tokens and what goes with it.
+void read_speculation(const cli::Arguments& arguments, simulator::Replica::Options& replica) {
+  const planner::Speculation speculation = read_modelled_speculation(arguments);
+  const int tokens = speculation.tokens_max;
+  engine::ExecutorCapacity& capacity = replica.capacity;
+  capacity.draft_tokens_max = tokens;
+  capacity.draft_rows_max =
+      std::max(std::min(tokens * capacity.sequences_max, capacity.batch_tokens_max - 1), 0);
+  replica.draft_acceptance = speculation.acceptance;
+  replica.draft_token_s = speculation.draft_token_s;
+}
+
 Result<SimulationOptions> read_options(const cli::Arguments& arguments, const std::string& model,
                                        const HardwareChoice& choice) {
   SimulationOptions options;
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
+  read_speculation(arguments, options.replica);
   node::LoadedModel::Options engine;
   TRY(read_batch_flags(arguments, engine));
   TRY(read_queue_flags(arguments, engine));
@@ -205,6 +219,17 @@ Result<void> run(const cli::Arguments& arguments) {
   return tell(arguments, choice, spec, workload::offered_load(workload), options, result, took_s);
 }
 
+// Some are of this machine alone.
+std::vector<cli::Flag> memory_flags_of_here() {
+  std::vector<cli::Flag> memory = memory_flags();
+  for (cli::Flag& flag : memory) {
+    const bool of_here =
+        flag.name == "--kernels" || flag.name == "--threads" || flag.name == "--kv-cache-memory";
+    if (of_here) flag.not_with = named_hardware();
+  }
+  return memory;
+}
+
 }  // namespace
 
 cli::Verb simulate_verb() {
@@ -271,17 +296,13 @@ cli::Verb simulate_verb() {
   for (cli::Flag& flag : hardware) {
     if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
   }
-  std::vector<cli::Flag> memory = memory_flags();
-  for (cli::Flag& flag : memory) {
-    const bool of_here =
-        flag.name == "--kernels" || flag.name == "--threads" || flag.name == "--kv-cache-memory";
-    if (of_here) flag.not_with = named_hardware();
-  }
+  const std::vector<cli::Flag> memory = memory_flags_of_here();
   std::vector<cli::Flag> batch = batch_flags();
   for (cli::Flag& flag : batch) {
     if (flag.name == "--swap-space") flag.not_with = named_hardware();
   }
-  for (std::vector<cli::Flag> some : {hardware, workload_flags(), memory, batch, queue_flags()}) {
+  for (std::vector<cli::Flag> some :
+       {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   return verb;

@@ -165,6 +165,16 @@ Result<SpeculationReport> measure_speculation(const checkpoint::Checkpoint& chec
                            .step_ms = stats.drafts.step_ns * 1e-6,
                            .draft_ms = stats.drafts.draft_ns * 1e-6,
                            .runs = runs};
+  const engine::SchedulerCounters& counted = stats.scheduler;
+  const auto rows = static_cast<double>(std::max<int64_t>(counted.decode_rows, 1));
+  report.tokens_per_step = 1 + static_cast<double>(counted.accepted_tokens) / rows;
+  report.drafting_share = static_cast<double>(counted.draft_ns) /
+                          static_cast<double>(std::max<int64_t>(counted.decode_ns, 1));
+  report.forecast_gain = stats.drafts.gain;
+  for (const int64_t accepted : counted.accepted_by_place) {
+    if (accepted == 0) break;
+    report.accepted_by_place.push_back(static_cast<double>(accepted) / drafts);
+  }
   if (drafts > 0) {
     report.tokens_per_row = 1 + static_cast<double>(stats.scheduler.accepted_tokens) / drafts;
     report.drafted_per_row = static_cast<double>(stats.scheduler.draft_tokens) / drafts;
@@ -173,13 +183,20 @@ Result<SpeculationReport> measure_speculation(const checkpoint::Checkpoint& chec
 }
 
 std::string to_text(const SpeculationReport& report) {
+  std::string right;
+  for (const double share : report.accepted_by_place)
+    right += fmt::format(" {:.1f} %", share * 100);
   return fmt::format(
       "without      {:10.2f} tokens/s\n"
       "{:<12} {:10.2f} tokens/s, {:.3f} times as many\n"
+      "steps        {:10.2f} tokens each of a sequence\n"
       "rows         {:10.2f} tokens each where something was guessed, {:.2f} guesses\n"
-      "time         {:10.3f} ms a step of one row, {:.3f} ms of guessing\n",
-      report.plain_tok_s, report.method, report.tok_s, report.gain(), report.tokens_per_row,
-      report.drafted_per_row, report.step_ms, report.draft_ms);
+      "right       {} of the rows with guesses, by place\n"
+      "time         {:10.3f} ms a step of one row, {:.3f} ms of guessing, {:.1f} % of the steps\n"
+      "forecast     {:10.3f} times as many tokens, by step times and acceptance\n",
+      report.plain_tok_s, report.method, report.tok_s, report.gain(), report.tokens_per_step,
+      report.tokens_per_row, report.drafted_per_row, right.empty() ? " 0 %" : right, report.step_ms,
+      report.draft_ms, report.drafting_share * 100, report.forecast_gain);
 }
 
 std::string to_json(const SpeculationReport& report) {
@@ -192,6 +209,12 @@ std::string to_json(const SpeculationReport& report) {
   w.key("gain").number(report.gain());
   w.key("tokens_per_row").number(report.tokens_per_row);
   w.key("drafted_per_row").number(report.drafted_per_row);
+  w.key("tokens_per_step").number(report.tokens_per_step);
+  w.key("accepted_by_place").begin_array();
+  for (const double share : report.accepted_by_place) w.number(share);
+  w.end_array();
+  w.key("drafting_share").number(report.drafting_share);
+  w.key("forecast_gain").number(report.forecast_gain);
   w.key("step_ms").number(report.step_ms);
   w.key("draft_ms").number(report.draft_ms);
   w.key("runs").integer(report.runs);

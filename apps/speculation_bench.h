@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "apps/decode_bench.h"
 #include "base/result.h"
@@ -15,10 +16,15 @@ struct SpeculationReport {
   std::string method;
   double plain_tok_s = 0;  // decoding, all sequences together; medians
   double tok_s = 0;
-  double tokens_per_row = 0;  // of rows with guesses; 0: there were none
+  double tokens_per_step = 0;  // of one sequence, rows without guesses included
+  double tokens_per_row = 0;   // of rows with guesses; 0: there were none
   double drafted_per_row = 0;
-  double step_ms = 0;   // of one row, as the engine knows it
-  double draft_ms = 0;  // of guessing, a step
+  // Rows with guesses in which the guess at this place was right, and all before it.
+  std::vector<double> accepted_by_place;
+  double drafting_share = 0;  // of the steps' time
+  double forecast_gain = 0;   // by the controller's step times and acceptance, at its last choice
+  double step_ms = 0;         // of one row, as the engine knows it
+  double draft_ms = 0;        // of guessing, a step
   int runs = 0;
 
   double gain() const { return plain_tok_s > 0 ? tok_s / plain_tok_s : 0; }

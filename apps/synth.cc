@@ -13,6 +13,7 @@
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "families/published_config.h"
+#include "speculative/random_eagle3.h"
 #include "tokenizer/ggml_vocabulary.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
@@ -57,6 +58,15 @@ Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
   return options;
 }
 
+// An EAGLE-3 head for a model of that shape, instead of the model.
+Result<void> write_drafter(const checkpoint::SyntheticOptions& options, const std::string& like,
+                           const std::string& out) {
+  TRY_ASSIGN(const families::ModelConfig target,
+             families::parse_model_config(options.config, nullptr, like));
+  return speculative::write_random_eagle3(speculative::random_eagle3_config(options.config), target,
+                                          options.seed, out);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const std::string& out = arguments.text("OUT");
   const std::string& format = arguments.text("--format");
@@ -64,6 +74,7 @@ Result<void> run(const cli::Arguments& arguments) {
              checkpoint::synthetic_like(arguments.text("--like"),
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
+  if (arguments.has("--drafter")) return write_drafter(options, arguments.text("--like"), out);
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
   const std::string model_type = options.config.string("model_type").value_or("");
   TRY_ASSIGN(const tokenizer::SyntheticTokenizer tokenizer, make_tokenizer(vocab_size, model_type));
@@ -124,6 +135,12 @@ cli::Verb synth_verb() {
                  .kind = Flag::Kind::kInteger,
                  .default_text = "0",
                  .most = 1024},
+                {.name = "--drafter",
+                 .value = "KIND",
+                 .help = "not the model but a head that guesses for it: its guesses are worth "
+                         "nothing, and cost what those of a trained one do",
+                 .choices = {"eagle3"},
+                 .not_with = {{"--format"}, {"--gguf-type"}}},
                 {.name = "--format",
                  .value = "F",
                  .help = "the layout",
@@ -143,7 +160,8 @@ cli::Verb synth_verb() {
       .examples = {"pelton synth --like gpt-oss-20b /data/synthetic-20b",
                    "pelton synth --like gpt-oss-120b --layers 2 ./small",
                    "pelton synth --like ./my-config.json --seed 7 ./mine",
-                   "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf"},
+                   "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf",
+                   "pelton synth --like gpt-oss-20b --drafter eagle3 ./head"},
       .run = run,
   };
 }

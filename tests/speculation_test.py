@@ -13,9 +13,12 @@ import unittest
 import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
+EAGLE3 = {"method": "eagle3", "model": MODEL + "/eagle3", "num_speculative_tokens": 3, "adaptive": False}
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
            {"method": "suffix"},
-           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False})
+           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False},
+           EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"})
+DRAFT_MODEL = METHODS[3]
 QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell the word banana again.")
 
 
@@ -67,16 +70,46 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(drafted, 0)
                 self.assertLessEqual(accepted, drafted)
                 self.assertEqual(server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total"), accepted)
+                self.assertEqual(server.metric("pelton_spec_decode_draft_tokens_total"), drafted)  # by proposer
+                self.assertEqual(server.metric("pelton_spec_decode_accepted_tokens_total"), accepted)
+                self.assertLess(server.metric("pelton_spec_decode_draft_seconds_total"), server.metric("pelton_spec_decode_step_seconds_total"))
 
-    def test_the_draft_model_thinks_alike(self):
-        """On what both were trained on: most of three guesses are right, drawn with the target's noise too."""
-        for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
-            with Server(METHODS[-1]) as server:
-                for a in range(20, 30):
-                    server.ask("What do you get for %d + 35?" % a, **more)
-                drafts = server.metric("vllm:spec_decode_num_drafts_total")
-                accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
-            self.assertGreater(1 + accepted / drafts, 3.2, more)
+    def test_drafters_think_alike(self):
+        """On what they were trained on: most of three guesses are right, drawn with the target's noise too."""
+        for config, least in ((DRAFT_MODEL, 3.2), (EAGLE3, 2.5)):
+            for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
+                with Server(config) as server:
+                    for a in range(20, 30):
+                        server.ask("What do you get for %d + 35?" % a, **more)
+                    drafts = server.metric("vllm:spec_decode_num_drafts_total")
+                    accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+                self.assertGreater(1 + accepted / drafts, least, (config, more))
+
+    def test_the_plan_says_what_is_taken(self):
+        for config in ({"method": "suffix"}, DRAFT_MODEL, EAGLE3):
+            with self.subTest(config=config):
+                command = [PELTON, "plan", MODEL, "--memory", "--json", "--threads", "1", "--max-model-len", "2048"]
+                plain, planned = (json.loads(subprocess.run(command + more, capture_output=True, text=True, check=True).stdout)
+                                  for more in ([], ["--speculative-config", json.dumps(config)]))
+                self.assertEqual(plain["workspace_detail"]["drafting"], 0)
+                self.assertGreater(planned["workspace_detail"]["drafting"], 10_000)
+
+    def test_what_a_drafter_says_is_written(self):
+        """The logits of guesses behind every token: of both kinds, and none behind the first token of a head."""
+        with tempfile.TemporaryDirectory() as folder:
+            ids = pathlib.Path(folder) / "ids.json"
+            ids.write_text(json.dumps([100, 200, 300, 400, 500]))
+            for drafter, vocabulary in (("draft", 4096), ("eagle3", 2048)):
+                sizes = []
+                for chunk in ("2", "256"):
+                    out = pathlib.Path(folder) / ("%s_%s.npy" % (drafter, chunk))
+                    subprocess.run([PELTON, "logits", MODEL, "--tokens", str(ids), "--draft", MODEL + "/" + drafter, "--draft-chain", "3",
+                                    "--chunk", chunk, "--out", str(out)], check=True, capture_output=True, timeout=60)
+                    sizes.append(out.read_bytes())
+                self.assertEqual(sizes[0], sizes[1])
+                self.assertIn(b"(5, 3, %d)" % vocabulary, sizes[0][:128])
+                first = sizes[0][-5 * 3 * vocabulary * 4:][:3 * vocabulary * 4]
+                self.assertEqual(drafter == "eagle3", first == bytes(len(first)))
 
     def test_a_predicted_output_is_counted(self):
         with Server({"method": "suffix", "adaptive": False}) as server:
@@ -112,6 +145,21 @@ class Speculation(unittest.TestCase):
                                     capture_output=True, text=True, timeout=60)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("other tokens", result.stderr)
+
+    def test_a_head_of_another_model_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            head = pathlib.Path(folder)
+            for file in (pathlib.Path(MODEL) / "eagle3").iterdir():
+                (head / file.name).write_bytes(file.read_bytes())
+            config = json.loads((head / "config.json").read_text())
+            for change, said, code in (({"hidden_size": 128}, "hidden_size", 2), ({"hidden_act": "gelu"}, "hidden_act", 4),
+                                       ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 5]}}, "the target's layers", 4)):
+                (head / "config.json").write_text(json.dumps({**config, **change}))
+                asked = {"method": "eagle3", "model": folder, "num_speculative_tokens": 3}
+                result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", json.dumps(asked)],
+                                        capture_output=True, text=True, timeout=60)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertIn(said, result.stderr)
 
     def test_what_is_refused(self):
         for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"suffix","quantization":"x"}', "quantization", 4),

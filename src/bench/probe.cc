@@ -138,13 +138,15 @@ ModelAnswer read_models(const Target& target, const net::HttpResponse& response)
                           " lists a model whose name cannot be one; --model names one")};
 }
 
-ModelAnswer ask_for_model(const Target& target, const Patience& patience) {
+// GET of a path beside the endpoint; whole within the patience.
+Result<net::HttpResponse> get(const Target& target, std::string_view path, std::string_view what,
+                              const Patience& patience) {
   net::HttpCall call = target.call;
   const size_t endpoint = call.target.rfind("/v1/");
   const std::string prefix =
       endpoint == std::string::npos ? std::string() : call.target.substr(0, endpoint);
   call.method = "GET";
-  call.target = prefix + "/v1/models";
+  call.target = prefix + std::string(path);
   const auto response = std::make_shared<net::HttpResponse>();
   net::HttpCallEvents events;
   events.on_head = [response](int status, const net::HttpHeaders&) { response->status = status; };
@@ -153,13 +155,18 @@ ModelAnswer ask_for_model(const Target& target, const Patience& patience) {
   const auto late = [&]() -> std::optional<Error> {
     if (std::chrono::steady_clock::now() < until) return std::nullopt;
     return Error{ErrorCode::kDeadline,
-                 fmt::format("{} did not end its list of models within {} ms (--timeout-sec)",
-                             target.base_url, patience.quiet_time_max.count()),
+                 fmt::format("{} did not end its {} within {} ms (--timeout-sec)", target.base_url,
+                             what, patience.quiet_time_max.count()),
                  {}};
   };
-  const Result<void> asked = wait_for(std::move(call), std::move(events), patience, late);
-  if (asked.ok()) return read_models(target, *response);
-  return {.name = asked.error(), .may_come = asked.error().code != ErrorCode::kCancelled};
+  TRY(wait_for(std::move(call), std::move(events), patience, late));
+  return std::move(*response);
+}
+
+ModelAnswer ask_for_model(const Target& target, const Patience& patience) {
+  const Result<net::HttpResponse> response = get(target, "/v1/models", "list of models", patience);
+  if (response.ok()) return read_models(target, *response);
+  return {.name = response.error(), .may_come = response.error().code != ErrorCode::kCancelled};
 }
 
 }  // namespace
@@ -173,6 +180,11 @@ Result<std::string> first_model(const Target& target, const base::Clock& clock,
     }
     TRY(pause(patience));
   }
+}
+
+std::string metrics_page(const Target& target, const Patience& patience) {
+  const Result<net::HttpResponse> response = get(target, "/metrics", "metrics", patience);
+  return response.ok() && response->status == 200 ? response->body : std::string();
 }
 
 Answered ask_once(const Target& target, std::string body, int64_t asked_tokens,

@@ -29,6 +29,9 @@ struct Patience {
 Result<std::string> first_model(const Target& target, const base::Clock& clock,
                                 const Patience& patience);
 
+// GET /metrics; empty where the server has no such page here.
+std::string metrics_page(const Target& target, const Patience& patience);
+
 struct Answered {
   int status = 0;  // 0: no answer came
   report::RequestRecord record;

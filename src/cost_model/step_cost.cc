@@ -65,11 +65,13 @@ void StepLoad::add_row(int64_t start, int64_t count, int64_t logit_rows, const W
   }
 }
 
-StepLoad StepLoad::decodes(int64_t rows, int64_t context, const Windows& windows) {
+StepLoad StepLoad::drafts(int64_t rows, int64_t context, int64_t guesses, const Windows& windows) {
   StepLoad load;
-  load.add_row(context, 1, 1, windows);
+  load.add_row(context, 1 + guesses, 1 + guesses, windows);
   const auto n = static_cast<double>(rows);
-  load.rows = load.tokens = load.sampled = load.tokens_alone = rows;
+  load.rows = rows;
+  load.tokens = load.sampled = rows * (1 + guesses);
+  load.tokens_alone = guesses == 0 ? rows : 0;
   for (Attended& by : load.attended) {
     by.keys *= n;
     by.pairs *= n;

@@ -35,7 +35,11 @@ struct StepLoad {
   // where a token is sampled, and one for each guess behind it.
   void add_row(int64_t start, int64_t count, int64_t logit_rows, const Windows& windows);
   // `rows` rows of one token each, at a mean context of `context`.
-  static StepLoad decodes(int64_t rows, int64_t context, const Windows& windows);
+  static StepLoad decodes(int64_t rows, int64_t context, const Windows& windows) {
+    return drafts(rows, context, 0, windows);
+  }
+  // The same with so many guesses behind each row's token.
+  static StepLoad drafts(int64_t rows, int64_t context, int64_t guesses, const Windows& windows);
   // A window that no row was added with: nothing.
   const Attended& of(int64_t window) const;
 };

@@ -146,10 +146,15 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
 
 void DraftController::choose(std::span<Candidate> candidates, int rows, int guesses_max) {
   if (!options_.adaptive) {
+    int granted = 0;
     for (Candidate& candidate : candidates) {
       candidate.tokens = std::min(candidate.tokens_max, guesses_max);
       guesses_max -= candidate.tokens;
+      granted += candidate.tokens;
     }
+    report_.state = granted > 0 ? State::kOn : State::kIdle;
+    report_.guesses = granted;
+    report_.rows = rows;
     return;
   }
   for (Candidate& candidate : candidates) {
@@ -200,8 +205,22 @@ void DraftController::choose(std::span<Candidate> candidates, int rows, int gues
     --left;
   }
   report_.gain = without > 0 ? best / without : 0;
+  const bool nobody = guesses_.empty() || guesses_max <= 0;
+  report_.state = chosen > 0 ? State::kOn : nobody ? State::kIdle : State::kLosing;
   report_.guesses = static_cast<int>(chosen);
   report_.rows = rows;
+}
+
+std::string_view name_of(DraftController::State state) {
+  switch (state) {
+    case DraftController::State::kIdle:
+      return "idle";
+    case DraftController::State::kOn:
+      return "on";
+    case DraftController::State::kLosing:
+      return "losing";
+  }
+  return "";
 }
 
 DraftController::Report DraftController::report() const {

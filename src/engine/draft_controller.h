@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace pelton::engine {
@@ -56,7 +57,14 @@ class DraftController {
   // A step without prompts; rows: guesses included.
   void note_step(int rows, int64_t elapsed_ns, int64_t draft_ns);
 
+  // Why the last choice granted what it did.
+  enum class State : uint8_t {
+    kIdle,    // nobody could have a guess
+    kOn,      // guesses were granted
+    kLosing,  // none gains what it costs
+  };
   struct Report {
+    State state = State::kIdle;
     std::array<double, kPlaces> acceptance{};  // of a guess whose earlier ones were right, by place
     double drafted_share = 0;                  // of the guesses granted: those a proposer had
     double step_ns = 0;                        // of one row
@@ -99,5 +107,8 @@ class DraftController {
   std::vector<Guess> guesses_;  // the likeliest first
   std::vector<Guess> unranked_;
 };
+
+// "idle", "on", "losing"
+std::string_view name_of(DraftController::State state);
 
 }  // namespace pelton::engine

@@ -127,6 +127,46 @@ TEST(DraftController, a_full_batch_is_left_alone) {
   EXPECT_GE(play(controller, world, few, 100), 3);
 }
 
+// Up to 8 rows cost next to nothing, beyond that each costs the same: guesses below the knee, none
+// where the batch alone is beyond it, and again on the way back.
+TEST(DraftController, guesses_end_at_the_knee_in_a_sweep_of_batches) {
+  const auto knee_ms = [](int rows) { return 10.0 + 0.05 * rows + 2.0 * std::max(0, rows - 8); };
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  World world{.step_ms = knee_ms, .acceptance = 0.6};
+  const auto guesses_at = [&](size_t batch) {
+    std::vector<DraftHistory> sequences(batch);
+    (void)play(controller, world, sequences, 150);
+    double sum = 0;
+    for (int step = 0; step < 50; ++step) sum += play(controller, world, sequences, 1);
+    return sum / 50;
+  };
+  for (const size_t batch : {1, 2, 4}) {
+    EXPECT_GE(guesses_at(batch), 2.0) << batch;
+    EXPECT_LE(static_cast<double>(batch) + guesses_at(batch), 10.0) << batch;
+  }
+  for (const size_t batch : {16, 32, 64}) {
+    EXPECT_LE(guesses_at(batch), 0.1 * static_cast<double>(batch)) << batch;  // probes
+  }
+  for (const size_t batch : {4, 2, 1}) EXPECT_GE(guesses_at(batch), 2.0) << batch;
+}
+
+TEST(DraftController, says_why_there_are_guesses_or_none) {
+  using State = DraftController::State;
+  DraftController controller({.tokens_max = 4, .adaptive = true});
+  EXPECT_EQ(controller.report().state, State::kIdle);
+  DraftHistory history;
+  Candidate none{.history = &history, .tokens_max = 0};
+  controller.choose({&none, 1}, 1, 64);
+  EXPECT_EQ(controller.report().state, State::kIdle);
+  World world{.step_ms = [](int rows) { return 10.0 * rows; }, .acceptance = 0.3};
+  std::vector<DraftHistory> sequences(1);
+  (void)play(controller, world, sequences, 100);
+  EXPECT_EQ(name_of(controller.report().state), "losing");
+  world = {.step_ms = [](int) { return 10.0; }, .acceptance = 1.0};
+  (void)play(controller, world, sequences, 2000);
+  EXPECT_EQ(name_of(controller.report().state), "on");
+}
+
 // What exhaustive search finds with what the controller is told: all ways to give two sequences up
 // to four guesses each.
 TEST(DraftController, no_other_lengths_are_better) {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/step_plan.h"
 #include "kv/group.h"
@@ -30,7 +32,8 @@ struct ExecutorCapacity {
   // Speculation: guesses behind one sequence's row, and in one step. 0: none is computed.
   int draft_tokens_max = 0;
   int draft_rows_max = 0;
-  int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
+  std::vector<std::string> proposers = {};  // names, SchedulerCounters::kProposersMax at most
+  int vocab_size = INT32_MAX;               // token ids a prompt may hold are below it
 
   int slot_count() const { return sequences_max + pooled_sequences_max; }
 

@@ -61,6 +61,9 @@ void Scheduler::commit(StepResult result) {
       int rows = step.decode_tokens;
       for (const SequenceResult& sequence : result.sequences) rows += sequence.drafted;
       draft_controller_.note_step(rows, result.elapsed_ns, result.draft_ns);
+      counters_.decode_rows += step.decode_tokens;
+      counters_.decode_ns += result.elapsed_ns;
+      counters_.draft_ns += result.draft_ns;
     }
   }
   for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
@@ -206,6 +209,11 @@ void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
   ++counters_.drafts;
   counters_.draft_tokens += result.drafted;
   counters_.accepted_tokens += result.accepted;
+  CHECK(result.proposer < SchedulerCounters::kProposersMax);
+  SchedulerCounters::Proposed& proposed = counters_.by_proposer[result.proposer];
+  ++proposed.drafts;
+  proposed.draft_tokens += result.drafted;
+  proposed.accepted_tokens += result.accepted;
   for (size_t i = 0; i < static_cast<size_t>(result.accepted); ++i) {
     ++counters_.accepted_by_place[std::min(i, SchedulerCounters::kDraftPlaces - 1)];
   }

@@ -31,6 +31,19 @@ struct SchedulerCounters {
   int64_t draft_tokens = 0;
   int64_t accepted_tokens = 0;
   std::array<int64_t, kDraftPlaces> accepted_by_place{};  // the last: and all behind it
+  // Of steps without prompts, where guesses may be computed: rows, what they took, and of that what
+  // guessing took.
+  int64_t decode_rows = 0;
+  int64_t decode_ns = 0;
+  int64_t draft_ns = 0;
+  // Drafts by who guessed (ExecutorCapacity::proposers).
+  struct Proposed {
+    int64_t drafts = 0;
+    int64_t draft_tokens = 0;
+    int64_t accepted_tokens = 0;
+  };
+  static constexpr size_t kProposersMax = 4;
+  std::array<Proposed, kProposersMax> by_proposer{};
 
   int64_t numerical_errors = 0;  // sequences that ended because what was computed is not finite
 };

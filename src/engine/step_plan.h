@@ -165,6 +165,7 @@ struct SequenceResult {
   int32_t drafted = 0;   // guesses that were computed, at most draft_max
   int32_t accepted = 0;  // of these the first so many, each of which is what was sampled there
   bool from_prediction = false;  // they are the caller's
+  uint8_t proposer = 0;          // whose they are: an index into ExecutorCapacity::proposers
   Slice embedding;               // of StepResult::floats: embedding_size of them if it was wanted
   Slice scored;                  // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on

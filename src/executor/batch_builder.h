@@ -21,7 +21,11 @@ struct Batch {
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<engine::Slice> rows;
-  std::vector<bool> predicted;  // by row: they are the caller's
+  struct Origin {
+    bool is_predicted = false;  // they are the caller's
+    uint8_t part = 0;           // of the proposer: who guessed
+  };
+  std::vector<Origin> origins;  // by row
 
   std::span<const TokenId> of(size_t row) const {
     return rows.empty() ? std::span<const TokenId>() : rows[row].of(tokens);

@@ -120,7 +120,8 @@ Result<void> DeviceStepModel::copy_blocks(const std::vector<engine::BlockCopy>& 
   return {};
 }
 
-void DeviceStepModel::begin(const models::ForwardInput& input, sampling::DeviceRows* draws) {
+void DeviceStepModel::begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
+                            models::HiddenTap*) {
   if (draws == nullptr) return model_->begin(input, {});
   model_->begin(input, {.sampling = &draws->sampling(), .sampled = draws->sampled()});
 }

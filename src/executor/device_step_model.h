@@ -29,7 +29,8 @@ class DeviceStepModel final : public StepModel {
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   bool draws_rows() const override { return true; }
-  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
+             models::HiddenTap* tap) override;
   bool is_done() const override { return model_->is_done(); }
   Result<float*> finish() override;
   Result<void> normed_rows(std::span<const int> rows,

@@ -15,8 +15,9 @@ void Drafter::apply(const engine::StepPlan& plan) {
     const auto* const arrival = plan.arrival_of(row);
     if (arrival == nullptr) continue;
     std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(row.slot)];
-    tokens = arrival->history;
+    tokens.clear();
     if (arrival->pooling) continue;  // it never samples
+    tokens = arrival->history;
     proposer_->begin({.slot = row.slot,
                       .tokens = tokens,
                       .prompt_count = arrival->prompt_count,
@@ -41,7 +42,7 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
   if (rows.empty() || !proposer_->draft(requests_).ok()) return {};
   Drafts drafts;
   drafts.rows.resize(plan.sequences.size());
-  drafts.predicted.resize(plan.sequences.size());
+  drafts.origins.resize(plan.sequences.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     const speculative::DraftRequest& request = requests_[i];
     const auto most = std::min(request.guesses.size(), static_cast<size_t>(request.tokens_max));
@@ -49,7 +50,8 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
     const auto no_token = std::find_if(guesses.begin(), guesses.end(), [&](TokenId guess) {
       return guess < 0 || guess >= vocab_size_;
     });
-    drafts.predicted[rows[i]] = request.is_predicted;
+    drafts.origins[rows[i]] = {.is_predicted = request.is_predicted,
+                               .part = static_cast<uint8_t>(request.part)};
     drafts.rows[rows[i]] = engine::append(
         drafts.tokens, guesses.first(static_cast<size_t>(no_token - guesses.begin())));
   }
@@ -67,6 +69,44 @@ void Drafter::append(const engine::StepResult& result) {
     }
     proposer_->append(sequence.slot, tokens, before);
   }
+}
+
+// A boundary k of the proposer's is the residual stream behind k layers: index 2 k of a tap.
+void Drafter::see(int index, const float* x, int rows) {
+  const std::span<const int> taps = proposer_->taps();
+  for (size_t tap = 0; tap < taps.size(); ++tap) {
+    if (index == 2 * taps[tap]) proposer_->see(tap, x, rows);
+  }
+}
+
+// Example: token 9 at position 4 is known, the guesses 7 8 stand behind it, 7 and 5 were emitted:
+// of the rows 4 to 6 two had the sequence's own input, and both have a token behind them.
+void Drafter::observe(const engine::StepPlan& plan, const Drafts& drafts) {
+  if (!has_taps()) return;
+  computed_.clear();
+  int first_row = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const ScheduledRow& row = plan.sequences[i];
+    const std::span<const TokenId> guesses = drafts.of(i);
+    const std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(row.slot)];
+    const auto known = static_cast<int>(tokens.size());
+    int count = row.token_count();
+    for (const TokenId guess : guesses) {
+      const int position = row.start + count;
+      if (position >= known || tokens[static_cast<size_t>(position)] != guess) break;
+      ++count;
+    }
+    count = std::min(count, known - 1 - row.start);
+    if (count > 0) {
+      computed_.push_back({.slot = row.slot,
+                           .first_row = first_row,
+                           .start = row.start,
+                           .count = count,
+                           .tokens = tokens});
+    }
+    first_row += row.token_count() + static_cast<int>(guesses.size());
+  }
+  proposer_->observe(computed_);
 }
 
 }  // namespace pelton::executor

@@ -24,14 +24,23 @@ class Drafter {
   // says what is no token, costs its guesses and nothing else.
   Drafts draft(const engine::StepPlan& plan);
 
+  // Whether the proposer wants to see what the step computes; the residual stream as
+  // models::HiddenTap gives it.
+  bool has_taps() const { return proposer_ != nullptr && !proposer_->taps().empty(); }
+  void see(int index, const float* x, int rows);
+
   // What the step has given its sequences.
   void append(const engine::StepResult& result);
+
+  // Behind that: whose rows the proposer has seen, wrong guesses left out.
+  void observe(const engine::StepPlan& plan, const Drafts& drafts);
 
  private:
   speculative::Proposer* const proposer_;
   const int vocab_size_;
   std::vector<std::vector<TokenId>> tokens_;         // by slot
   std::vector<speculative::DraftRequest> requests_;  // scratch
+  std::vector<speculative::ComputedRows> computed_;  // scratch
 };
 
 }  // namespace pelton::executor

@@ -22,7 +22,7 @@ class FakeStepModel final : public StepModel {
   std::string_view kernels_name() const override { return "fake"; }
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>&) override { return {}; }
-  void begin(const models::ForwardInput&, sampling::DeviceRows*) override {}
+  void begin(const models::ForwardInput&, sampling::DeviceRows*, models::HiddenTap*) override {}
   Result<float*> finish() override { return nullptr; }
 
   Result<void> normed_rows(

@@ -78,8 +78,9 @@ Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies
   return {};
 }
 
-void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*) {
-  logits_ = model_->forward(input, tiers_[kv::kDevice], nullptr);
+void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*,
+                      models::HiddenTap* tap) {
+  logits_ = model_->forward(input, tiers_[kv::kDevice], tap);
 }
 
 Result<float*> HostModel::finish() {

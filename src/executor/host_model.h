@@ -30,7 +30,8 @@ class HostModel final : public StepModel {
   std::string_view kernels_name() const override { return kernels_->name(); }
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
-  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
+             models::HiddenTap* tap) override;
   Result<float*> finish() override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;

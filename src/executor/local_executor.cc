@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
 #include "executor/prompt_scores.h"
@@ -36,7 +37,31 @@ int sampled_vocab(const LocalExecutor::Options& options, int vocab_size) {
   return options.sampled_vocab > 0 ? std::min(vocab_size, options.sampled_vocab) : vocab_size;
 }
 
+std::vector<std::string> names_of(const speculative::Proposer* proposer) {
+  static_assert(speculative::kPartsMax <= engine::SchedulerCounters::kProposersMax);
+  if (proposer == nullptr) return {};
+  const std::vector<std::string_view> names = proposer->part_names();
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
+
+Result<cost_model::MemoryRequest> LocalExecutor::memory_request(
+    const Options& options, const families::ModelConfig& model) {
+  TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
+  base::ThreadPool pool({.threads = 1});
+  TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
+  TRY_ASSIGN(
+      request.draft_bytes,
+      speculative::bytes_for(options.speculation, {.slot_count = options.sequences_max,
+                                                   .batch_tokens_max = options.batch_tokens_max,
+                                                   .threads = request.threads,
+                                                   .target = &model,
+                                                   .kernels = request.kernels,
+                                                   .kv_dtype = kernels->kv_dtype()}));
+  return request;
+}
 
 Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& options) {
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
@@ -55,15 +80,9 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
                                             : static_cast<int>(base::usable_cpus().size());
   const auto kind =
       is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu;
-  TRY_ASSIGN(const int64_t draft_bytes,
-             speculative::bytes_for(options.speculation, {.slot_count = options.sequences_max,
-                                                          .threads = threads,
-                                                          .kernels = kind,
-                                                          .kv_dtype = kernels->kv_dtype()}));
   return cost_model::MemoryRequest{
       .sequences_max = options.sequences_max,
       .draft_rows_max = draft_rows_max(options),
-      .draft_bytes = draft_bytes,
       .batch_tokens_max = options.batch_tokens_max,
       .block_tokens = options.block_tokens,
       .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
@@ -79,7 +98,7 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& options) {
-  TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
+  TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
   base::ThreadPool& pool = threads->pool();
@@ -115,8 +134,10 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const speculative::ModelFacts facts{.slot_count = options.sequences_max,
                                         .vocab_size = vocab_size,
                                         .sampled_vocab = sampled_vocab(options, vocab_size),
+                                        .batch_tokens_max = options.batch_tokens_max,
                                         .kernels = options.kernels,
-                                        .pool = &pool};
+                                        .pool = &pool,
+                                        .target = &checkpoint};
     TRY_ASSIGN(proposer, speculative::make_proposer(options.speculation, facts));
     const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
     CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");
@@ -141,6 +162,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .context_tokens_max = footprint().context_tokens_max,
                 .draft_tokens_max = options.speculation.tokens_max,
                 .draft_rows_max = draft_rows_max(options),
+                .proposers = names_of(proposer.get()),
                 .vocab_size = config.vocab_size},
       sampled_vocab_(sampled_vocab(options, config.vocab_size)),
       slots_(capacity_.slot_count()),
@@ -165,6 +187,10 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
   }
   CHECK(sampling == footprint().workspace.sampling, "what sampling keeps is not as planned");
   thread_ = std::thread([this] { work(); });
+}
+
+std::string LocalExecutor::speculation_warning() const {
+  return proposer_ == nullptr ? "" : proposer_->warning();
 }
 
 LocalExecutor::~LocalExecutor() {
@@ -236,7 +262,10 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   flight.rows = row_sampler_.list(plan, batch, flight.drafts, flight.result);
   const bool on_device = model_->draws_rows() && !flight.rows.empty();
   if (on_device) row_sampler_.prepare_for_device(plan, flight.rows, flight.device_rows);
-  model_->begin(batch.input, on_device ? &flight.device_rows : nullptr);
+  const auto see = [this](int index, const float* x, int rows) { drafter_.see(index, x, rows); };
+  models::HiddenTap tap(see);
+  model_->begin(batch.input, on_device ? &flight.device_rows : nullptr,
+                drafter_.has_taps() ? &tap : nullptr);
   flight.computes = true;
 }
 
@@ -259,6 +288,7 @@ Result<void> LocalExecutor::complete(Flight& flight) {
   row_sampler_.sample(plan, flight.rows, model_->draws_rows() ? &flight.device_rows : nullptr,
                       logits, flight.result);
   drafter_.append(flight.result);
+  drafter_.observe(plan, flight.drafts);
   const ScoreContext context{.slots = slots_,
                              .model = *model_,
                              .pool = pool_,

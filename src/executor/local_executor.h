@@ -78,8 +78,11 @@ class LocalExecutor final : public engine::Executor {
                                                        const Options& options);
   ~LocalExecutor() override;
 
-  // What `create` asks cost_model::footprint: on this machine, with the kernels that it would take.
-  // Errors: kInvalidArgument, kUnsupported.
+  // What `create` asks cost_model::footprint: on this machine, with the kernels that it would take;
+  // what a proposer keeps for this model included, or not. Errors: kInvalidArgument, kUnsupported;
+  // those of the proposer's files.
+  static Result<cost_model::MemoryRequest> memory_request(const Options& options,
+                                                          const families::ModelConfig& model);
   static Result<cost_model::MemoryRequest> memory_request(const Options& options);
 
   const engine::ExecutorCapacity& capacity() const override { return capacity_; }
@@ -91,6 +94,8 @@ class LocalExecutor final : public engine::Executor {
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.
   const cost_model::Footprint& footprint() const { return model_->footprint(); }
+  // What is to be known of speculation as it was asked for; empty: nothing.
+  std::string speculation_warning() const;
   // Steps that began before the one before them was finished. Any thread.
   int64_t overlapped() const { return overlapped_; }
 

@@ -44,7 +44,10 @@ std::vector<SampledRow> RowSampler::list(const engine::StepPlan& plan, const Bat
                     .first_logits = first_logits,
                     .guesses = drafts.of(i)});
     result.sequences[i].drafted = static_cast<int32_t>(rows.back().guesses.size());
-    result.sequences[i].from_prediction = !drafts.predicted.empty() && drafts.predicted[i];
+    if (!drafts.origins.empty()) {
+      result.sequences[i].from_prediction = drafts.origins[i].is_predicted;
+      result.sequences[i].proposer = drafts.origins[i].part;
+    }
     logits += 1 + rows.back().guesses.size();
   }
   result.tokens.resize(rows.size());

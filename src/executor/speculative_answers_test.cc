@@ -5,6 +5,9 @@
 // them; PELTON_ANSWERS_MODEL names the model's folder.
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -62,7 +65,19 @@ Answer answer_of(engine::TokenStream& stream) {
 // Asks another proposer, and does something to what it says.
 class Hostile final : public speculative::Proposer {
  public:
-  enum class Kind { kWrong, kNoToken, kTooMany, kErrors, kAnyLength, kLastTokens, kWiped, kCount };
+  enum class Kind {
+    kWrong,
+    kNoToken,
+    kTooMany,
+    kErrors,
+    kAnyLength,
+    kLastTokens,
+    kWiped,
+    kStopTokens,  // control tokens and what ends an answer
+    kLastWrong,   // all right until the last
+    kNotANumber,  // what it sees of the target is none
+    kCount
+  };
 
   Hostile(Kind kind, int vocab, uint64_t seed, std::shared_ptr<speculative::Proposer> inner)
       : kind_(kind), vocab_(vocab), seed_(seed), inner_(std::move(inner)) {}
@@ -72,6 +87,14 @@ class Hostile final : public speculative::Proposer {
   void append(int slot, std::span<const TokenId> tokens, size_t first_new) override {
     inner_->append(slot, tokens, first_new);
   }
+  std::span<const int> taps() const override { return inner_->taps(); }
+  void see(size_t tap, const float* x, int rows) override {
+    if (kind_ != Kind::kNotANumber || roll() % 3 != 0) return inner_->see(tap, x, rows);
+    const std::vector<float> none(static_cast<size_t>(rows) * kHiddenMax,
+                                  std::numeric_limits<float>::quiet_NaN());
+    inner_->see(tap, none.data(), rows);
+  }
+  void observe(std::span<const speculative::ComputedRows> rows) override { inner_->observe(rows); }
   int64_t bytes() const override { return 0; }
 
   Result<void> draft(std::span<DraftRequest> requests) override {
@@ -109,11 +132,22 @@ class Hostile final : public speculative::Proposer {
       case Kind::kWiped:
         if (roll() % 8 == 0) inner_->begin({.slot = request.slot});
         break;
+      case Kind::kStopTokens:
+        for (TokenId& guess : guesses) guess = roll() % 3 == 0 ? stop_token() : guess;
+        break;
+      case Kind::kLastWrong:
+        if (!guesses.empty()) guesses.back() = any();
+        break;
       case Kind::kErrors:
+      case Kind::kNotANumber:
       case Kind::kCount:
         break;
     }
   }
+
+  static constexpr size_t kHiddenMax = 512;
+
+  TokenId stop_token() { return vocab_ - 1 - static_cast<TokenId>(roll() % 8); }
 
   const Kind kind_;
   const int vocab_;
@@ -124,9 +158,11 @@ class Hostile final : public speculative::Proposer {
 
 class SpeculativeAnswers : public testing::Test {
  protected:
+  static constexpr int64_t kRuns = 150;
+
   static void SetUpTestSuite() {
     checkpoint_ = new checkpoint::Checkpoint(checkpoint::Checkpoint::open(model_folder()).value());
-    make_requests(40);
+    make_requests(80);
     ask_each_alone();
   }
   static void TearDownTestSuite() {
@@ -158,10 +194,22 @@ class SpeculativeAnswers : public testing::Test {
     if (below(3) == 0) one.stop.repetition = {.pattern_min = 1, .pattern_max = 4, .count = 3};
   }
 
+  // Some of these ends come sooner or later; what is said beyond a budget is put there.
+  static void vary_ends(request::GenerationRequest& one, std::mt19937& random) {
+    const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
+    for (int i = below(3) * 40; i > 0; --i) one.stop.stop_tokens.push_back(below(vocabulary()));
+    if (below(3) > 0) return;
+    one.quota = request::ThinkingBudget{.tokens_max = below(8)};
+    if (below(2) == 0) one.quota->begins = {below(vocabulary())};
+    one.quota->then = {7, 8, 9};
+    one.quota->then_at_once = {8, 9};
+    for (int i = 0; i < 60; ++i) one.quota->ends.push_back(below(vocabulary()));
+  }
+
   static void make_requests(int count) {
     std::mt19937 random(20261123);
     const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
-    const grammar::GrammarState guide = make_guide(vocabulary());
+    const std::array guides = {make_guide(vocabulary()), schema_guide(vocabulary())};
     requests_ = new std::vector<request::GenerationRequest>();
     for (int i = 0; i < count; ++i) {
       request::GenerationRequest one;
@@ -173,7 +221,11 @@ class SpeculativeAnswers : public testing::Test {
       for (int k = 0; k < more; ++k) one.prompt.push_back(below(vocabulary()));
       one.stop.max_new_tokens = 1 + below(60);
       vary_sampling(one, random);
-      if (i % 4 == 3) one.guide = guide;
+      if (i % 4 == 3) {
+        one.guide = guides[static_cast<size_t>(below(2))];
+      } else {
+        vary_ends(one, random);
+      }
       requests_->push_back(std::move(one));
     }
   }
@@ -206,17 +258,24 @@ class SpeculativeAnswers : public testing::Test {
 
   struct Run {
     std::string what;
+    std::vector<size_t> requests = all_requests();
     LocalExecutor::Options executor;
     engine::Engine::Options engine;
   };
+
+  static std::vector<size_t> all_requests() {
+    std::vector<size_t> all(requests_->size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
 
   static std::vector<Answer> ask_all(const Run& run) {
     auto executor = LocalExecutor::create(*checkpoint_, run.executor);
     CHECK(executor.ok(), executor.ok() ? "" : executor.error().message);
     engine::Engine engine(run.engine, **executor, *clock_, *log_);
     std::vector<engine::TokenStream> streams;
-    for (const request::GenerationRequest& request : *requests_) {
-      auto stream = engine.submit(request);
+    for (const size_t i : run.requests) {
+      auto stream = engine.submit((*requests_)[i]);
       CHECK(stream.ok(), stream.ok() ? "" : stream.error().message);
       streams.push_back(std::move(stream).value());
     }
@@ -232,11 +291,42 @@ class SpeculativeAnswers : public testing::Test {
   }
 
   static void ask_each_alone() {
-    alone_ = new std::vector<Answer>(ask_all({.executor = usual(1), .engine = {}}));
+    alone_ =
+        new std::vector<Answer>(ask_all({.what = "alone", .executor = usual(1), .engine = {}}));
     for (size_t i = 0; i < alone_->size(); ++i) {
       const request::GenerationRequest& request = (*requests_)[i];
       known_[{request.prompt, request.sampling.seed}] = (*alone_)[i].tokens;
     }
+  }
+
+  // Those with weights only where the model has a draft model and a head beside it.
+  static std::shared_ptr<speculative::Proposer> proposer_of(speculative::Config::Method method,
+                                                            double acceptance,
+                                                            LocalExecutor::Options& options) {
+    using Method = speculative::Config::Method;
+    const int vocab = checkpoint_->config().vocab_size;
+    const int slots = options.sequences_max + 128;  // those of embeddings, too
+    speculative::Config& config = options.speculation;
+    config.method = method;
+    const bool draft = method == Method::kDraftModel || method == Method::kSuffixDraftModel;
+    config.model = model_folder() + (draft ? "/draft" : "/eagle3");
+    const bool has_model = std::filesystem::exists(config.model + "/config.json");
+    if (method == Method::kOracle || (config.takes_model() && !has_model)) {
+      config.method = Method::kOracle;
+      return std::make_shared<speculative::Oracle>(
+          speculative::Oracle::Options{
+              .acceptance = acceptance, .vocab_size = vocab, .slot_count = slots},
+          known_);
+    }
+    config.model_tokens = 256;
+    config.prompt_lookup_min = 1;
+    return speculative::make_proposer(config, {.slot_count = slots,
+                                               .vocab_size = vocab,
+                                               .sampled_vocab = vocab,
+                                               .batch_tokens_max = options.batch_tokens_max,
+                                               .pool = drafting_pool_,
+                                               .target = checkpoint_})
+        .value();
   }
 
   static Run draw(uint64_t seed) {
@@ -259,36 +349,24 @@ class SpeculativeAnswers : public testing::Test {
     if (blocks > 0) options = short_of_blocks(options, blocks);
     const double acceptance = std::array{0.0, 0.5, 0.9, 1.0}[static_cast<size_t>(below(4))];
     const int vocab = checkpoint_->config().vocab_size;
-    const int slots = options.sequences_max + 128;  // those of embeddings, too
-    options.proposer = std::make_shared<speculative::Oracle>(
-        speculative::Oracle::Options{
-            .acceptance = acceptance, .vocab_size = vocab, .slot_count = slots},
-        known_);
-    // Those without weights instead, which the answers say something to.
     using Method = speculative::Config::Method;
-    options.speculation.method = std::array{Method::kNone, Method::kNGram, Method::kSuffix,
-                                            Method::kDraftModel}[static_cast<size_t>(below(4))];
-    options.speculation.model = model_folder() + "/draft";
-    const bool has_draft = std::filesystem::exists(options.speculation.model + "/config.json");
-    if (options.speculation.method == Method::kDraftModel && !has_draft) {
-      options.speculation.method = Method::kNone;
-    }
-    options.speculation.model_tokens = 256;
-    options.speculation.prompt_lookup_min = 1;
-    if (options.speculation.on()) {
-      options.proposer = speculative::make_proposer(options.speculation, {.slot_count = slots,
-                                                                          .vocab_size = vocab,
-                                                                          .sampled_vocab = vocab,
-                                                                          .pool = drafting_pool_})
-                             .value();
-    }
+    constexpr std::array kMethods = {
+        Method::kOracle, Method::kNGram,        Method::kSuffix,           Method::kDraftModel,
+        Method::kEagle3, Method::kSuffixEagle3, Method::kSuffixDraftModel, Method::kAuto};
+    options.proposer = proposer_of(kMethods[seed % kMethods.size()], acceptance, options);
     const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
     const bool is_hostile = kind < static_cast<int>(Hostile::Kind::kCount);
     if (is_hostile) {
       options.proposer = std::make_shared<Hostile>(static_cast<Hostile::Kind>(kind), vocab, seed,
                                                    options.proposer);
     }
+    run.requests.clear();
+    const int first = below(static_cast<int>(requests_->size()));
+    for (int i = 0; i < 10; ++i) {
+      run.requests.push_back(static_cast<size_t>(first + i) % requests_->size());
+    }
     run.what = "replay with PELTON_SEED=" + std::to_string(seed) + ": " +
+               std::string(name_of(options.speculation.method)) + ", " +
                std::to_string(options.sequences_max) + " slots, " +
                std::to_string(options.threads) + " threads, steps of " +
                std::to_string(options.batch_tokens_max) + ", " + std::to_string(blocks) +
@@ -298,10 +376,11 @@ class SpeculativeAnswers : public testing::Test {
     return run;
   }
 
-  static void expect_the_same(const std::vector<Answer>& answers) {
+  static void expect_the_same(const Run& run, const std::vector<Answer>& answers) {
     for (size_t i = 0; i < answers.size(); ++i) {
-      EXPECT_EQ(answers[i].tokens, (*alone_)[i].tokens) << "request " << i;
-      EXPECT_TRUE(answers[i] == (*alone_)[i]) << "request " << i;
+      const Answer& alone = (*alone_)[run.requests[i]];
+      EXPECT_EQ(answers[i].tokens, alone.tokens) << "request " << run.requests[i];
+      EXPECT_TRUE(answers[i] == alone) << "request " << run.requests[i];
       if (HasFailure()) return;
     }
   }
@@ -318,19 +397,24 @@ class SpeculativeAnswers : public testing::Test {
 
 TEST_F(SpeculativeAnswers, are_the_same_with_any_proposer_under_any_condition) {
   const int64_t first = from_environment("PELTON_SEED", 1);
-  const int64_t runs = from_environment("PELTON_RUNS", std::getenv("PELTON_SEED") ? 1 : 24);
+  const bool full = std::getenv("PELTON_FULL") != nullptr;
+  const int64_t usually = std::getenv("PELTON_SEED") != nullptr ? 1 : full ? 5000 : kRuns;
+  const int64_t runs = from_environment("PELTON_RUNS", usually);
   engine::SchedulerCounters all;
+  std::map<std::string_view, int64_t> accepted;  // by method
   for (int64_t seed = first; seed < first + runs && !HasFailure(); ++seed) {
     const Run run = draw(static_cast<uint64_t>(seed));
     SCOPED_TRACE(run.what);
-    expect_the_same(ask_all(run));
+    expect_the_same(run, ask_all(run));
+    accepted[name_of(run.executor.speculation.method)] += counters_.accepted_tokens;
     all.accepted_tokens += counters_.accepted_tokens;
     all.draft_tokens += counters_.draft_tokens;
     all.preemptions_recompute += counters_.preemptions_recompute;
     all.preemptions_swap += counters_.preemptions_swap;
     all.prompt_tokens_cached += counters_.prompt_tokens_cached;
   }
-  if (runs < 24) return;
+  if (runs < kRuns) return;
+  for (const auto& [method, count] : accepted) EXPECT_GT(count, 0) << method;
   EXPECT_GT(all.accepted_tokens, 1000);
   EXPECT_GT(all.draft_tokens - all.accepted_tokens, 1000);
   EXPECT_GT(all.preemptions_recompute, 5);
@@ -346,11 +430,12 @@ TEST_F(SpeculativeAnswers, take_fewer_steps) {
       speculative::Oracle::Options{
           .acceptance = 1.0, .vocab_size = checkpoint_->config().vocab_size, .slot_count = 1 + 128},
       known_);
-  expect_the_same(ask_all(run));
+  expect_the_same(run, ask_all(run));
   EXPECT_EQ(counters_.accepted_tokens, counters_.draft_tokens);
   int64_t expected = 0;  // the first token comes with the prompt, each step gives five
   for (size_t i = 0; i < alone_->size(); ++i) {
-    if ((*requests_)[i].guide) continue;  // what must follow needs no guess
+    // What must follow needs no guess, what will be put there gets none.
+    if ((*requests_)[i].guide || (*requests_)[i].quota) continue;
     const auto behind_first = static_cast<int64_t>((*alone_)[i].tokens.size()) - 1;
     expected += behind_first - (behind_first + 4) / 5;
   }

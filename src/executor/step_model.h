@@ -44,7 +44,9 @@ class StepModel {
   virtual bool draws_rows() const { return false; }
 
   // draws: null, or of each row of logits, if draws_rows(); good until the step is finished.
-  virtual void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) = 0;
+  // tap: null, or sees the residual stream, where the model is the host's.
+  virtual void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
+                     models::HiddenTap* tap) = 0;
   virtual bool is_done() const { return true; }  // the oldest: finish would not wait
   // Of the oldest: float (logit_rows, vocab), the caller's to overwrite until the next step begins.
   // An error fails the whole step.

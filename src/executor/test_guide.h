@@ -9,11 +9,13 @@
 
 #include "grammar/ebnf.h"
 #include "grammar/grammar_state.h"
+#include "grammar/json_schema.h"
 
 namespace pelton::executor {
 
 // Over the bytes, and over more tokens of two to three letters if the vocabulary is larger.
-inline grammar::GrammarState guide_of(std::string_view ebnf, int vocabulary) {
+inline grammar::GrammarState guide_of(const std::shared_ptr<const grammar::Grammar>& rules,
+                                      int vocabulary) {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
   for (int i = 256; i < vocabulary; ++i) {
@@ -25,11 +27,24 @@ inline grammar::GrammarState guide_of(std::string_view ebnf, int vocabulary) {
   using Segment = grammar::GrammarFsm::Segment;
   grammar::GrammarFsm::Parts parts;
   parts.trie = std::make_shared<const grammar::TokenTrie>(views);
-  auto rules = grammar::compile_ebnf(ebnf);
-  auto grammar = grammar::TokenGrammar::make(rules.value(), parts.trie);
+  auto grammar = grammar::TokenGrammar::make(rules, parts.trie);
   parts.segments.push_back({Segment::Text::kGrammar, grammar.value(), {}});
   parts.starts = {0};
   return grammar::GrammarState(std::make_shared<const grammar::GrammarFsm>(std::move(parts)));
+}
+
+inline grammar::GrammarState guide_of(std::string_view ebnf, int vocabulary) {
+  return guide_of(grammar::compile_ebnf(ebnf).value(), vocabulary);
+}
+
+// An object as a tool is called with: names that leave no choice, numbers, one of two texts.
+inline grammar::GrammarState schema_guide(int vocabulary) {
+  const Json schema = Json::parse(R"({"type":"object","properties":{
+      "name":{"enum":["forecast","convert"]},"count":{"type":"integer","maximum":999},
+      "tags":{"type":"array","items":{"type":"string","maxLength":6},"maxItems":3}},
+      "required":["name","count","tags"],"additionalProperties":false})")
+                          .value();
+  return guide_of(grammar::compile_json_schema(schema, {}).value(), vocabulary);
 }
 
 // Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,

@@ -300,8 +300,13 @@ uint8_t* FloatVectors::add_bytes(int64_t count) {
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
-  float* out = keep.add(count);
-  TRY(widen(view, name, 0, count, out));
+  return vector_of(view, name, keep);
+}
+
+Result<const float*> vector_of(const TensorView& view, const std::string& name,
+                               FloatVectors& keep) {
+  float* out = keep.add(view.element_count());
+  TRY(widen(view, name, 0, view.element_count(), out));
   return out;
 }
 
@@ -320,11 +325,20 @@ Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const s
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array<int64_t, 2>{rows, cols}));
+  TRY_ASSIGN(kernels::Matrix matrix, matrix_of(view, name));
+  matrix.activations = activations_of(checkpoint);
+  return matrix;
+}
+
+Result<kernels::Matrix> matrix_of(const TensorView& view, const std::string& name) {
   const std::optional<Format> format = row_format(view.dtype);
   if (!format || format == Format::kMxfp4Blocks || format == Format::kMxfp4Tiles) {
     return unsupported(name, view.dtype, "F32, F16, BF16, GGUF's blocks");
   }
-  return kernels::Matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
+  return kernels::Matrix{.data = view.bytes.data(),
+                         .rows = static_cast<int>(view.shape[0]),
+                         .cols = static_cast<int>(view.shape[1]),
+                         .format = *format};
 }
 
 Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,

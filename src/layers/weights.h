@@ -50,6 +50,12 @@ Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols, Bias bias,
                                     FloatVectors& keep);
 
+// Of a tensor that is at hand already, of a file that is no whole model: a matrix (rows, cols), a
+// vector; of the types that load_matrix and load_vector take. `name` is for messages.
+Result<kernels::Matrix> matrix_of(const tensor::TensorView& view, const std::string& name);
+Result<const float*> vector_of(const tensor::TensorView& view, const std::string& name,
+                               FloatVectors& keep);
+
 struct ExpertSizes {
   int experts = 0;
   int inner = 0;

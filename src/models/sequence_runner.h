@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "models/model.h"
 
@@ -22,7 +23,11 @@ class SequenceRunner {
                     HiddenTap* tap);
 
   int length() const { return length_; }
-  void restart() { length_ = 0; }
+  // The tokens from `length` on are forgotten.
+  void rewind(int length) {
+    CHECK(length >= 0 && length <= length_);
+    length_ = length;
+  }
 
  private:
   SequenceRunner(Model& model, KvStorage kv, int tokens_max);

@@ -149,7 +149,7 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
 // What does not fit whatever the weights are packed into is not packed for.
 Result<void> LoadedModel::check_beside_weights(const Options& options) const {
   TRY_ASSIGN(const cost_model::MemoryRequest request,
-             executor::LocalExecutor::memory_request(options.executor));
+             executor::LocalExecutor::memory_request(options.executor, checkpoint_.config()));
   Result<cost_model::Footprint> footprint = cost_model::footprint(checkpoint_, request);
   if (!footprint.ok()) return {};  // perhaps of the packed ones it can be said
   footprint->weights = {};
@@ -175,7 +175,7 @@ std::string LoadedModel::weights_text() const {
 // allocated: where it does not fit, nothing is read in vain.
 Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
   TRY_ASSIGN(const cost_model::MemoryRequest request,
-             executor::LocalExecutor::memory_request(options.executor));
+             executor::LocalExecutor::memory_request(options.executor, checkpoint_.config()));
   Result<cost_model::Footprint> footprint = cost_model::footprint(checkpoint_, request);
   Result<void> fits;
   if (footprint.ok()) fits = cost_model::check_fits(*footprint);
@@ -291,6 +291,9 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
     local.sampled_vocab = tokenizer_->vocab_size();
   }
   TRY_ASSIGN(auto made, make_local(local, options, log));
+  if (const std::string warning = made->speculation_warning(); !warning.empty()) {
+    log.warning(warning);
+  }
   local_executor_ = made.get();
   executor_ = std::move(made);
   return {};

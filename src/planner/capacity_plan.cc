@@ -39,11 +39,12 @@ double computed_tokens(const Demand& demand) {
 
 // `rows` answers at their mean length, beside a piece of a prompt in the middle of what is computed
 // of it.
-StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens) {
+StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens,
+                    int guesses = 0) {
   const Demand& demand = options.demand;
   const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
-  StepLoad load =
-      StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), windows);
+  StepLoad load = StepLoad::drafts(rows, whole(demand.input_tokens + demand.output_tokens / 2),
+                                   guesses, windows);
   if (prompt_tokens >= 1) {
     const double middle = demand.input_tokens - computed_tokens(demand) / 2;
     const double start = std::max(middle - prompt_tokens / 2, 0.0);
@@ -57,32 +58,61 @@ struct Operation {
   double ttft_s = 0;
   double requests_per_s = 0;
   double prompt_tokens = 0;
+  int guesses = 0;
 };
 
 // A step of `rows` answers and no prompt.
-double decode_seconds(const CapacityOptions& options, const StepTimeModel& times, int rows) {
-  return times.seconds(StepLoad::decodes(rows, whole(options.demand.input_tokens),
-                                         cost_model::windows_of(options.memory.shape)));
+double decode_seconds(const CapacityOptions& options, const StepTimeModel& times, int rows,
+                      int guesses = 0) {
+  const Speculation& speculation = options.speculation;
+  return times.seconds(StepLoad::drafts(rows, whole(options.demand.input_tokens), guesses,
+                                        cost_model::windows_of(options.memory.shape))) +
+         guesses * speculation.draft_token_s;
 }
 
-Operation operate(const CapacityOptions& options, const StepTimeModel& times, int rows) {
+// A lone stream's mean time between tokens, with as many guesses as pay.
+double lone_itl_s(const CapacityOptions& options, const StepTimeModel& times) {
+  double best = decode_seconds(options, times, 1);
+  for (int guesses = 1; guesses <= options.speculation.tokens_max; ++guesses) {
+    best = std::min(best, decode_seconds(options, times, 1, guesses) /
+                              options.speculation.tokens_per_row(guesses));
+  }
+  return best;
+}
+
+Operation operate_with(const CapacityOptions& options, const StepTimeModel& times, int rows,
+                       int guesses) {
   const Demand& demand = options.demand;
-  Operation at;
+  Operation at{.guesses = guesses};
   const double prompt = computed_tokens(demand);
-  at.prompt_tokens = prompt / demand.output_tokens * rows;
-  const double room = std::max<double>(options.memory.batch_tokens_max - rows, 1);
+  const double tokens_per_row = options.speculation.tokens_per_row(guesses);
+  at.prompt_tokens = prompt / demand.output_tokens * rows * tokens_per_row;
+  const double room =
+      std::max<double>(options.memory.batch_tokens_max - double{1.0} * rows * (1 + guesses), 1);
   // More prompt tokens than a step has room for: steps of prompts alone come between.
   const double with_prompts = std::min(at.prompt_tokens, room);
-  at.itl_s = times.seconds(mixed_step(options, rows, with_prompts)) *
-             std::max(at.prompt_tokens / room, 1.0);
+  const double step_s = times.seconds(mixed_step(options, rows, with_prompts, guesses)) +
+                        guesses * options.speculation.draft_token_s;
+  at.itl_s = step_s * std::max(at.prompt_tokens / room, 1.0) / tokens_per_row;
   at.requests_per_s = rows / (at.itl_s * demand.output_tokens);
   const double chunks = std::ceil(prompt / room);
   const double chunk = std::min(prompt, room);
   const double serve_s = chunks * times.seconds(mixed_step(options, rows, chunk));
   const double busy = std::min(at.requests_per_s * serve_s, 0.95);
   const double waits_s = busy / (2 * (1 - busy)) * serve_s;
-  at.ttft_s = decode_seconds(options, times, rows) / 2 + waits_s + serve_s;
+  at.ttft_s = decode_seconds(options, times, rows, guesses) / 2 + waits_s + serve_s;
   return at;
+}
+
+// With as many guesses as bring most tokens.
+Operation operate(const CapacityOptions& options, const StepTimeModel& times, int rows) {
+  Operation best = operate_with(options, times, rows, 0);
+  for (int guesses = 1; guesses <= options.speculation.tokens_max; ++guesses) {
+    if (rows * (1 + guesses) >= options.memory.batch_tokens_max) break;
+    const Operation at = operate_with(options, times, rows, guesses);
+    if (at.itl_s < best.itl_s) best = at;
+  }
+  return best;
 }
 
 enum class Limit { kNone, kSequences, kStepTokens, kStepTime, kMemory, kTokenGap, kFirstToken };
@@ -130,7 +160,7 @@ std::string refusal(const CapacityOptions& options, const StepTimeModel& times, 
   const Operation at = operate(options, times, 1);
   switch (limit) {
     case Limit::kTokenGap: {
-      const double lone_s = decode_seconds(options, times, 1);
+      const double lone_s = lone_itl_s(options, times);
       std::string words = fmt::format("a lone stream's tokens come every {:.2g} ms", lone_s * 1e3);
       if (lone_s > *options.objectives.itl_s) return words + " at best";
       return words + fmt::format(", but every {:.2g} ms beside the prompts of those that follow it",
@@ -290,7 +320,8 @@ Candidate capacity_at(const CapacityOptions& options, const StepTimeModel& times
   copy.itl_s = at.itl_s;
   copy.ttft_s = at.ttft_s;
   copy.prefill_tokens_per_step = at.prompt_tokens;
-  const StepLoad load = mixed_step(options, copy.concurrency, at.prompt_tokens);
+  copy.guesses = at.guesses;
+  const StepLoad load = mixed_step(options, copy.concurrency, at.prompt_tokens, at.guesses);
   copy.step_ideal_share = times.ideal_seconds(load) / times.seconds(load);
   return found;
 }
@@ -357,6 +388,13 @@ Limit limit_of(const CapacityOptions& options, const StepTimeModel& times, const
 }
 
 }  // namespace
+
+double Speculation::tokens_per_row(int guesses) const {
+  double tokens = 1;
+  double survival = 1;
+  for (int i = 0; i < guesses; ++i) tokens += survival *= acceptance;
+  return tokens;
+}
 
 CopyCapacity copy_capacity(const CapacityOptions& options) {
   if (const Result<MemoryPlan> memory = plan_memory(options.memory); !memory.ok()) {
@@ -441,7 +479,7 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
     choice.tokens_per_s_per_device =
         choice.copy.requests_per_s * options.demand.output_tokens / layout.devices();
     if (const auto times = StepTimeModel::make(timing_options(with)); times.ok()) {
-      choice.latency_itl_s = decode_seconds(with, *times, 1);
+      choice.latency_itl_s = lone_itl_s(with, *times);
     }
     plan.layouts.push_back(std::move(choice));
   }

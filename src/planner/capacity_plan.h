@@ -34,8 +34,20 @@ struct Demand {
 // With nothing of it in a prefix cache.
 Demand demand_of(const workload::OfferedLoad& load);
 
+// Speculation: guesses behind each answer's row, as many as bring most; each is right with this
+// probability if the one before it was.
+struct Speculation {
+  int tokens_max = 0;
+  double acceptance = 0.7;
+  double draft_token_s = 0;  // what guessing takes of a step, for each guess of a row
+
+  // Of a row with so many guesses, in the mean: the sum of acceptance^j, j from 0.
+  double tokens_per_row(int guesses) const;
+};
+
 struct CapacityOptions {
   MemoryOptions memory;
+  Speculation speculation;
   cost_model::Efficiency efficiency;
   cost_model::Correction by_rows;  // of a calibration
   cost_model::Correction by_tokens;
@@ -59,6 +71,7 @@ struct CopyCapacity {
   std::string why_not;
   int concurrency = 0;
   int step_tokens = 0;          // --max-num-batched-tokens
+  int guesses = 0;              // behind each answer's row
   std::string limited_by = {};  // what keeps it from more: "memory", "time between tokens",
                                 // "step time": more at once bring no more
   double requests_per_s = 0;

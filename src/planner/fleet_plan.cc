@@ -102,6 +102,16 @@ std::string range_words(const std::string& low, const std::string& high) {
 }
 
 // "2 copies of TP8 on 2 machines; $1.2 (0.9 to 1.7) a million output tokens"
+std::string guesses_sentence(const Speculation& speculation, const CopyCapacity& copy) {
+  if (speculation.tokens_max == 0) return "";
+  if (copy.guesses == 0) return " No guess pays there.";
+  return fmt::format(
+      " With {} guess{} behind each answer's row, of which {:.0f} % are right one "
+      "after the other: {:.2f} tokens a row.",
+      copy.guesses, copy.guesses == 1 ? "" : "es", speculation.acceptance * 100,
+      speculation.tokens_per_row(copy.guesses));
+}
+
 std::string capacity_sentence(const FleetPlanOptions& options, const CapacityPlan& plan) {
   if (plan.chosen < 0) return plan.why + ".";
   const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
@@ -118,8 +128,9 @@ std::string capacity_sentence(const FleetPlanOptions& options, const CapacityPla
   }
   return fmt::format(
       "{}. Each copy runs with --max-num-seqs {} --max-num-batched-tokens {}; {} is "
-      "what keeps it from more.",
-      text, best.copy.concurrency, best.copy.step_tokens, best.copy.limited_by);
+      "what keeps it from more.{}",
+      text, best.copy.concurrency, best.copy.step_tokens, best.copy.limited_by,
+      guesses_sentence(options.capacity.speculation, best.copy));
 }
 
 // Whether one copy lies on this layout, and what would do if not.

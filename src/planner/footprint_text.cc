@@ -69,6 +69,7 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   table.detail("head", weights.head);
   table.detail("norms and routers", weights.other);
   table.part("working memory", footprint.workspace.bytes());
+  table.detail("speculation", footprint.workspace.drafting);
   table.part("keys and values", kv.bytes());
   for (const auto& group : kv.groups) table.detail(layers_of(group), group.bytes());
   if (footprint.swap.bytes() > 0) table.part("swap space", footprint.swap.bytes());

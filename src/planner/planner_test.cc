@@ -242,6 +242,28 @@ TEST(Capacity, WhatTheCacheHoldsIsNotComputed) {
   EXPECT_GT(copy_capacity(options).requests_per_s, 1.5 * whole);
 }
 
+// Where reading weights rules, guesses bring more of the same; none where they are never right, and
+// never less than without.
+TEST(Capacity, SpeculationTakesAnAcceptance) {
+  CapacityOptions options = capacity_of("h200", 1);
+  options.demand.cached_tokens = options.demand.input_tokens;
+  options.memory.sequences_max = 4;
+  const CopyCapacity without = copy_capacity(options);
+  const double lone_s = plan_capacity(options)->layouts.at(0).latency_itl_s;
+  options.speculation = {.tokens_max = 6, .acceptance = 0.9};
+  EXPECT_DOUBLE_EQ(options.speculation.tokens_per_row(2), 1 + 0.9 + 0.81);
+  const CopyCapacity with = copy_capacity(options);
+  EXPECT_GE(with.guesses, 2);
+  EXPECT_GT(with.requests_per_s, 1.2 * without.requests_per_s);
+  EXPECT_LT(plan_capacity(options)->layouts.at(0).latency_itl_s, 0.8 * lone_s);
+  options.speculation.draft_token_s = 1.0;
+  EXPECT_EQ(copy_capacity(options).guesses, 0);
+  EXPECT_DOUBLE_EQ(copy_capacity(options).requests_per_s, without.requests_per_s);
+  options.speculation = {.tokens_max = 6, .acceptance = 0.0};
+  EXPECT_EQ(copy_capacity(options).guesses, 0);
+  EXPECT_DOUBLE_EQ(copy_capacity(options).itl_s, without.itl_s);
+}
+
 TEST(Capacity, CostIsMachinesByTheHour) {
   CapacityOptions options = capacity_of("a100-80", 8);
   options.price_per_hour = 27.45;

@@ -49,15 +49,27 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
 }
 
 // What the controller of speculation knows, and what it chose last.
-void write_drafts(JsonWriter& json, const engine::DraftController::Report& report) {
+void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
+                  std::span<const std::string> proposers) {
+  const engine::DraftController::Report& report = stats.drafts;
   json.key("speculation").begin_object();
+  json.key("state").string(engine::name_of(report.state));
   json.key("draft_tokens").integer(report.guesses).key("rows").integer(report.rows);
   json.key("gain").number(report.gain).key("drafted_share").number(report.drafted_share);
   json.key("step_ms").number(report.step_ns * 1e-6);
   json.key("draft_ms").number(report.draft_ns * 1e-6);
   json.key("acceptance").begin_array();
   for (const double acceptance : report.acceptance) json.number(acceptance);
-  json.end_array().end_object();
+  json.end_array();
+  json.key("proposers").begin_object();
+  for (size_t i = 0; i < proposers.size(); ++i) {
+    const auto& proposed = stats.scheduler.by_proposer[i];
+    json.key(proposers[i]).begin_object();
+    json.key("drafts").integer(proposed.drafts);
+    json.key("draft_tokens").integer(proposed.draft_tokens);
+    json.key("accepted_tokens").integer(proposed.accepted_tokens).end_object();
+  }
+  json.end_object().end_object();
 }
 
 int64_t open_generations(const Services& services) {
@@ -131,8 +143,9 @@ std::string ledger_report(const Services& services, int connections) {
     if (models.size() > 1) json.key(models[i]->id);
     json.begin_object();
     write_engine(json, models[i]->engine.capacity(), ledgers[i]);
-    if (models[i]->engine.capacity().draft_tokens_max > 0) {
-      write_drafts(json, models[i]->engine.stats().drafts);
+    const engine::ExecutorCapacity& capacity = models[i]->engine.capacity();
+    if (capacity.draft_tokens_max > 0) {
+      write_drafts(json, models[i]->engine.stats(), capacity.proposers);
     }
     json.end_object();
   }

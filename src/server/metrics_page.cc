@@ -77,7 +77,8 @@ void write_blocks(PrometheusText& text, std::string_view group,
 }
 
 // Speculation, where guesses are computed.
-void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted) {
+void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted,
+                  std::span<const std::string> proposers) {
   text.counter("vllm:spec_decode_num_drafts_total", "Rows with guesses.",
                static_cast<double>(counted.drafts));
   text.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed.",
@@ -91,6 +92,26 @@ void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted
     text.sample({{"position", std::to_string(place)}},
                 static_cast<double>(counted.accepted_by_place[place]));
   }
+  text.counter("pelton_spec_decode_draft_seconds_total",
+               "Time of steps without prompts that went into guessing.",
+               static_cast<double>(counted.draft_ns) * 1e-9);
+  text.counter("pelton_spec_decode_step_seconds_total", "What those steps took in all.",
+               static_cast<double>(counted.decode_ns) * 1e-9);
+  using Proposed = engine::SchedulerCounters::Proposed;
+  const auto by_proposer = [&](std::string_view name, std::string_view help,
+                               int64_t Proposed::*member) {
+    text.family(name, Type::kCounter, help);
+    for (size_t i = 0; i < proposers.size(); ++i) {
+      text.sample({{"proposer", proposers[i]}},
+                  static_cast<double>(counted.by_proposer[i].*member));
+    }
+  };
+  by_proposer("pelton_spec_decode_drafts_total", "Rows with guesses, by who guessed.",
+              &Proposed::drafts);
+  by_proposer("pelton_spec_decode_draft_tokens_total", "Tokens guessed, by who guessed.",
+              &Proposed::draft_tokens);
+  by_proposer("pelton_spec_decode_accepted_tokens_total",
+              "Of these, those that were what was sampled.", &Proposed::accepted_tokens);
 }
 
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
@@ -141,7 +162,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
   text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
   text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));
-  if (capacity.draft_tokens_max > 0) write_drafts(text, counted);
+  if (capacity.draft_tokens_max > 0) write_drafts(text, counted, capacity.proposers);
   text.gauge("pelton_requests_swapped_out", "Waiting requests whose blocks are in host memory.",
              stats.swapped_out);
   text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first slot.",

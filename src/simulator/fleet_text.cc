@@ -13,6 +13,15 @@ ReplicaCounts sum_of(const SimulationResult& result) {
   return all;
 }
 
+// Where guesses were computed.
+std::string drafts_text(const engine::SchedulerCounters& counted) {
+  if (counted.drafts == 0) return "";
+  const auto drafts = static_cast<double>(counted.drafts);
+  return fmt::format("guesses {}, of which {} were right: {:.2f} tokens a row with guesses\n",
+                     counted.draft_tokens, counted.accepted_tokens,
+                     1 + static_cast<double>(counted.accepted_tokens) / drafts);
+}
+
 }  // namespace
 
 double cached_share(const SimulationResult& result) {
@@ -33,12 +42,12 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "modelled, not measured; {:.0f} times faster than real\n",
+      "{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
       rows / slots * 100, all.steps, all.steps_failed, cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
-      result.unfinished, result.duration_s / std::max(took_s, 1e-9));
+      result.unfinished, drafts_text(all.scheduler), result.duration_s / std::max(took_s, 1e-9));
 }
 
 }  // namespace pelton::simulator

@@ -61,6 +61,9 @@ ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
   scheduler.blocks_swapped_out += other.scheduler.blocks_swapped_out;
   scheduler.blocks_swapped_in += other.scheduler.blocks_swapped_in;
   scheduler.blocks_forked += other.scheduler.blocks_forked;
+  scheduler.drafts += other.scheduler.drafts;
+  scheduler.draft_tokens += other.scheduler.draft_tokens;
+  scheduler.accepted_tokens += other.scheduler.accepted_tokens;
   return *this;
 }
 
@@ -81,7 +84,9 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
              return Error{ErrorCode::kInternal, "a step that was to fail"};
            },
            .checks = options.checks,
-           .blocks_hold_tokens = false}),
+           .blocks_hold_tokens = false,
+           .draft_acceptance = options.draft_acceptance,
+           .draft_seed = options.seed}),
       line_({.requests_max = options.inbox_max,
              .tokens_max = options.queued_tokens_max,
              .wait_max_ns = options.queue_wait_max_ns,
@@ -90,7 +95,8 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
             {.prefix_cache = options.prefix_cache,
              .hash_seed = options.hash_seed,
              .events = options.kv_events_max > 0 ? &kv_events_ : nullptr,
-             .policy = options.policy},
+             .policy = options.policy,
+             .adaptive_drafts = options.adaptive_drafts},
             {.steps_in_flight_max = options.steps_in_flight_max,
              .overlapped_step_ns_max = options.overlapped_step_ns_max,
              .step_ns = warm_step_ns(times, windows_)},
@@ -169,12 +175,15 @@ void Replica::start_step(engine::StepPlan plan, int64_t now_ns) {
 
 int64_t Replica::step_ns(const engine::StepPlan& plan) {
   cost_model::StepLoad load;
+  int guesses = 0;
   for (const engine::ScheduledRow& row : plan.sequences) {
-    load.add_row(row.start, row.token_count(), row.sample ? 1 : 0, windows_);
+    load.add_row(row.start, row.token_count() + row.draft_max, row.sample ? 1 + row.draft_max : 0,
+                 windows_);
+    guesses = std::max(guesses, row.draft_max);
   }
   counts_.rows += load.rows;
   counts_.tokens += load.tokens;
-  double seconds = times_.seconds(load) * slowness_;
+  double seconds = (times_.seconds(load) + guesses * options_.draft_token_s) * slowness_;
   const bool alone = load.tokens_alone == load.rows;
   const std::vector<double>& residuals = alone ? options_.residuals : options_.prompt_residuals;
   if (!residuals.empty()) {

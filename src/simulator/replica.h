@@ -46,6 +46,11 @@ class Replica {
     // cost_model::Calibration's; empty: steps take what they should.
     std::vector<double> residuals;
     std::vector<double> prompt_residuals;
+    // Speculation: capacity.draft_tokens_max guesses behind a row at most, each right with this
+    // probability; and what guessing takes of a step, for each guess in a row one after the other.
+    double draft_acceptance = 0;
+    double draft_token_s = 0;
+    bool adaptive_drafts = true;  // only as many as pay
     uint64_t seed = 0;
     uint64_t hash_seed = 0;  // of the blocks' names, a fleet's
     int kv_events_max = 0;   // kept for kv_events(); 0: nobody reads them

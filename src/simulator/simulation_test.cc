@@ -80,6 +80,31 @@ TEST(Simulation, OneRequestTakesWhatItsStepsTake) {
   EXPECT_EQ(result.replicas[0].steps, 5);
 }
 
+// Four guesses a row, all right: 20 tokens behind the first in four steps of five rows.
+TEST(Simulation, SpeculationTakesAnAcceptance) {
+  SimulationOptions options = small_fleet(1);
+  options.replica.capacity.draft_tokens_max = 4;
+  options.replica.capacity.draft_rows_max = 32;
+  options.replica.adaptive_drafts = false;
+  options.replica.draft_acceptance = 1.0;
+  options.replica.draft_token_s = 1e-4;
+  const workload::Workload load =
+      requests(R"({"input_tokens":100,"output_tokens":21,"count":1,"rate":"inf"})");
+  const SimulationResult right = run(options, load);
+  const report::RequestRecord& record = right.records[0];
+  EXPECT_EQ(record.output_tokens, 21);
+  EXPECT_EQ(right.replicas[0].steps, 5);
+  EXPECT_EQ(right.replicas[0].scheduler.accepted_tokens, 16);
+  // 1 + 0.1 + 5 * 0.01 ms, and four guesses of 0.1 ms.
+  EXPECT_NEAR(static_cast<double>(record.end_ns - record.first_byte_ns), 4 * 1.55e6, 1e3);
+
+  options.replica.draft_acceptance = 0.0;
+  EXPECT_EQ(run(options, load).replicas[0].steps, 21);
+  options.replica.adaptive_drafts = true;  // seen to lose, and left
+  options.replica.draft_token_s = 1e-3;
+  EXPECT_LT(run(options, load).replicas[0].scheduler.draft_tokens, 40);
+}
+
 // Everything is drawn from seeds: a run can be had again, and another one.
 TEST(Simulation, OneSeedReplaysOneRun) {
   const workload::Workload load = requests(

@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/json.h"
+#include "speculative/combined.h"
 #include "speculative/draft_model.h"
+#include "speculative/eagle3.h"
 #include "speculative/ngram.h"
 #include "speculative/oracle.h"
 #include "speculative/suffix.h"
@@ -20,6 +23,9 @@ using Method = Config::Method;
 
 constexpr const char* kFlag = "speculative-config";
 
+// Shorter than the longest match that suffix follows: where that one leads astray.
+constexpr int kAutoLookupMin = 3;
+
 struct MethodName {
   Method method;
   std::string_view name;
@@ -29,6 +35,10 @@ constexpr std::array kMethods = {
     MethodName{Method::kNGram, "ngram", 0},
     MethodName{Method::kSuffix, "suffix", 24},
     MethodName{Method::kDraftModel, "draft_model", 0},
+    MethodName{Method::kEagle3, "eagle3", 0},
+    MethodName{Method::kSuffixDraftModel, "suffix+draft_model", 0},
+    MethodName{Method::kSuffixEagle3, "suffix+eagle3", 0},
+    MethodName{Method::kAuto, "auto", 8},
     MethodName{Method::kOracle, "oracle", 0},
 };
 
@@ -96,26 +106,26 @@ class Reader {
       return read_integer(name, value, 1, NGram::kLengthMax, bound);
     }
     if (name == "suffix_decoding_max_tree_depth") {
-      TRY(needs(name, Method::kSuffix));
+      TRY(needs_suffix(name));
       return read_integer(name, value, 1, kDraftTokensMax, tree_depth_);
     }
     if (name == "suffix_decoding_max_spec_factor") {
-      TRY(needs(name, Method::kSuffix));
+      TRY(needs_suffix(name));
       return read_number(name, value, 0.0, 64.0, config_.suffix_spec_factor);
     }
     if (name == "suffix_tokens") {
-      TRY(needs(name, Method::kSuffix));
+      TRY(needs_suffix(name));
       return read_integer(name, value, 64, 1 << 20, config_.suffix_tokens);
     }
     if (name == "model") {
-      TRY(needs(name, Method::kDraftModel));
+      TRY(needs_model(name));
       if (!value.is_string()) return wrong(name, "a folder's name");
       config_.model = value.as_string();
       return {};
     }
     if (name == "max_model_len") {
-      TRY(needs(name, Method::kDraftModel));
-      return read_integer(name, value, 64, 1 << 20, config_.model_tokens);
+      TRY(needs_model(name));
+      return read_integer(name, value, 2 * kDraftTokensMax, 1 << 20, config_.model_tokens);
     }
     if (name == "answers") {
       TRY(needs(name, Method::kOracle));
@@ -134,7 +144,7 @@ class Reader {
   }
 
   Result<void> check() {
-    if (config_.method == Method::kSuffix && tree_depth_ > 0) {
+    if (tree_depth_ > 0) {
       config_.tokens_max = std::min(config_.tokens_max, tree_depth_);
     }
     if (config_.tokens_max == 0) {
@@ -149,9 +159,10 @@ class Reader {
     if (config_.prompt_lookup_min > config_.prompt_lookup_max) {
       return wrong("prompt_lookup_min", "at most prompt_lookup_max");
     }
-    if (config_.method == Method::kDraftModel && config_.model.empty()) {
-      return refusal(ErrorCode::kInvalidArgument, "model",
-                     "the method \"draft_model\" needs a model's folder");
+    if (config_.takes_model() && config_.model.empty() && config_.method != Method::kAuto) {
+      return refusal(
+          ErrorCode::kInvalidArgument, "model",
+          fmt::format("the method \"{}\" needs a model's folder", name_of(config_.method)));
     }
     return {};
   }
@@ -160,6 +171,20 @@ class Reader {
     if (config_.method == method) return {};
     return refusal(ErrorCode::kInvalidArgument, field,
                    fmt::format("this is a field of the method \"{}\"", name_of(method)));
+  }
+
+  Result<void> needs_model(std::string_view field) const {
+    if (config_.takes_model()) return {};
+    return refusal(ErrorCode::kInvalidArgument, field,
+                   "this is a field of the methods \"draft_model\" and \"eagle3\"");
+  }
+
+  Result<void> needs_suffix(std::string_view field) const {
+    const Method method = config_.method;
+    const bool has_suffix = method == Method::kSuffix || method == Method::kSuffixDraftModel ||
+                            method == Method::kSuffixEagle3 || method == Method::kAuto;
+    if (has_suffix) return {};
+    return refusal(ErrorCode::kInvalidArgument, field, "this is a field of the method \"suffix\"");
   }
 
   static Result<void> wrong(std::string_view field, std::string_view wanted) {
@@ -200,6 +225,49 @@ NGram::Options ngram_options(const Config& config, int slot_count) {
           .longest = config.prompt_lookup_max};
 }
 
+Eagle3::Options eagle3_options(const Config& config, int slot_count, int batch_tokens_max) {
+  return {.head = config.model,
+          .slot_count = slot_count,
+          .tokens_max = config.model_tokens,
+          .batch_tokens_max = batch_tokens_max,
+          .guesses_max = config.tokens_max};
+}
+
+Result<std::shared_ptr<Proposer>> make_draft_model(const Config& config, const ModelFacts& facts) {
+  CHECK(facts.pool != nullptr);
+  TRY_ASSIGN(const kernels::KernelChoice kernels, kernels::parse_kernel_choice(facts.kernels));
+  TRY_ASSIGN(std::shared_ptr<DraftModel> model,
+             DraftModel::load({.model = config.model,
+                               .slot_count = facts.slot_count,
+                               .vocab_size = facts.vocab_size,
+                               .sampled_vocab = facts.sampled_vocab,
+                               .tokens_max = config.model_tokens,
+                               .kernels = kernels},
+                              *facts.pool));
+  return std::shared_ptr<Proposer>(std::move(model));
+}
+
+Result<std::shared_ptr<Proposer>> make_eagle3(const Config& config, const ModelFacts& facts) {
+  CHECK(facts.pool != nullptr && facts.target != nullptr);
+  Eagle3::Options options = eagle3_options(config, facts.slot_count, facts.batch_tokens_max);
+  options.sampled_vocab = facts.sampled_vocab;
+  TRY_ASSIGN(options.kernels, kernels::parse_kernel_choice(facts.kernels));
+  TRY_ASSIGN(std::shared_ptr<Eagle3> head, Eagle3::load(options, *facts.target, *facts.pool));
+  return std::shared_ptr<Proposer>(std::move(head));
+}
+
+Result<std::shared_ptr<Proposer>> make_oracle(const Config& config, const ModelFacts& facts) {
+  if (config.answers.empty()) {
+    return refusal(ErrorCode::kInvalidArgument, "answers", "the method \"oracle\" needs a file");
+  }
+  TRY_ASSIGN(Oracle::Answers answers, Oracle::read_answers(config.answers));
+  return std::shared_ptr<Proposer>(
+      std::make_shared<Oracle>(Oracle::Options{.acceptance = config.acceptance,
+                                               .vocab_size = facts.vocab_size,
+                                               .slot_count = facts.slot_count},
+                               std::move(answers)));
+}
+
 }  // namespace
 
 Result<Config> parse_config(std::string_view json) {
@@ -213,6 +281,51 @@ Result<Config> parse_config(std::string_view json) {
   return Reader(*parsed).read();
 }
 
+bool Config::takes_model() const {
+  switch (method) {
+    case Method::kDraftModel:
+    case Method::kEagle3:
+    case Method::kSuffixDraftModel:
+    case Method::kSuffixEagle3:
+    case Method::kAuto:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Result<std::vector<Config>> Config::parts() const {
+  std::vector<Config> parts;
+  const auto add = [&](Method part) {
+    parts.push_back(*this);
+    parts.back().method = part;
+  };
+  switch (method) {
+    case Method::kNone:
+      break;
+    case Method::kSuffixDraftModel:
+      add(Method::kSuffix);
+      add(Method::kDraftModel);
+      break;
+    case Method::kSuffixEagle3:
+      add(Method::kSuffix);
+      add(Method::kEagle3);
+      break;
+    case Method::kAuto: {
+      add(Method::kSuffix);
+      add(Method::kNGram);
+      parts.back().prompt_lookup_min = kAutoLookupMin;
+      if (model.empty()) break;
+      TRY_ASSIGN(const bool is_head, Eagle3Head::is_in(model));
+      add(is_head ? Method::kEagle3 : Method::kDraftModel);
+      break;
+    }
+    default:
+      add(method);
+  }
+  return parts;
+}
+
 std::string_view name_of(Config::Method method) {
   for (const MethodName& known : kMethods) {
     if (known.method == method) return known.name;
@@ -220,7 +333,10 @@ std::string_view name_of(Config::Method method) {
   return "none";
 }
 
-Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
+namespace {
+
+// Of one that is no combination.
+Result<int64_t> bytes_of_one(const Config& config, const BytesFacts& facts) {
   const int slot_count = facts.slot_count;
   switch (config.method) {
     case Method::kNGram:
@@ -231,50 +347,70 @@ Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
       return DraftModel::bytes_for(
           {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
           facts.kernels, facts.kv_dtype, facts.threads);
-    case Method::kNone:
-    case Method::kOracle:
-      break;
+    case Method::kEagle3:
+      CHECK(facts.target != nullptr);
+      return Eagle3::bytes_for(eagle3_options(config, slot_count, facts.batch_tokens_max),
+                               *facts.target,
+                               {.is_reference = facts.kernels == cost_model::KernelKind::kReference,
+                                .kv_dtype = facts.kv_dtype,
+                                .threads = facts.threads});
+    default:
+      return int64_t{0};
   }
-  return int64_t{0};
 }
 
-Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const ModelFacts& facts) {
+Result<std::shared_ptr<Proposer>> make_one(const Config& config, const ModelFacts& facts) {
   switch (config.method) {
-    case Method::kNone:
-      break;
     case Method::kNGram:
       return std::shared_ptr<Proposer>(
           std::make_shared<NGram>(ngram_options(config, facts.slot_count)));
     case Method::kSuffix:
       return std::shared_ptr<Proposer>(
           std::make_shared<Suffix>(suffix_options(config, facts.slot_count)));
-    case Method::kDraftModel: {
-      CHECK(facts.pool != nullptr);
-      TRY_ASSIGN(const kernels::KernelChoice kernels, kernels::parse_kernel_choice(facts.kernels));
-      TRY_ASSIGN(std::shared_ptr<DraftModel> model,
-                 DraftModel::load({.model = config.model,
-                                   .slot_count = facts.slot_count,
-                                   .vocab_size = facts.vocab_size,
-                                   .sampled_vocab = facts.sampled_vocab,
-                                   .tokens_max = config.model_tokens,
-                                   .kernels = kernels},
-                                  *facts.pool));
-      return std::shared_ptr<Proposer>(std::move(model));
-    }
-    case Method::kOracle: {
-      if (config.answers.empty()) {
-        return refusal(ErrorCode::kInvalidArgument, "answers",
-                       "the method \"oracle\" needs a file");
-      }
-      TRY_ASSIGN(Oracle::Answers answers, Oracle::read_answers(config.answers));
-      return std::shared_ptr<Proposer>(
-          std::make_shared<Oracle>(Oracle::Options{.acceptance = config.acceptance,
-                                                   .vocab_size = facts.vocab_size,
-                                                   .slot_count = facts.slot_count},
-                                   std::move(answers)));
-    }
+    case Method::kDraftModel:
+      return make_draft_model(config, facts);
+    case Method::kEagle3:
+      return make_eagle3(config, facts);
+    case Method::kOracle:
+      return make_oracle(config, facts);
+    default:
+      CHECK(false, "a combination is made of its parts");
   }
   return std::shared_ptr<Proposer>();
+}
+
+bool has_weights(const Config& part) {
+  return part.method == Method::kDraftModel || part.method == Method::kEagle3;
+}
+
+}  // namespace
+
+Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
+  TRY_ASSIGN(const std::vector<Config> parts, config.parts());
+  int64_t bytes = 0;
+  for (const Config& part : parts) {
+    TRY_ASSIGN(const int64_t of_part, bytes_of_one(part, facts));
+    bytes += of_part;
+  }
+  return bytes;
+}
+
+Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const ModelFacts& facts) {
+  static const base::SystemClock clock;
+  TRY_ASSIGN(const std::vector<Config> configs, config.parts());
+  std::vector<Combined::Part> parts;
+  for (const Config& part : configs) {
+    TRY_ASSIGN(std::shared_ptr<Proposer> made, make_one(part, facts));
+    parts.push_back({std::move(made), has_weights(part)});
+  }
+  if (parts.empty()) return std::shared_ptr<Proposer>();
+  if (parts.size() == 1) return parts[0].proposer;
+  const auto rule =
+      config.method == Method::kAuto ? Combined::Rule::kBest : Combined::Rule::kLongMatch;
+  return std::shared_ptr<Proposer>(std::make_shared<Combined>(
+      Combined::Options{
+          .name = name_of(config.method), .rule = rule, .slot_count = facts.slot_count},
+      std::move(parts), clock));
 }
 
 }  // namespace pelton::speculative

@@ -4,16 +4,28 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
 #include "cost_model/footprint.h"
 #include "speculative/proposer.h"
 
 namespace pelton::speculative {
 
 struct Config {
-  enum class Method { kNone, kNGram, kSuffix, kDraftModel, kOracle };
+  enum class Method {
+    kNone,
+    kNGram,
+    kSuffix,
+    kDraftModel,
+    kEagle3,
+    kSuffixDraftModel,  // "suffix+draft_model"
+    kSuffixEagle3,
+    kAuto,
+    kOracle
+  };
 
   Method method = Method::kNone;
   int tokens_max = 0;  // num_speculative_tokens: guesses behind one sequence's row
@@ -24,12 +36,19 @@ struct Config {
   int prompt_lookup_max = 5;
   int suffix_tokens = 16'384;  // of a sequence that are looked at
   double suffix_spec_factor = 1.0;
-  std::string model;        // draft_model: its folder
-  int model_tokens = 4096;  // of a sequence that it sees; a longer one has no guesses
-  std::string answers;      // of the oracle: a file
+  std::string model;  // of those with weights: its folder
+  // Of a sequence that it sees: a longer one has no guesses of a draft model; a head looks back at
+  // the latest.
+  int model_tokens = 4096;
+  std::string answers;  // of the oracle: a file
   double acceptance = 1.0;
 
   bool on() const { return method != Method::kNone; }
+  // The folder's name is read.
+  bool takes_model() const;
+  // Those that are asked, in this order: itself, or what it combines. Of `auto`: suffix and ngram,
+  // and what the folder holds, if one is given. Errors: those of the folder.
+  Result<std::vector<Config>> parts() const;
 };
 
 // Guesses that a row may have at most.
@@ -45,16 +64,21 @@ std::string_view name_of(Config::Method method);
 struct ModelFacts {
   int slot_count = 0;
   int vocab_size = 0;
-  int sampled_vocab = 0;  // ids from here on are never sampled
+  int sampled_vocab = 0;       // ids from here on are never sampled
+  int batch_tokens_max = 512;  // rows of a step
   std::string kernels = "auto";
-  base::ThreadPool* pool = nullptr;  // outlives the proposer; null where it has no weights
+  // Both outlive the proposer; null where it has no weights, or none that look at the target.
+  base::ThreadPool* pool = nullptr;
+  const checkpoint::Checkpoint* target = nullptr;
 };
 
 // What a proposer allocates, with kernels of that kind on so many threads. Errors: those of its
 // model.
 struct BytesFacts {
   int slot_count = 0;
+  int batch_tokens_max = 512;
   int threads = 1;
+  const families::ModelConfig* target = nullptr;  // null where no proposer looks at it
   cost_model::KernelKind kernels = cost_model::KernelKind::kCpu;
   tensor::DType kv_dtype = tensor::DType::kF16;
 };

@@ -47,9 +47,36 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
             std::string::npos);
 }
 
+TEST(SpeculativeConfig, combinations_are_made_of_parts) {
+  const Config both =
+      parse_config(R"({"method":"suffix+eagle3","model":"head","num_speculative_tokens":3,)"
+                   R"("suffix_tokens":1000})")
+          .value();
+  const std::vector<Config> parts = both.parts().value();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(name_of(parts[0].method), "suffix");
+  EXPECT_EQ(parts[0].suffix_tokens, 1000);
+  EXPECT_EQ(name_of(parts[1].method), "eagle3");
+  EXPECT_EQ(parts[1].model, "head");
+  EXPECT_NE(refusal(R"({"method":"suffix+draft_model","num_speculative_tokens":3})").find("model"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"eagle3","model":"x","num_speculative_tokens":3,)"
+                    R"("suffix_tokens":1000})")
+                .find("of the method \"suffix\""),
+            std::string::npos);
+  const Config alone = parse_config(R"({"method":"auto"})").value();
+  EXPECT_EQ(alone.tokens_max, 8);
+  EXPECT_EQ(alone.parts()->size(), 2u);
+  const auto proposer = make_proposer(alone, {.slot_count = 2, .vocab_size = 100}).value();
+  EXPECT_EQ(proposer->name(), "auto");
+  EXPECT_EQ(proposer->part_names(), (std::vector<std::string_view>{"suffix", "ngram"}));
+  const Config with_nothing = parse_config(R"({"method":"auto","model":"/nowhere"})").value();
+  EXPECT_FALSE(with_nothing.parts().ok());
+}
+
 TEST(SpeculativeConfig, proposers_take_what_is_said_before) {
-  for (const char* json :
-       {R"({"method":"ngram","num_speculative_tokens":4})", R"({"method":"suffix"})"}) {
+  for (const char* json : {R"({"method":"ngram","num_speculative_tokens":4})",
+                           R"({"method":"suffix"})", R"({"method":"auto"})"}) {
     const Config config = parse_config(json).value();
     const auto proposer = make_proposer(config, {.slot_count = 3, .vocab_size = 100}).value();
     EXPECT_EQ(proposer->name(), name_of(config.method));

@@ -17,17 +17,6 @@ int blocks_of(int tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
-// The target's, less what would need its history: a guess may be wrong.
-request::SamplingParams params_of(request::SamplingParams sampling) {
-  sampling.repetition_penalty = 1.0f;
-  sampling.frequency_penalty = sampling.presence_penalty = 0.0f;
-  sampling.dry.multiplier = 0.0f;
-  sampling.bad_words.clear();
-  sampling.logprobs = sampling.prompt_logprobs = -1;
-  CHECK(!sampling.reads_history());
-  return sampling;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<DraftModel>> DraftModel::load(const Options& options,
@@ -60,12 +49,15 @@ Result<int64_t> DraftModel::bytes_for(const Options& options, cost_model::Kernel
   for (const kv::GroupSpec& group : groups.specs) {
     bytes += group.block_bytes * options.slot_count * blocks_of(options.tokens_max);
   }
-  return bytes + threads * sampling::Sampler::bytes_for(checkpoint.config().vocab_size);
+  return bytes + GuessSampler::bytes_for(threads, checkpoint.config().vocab_size);
 }
 
 DraftModel::DraftModel(const Options& options, base::ThreadPool& pool,
                        checkpoint::Checkpoint checkpoint)
-    : options_(options), pool_(pool), checkpoint_(std::move(checkpoint)) {}
+    : options_(options),
+      pool_(pool),
+      checkpoint_(std::move(checkpoint)),
+      sampler_(pool, options.vocab_size) {}
 
 Result<void> DraftModel::allocate() {
   TRY_ASSIGN(kernels_, kernels::make_kernels(options_.kernels, pool_));
@@ -90,22 +82,18 @@ Result<void> DraftModel::allocate() {
       slots_[slot].tables.push_back(blocks_.data() + slot * static_cast<size_t>(slot_blocks));
     }
   }
-  samplers_ = std::vector<sampling::Sampler>(static_cast<size_t>(pool_.size()));
-  for (sampling::Sampler& sampler : samplers_) sampler.reserve(options_.vocab_size);
   return {};
 }
 
 int64_t DraftModel::bytes() const {
-  int64_t bytes = checkpoint_.weight_bytes() + model_->owned_weight_bytes() +
-                  model_->workspace_bytes() + kv_->bytes();
-  for (const sampling::Sampler& sampler : samplers_) bytes += sampler.bytes();
-  return bytes;
+  return checkpoint_.weight_bytes() + model_->owned_weight_bytes() + model_->workspace_bytes() +
+         kv_->bytes() + sampler_.bytes();
 }
 
 // What was kept for the slot stays, as far as the new sequence begins alike.
 void DraftModel::begin(const NewSequence& sequence) {
   if (sequence.sampling == nullptr) return;
-  slots_[static_cast<size_t>(sequence.slot)].sampling = params_of(*sequence.sampling);
+  slots_[static_cast<size_t>(sequence.slot)].sampling = guess_params(*sequence.sampling);
 }
 
 Result<void> DraftModel::draft(std::span<DraftRequest> requests) {
@@ -167,20 +155,17 @@ std::vector<DraftModel::Chain> DraftModel::catch_up(std::span<DraftRequest> requ
 
 // logits: float (chains, vocab).
 void DraftModel::guess(std::span<const Chain> chains, float* logits) {
-  const auto vocab = static_cast<size_t>(options_.vocab_size);
-  pool_.parallel_for(
-      static_cast<int64_t>(chains.size()), 1, [&](int64_t begin, int64_t end, int worker) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-          DraftRequest& request = *chains[i].request;
-          const auto position = static_cast<int>(request.tokens.size() + request.guesses.size());
-          const std::span<float> row(logits + i * vocab,
-                                     static_cast<size_t>(options_.sampled_vocab));
-          const sampling::SampledChoice choice = samplers_[static_cast<size_t>(worker)].sample(
-              row, {.params = chains[i].slot->sampling, .position = position});
-          // What is no number is no guess; this one is wrong, and costs a row.
-          request.guesses.push_back(choice.usable ? choice.token : 0);
-        }
-      });
+  rows_.clear();
+  for (const Chain& chain : chains) {
+    const DraftRequest& request = *chain.request;
+    rows_.push_back({.params = &chain.slot->sampling,
+                     .position = static_cast<int>(request.tokens.size() + request.guesses.size())});
+  }
+  sampler_.draw(rows_, logits, options_.vocab_size, options_.sampled_vocab);
+  for (size_t i = 0; i < chains.size(); ++i) {
+    // What is no number is no guess; this one is wrong, and costs a row.
+    chains[i].request->guesses.push_back(rows_[i].usable ? rows_[i].guess : 0);
+  }
 }
 
 }  // namespace pelton::speculative

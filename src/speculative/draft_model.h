@@ -18,7 +18,7 @@
 #include "kernels/kernels.h"
 #include "models/kv_storage.h"
 #include "models/model.h"
-#include "sampling/sampler.h"
+#include "speculative/guess_sampler.h"
 #include "speculative/proposer.h"
 
 namespace pelton::speculative {
@@ -76,8 +76,9 @@ class DraftModel final : public Proposer {
   std::unique_ptr<models::KvStorage> kv_;
   std::vector<int32_t> blocks_;  // of all slots, one after the other; the same in every group
   std::vector<Slot> slots_;
-  std::vector<sampling::Sampler> samplers_;  // one a worker
-  models::ForwardInput input_;               // scratch
+  GuessSampler sampler_;
+  std::vector<GuessSampler::Row> rows_;  // scratch
+  models::ForwardInput input_;           // scratch
 };
 
 }  // namespace pelton::speculative

@@ -74,6 +74,7 @@ Result<void> NGram::draft(std::span<DraftRequest> requests) {
           std::min(static_cast<size_t>(request.tokens_max), request.tokens.size() - end);
       const std::span<const TokenId> next = request.tokens.subspan(end, count);
       request.guesses.assign(next.begin(), next.end());
+      request.matched = n;
       break;
     }
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,17 +29,34 @@ struct NewSequence {
 
 struct DraftRequest {
   int slot = 0;
-  std::span<const TokenId> tokens;    // all that are known, the newest last
-  int tokens_max = 0;                 // guesses wanted at most, 1 or more
-  bool is_predicted = false;          // the answer is from the caller's prediction
+  std::span<const TokenId> tokens;  // all that are known, the newest last
+  int tokens_max = 0;               // guesses wanted at most, 1 or more
+  // The answer: from the caller's prediction; behind so many tokens that stood in the text before
+  // (0: not from the text); of which of the proposer's parts.
+  bool is_predicted = false;
+  int matched = 0;
+  int part = 0;
   std::vector<TokenId> guesses = {};  // the answer: what may come behind `tokens`, in order
 };
+
+// What a step has computed of one sequence, once its tokens are known.
+struct ComputedRows {
+  int slot = 0;
+  int first_row = 0;                // among the rows of the step
+  int start = 0;                    // position of the first
+  int count = 0;                    // whose input was the sequence's, wrong guesses left out
+  std::span<const TokenId> tokens;  // all that are known; at least one behind these rows
+};
+
+inline constexpr size_t kPartsMax = 4;
 
 class Proposer {
  public:
   virtual ~Proposer() = default;
 
   virtual std::string_view name() const = 0;
+  // Those that it asks, by DraftRequest::part, at most kPartsMax; literals.
+  virtual std::vector<std::string_view> part_names() const { return {name()}; }
 
   // The slot's earlier sequence is forgotten.
   virtual void begin(const NewSequence& sequence) = 0;
@@ -48,6 +66,17 @@ class Proposer {
 
   // Guesses for the sequences of one step. An error: none of them counts.
   virtual Result<void> draft(std::span<DraftRequest> requests) = 0;
+
+  // Boundaries of the target's layers whose residual stream it wants to see in each step, k: behind
+  // k layers; none: it does not look at the target.
+  virtual std::span<const int> taps() const { return {}; }
+  // During a step, of each tap: x, float (rows of the step, hidden).
+  virtual void see(size_t /*tap*/, const float* /*x*/, int /*rows*/) {}
+  // Behind the step: whose rows these were. In the order of the step, each slot once at most.
+  virtual void observe(std::span<const ComputedRows> /*rows*/) {}
+
+  // What whoever starts it should know; empty: nothing.
+  virtual std::string warning() const { return ""; }
 
   // What it has allocated.
   virtual int64_t bytes() const = 0;

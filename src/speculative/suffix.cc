@@ -71,6 +71,7 @@ Result<void> Suffix::draft(std::span<DraftRequest> requests) {
 void Suffix::draft(const Slot& slot, DraftRequest& request) const {
   const SuffixAutomaton::Match match = slot.automaton.match();
   if (match.length < kMatchMin) return;
+  request.matched = match.length;
   const double worth = options_.guesses_per_matched_token * match.length;
   const auto most = static_cast<size_t>(std::min<double>(request.tokens_max, worth));
   auto end = static_cast<size_t>(match.end);

@@ -40,11 +40,11 @@ class SuffixAutomaton {
   };
   Match match() const { return match_; }
 
- private:
   // When a token comes, so many of the shorter ends are told that they stand here now: a bound on
   // the work of a token.
   static constexpr int kLinksRenewed = 16;
 
+ private:
   struct State {
     int32_t length = 0;
     int32_t link = -1;

@@ -1,0 +1,51 @@
+#include "apps/speculation_flags.h"
+
+namespace pelton::apps {
+
+cli::Flag speculation_flag() {
+  return {.name = "--speculative-config",
+          .value = "JSON",
+          .help =
+              "speculation: guesses several tokens and checks them in one step, which changes "
+              "no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
+              "'{\"method\":\"eagle3\",\"model\":\"./head\",\"num_speculative_tokens\":3}'"};
+}
+
+std::vector<cli::Flag> modelled_speculation_flags() {
+  return {{.name = "--speculative-tokens",
+           .value = "K",
+           .help = "speculation: guesses behind a sequence's row at most, where they pay",
+           .kind = cli::Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 64},
+          {.name = "--speculative-acceptance",
+           .value = "SHARE",
+           .help = "of the guesses that are right where the one before them was",
+           .kind = cli::Flag::Kind::kNumber,
+           .default_text = "0.7",
+           .most = 1,
+           .only_with = {{"--speculative-tokens"}}},
+          {.name = "--speculative-draft-ms",
+           .value = "T",
+           .help = "what guessing takes, for each guess of a row",
+           .kind = cli::Flag::Kind::kNumber,
+           .default_text = "0",
+           .most = 1e4,
+           .only_with = {{"--speculative-tokens"}}}};
+}
+
+planner::Speculation read_modelled_speculation(const cli::Arguments& arguments) {
+  return {.tokens_max = static_cast<int>(arguments.integer("--speculative-tokens")),
+          .acceptance = arguments.number("--speculative-acceptance"),
+          .draft_token_s = arguments.number("--speculative-draft-ms") * 1e-3};
+}
+
+Result<void> read_speculation_flag(const cli::Arguments& arguments,
+                                   executor::LocalExecutor::Options& options) {
+  if (!arguments.has("--speculative-config")) return {};
+  TRY_ASSIGN(options.speculation,
+             speculative::parse_config(arguments.text("--speculative-config")));
+  return {};
+}
+
+}  // namespace pelton::apps

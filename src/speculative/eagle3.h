@@ -1,0 +1,108 @@
+// Proposes what an EAGLE-3 head guesses from the target's own hidden states (Li et al. 2025), drawn
+// with the target's parameters and noise. Much cheaper than a draft model: one layer.
+//
+// It sees each step of the target (Proposer::see, observe) and keeps keys and values of its slots,
+// as far as tokens_max, by the slot of the executor. Of a sequence whose beginning the target did
+// not compute here (a hit in the prefix cache, a sequence that was swapped) it knows the part that
+// was, and guesses from that: only distances between positions count. What it wrote for guesses of
+// its own is overwritten by what the target computed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "models/kv_storage.h"
+#include "speculative/eagle3_head.h"
+#include "speculative/guess_sampler.h"
+#include "speculative/proposer.h"
+
+namespace pelton::speculative {
+
+class Eagle3 final : public Proposer {
+ public:
+  struct Options {
+    std::string head;  // a folder
+    int slot_count = 0;
+    int sampled_vocab = 0;       // ids from here on are never sampled
+    int tokens_max = 4096;       // of a sequence that are looked back at
+    int batch_tokens_max = 512;  // rows of a step of the target
+    int guesses_max = 64;        // of one draft
+    kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
+  };
+
+  // `target` and `pool` outlive it. Errors: Eagle3Head's.
+  static Result<std::shared_ptr<Eagle3>> load(const Options& options,
+                                              const checkpoint::Checkpoint& target,
+                                              base::ThreadPool& pool);
+
+  // What it allocates, its weights' file included. Errors: the head's.
+  struct BytesFacts {
+    bool is_reference = false;
+    tensor::DType kv_dtype = tensor::DType::kF16;
+    int threads = 1;
+  };
+  static Result<int64_t> bytes_for(const Options& options, const families::ModelConfig& target,
+                                   const BytesFacts& facts);
+
+  std::string_view name() const override { return "eagle3"; }
+  void begin(const NewSequence& sequence) override;
+  void append(int, std::span<const TokenId>, size_t) override {}
+  Result<void> draft(std::span<DraftRequest> requests) override;
+  std::span<const int> taps() const override { return head_->config().taps; }
+  void see(size_t tap, const float* x, int rows) override;
+  void observe(std::span<const ComputedRows> rows) override;
+  std::string warning() const override;
+  int64_t bytes() const override;
+
+ private:
+  struct Slot {
+    request::SamplingParams sampling;
+    // Slots of the head are kept for the features of positions [first, next): position p's at
+    // p - first. first == next: none.
+    int first = 0;
+    int next = 0;
+    const int32_t* blocks = nullptr;
+    float* feature = nullptr;  // (hidden): of position next - 1
+  };
+  // A row of the target that is to be kept.
+  struct Kept {
+    Slot* slot = nullptr;
+    int row = 0;       // of the step
+    int position = 0;  // of the row
+    TokenId next = 0;  // the token behind it
+  };
+  // A request that is being answered.
+  struct Chain {
+    DraftRequest* request = nullptr;
+    Slot* slot = nullptr;
+  };
+
+  Eagle3(const Options& options, base::ThreadPool& pool) : options_(options), pool_(pool) {}
+
+  Result<void> allocate(const checkpoint::Checkpoint& target);
+  void make_room(Slot& slot, const ComputedRows& rows) const;
+  void keep();
+  bool can_draft(const DraftRequest& request) const;
+  void draft_chains(std::span<Chain> chains);
+  void guess(std::span<Chain> chains, float* logits);
+
+  const Options options_;
+  base::ThreadPool& pool_;
+  std::unique_ptr<kernels::Kernels> kernels_;
+  std::unique_ptr<Eagle3Head> head_;
+  std::unique_ptr<models::KvStorage> kv_;
+  std::unique_ptr<GuessSampler> sampler_;
+  std::vector<int32_t> blocks_;  // of all slots, one after the other
+  std::vector<Slot> slots_;
+  std::vector<float> slot_features_;  // (slots, hidden)
+  std::vector<float> taps_;           // (batch_tokens_max, 3 * hidden): of the step at hand
+  std::vector<float> features_;       // (kRowsMax, hidden): of rows that are kept, or of chains
+
+  std::vector<Kept> kept_;  // scratch
+  std::vector<Eagle3Head::Row> rows_;
+  std::vector<GuessSampler::Row> draws_;
+};
+
+}  // namespace pelton::speculative
