@@ -19,6 +19,15 @@ METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_spe
            {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False},
            EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"})
 DRAFT_MODEL = METHODS[3]
+SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
+          "required": ["words"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object", "properties": {
+    "what": {"type": "string", "maxLength": 9}, "often": {"type": "integer", "maximum": 99}}, "required": ["what", "often"]}}}
+WAYS = ({"temperature": 0, "logprobs": True}, {"temperature": 1.2, "seed": 7, "top_p": 0.95},
+        {"temperature": 0.7, "seed": 2, "stop": ["an", "9"]},
+        {"temperature": 1, "seed": 9, "frequency_penalty": 0.5, "presence_penalty": 0.4, "min_tokens": 12, "logit_bias": {"100": 2}},
+        {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+        {"temperature": 0, "tools": [TOOL], "tool_choice": "required"}, {"temperature": 0, "reasoning_effort": "high"})
 QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell the word banana again.")
 
 
@@ -49,8 +58,9 @@ class Server:
             return json.load(reply)
 
     def answers(self):
-        return [self.ask(text, **more)["choices"] for text in QUESTIONS
-                for more in ({"temperature": 0, "logprobs": True}, {"temperature": 1.2, "seed": 7, "top_p": 0.95})]
+        """Calls are named anew each time."""
+        said = [json.dumps(self.ask(text, **more)["choices"]) for text in QUESTIONS for more in WAYS]
+        return [re.sub(r"call_\w+", "call", text) for text in said]
 
     def metric(self, name):
         with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:

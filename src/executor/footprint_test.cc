@@ -88,6 +88,39 @@ TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
   }
 }
 
+// What a proposer keeps is part of it: weights, keys and values, what it sees of the target.
+TEST(Footprint, SpeculationIsAllocatedAsPredicted) {
+  const std::string box = std::string(PELTON_SOURCE_DIR) + "/models/pelton-box";
+  if (!std::filesystem::exists(box + "/eagle3/config.json")) GTEST_SKIP() << "no model in the box";
+  const auto checkpoint = checkpoint::Checkpoint::open(box);
+  ASSERT_TRUE(checkpoint.ok());
+  const std::string draft = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/draft"})";
+  const std::string head = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/eagle3"})";
+  for (const std::string& json :
+       {std::string(R"({"method":"suffix"})"), R"({"method":"draft_model")" + draft,
+        R"({"method":"eagle3")" + head, R"({"method":"suffix+eagle3")" + head,
+        R"({"method":"suffix+draft_model")" + draft, R"({"method":"auto")" + head}) {
+    for (const char* kernels : {"auto", "reference"}) {
+      SCOPED_TRACE(json + kernels);
+      const LocalExecutor::Options options{.kernels = kernels,
+                                           .threads = 2,
+                                           .sequences_max = 3,
+                                           .batch_tokens_max = 40,
+                                           .context_tokens = 200,
+                                           .kv_bytes = 64 * kMiB,
+                                           .speculation = *speculative::parse_config(json)};
+      const auto request = LocalExecutor::memory_request(options, checkpoint->config());
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      const auto predicted = cost_model::footprint(*checkpoint, *request);
+      ASSERT_TRUE(predicted.ok());
+      EXPECT_GT(predicted->workspace.drafting, 10'000);
+      const auto executor = LocalExecutor::create(*checkpoint, options);
+      ASSERT_TRUE(executor.ok()) << executor.error().message;
+      EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*predicted));
+    }
+  }
+}
+
 TEST(Footprint, EveryLayoutOfWeightsIsForeseen) {
   const std::string folder = testing::TempDir() + "footprint_test";
   std::filesystem::remove_all(folder);
