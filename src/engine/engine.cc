@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "engine/engine_core.h"
 #include "engine/inbox.h"
+#include "engine/speculation_log.h"
 #include "engine/token_stream_state.h"
 
 namespace pelton::engine {
@@ -139,7 +140,7 @@ class Engine::Loop {
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
 
-  // Engine thread only.
+  SpeculationLog speculation_log_{log_};  // engine thread only, as what follows
   EngineCore core_;
   std::unordered_map<SequenceId, std::unique_ptr<Reader>> readers_;  // the core's answers lead here
   int64_t cancels_seen_ = 0;
@@ -411,6 +412,9 @@ void Engine::Loop::publish_stats() {
   stats.scheduler = counters;
   stats.drafts = scheduler.draft_report();
   stats.block_times = scheduler.block_times();
+  if (executor_.capacity().draft_tokens_max > 0) {
+    speculation_log_.note(clock_.now_ns(), counters, stats.drafts);
+  }
   std::lock_guard lock(books_mutex_);
   stats_ = stats;
 }

@@ -4,6 +4,7 @@
 //   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 slots=4 context=1000
 //          steps_in_flight=1 cache=0 decode_first=0 prompt_bound=N priority_tokens=N
 //          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N
+//          draft=N (guesses behind a row) acceptance=PERCENT (of guesses that are right)
 //          groups=NAME:WINDOW:BLOCKS,... (other KV groups than full attention and one window)]
 //   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
 //          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
@@ -170,6 +171,8 @@ void Story::build(const Words& words) {
   capacity.context_tokens_max = number(words, "context", 1000);
   capacity.pooled_sequences_max = number(words, "pooled_slots", 0);
   capacity.embedding_size = capacity.pooled_sequences_max > 0 ? 2 : 0;
+  capacity.draft_tokens_max = number(words, "draft", 0);
+  capacity.draft_rows_max = capacity.draft_tokens_max * capacity.sequences_max;
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") + words.count("groups") > 0;
   Scheduler::Options options;
@@ -196,7 +199,9 @@ void Story::build(const Words& words) {
       .fail_step = [this](const StepPlan&) -> std::optional<Error> {
         if (!std::exchange(fails_, false)) return std::nullopt;
         return Error{ErrorCode::kInternal, "the story says so"};
-      }});
+      },
+      .draft_acceptance = 0.01 * number(words, "acceptance", 0),
+      .draft_seed = 1});
 }
 
 std::string Story::submit(const std::string& name, const Words& words) {
@@ -289,6 +294,7 @@ std::string Story::tell_row(const StepPlan& plan, const ScheduledRow& row) {
     text += fmt::format("  banned {}", fmt::join(row.banned.of(plan.banned), " "));
   }
   if (row.embed) text += "  -> embedding";
+  if (row.draft_max > 0) text += fmt::format("  and {} guesses", row.draft_max);
   return text + (row.sample ? "  -> token\n" : "\n");
 }
 
