@@ -362,7 +362,7 @@ class SpeculativeAnswers : public testing::Test {
     }
     run.requests.clear();
     const int first = below(static_cast<int>(requests_->size()));
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 6; ++i) {
       run.requests.push_back(static_cast<size_t>(first + i) % requests_->size());
     }
     run.what = "replay with PELTON_SEED=" + std::to_string(seed) + ": " +
