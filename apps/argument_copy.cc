@@ -20,7 +20,10 @@ ArgumentCopy::ArgumentCopy(int argc, char** argv) : texts_(argv, argv + argc) {
   pointers_.push_back(nullptr);
   for (int i = 1; i < argc; ++i) {
     const std::string_view one = argv[i];
-    if (one == kSecretFlag && i + 1 < argc) hide(argv[i + 1]);
+    if (one == kSecretFlag && i + 1 < argc) {
+      hide(argv[i + 1]);  // whatever it begins with
+      for (int more = i + 2; more < argc && argv[more][0] != '-'; ++more) hide(argv[more]);
+    }
     if (one.starts_with(kSecretFlag) && one.substr(kSecretFlag.size()).starts_with('=')) {
       hide(argv[i] + kSecretFlag.size() + 1);
     }

@@ -1,4 +1,8 @@
 // pelton bench serve: a load test against any server that speaks OpenAI's API.
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "apps/bench_lock.h"
 #include "apps/input.h"
 #include "apps/load_result.h"
@@ -13,6 +17,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions(arguments));
   allow_many_connections();
   TRY_ASSIGN(LoadPlan plan, read_load_plan(arguments));
+  if (arguments.has("--workload")) TRY(use_workload(arguments.text("--workload"), plan));
   plan.result_file = arguments.text("--result-filename");
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY(prepare(plan, interrupt, clock));
@@ -26,6 +31,22 @@ Result<void> run(const cli::Arguments& arguments) {
 
 std::vector<cli::Flag> serve_flags() {
   std::vector<cli::Flag> flags = load_flags();
+  // A workload says what is asked, and when.
+  std::vector<cli::Flag> said = dataset_flags();
+  for (cli::Flag& flag : dataset_time_flags()) said.push_back(std::move(flag));
+  const auto is_said = [&](const cli::Flag& flag) {
+    constexpr std::string_view kArrivals[] = {
+        "--request-rate",    "--burstiness", "--ramp-up-strategy", "--ramp-up-start-rps",
+        "--ramp-up-end-rps", "--day-swing",  "--day-period"};
+    return std::ranges::find(said, flag.name, &cli::Flag::name) != said.end() ||
+           std::ranges::find(kArrivals, flag.name) != std::end(kArrivals);
+  };
+  for (cli::Flag& flag : flags) {
+    if (is_said(flag)) flag.not_with.push_back({"--workload"});
+  }
+  flags.push_back(text_flag("--workload", "FILE",
+                            "what is asked, and when, as plan and simulate read it; or a name, as "
+                            "conversation"));
   flags.push_back(text_flag("--result-filename", "FILE", "instead of the name made up"));
   return flags;
 }

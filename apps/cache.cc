@@ -18,6 +18,20 @@ std::string cache() {
   return hub::cache_folder(hub::AccessEnvironment::of_process());
 }
 
+cli::Flag weights_cache_flag() {
+  return {.name = "--weights-cache",
+          .value = "DIR",
+          .help = "where serve --weights-cache keeps packed weights",
+          .default_text = "none",
+          .may_be_empty = false};
+}
+
+// Empty: there is none.
+std::string packed_cache(const cli::Arguments& arguments) {
+  const std::string& folder = arguments.text("--weights-cache");
+  return folder == "none" ? "" : folder;
+}
+
 // A commit by as much of its name as git shows; --json has all of it.
 std::string revisions(const hub::CachedModel& model) {
   constexpr size_t kCommit = 40;
@@ -76,7 +90,7 @@ Json json_of(const node::PackedEntry& entry) {
 
 Result<void> list(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
-  const std::vector<node::PackedEntry> packed = node::packed_models(node::packed_cache_folder());
+  const std::vector<node::PackedEntry> packed = node::packed_models(packed_cache(arguments));
   if (!arguments.has("--json")) return write_text(table(models, packed));
   Json::Array array;
   for (const hub::CachedModel& model : models) array.push_back(json_of(model));
@@ -96,7 +110,11 @@ Result<void> purge(const cli::Arguments& arguments) {
     if (source.empty() && !arguments.has("--all")) {
       return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
     }
-    TRY_ASSIGN(const int64_t freed, node::purge_packed(node::packed_cache_folder(), source));
+    if (packed_cache(arguments).empty()) {
+      return Error{ErrorCode::kInvalidArgument, "--packed wants --weights-cache DIR too",
+                   "weights-cache"};
+    }
+    TRY_ASSIGN(const int64_t freed, node::purge_packed(packed_cache(arguments), source));
     fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
     return {};
   }
@@ -117,7 +135,8 @@ cli::Verb cache_list_verb() {
       .summary = "Lists the models in the Hugging Face cache, and packed weights.",
       .flags = {{.name = "--json",
                  .help = "a JSON array instead of a table",
-                 .kind = cli::Flag::Kind::kSwitch}},
+                 .kind = cli::Flag::Kind::kSwitch},
+                weights_cache_flag()},
       .examples = {"pelton cache list", "HF_HUB_CACHE=/data/hub pelton cache list --json"},
       .run = list,
   };
@@ -136,12 +155,31 @@ cli::Verb cache_purge_verb() {
                  .kind = cli::Flag::Kind::kSwitch},
                 {.name = "--packed",
                  .help = "only weights that were packed from MODEL, as `cache list` names it",
-                 .kind = cli::Flag::Kind::kSwitch}},
+                 .kind = cli::Flag::Kind::kSwitch},
+                weights_cache_flag()},
       .exclusive = {{"MODEL", "--all"}},
       .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all",
-                   "pelton cache purge --packed --all"},
+                   "pelton cache purge --packed --all --weights-cache ./packed"},
       .run = purge,
   };
+}
+
+cli::Verb list_verb() {
+  cli::Verb verb = cache_list_verb();
+  verb.name = "list";
+  verb.summary = "Lists the models that are kept on this machine: cache list.";
+  verb.examples = {"pelton list"};
+  return verb;
+}
+
+cli::Verb rm_verb() {
+  return {
+      .name = "rm",
+      .summary = "Deletes a model that is kept on this machine: cache purge MODEL.",
+      .positionals = {{.name = "MODEL", .help = "a hub id"}},
+      .flags = {},
+      .examples = {"pelton rm openai/gpt-oss-20b"},
+      .run = [](const cli::Arguments& arguments) { return purge_one(arguments.text("MODEL")); }};
 }
 
 }  // namespace pelton::apps

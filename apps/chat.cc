@@ -1,4 +1,5 @@
 // pelton chat: a conversation in the terminal.
+#include <cstdlib>
 #include <optional>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include "apps/chat_session.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/model_fetch.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
@@ -156,6 +158,7 @@ Result<void> ask_once(const std::string& question, ChatSession& session,
 Result<void> run(const cli::Arguments& arguments) {
   TRY(check_date(arguments));
   TRY_ASSIGN(const std::string question, first_question(arguments));
+  if (arguments.has("--offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
@@ -214,7 +217,8 @@ cli::Verb chat_verb() {
                  .most = 1 << 30},
                 {.name = "--current-date",
                  .value = "YYYY-MM-DD",
-                 .help = "what the model is told; default today"}},
+                 .help = "what the model is told; default today"},
+                offline_flag()},
       .examples = {"pelton chat openai/gpt-oss-20b --reasoning low",
                    "pelton chat ./model 'What is a Pelton wheel?'",
                    "pelton chat ./model --file report.txt 'Say that in three sentences.'",

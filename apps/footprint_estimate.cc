@@ -1,7 +1,6 @@
 #include "apps/footprint_estimate.h"
 
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +9,6 @@
 #include "checkpoint/synthetic.h"
 #include "cost_model/parameters.h"
 #include "families/published_config.h"
-#include "layers/pack_weights.h"
-#include "node/packed_cache.h"
 
 namespace pelton::apps {
 namespace {
@@ -31,13 +28,6 @@ Error not_of_this_machine(const std::string& model, const std::string& why) {
                "model"};
 }
 
-// Whether `serve` makes other files of a large model's own before it uses them.
-bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
-  return model.weight_layout() != families::WeightLayout::kTiled &&
-         layers::can_be_packed(model.config()) && !node::packed_cache_folder().empty() &&
-         model.weight_bytes() >= node::kPackedFromBytes;
-}
-
 bool has_shape_alone(const std::string& model) {
   return cost_model::is_known_model(model) && !is_shape(model) &&
          !std::filesystem::is_directory(model);
@@ -48,33 +38,24 @@ Result<families::ModelConfig> config_of_shape(const std::string& model) {
   return families::parse_model_config(shape.config, nullptr, model);
 }
 
-Result<FootprintEstimate> of_shape(const families::ModelConfig& config,
-                                   const cost_model::MemoryRequest& request) {
+Result<cost_model::Footprint> of_shape(const families::ModelConfig& config,
+                                       const cost_model::MemoryRequest& request) {
   TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, request));
   TRY(cost_model::check_fits(footprint));
-  return FootprintEstimate{.footprint = std::move(footprint)};
+  return footprint;
 }
 
-Result<FootprintEstimate> estimate_files(const std::string& model,
-                                         const cost_model::MemoryRequest& request) {
-  FootprintEstimate estimate;
+Result<cost_model::Footprint> estimate_files(const std::string& model,
+                                             const cost_model::MemoryRequest& request) {
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const families::ModelConfig config, config_of_shape(model));
     return of_shape(config, request);
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
-  TRY_ASSIGN(checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
-  if (is_packed_when_loaded(used)) {
-    TRY_ASSIGN(const std::optional<std::string> packed,
-               node::find_packed(node::packed_cache_folder(), used, models::WeightChoice::kAuto));
-    estimate.will_be_packed = !packed;
-    if (packed) {
-      TRY_ASSIGN(used, checkpoint::Checkpoint::open(*packed));
-    }
-  }
-  TRY_ASSIGN(estimate.footprint, cost_model::footprint(used, request));
-  TRY(cost_model::check_fits(estimate.footprint));
-  return estimate;
+  TRY_ASSIGN(const checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(used, request));
+  TRY(cost_model::check_fits(footprint));
+  return footprint;
 }
 
 }  // namespace
@@ -87,13 +68,13 @@ Result<families::ModelConfig> planned_config(const std::string& model) {
   return used.config();
 }
 
-Result<FootprintEstimate> estimate_footprint(const std::string& model,
-                                             const cost_model::MemoryRequest& request) {
+Result<cost_model::Footprint> estimate_footprint(const std::string& model,
+                                                 const cost_model::MemoryRequest& request) {
   if (has_shape_alone(model)) {
     TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
     return of_shape(config, request);
   }
-  Result<FootprintEstimate> result = estimate_files(model, request);
+  Result<cost_model::Footprint> result = estimate_files(model, request);
   if (result.ok() || result.error().code != ErrorCode::kUnsupported) return result;
   return not_of_this_machine(model, result.error().message);
 }

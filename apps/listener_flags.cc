@@ -16,7 +16,8 @@ std::vector<Flag> listener_flags() {
   return {
       {.name = "--api-key",
        .value = "KEY",
-       .help = "what clients must send as bearer token",
+       .help = "what clients must send as bearer token; of several any one",
+       .many = true,
        .secret = true,
        .may_be_empty = false},
       {.name = "--api-key-file",
@@ -84,8 +85,10 @@ Result<void> add_key_file(const std::string& file, access::ApiKeys& keys) {
 Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
   access::ApiKeys keys;
   if (arguments.has("--api-key")) {
-    TRY(check_key(arguments.text("--api-key"), arguments.origin("--api-key")));
-    keys.add(arguments.text("--api-key"));
+    for (const std::string& key : arguments.list("--api-key")) {
+      TRY(check_key(key, arguments.origin("--api-key")));
+      keys.add(key);
+    }
   }
   if (arguments.has("--api-key-file")) {
     TRY(add_key_file(arguments.text("--api-key-file"), keys));

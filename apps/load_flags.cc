@@ -92,6 +92,14 @@ Result<bench::QuestionOptions> read_question(const cli::Arguments& arguments) {
     }
     question.extra = std::move(*extra);
   }
+  if (arguments.has("--chat-template-kwargs")) {
+    Result<Json> given = Json::parse(arguments.text("--chat-template-kwargs"));
+    if (!given || !given->is_object()) {
+      return Error{ErrorCode::kInvalidArgument, "--chat-template-kwargs wants a JSON object",
+                   "chat_template_kwargs"};
+    }
+    question.extra.set("chat_template_kwargs", std::move(*given));
+  }
   return question;
 }
 
@@ -284,6 +292,9 @@ std::vector<Flag> question_flags() {
   };
   for (Flag& flag : flags) flag.not_with = {{"--backend", {"openai-embeddings"}}};
   flags.push_back(text_flag("--extra-body", "JSON", "members that go into every body"));
+  flags.push_back(text_flag("--chat-template-kwargs", "JSON",
+                            "arguments of the model's chat template, in every body"));
+  flags.back().only_with = {{"--backend", {"openai-chat"}}};
   flags.push_back(
       text_flag("--request-id-prefix", "TEXT", "x-request-id: this and the request's number"));
   return flags;
@@ -362,6 +373,29 @@ std::vector<Flag> load_flags() {
   return flags;
 }
 
+Result<void> use_workload(const std::string& workload, LoadPlan& plan) {
+  TRY_ASSIGN(const workload::WorkloadSpec spec, workload::read_spec(workload));
+  workload::Vocabulary vocabulary;
+  if (plan.tokenizer != nullptr) {
+    TRY_ASSIGN(vocabulary, bench::token_words(*plan.tokenizer));
+  }
+  TRY_ASSIGN(workload::Workload made, workload::make_workload(spec, vocabulary));
+  plan.conversations = std::move(made.conversations);
+  for (size_t i = 0; i < plan.conversations.size(); ++i) {
+    plan.conversations[i].at_s = made.at_s[i];
+  }
+  using Dataset = workload::WorkloadSpec::Dataset;
+  if (spec.dataset != Dataset::kShareGpt && spec.dataset != Dataset::kCustom) {
+    plan.question.ignore_eos = true;
+  }
+  if (!plan.load.max_concurrency) plan.load.max_concurrency = spec.concurrency_max;
+  plan.info.dataset = spec.name.empty() ? workload : spec.name;
+  plan.info.num_prompts = static_cast<int64_t>(plan.conversations.size());
+  plan.info.max_concurrency = plan.load.max_concurrency;
+  tell_lengths(plan);
+  return {};
+}
+
 Result<LoadPlan> read_load_plan(const cli::Arguments& arguments) {
   LoadPlan plan;
   // What can be wrong without a server is told before one is asked.
@@ -394,8 +428,12 @@ std::vector<Flag> saving_flags() {
   fail_if.many = true;
   Flag folder = text_flag("--result-dir", "FOLDER", "where to", ".");
   folder.only_with = {{"--save-result"}, {"--save-detailed"}, {"--result-filename"}};
+  Flag append = switch_flag("--append-result",
+                            "add the result to its file, as a line of its own, as vLLM does");
+  append.only_with = folder.only_with;
   return {switch_flag("--save-result", "write the result as JSON, named as vLLM does"),
           switch_flag("--save-detailed", "with the times of every request"),
+          std::move(append),
           std::move(folder),
           text_flag("--html", "FILE", "a report with plots, whole in one file"),
           text_flag("--history", "FILE", "keep results in this SQLite file, and compare with it"),

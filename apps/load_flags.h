@@ -17,6 +17,7 @@
 #include "tokenizer/tokenizer.h"
 #include "workload/arrivals.h"
 #include "workload/conversation.h"
+#include "workload/spec.h"
 #include "workload/synthetic.h"
 #include "workload/vocabulary.h"
 
@@ -43,6 +44,10 @@ struct LoadPlan {
 std::vector<cli::Flag> load_flags();
 // Asks no server; an empty model is found out by load_test.h's prepare().
 Result<LoadPlan> read_load_plan(const cli::Arguments& arguments);
+
+// What is asked, and when, as a workload file (workload/spec.h) says, instead of what the flags of
+// data sets and arrivals have made. Errors: kInvalidArgument, kIo.
+Result<void> use_workload(const std::string& workload, LoadPlan& plan);
 
 // That a result is kept somewhere.
 std::vector<cli::Circumstance> kept_results();

@@ -1,6 +1,7 @@
 #include "apps/load_result.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -23,8 +24,13 @@ Result<void> save_result(const cli::Arguments& arguments, const LoadPlan& plan,
     return Error{ErrorCode::kIo, fmt::format("{}: {}", folder.string(), failed.message()), {}};
   }
   const std::string file = (folder / (plan.result_file.empty() ? name : plan.result_file)).string();
-  TRY(base::write_file(file, json));
-  fmt::print(stderr, "result written to {}\n", file);
+  const bool appends = arguments.has("--append-result") && std::filesystem::exists(file, failed);
+  if (appends) {
+    std::ofstream(file, std::ios::app | std::ios::binary) << "\n" << json;
+  } else {
+    TRY(base::write_file(file, json));
+  }
+  fmt::print(stderr, "result {} {}\n", appends ? "added to" : "written to", file);
   return {};
 }
 

@@ -12,7 +12,6 @@
 #include "cli/terminal.h"
 #include "engine/modelled_executor.h"
 #include "node/cache_folder.h"
-#include "node/packed_cache.h"
 #include "server/scripted_model.h"
 
 namespace pelton::apps {
@@ -97,11 +96,18 @@ std::vector<Flag> model_flags() {
   std::vector<Flag> flags = memory_flags();
   flags.push_back({.name = "--weights",
                    .value = "W",
-                   .help = "attention and head: int8, as shipped, or (auto) int8 if that loses "
-                           "little; packed into the cache at first, models of 1 GiB and more if "
-                           "auto. file: the model's files as they are",
-                   .default_text = "auto",
-                   .choices = {"auto", "int8", "shipped", "file"}});
+                   .help =
+                       "attention and head: the bits as shipped, or, which is faster, packed in "
+                       "8 bits (int8), or in 8 bits if that loses little (auto)",
+                   .default_text = "shipped",
+                   .choices = {"shipped", "int8", "auto"}});
+  flags.push_back({.name = "--weights-cache",
+                   .value = "DIR",
+                   .help = "where packed weights are kept for the next start, some gigabytes of "
+                           "each model; none: they are packed in memory at each start",
+                   .default_text = "none",
+                   .may_be_empty = false,
+                   .only_with = {{"--weights", {"int8", "auto"}}}});
   flags.push_back(load_mode_flag());
   flags.push_back(
       {.name = "--device",
@@ -143,10 +149,10 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   options.executor.kernel_choice = arguments.text("--kernel-choice");
   options.executor.kernel_choice_folder = node::cache_folder("kernels");
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
-  if (const std::string& weights = arguments.text("--weights"); weights != "file") {
+  if (const std::string& weights = arguments.text("--weights"); weights != "shipped") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
-    options.packing_optional = weights == "auto";
-    options.packed_cache = node::packed_cache_folder();
+    const std::string& cache = arguments.text("--weights-cache");
+    if (cache != "none") options.packed_cache = cache;
   }
   const std::string& executor = arguments.text("--executor");
   if (executor.starts_with(kModelled)) {

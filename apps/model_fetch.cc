@@ -35,6 +35,12 @@ Result<hub::PullOptions> hub_pull_options(const std::string& model, const std::s
   return options;
 }
 
+cli::Flag offline_flag() {
+  return {.name = "--offline",
+          .help = "fetch nothing: a hub id must be on this machine; as HF_HUB_OFFLINE=1",
+          .kind = cli::Flag::Kind::kSwitch};
+}
+
 std::function<void(const hub::RetryNote&)> retry_lines(
     const base::Clock& clock, std::function<void(const std::string& line)> say) {
   constexpr int64_t kQuietNs = 300'000'000;

@@ -17,6 +17,9 @@ namespace pelton::apps {
 // `endpoint`: of a flag, may be empty.
 Result<hub::PullOptions> hub_pull_options(const std::string& model, const std::string& endpoint);
 
+// "--offline": whoever has it sets HF_HUB_OFFLINE before anything else runs.
+cli::Flag offline_flag();
+
 // For PullOptions::retry: says what failed and when it is tried again. Several connections fail
 // together, which is one line. `clock` outlives it.
 std::function<void(const hub::RetryNote&)> retry_lines(

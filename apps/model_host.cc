@@ -201,6 +201,14 @@ std::vector<Flag> flags_of_one_model() {
   return flags;
 }
 
+// As a field of a request's body calls it: "MODEL" is "model", "--kv-cache-memory"
+// "kv_cache_memory".
+Error with_field(Error error) {
+  error.field = cli::config_name(error.field);
+  std::replace(error.field.begin(), error.field.end(), '-', '_');
+  return error;
+}
+
 }  // namespace
 
 std::vector<Flag> model_name_flags() {
@@ -331,10 +339,6 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
     values.emplace_back(field, text);
     std::replace(values.back().first.begin(), values.back().first.end(), '_', '-');
   }
-  const auto with_field = [](Error error) {
-    std::replace(error.field.begin(), error.field.end(), '-', '_');
-    return error;
-  };
   Result<cli::Arguments> arguments =
       cli::with_values(flags_of_one_model(), parts_.arguments, values);
   if (!arguments.ok()) return with_field(arguments.error());
@@ -348,7 +352,15 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
     if (name == "kv-cache-memory") plan.options.executor.memory_utilization.reset();
     if (name == "memory-utilization") plan.options.executor.kv_bytes.reset();
   }
-  return order_of(std::move(plan), std::make_shared<std::string>());
+  server::ModelLoader::Order made = order_of(std::move(plan), std::make_shared<std::string>());
+  made.load =
+      [load = std::move(made.load)](
+          const server::ModelLoader::Stop& stop) -> Result<std::shared_ptr<server::ServedModel>> {
+    auto loaded = load(stop);
+    if (!loaded.ok()) return with_field(loaded.error());
+    return loaded;
+  };
+  return made;
 }
 
 // `line`: filled in by the load.

@@ -31,8 +31,8 @@ constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-util
                                                "--max-num-seqs",  "--max-num-batched-tokens"};
 
 bool fits_here(const std::string& model, const cost_model::MemoryRequest& request) {
-  const Result<FootprintEstimate> one = estimate_footprint(model, request);
-  return one && one->footprint.bytes() <= one->footprint.memory_bytes;
+  const Result<Footprint> one = estimate_footprint(model, request);
+  return one && one->bytes() <= one->memory_bytes;
 }
 
 // Where it is the model that is too large, and not what a flag asks for, which of the published
@@ -72,16 +72,9 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
   TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
-  const Result<FootprintEstimate> seen = estimate_footprint(model, request);
+  const Result<Footprint> seen = estimate_footprint(model, request);
   if (!seen) return with_what_fits(seen.error(), model, request);
-  const FootprintEstimate& estimate = *seen;
-  if (estimate.will_be_packed) {
-    fmt::print(
-        stderr, "note: {}\n",
-        "these weights are not packed yet: `serve` does it when it first loads them (or `pelton "
-        "pack` now) and chooses their form by measuring; plan again then for the exact bytes");
-  }
-  const Footprint& footprint = estimate.footprint;
+  const Footprint& footprint = *seen;
   TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(

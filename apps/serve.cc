@@ -15,6 +15,7 @@
 #include "apps/life_cycle.h"
 #include "apps/listener_flags.h"
 #include "apps/loading.h"
+#include "apps/model_fetch.h"
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
 #include "apps/reporting.h"
@@ -94,9 +95,11 @@ std::optional<uint64_t> sampling_seed(const cli::Arguments& arguments) {
 }
 
 // As the Hugging Face tools have it, for all that looks there; no other thread runs yet.
-void use_download_dir(const cli::Arguments& arguments) {
-  if (!arguments.has("--download-dir")) return;
-  ::setenv("HF_HUB_CACHE", arguments.text("--download-dir").c_str(), 1);
+void use_hub_flags(const cli::Arguments& arguments) {
+  if (arguments.has("--download-dir")) {
+    ::setenv("HF_HUB_CACHE", arguments.text("--download-dir").c_str(), 1);
+  }
+  if (arguments.has("--offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
 }
 
 Result<void> check_root_path(const cli::Arguments& arguments) {
@@ -121,7 +124,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
 
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
-  use_download_dir(arguments);
+  use_hub_flags(arguments);
   const Result<node::LoadedModel::Options> options = ModelHost::options_of(arguments, clock);
   if (!options.ok()) return options.error();
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
@@ -246,7 +249,8 @@ std::vector<Flag> request_flags() {
            .value = "DIR",
            .help = "the hub cache that models are looked for in, and fetched to; default "
                    "$HF_HUB_CACHE",
-           .may_be_empty = false}};
+           .may_be_empty = false},
+          offline_flag()};
 }
 
 }  // namespace

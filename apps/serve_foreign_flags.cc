@@ -6,7 +6,7 @@
 namespace pelton::apps {
 namespace {
 
-enum Kind { kSwitch, kValue, kPositional };
+enum Kind { kSwitch, kValue, kList, kPositional };
 
 struct Row {
   std::string_view names;
@@ -79,9 +79,11 @@ constexpr Row kRows[] = {
      kSwitch, "*", "there is one process"},
     {"--api-server-count", kValue, "1", "--http-threads says how many threads read and write"},
     {"--max-parallel-loading-workers", kValue, "*", "weights are mapped, see --load-mode"},
-    {"--compilation-config -O --cuda-graph-sizes --max-seq-len-to-capture --cuda-graph-max-bs "
-     "--torch-compile-max-bs",
+    {"--compilation-config -O --max-seq-len-to-capture --cuda-graph-max-bs --torch-compile-max-bs",
      kValue, "*", "nothing is compiled at the start"},
+    {"-O0 -O1 -O2 -O3", kSwitch, "*", "nothing is compiled at the start"},
+    {"--cuda-graph-sizes --cudagraph-capture-sizes --cuda-graph-bs", kList, "*",
+     "nothing is compiled at the start"},
     {"--disable-cuda-graph --enable-torch-compile --disable-overlap-schedule --skip-server-warmup "
      "--enable-mixed-chunk",
      kSwitch, "*", "nothing is compiled or captured at the start"},
@@ -95,7 +97,7 @@ constexpr Row kRows[] = {
     {"--max-prefill-tokens", kValue, "*", "--max-num-batched-tokens bounds a step"},
     {"--decode-log-interval --max-log-len --file-storage-path", kValue, "*",
      "nothing of the kind is written"},
-    {"--limit-mm-per-prompt --mm-processor-kwargs --media-io-kwargs", kValue, "*",
+    {"--limit-mm-per-prompt --mm-processor-kwargs --media-io-kwargs", kList, "*",
      "models read text only"},
     {"--chat-template-content-format", kValue, "auto string openai", "both ways are read"},
     {"--response-role", kValue, "assistant", "answers are the assistant's"},
@@ -159,6 +161,7 @@ std::vector<cli::ForeignFlag> serve_foreign_flags() {
   for (const Row& row : kRows) {
     flags.push_back({.names = split_at_blanks(row.names),
                      .takes_value = row.kind != kSwitch,
+                     .takes_list = row.kind == kList,
                      .is_positional = row.kind == kPositional,
                      .taken = split_at_blanks(row.taken),
                      .why = std::string(row.why)});

@@ -33,6 +33,10 @@ cli::Verb bench_sweep_verb();
 cli::Verb bench_history_verb();
 cli::Verb bench_bandwidth_verb();
 cli::Verb pull_verb();
+cli::Verb ps_verb();
+cli::Verb stop_verb();
+cli::Verb list_verb();  // as cache list, by Ollama's name
+cli::Verb rm_verb();    // as cache purge
 cli::Verb cache_list_verb();
 cli::Verb cache_purge_verb();
 // `verbs`: all of them, these two included, once they run; outlives them.

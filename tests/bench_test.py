@@ -90,6 +90,32 @@ class LoadTests(House):
         self.assertLessEqual(result["max_concurrent_requests"], 4)
         self.assertGreater(result["median_tpot_ms"], 1.5)  # steps take 2 ms
 
+    def test_results_are_added_to_a_file(self):
+        words = ("--num-prompts", 2, "--input-len", 9, "--output-len", 3, "--save-result", "--append-result",
+                 "--result-dir", self.folder / "added", "--result-filename", "all.json")
+        for _ in range(2):
+            self.serve(*words)
+        lines = (self.folder / "added" / "all.json").read_text().splitlines()
+        self.assertEqual([2, 2], [json.loads(line)["completed"] for line in lines])
+
+    def test_a_workload_file_is_what_is_asked(self):
+        workload = self.folder / "workload.json"
+        workload.write_text(json.dumps({"dataset": "random", "input_tokens": 9, "output_tokens": 4, "count": 5, "rate": "inf",
+                                        "concurrency_max": 2}))
+        done = self.serve("--workload", workload)
+        self.assertIn(f"{'Successful requests:':<40} {5:<10}", done.stdout)
+        self.assertIn(f"{'Total generated tokens:':<40} {20:<10}", done.stdout)
+        self.assertIn(f"{'Maximum request concurrency:':<40} {2:<10}", done.stdout)
+        both = self.serve("--workload", workload, "--num-prompts", 3, code=2)
+        self.assertIn("--num-prompts", both.stderr)
+
+    def test_template_arguments_go_into_every_chat(self):
+        done = self.serve("--backend", "openai-chat", "--num-prompts", 1, "--input-len", 9, "--output-len", 3,
+                          "--chat-template-kwargs", '{"reasoning_effort": "low"}')
+        self.assertIn(f"{'Successful requests:':<40} {1:<10}", done.stdout)
+        wrong = self.serve("--backend", "openai-chat", "--num-prompts", 1, "--chat-template-kwargs", "[1]", code=2)
+        self.assertIn("--chat-template-kwargs", wrong.stderr)
+
     def test_every_dialect_that_the_server_speaks(self):
         for backend in ("openai", "vllm", "openai-responses", "openai-chat"):
             done = self.serve("--backend", backend, "--num-prompts", 3, "--input-len", 9, "--output-len", 30)

@@ -63,7 +63,7 @@ VALUES = {
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
     "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--text": "Hi",
     "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
-    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "file", "--workload": "conversation",
+    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "bench serve --workload": "conversation", "--workload": "conversation",
 }
 
 
@@ -120,7 +120,7 @@ class Flags(unittest.TestCase):
     def ways(self):
         """Each verb: how it is used, whole command lines without the flag that is tried."""
         f, m = self.folder, self.model
-        box = ["--kv-cache-memory", "16MiB", "--weights", "file"]
+        box = ["--kv-cache-memory", "16MiB"]
         scripted = ["--executor", f"modelled:{f}/script.json"]
         load = ["--base-url", self.url, "--num-prompts", "2"]
         return {
@@ -165,6 +165,10 @@ class Flags(unittest.TestCase):
             "pull": [["pull", "someone/tiny", "--endpoint", "http://127.0.0.1:1"]],
             "cache list": [["cache", "list"]],
             "cache purge": [["cache", "purge", "--all"], ["cache", "purge", "some/one"]],
+            "list": [["list"]],
+            "rm": [["rm", "some/one"]],
+            "ps": [["ps"]],
+            "stop": [["stop", "nobody"]],  # never --all alone: others' servers run here
             "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
@@ -252,7 +256,7 @@ class Flags(unittest.TestCase):
             if value is None:
                 return None if flag == "--executor" else f"serve {flag}: the test knows no value for it"
             words.append(str(value))
-        scripted = flag not in ("--kernels", "--threads", "--block-size", "--weights", "--device", "--kernel-choice")
+        scripted = flag not in ("--kernels", "--threads", "--block-size", "--weights", "--weights-cache", "--device", "--kernel-choice")
         process = subprocess.Popen(
             [BINARY, "serve", self.model, *words, *([] if flag == "--port" else ["--port", "0"]),
              *(["--executor", f"modelled:{f}/script.json"] if scripted else ["--max-model-len", "512"])],

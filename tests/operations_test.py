@@ -463,10 +463,9 @@ class Operations(unittest.TestCase):
     def test_A10_stopped_while_it_loads_it_has_stopped_as_asked(self):
         cache = str(self.folder / "packed_cache")
         for sent in (signal.SIGTERM, signal.SIGINT):
-            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8",
+            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8", "--weights-cache", cache,
                      "--drain-seconds", "10", "--served-model-name", "m"]
-            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "PELTON_CACHE": cache}) as server:
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
                 lines = []
                 while not lines or "packing" not in lines[-1]:
                     lines.append(server.stderr.readline())
@@ -482,9 +481,9 @@ class Operations(unittest.TestCase):
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor")
     def test_A1_the_first_start_has_the_threads_and_processors_of_the_second(self):
         def start():
-            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8"]
-            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "PELTON_CACHE": str(self.folder / "first_start")}) as server:
+            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8", "--weights-cache",
+                     self.folder / "first_start"]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
                 port = int(server.stdout.readline().rsplit(":", 1)[1])
                 info = json.loads(self.ask(port, "/server_info")[1])
                 tasks = pathlib.Path(f"/proc/{server.pid}/task").iterdir()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,6 +39,9 @@ LINES = [
     ("openai/gpt-oss-20b --root-path /models/one --ssl-certfile c.pem --ssl-keyfile k.pem", ""),
     ("openai/gpt-oss-20b --generation-config vllm --kv-cache-dtype fp8_e4m3 --scheduling-policy priority", ""),
     ("openai/gpt-oss-20b --quantization awq", "--quantization awq"),
+    ("openai/gpt-oss-20b --api-key one two --served-model-name a b", ""),
+    ("--served-model-name a --model openai/gpt-oss-20b", ""),
+    ("openai/gpt-oss-20b --cuda-graph-sizes 1 2 4 8 --swap-space 0.5 -O3", ""),
     ("openai/gpt-oss-20b --revision 1a2b3c", "--revision 1a2b3c"),
     ("openai/gpt-oss-20b --revision main --dtype auto --load-format auto", ""),
     ("--model-path openai/gpt-oss-20b --mem-fraction-static 0.8 --context-length 8192 --chunked-prefill-size 4096 "
@@ -61,6 +65,59 @@ class PastedCommands(unittest.TestCase):
                     self.assertRegex(result.stderr, r": \S.{10,}")
                 else:
                     self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_word_too_many_is_no_model_and_is_not_shown(self):
+        for words in (("--enforce-eager", "sesame"), ("--tensor-parallel-size", "1", "sesame")):
+            result = serve(BOX, *words, "--port", "0")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(words[0], result.stderr)
+            self.assertNotIn("sesame", result.stderr)
+        config = serve("--served-model-name", "a", "--model", "openai/gpt-oss-20b", "--print-config").stdout
+        self.assertRegex(config, r'(?m)^model = \["openai/gpt-oss-20b"\]')
+        self.assertRegex(config, r'(?m)^served-model-name = \["a"\]')
+
+    def test_each_of_several_keys_opens(self):
+        port = self.start(BOX, "--api-key", "one", "two")
+        for key, status in (("one", 200), ("two", 200), ("one two", 401), ("three", 401)):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/models", headers={"Authorization": f"Bearer {key}"})
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    self.assertEqual(answer.status, status)
+            except urllib.error.HTTPError as error:
+                self.assertEqual(error.code, status)
+                error.close()
+        self.assertNotIn("two", self.log)
+
+    def test_a_start_leaves_no_file_behind(self):
+        with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as temporary:
+            env = {"HOME": home, "XDG_CACHE_HOME": home + "/cache", "TMPDIR": temporary}
+
+            def files():
+                folders = (home, temporary, "/tmp", "/var/tmp", "/dev/shm", BOX, os.getcwd())
+                return {str(path) for folder in folders for path in pathlib.Path(folder).glob("pelton*")} | {
+                    str(path) for folder in (home, temporary, BOX) for path in pathlib.Path(folder).rglob("*")}
+            before = files()
+            for weights in ("shipped", "int8"):
+                port = self.start(BOX, "--weights", weights, env=env)
+                self.ask(port, "/v1/completions", "pelton-box")
+                self.end()
+            left = {path for path in files() - before if not path.startswith("/tmp/pelton_")}  # other tests' folders
+            self.assertEqual(set(), left)
+
+    def test_packed_in_memory_it_answers_as_from_files(self):
+        with tempfile.TemporaryDirectory() as cache:
+            answers = []
+            for more in ((), ("--weights-cache", cache), ("--weights-cache", cache)):
+                port = self.start(BOX, "--weights", "int8", "--seed", "7", *more)
+                answers.append(self.ask(port, "/v1/completions", "pelton-box"))
+                self.end()
+            self.assertEqual(1, len(set(answers)), answers)
+            listed = subprocess.run([BINARY, "cache", "list", "--weights-cache", cache], capture_output=True, text=True,
+                                    timeout=60, check=True).stdout
+            self.assertIn("packed from", listed)
+            subprocess.run([BINARY, "cache", "purge", "--packed", "--all", "--weights-cache", cache], capture_output=True,
+                           timeout=60, check=True)
+            self.assertFalse([path for path in pathlib.Path(cache).iterdir() if path.is_dir()])
 
     def test_variables_of_sagemakers_containers(self):
         options = {"OPTION_MODEL_ID": "openai/gpt-oss-20b", "OPTION_ROLLING_BATCH": "vllm", "OPTION_TENSOR_PARALLEL_DEGREE": "max",
@@ -111,15 +168,16 @@ class PastedCommands(unittest.TestCase):
         with urllib.request.urlopen(request, timeout=60) as answer:
             return re.search(rb'"text":"(.*?)","logprobs"', answer.read())[1]
 
-    def start(self, *words):
+    def start(self, *words, env=None):
         process = subprocess.Popen([BINARY, "serve", *map(str, words), "--port", "0"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
 
         def end():
-            process.kill()
-            process.wait()
+            process.terminate()
+            process.wait(60)
             process.stdout.close()
             process.stderr.close()
+        self.end = lambda: process.poll() is None and (process.terminate(), process.wait(60))
         self.addCleanup(end)
         line = process.stdout.readline()
         self.log = ""

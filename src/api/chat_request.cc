@@ -21,6 +21,7 @@ void read_logprobs(const Fields& body, const RequestLimits& limits, ChatRequest&
   if (top && *top > 0 && !wanted) {
     body.refuse("top_logprobs", "'top_logprobs' is only allowed with 'logprobs': true");
   }
+  check_logprob_tokens(body, request.generation, wanted);
 }
 
 void check_modalities(const Fields& body) {
@@ -64,8 +65,21 @@ void read_prediction(const Fields& body, ChatRequest& request) {
 
 // What vLLM's clients may say beside.
 void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
-  request.begins_answer = body.boolean("add_generation_prompt").value_or(true);
+  const std::optional<bool> begins = body.boolean("add_generation_prompt");
+  request.begins_answer = begins.value_or(true);
   request.continues_last = body.boolean("continue_final_message").value_or(false);
+  if (request.continues_last && begins.value_or(false)) {
+    body.refuse("continue_final_message",
+                "'continue_final_message' and 'add_generation_prompt' exclude each other");
+  }
+  const bool ends_in_answer =
+      !request.messages.empty() && request.messages.back().role == ChatRole::kAssistant;
+  if (body.boolean("echo").value_or(false) && ends_in_answer) {
+    request.echoes_last = true;
+    if (!request.continues_last) {
+      body.refuse_unsupported("echo", "showing a message that the answer does not go on with");
+    }
+  }
   if (!request.begins_answer && !request.continues_last && !limits.prompt_alone) {
     body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
   }
@@ -208,6 +222,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
 
   request.generation = read_generation_fields(fields, limits);
   read_token_reports(fields, limits, request.generation);
+  check_beside_forced_call(fields, request.generation.format, request.forced_call.has_value());
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_template_arguments(fields, request);
   StatedEffort stated;

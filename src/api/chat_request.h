@@ -37,6 +37,7 @@ struct ChatRequest {
   std::optional<std::string> prediction;
   bool begins_answer = true;    // the prompt ends with "<|start|>assistant"
   bool continues_last = false;  // the answer goes on with the last message
+  bool echoes_last = false;     // and shows it, too
   // For a model's chat template: its other arguments by name; documents
   // (null: none).
   Json::Object template_arguments;

@@ -28,6 +28,28 @@ void add_prompt(const Json& item, const std::string& path, const Fields& body,
   }
 }
 
+// A number; what chats call none is none here, too.
+void read_logprobs(const Fields& body, const RequestLimits& limits, CompletionRequest& request) {
+  const Json* const given = body.find("logprobs");
+  if (given != nullptr && given->is_bool() && !given->as_bool()) return;
+  if (const auto count = body.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
+    request.logprobs = static_cast<int>(*count);
+  }
+}
+
+// The text between a prompt and a suffix: whatever shows or cuts a prompt as it stands does not go
+// with it.
+void read_suffix(const Fields& body, CompletionRequest& request) {
+  const std::string* suffix = body.text("suffix", kSuffixBytesMax);
+  if (suffix == nullptr || suffix->empty()) return;
+  request.suffix = *suffix;
+  if (request.echo) body.refuse("suffix", "'suffix' and 'echo' exclude each other");
+  if (request.generation.prompt_tokens_max) {
+    body.refuse("truncate_prompt_tokens",
+                "'truncate_prompt_tokens' and 'suffix' exclude each other");
+  }
+}
+
 // So many answers to each prompt are made, and of these "n" are shown.
 void read_best_of(const Fields& body, CompletionRequest& request) {
   GenerationFields& generation = request.generation;
@@ -75,10 +97,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
-  if (const auto logprobs =
-          fields.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
-    request.logprobs = static_cast<int>(*logprobs);
-  }
+  read_logprobs(fields, limits, request);
   request.echo = fields.boolean("echo").value_or(false);
   request.shows_marks = !fields.boolean("skip_special_tokens").value_or(true);
   // None: the prompt alone, as an echo or a count.
@@ -87,7 +106,9 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
                                       .output_tokens_min = 0,
                                       .output_tokens_default = kCompletionTokensDefault});
   read_token_reports(fields, limits, request.generation);
+  check_logprob_tokens(fields, request.generation, request.logprobs >= 0);
   read_best_of(fields, request);
+  read_suffix(fields, request);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kCompletionChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",

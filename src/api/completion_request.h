@@ -20,12 +20,14 @@ struct CompletionRequest {
   int logprobs = -1;            // alternatives per token; -1: no logprobs
   bool shows_marks = false;     // control tokens are text too (skip_special_tokens: false)
   bool echo = false;            // the text begins with the prompt's
+  std::string suffix;           // the answer stands before it; empty: none
   int choices_shown = 1;        // of each prompt's generation.n, those with the likeliest tokens
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
 inline constexpr size_t kPromptsMax = 1024;
+inline constexpr size_t kSuffixBytesMax = size_t{16} << 20;
 inline constexpr size_t kCompletionChoicesMax = 1024;  // of all prompts together
 inline constexpr int kBestOfMax = 20;
 inline constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's

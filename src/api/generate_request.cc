@@ -30,6 +30,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
   if (params == nullptr) {
     request.generation = read_generation_fields(body, limits);
     read_token_reports(body, limits, request.generation);
+    check_logprob_tokens(body, request.generation, false);
     return;
   }
   const Fields fields(*params, "sampling_params", body.complaint(), Fields::Reads::kKept);
@@ -42,6 +43,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
   }
   const auto logprobs = fields.integer("logprobs", {.low = 0, .high = limits.top_logprobs_max});
   if (logprobs) request.logprobs = static_cast<int>(*logprobs);
+  check_logprob_tokens(fields, request.generation, logprobs.has_value());
   check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
 }
 

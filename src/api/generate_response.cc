@@ -86,12 +86,17 @@ void write_cuts(JsonWriter& writer, const GenerationFields& fields) {
   number("xtc_threshold", &GenerationFields::xtc_threshold);
   number("dynatemp_range", &GenerationFields::dynatemp_range);
   number("dynatemp_exponent", &GenerationFields::dynatemp_exponent);
+  if (fields.mirostat_tau > 0.0) {
+    writer.key("mirostat").integer(2);
+    writer.key("mirostat_tau").number(fields.mirostat_tau);
+    writer.key("mirostat_eta").number(fields.mirostat_eta);
+  }
   if (fields.dry.multiplier > 0.0) {
     writer.key("dry_multiplier").number(fields.dry.multiplier);
     writer.key("dry_base").number(fields.dry.base);
     writer.key("dry_allowed_length").integer(fields.dry.allowed_length);
     writer.key("dry_penalty_last_n").integer(fields.dry.last_n);
-    write_texts(writer, "dry_sequence_breakers", fields.dry.breakers);
+    if (fields.dry.breakers) write_texts(writer, "dry_sequence_breakers", *fields.dry.breakers);
   }
   if (!fields.bad_words.empty()) write_texts(writer, "bad_words", fields.bad_words);
   if (fields.allowed_tokens.empty()) return;
@@ -110,6 +115,7 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
   write_if(writer, "repetition_penalty", fields.repetition_penalty);
   writer.key("frequency_penalty").number(fields.frequency_penalty);
   writer.key("presence_penalty").number(fields.presence_penalty);
+  if (fields.penalty_last_n >= 0) writer.key("repeat_last_n").integer(fields.penalty_last_n);
   write_cuts(writer, fields);
   write_if(writer, "seed", fields.seed);
   write_if(writer, "max_tokens", fields.max_tokens);
@@ -135,6 +141,11 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
     writer.key("min_count").integer(fields.repetition->count).end_object();
   }
   if (prompt.logprobs >= 0) writer.key("logprobs").integer(prompt.logprobs);
+  if (!fields.logprob_token_ids.empty()) {
+    writer.key("logprob_token_ids").begin_array();
+    for (const TokenId token : fields.logprob_token_ids) writer.integer(token);
+    writer.end_array();
+  }
   write_if(writer, "prompt_logprobs", fields.prompt_logprobs);
   writer.end_object();
 }

@@ -12,6 +12,25 @@ namespace {
 
 constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
+// llama.cpp's and Ollama's: how many tokens the penalties look at (0: none, so that there are no
+// penalties), and whether a line's end may be penalised, which it is here as any token.
+void read_penalty_window(const Fields& body, GenerationFields& fields) {
+  const auto last_n = body.integer("repeat_last_n", {.low = -1, .high = kIntMax});
+  fields.penalty_last_n = static_cast<int>(last_n.value_or(-1));
+  if (fields.penalty_last_n == 0) {
+    fields.repetition_penalty = 1.0;
+    fields.frequency_penalty = fields.presence_penalty = 0.0;
+  }
+  const bool has_penalties = fields.repetition_penalty.value_or(1.0) != 1.0 ||
+                             fields.frequency_penalty != 0.0 || fields.presence_penalty != 0.0;
+  for (const std::string_view key : {"penalize_nl", "penalize_newline"}) {
+    const bool spares_line_ends = !body.boolean(key).value_or(true);
+    if (spares_line_ends && has_penalties) {
+      body.refuse_unsupported(key, "sparing line ends by the penalties");
+    }
+  }
+}
+
 void read_sampling(const Fields& body, GenerationFields& fields) {
   constexpr NumberRange kPenalty{.low = -2.0, .high = 2.0};
   fields.temperature = body.number("temperature", {.low = 0.0, .high = 2.0});
@@ -31,6 +50,7 @@ void read_sampling(const Fields& body, GenerationFields& fields) {
   }
   fields.frequency_penalty = body.number("frequency_penalty", kPenalty).value_or(0.0);
   fields.presence_penalty = body.number("presence_penalty", kPenalty).value_or(0.0);
+  read_penalty_window(body, fields);
   if (const auto seed = body.integer("seed", {})) fields.seed = static_cast<uint64_t>(*seed);
 }
 
@@ -56,6 +76,19 @@ void read_distribution_cuts(const Fields& body, GenerationFields& fields) {
   fields.dynatemp_range = body.number("dynatemp_range", {.low = 0.0, .high = 5.0}).value_or(0.0);
   fields.dynatemp_exponent =
       body.number("dynatemp_exponent", {.low = 0.0, .high = 10.0, .low_open = true}).value_or(1.0);
+}
+
+// llama.cpp's: version 2 of the algorithm, or 0 for none. The first version, which estimates what
+// this one reads off the row, is refused.
+void read_mirostat(const Fields& body, GenerationFields& fields) {
+  constexpr double kTau = 5.0;  // llama.cpp's defaults
+  const auto tau = body.number("mirostat_tau", {.low = 0.0, .high = 100.0, .low_open = true});
+  const auto eta = body.number("mirostat_eta", {.low = 0.0, .high = 10.0, .low_open = true});
+  const auto version = body.integer("mirostat", {.low = 0, .high = 2}).value_or(0);
+  if (version == 1) body.refuse("mirostat", "'mirostat' is 0, or 2: version 1 is not supported");
+  if (version != 2) return;
+  fields.mirostat_tau = tau.value_or(kTau);
+  fields.mirostat_eta = eta.value_or(fields.mirostat_eta);
 }
 
 // Strings that are not empty, each within `bytes_max`.
@@ -365,12 +398,25 @@ void read_token_reports(const Fields& body, const RequestLimits& limits, Generat
           body.integer("prompt_logprobs", {.low = 0, .high = limits.top_logprobs_max})) {
     fields.prompt_logprobs = static_cast<int>(*top);
   }
+  fields.logprob_token_ids = read_tokens(body, "logprob_token_ids", kLogprobTokensMax, limits);
+  std::vector<TokenId>& ids = fields.logprob_token_ids;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids.erase(std::remove(ids.begin() + std::ptrdiff_t(i) + 1, ids.end(), ids[i]), ids.end());
+  }
+}
+
+void check_logprob_tokens(const Fields& body, const GenerationFields& fields, bool has_logprobs) {
+  if (fields.logprob_token_ids.empty() || has_logprobs) return;
+  body.refuse("logprob_token_ids",
+              "'logprob_token_ids' says which tokens' log-probabilities stand beside others; "
+              "ask for these with 'logprobs'");
 }
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits) {
   GenerationFields fields;
   read_sampling(body, fields);
   read_distribution_cuts(body, fields);
+  read_mirostat(body, fields);
   read_dry(body, fields);
   fields.bad_words = read_words(body, "bad_words", kBadWordsMax, kBadWordBytesMax);
   read_allowed_tokens(body, limits, fields);

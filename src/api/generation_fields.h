@@ -50,7 +50,8 @@ struct DryFields {
   double base = 1.75;
   int allowed_length = 2;
   int last_n = -1;
-  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+  // None: llama.cpp's, a line's end, ":", a quotation mark and "*", as far as texts can be found.
+  std::optional<std::vector<std::string>> breakers;
 };
 
 struct GenerationFields {
@@ -62,6 +63,7 @@ struct GenerationFields {
   std::optional<double> repetition_penalty;
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
+  int penalty_last_n = -1;  // tokens that the three look at; -1: all
   DryFields dry;
   double typical_p = 1.0;
   double top_n_sigma = 0.0;  // 0: off
@@ -69,6 +71,8 @@ struct GenerationFields {
   double xtc_threshold = 0.1;
   double dynatemp_range = 0.0;
   double dynatemp_exponent = 1.0;
+  double mirostat_tau = 0.0;  // bits; 0: off
+  double mirostat_eta = 0.1;
   std::vector<std::string> bad_words;
   std::vector<TokenId> allowed_tokens;  // empty: all
   std::vector<std::pair<TokenId, float>> logit_bias;
@@ -99,6 +103,7 @@ struct GenerationFields {
   bool tokens_as_ids = false;              // logprobs name tokens "token_id:7"
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
   std::optional<int> prompt_logprobs;      // alternatives to each token of the prompt
+  std::vector<TokenId> logprob_token_ids;  // told beside the alternatives
   std::optional<RepetitionRule> repetition;
   // So many tokens of a prompt are kept; -1: as many as the model can read beside the answer. What
   // is cut off stands at its left end, or at the right one.
@@ -113,6 +118,7 @@ inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr size_t kBadWordsMax = 256;
 inline constexpr size_t kBadWordBytesMax = 256;
+inline constexpr size_t kLogprobTokensMax = 128;
 inline constexpr size_t kDryBreakersMax = 64;
 inline constexpr size_t kDryBreakerBytesMax = 64;
 inline constexpr int kChoicesMax = 128;             // of one request, over all its prompts
@@ -124,8 +130,11 @@ inline constexpr int kRepetitionCountMax = 1024;
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
 // Who asks and how the answer comes: of the same, what has nothing to do with sampling.
 void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
-// What an answer tells of its tokens, where it can.
+// What an answer tells of its tokens, where it can. logprob_token_ids needs logprobs: whoever reads
+// those asks check_logprob_tokens().
 void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
+
+void check_logprob_tokens(const Fields& body, const GenerationFields& fields, bool has_logprobs);
 
 // A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);

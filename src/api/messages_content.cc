@@ -38,6 +38,7 @@ class TurnReader {
   void read_tool_result(const Fields& block);
   const std::string* read_tool_name(const Fields& reference, std::string_view key);
   void read_assistant(const Fields& message);
+  void check_prefill(const Fields& message, size_t before);
   void read_tool_use(const Fields& block, ChatMessage& turn);
   void read_system(const Fields& message);
   void read_tool_change(const Fields& block, const std::string& type, ChatMessage& system);
@@ -94,11 +95,11 @@ void TurnReader::read_message(const Fields& message, const std::string& role, bo
     read_user(message);
   } else if (role == "system") {
     read_system(message);
-  } else if (role == "assistant" && !is_last) {
-    has_result_ = false;
-    read_assistant(message);
   } else if (role == "assistant") {
-    message.refuse_unsupported("role", "an answer that goes on from a last assistant message");
+    has_result_ = false;
+    const size_t before = read_.messages.size();
+    read_assistant(message);
+    if (is_last) check_prefill(message, before);
   } else {
     message.refuse(
         "role", fmt::format("'{}' must be 'user', 'assistant' or 'system'", message.path("role")));
@@ -206,6 +207,16 @@ void TurnReader::read_assistant(const Fields& message) {
   const bool says_nothing =
       turn.content.empty() && turn.reasoning.empty() && turn.tool_calls.empty();
   if (!says_nothing) read_.messages.push_back(std::move(turn));
+}
+
+// The answer goes on with its text.
+void TurnReader::check_prefill(const Fields& message, size_t before) {
+  const bool goes_on = read_.messages.size() > before && read_.messages.back().tool_calls.empty() &&
+                       !read_.messages.back().content.empty();
+  if (goes_on) return;
+  message.refuse("content", fmt::format("'{}': the answer goes on with the text of a last "
+                                        "assistant message, and this one has none, or a call",
+                                        message.path("content")));
 }
 
 void TurnReader::read_tool_use(const Fields& block, ChatMessage& turn) {

@@ -72,6 +72,18 @@ void read_lengths(const Fields& body, MessagesUse use, ChatRequest& chat) {
   }
 }
 
+// Anthropic's prefill: an answer goes on with what the last message, the assistant's, says.
+void read_prefill(const Fields& body, ChatRequest& chat) {
+  if (chat.messages.empty()) return;
+  const ChatMessage& last = chat.messages.back();
+  chat.continues_last = last.role == ChatRole::kAssistant;
+  const Json* const thinking = chat.continues_last ? body.object("thinking") : nullptr;
+  if (thinking == nullptr || thinking->string("type") == "disabled") return;
+  body.refuse("thinking",
+              "'thinking' and a last message of the assistant's exclude each other: an answer that "
+              "has begun does not think first");
+}
+
 // Tools that a server of theirs would run.
 void refuse_servers(const Fields& body) {
   const Json* servers = body.array("mcp_servers", 64);
@@ -130,10 +142,12 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   chat.warnings.insert(chat.warnings.end(), tools.warnings.begin(), tools.warnings.end());
 
   chat.generation = read_generation_fields(fields, limits);
+  check_beside_forced_call(fields, chat.generation.format, chat.forced_call.has_value());
   read_format(fields, chat);
   read_stop_strings(fields, "stop_sequences", chat.generation);
   read_lengths(fields, use, chat);
   apply_thinking(fields, request);
+  read_prefill(fields, chat);
   if (const auto effort = read_config_effort(fields)) chat.reasoning_effort = effort;
   if (turns.effort) chat.reasoning_effort = turns.effort;
   read_user(fields, chat);

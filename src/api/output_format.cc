@@ -353,6 +353,18 @@ std::optional<OutputFormat> read_message_format(const Fields& body, std::string_
   return format;
 }
 
+void check_beside_forced_call(const Fields& body, const std::optional<OutputFormat>& format,
+                              bool is_call_forced) {
+  if (!format || !is_call_forced) return;
+  for (const std::string_view own : {"response_format", "text", "output_config", "output_format"}) {
+    if (format->field == own || format->field.starts_with(std::string(own) + ".")) return;
+  }
+  body.refuse(format->field,
+              fmt::format("'{}' says what the answer must look like, and 'tool_choice' makes it a "
+                          "call; give one of them",
+                          format->field));
+}
+
 void refuse_two_formats(const Fields& body, std::string_view key, std::string_view other) {
   body.refuse(key, fmt::format("'{}' and '{}' both say what the answer must look like; give one",
                                body.path(key), other));

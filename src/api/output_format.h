@@ -40,6 +40,13 @@ std::optional<OutputFormat> read_text_format_member(const Fields& text);
 // A member of an Anthropic body; its schema has no name.
 std::optional<OutputFormat> read_message_format(const Fields& body, std::string_view key);
 
+// A constraint on this very answer (vLLM's, SGLang's, llama.cpp's fields) beside a call that the
+// model is made to write: one of them would be dropped. A protocol's own format (response_format,
+// text.format, output_config) stands beside: it is of the answer that comes when the call's result
+// is there.
+void check_beside_forced_call(const Fields& body, const std::optional<OutputFormat>& format,
+                              bool is_call_forced);
+
 void refuse_two_formats(const Fields& body, std::string_view key, std::string_view other);
 
 }  // namespace pelton::api

@@ -188,6 +188,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   RequestLimits with_key = limits;
   with_key.output_tokens_key = "max_output_tokens";
   request.generation = read_generation_fields(fields, with_key);
+  check_beside_forced_call(fields, request.generation.format, request.forced_call.has_value());
   if (std::optional<OutputFormat> format = read_text_format(fields, request.warnings)) {
     if (request.generation.format) {
       refuse_two_formats(fields, "text.format", request.generation.format->field);

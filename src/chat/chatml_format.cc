@@ -15,6 +15,10 @@ class ChatMlPieces final : public PromptPieces {
   ChatMlPieces(const Conversation& conversation, const tokenizer::Tokenizer& tokenizer,
                const ChatMlTokens& tokens)
       : tokenizer_(tokenizer), tokens_(tokens), blocks_(chatml_blocks(conversation)) {
+    if (conversation.continues_last) {
+      blocks_.back().text.append_tokens(tokenizer_, tokens_, opening_);
+      blocks_.pop_back();
+    }
     for (const ChatMlBlock& block : blocks_) {
       pieces_.push_back({.turn = block.turn, .shows_reasoning = block.shows_reasoning});
     }
@@ -27,7 +31,7 @@ class ChatMlPieces final : public PromptPieces {
  private:
   const tokenizer::Tokenizer& tokenizer_;
   const ChatMlTokens& tokens_;
-  const std::vector<ChatMlBlock> blocks_;
+  std::vector<ChatMlBlock> blocks_;
 };
 
 class ChatMlFormat final : public ChatFormat {
@@ -52,6 +56,7 @@ class ChatMlFormat final : public ChatFormat {
   }
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
+    if (conversation.continues_last) TRY(check_continued(conversation));
     return std::unique_ptr<PromptPieces>(
         std::make_unique<ChatMlPieces>(conversation, tokenizer_, tokens_));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/result.h"
 
 namespace pelton::chat {
 
@@ -82,6 +83,9 @@ struct Conversation {
   bool begins_turn = true;      // the prompt ends where the model's turn begins
   bool continues_last = false;  // it ends with the last message, which the model goes on with
 };
+
+// Of one that continues_last: its last message must be text of the model's. Error kInvalidArgument.
+Result<void> check_continued(const Conversation& conversation);
 
 // One past the last message of this kind; 0: there is none.
 size_t end_of_last(const std::vector<Message>& messages, Message::Kind kind);

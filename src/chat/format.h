@@ -32,8 +32,8 @@ class PromptPieces {
   virtual ~PromptPieces() = default;
   const std::vector<Piece>& pieces() const { return pieces_; }
   virtual void append(size_t piece, std::vector<TokenId>& out) const = 0;
-  // What the prompt writes of the model's turn, behind its start: "<think>\n". The first tokens
-  // that a parser of the turn gets.
+  // What the prompt writes of the model's turn, behind its start: "<think>\n", or the last message
+  // as far as the model goes on with it. The first tokens that a parser of the turn gets.
   const std::vector<TokenId>& opening() const { return opening_; }
   bool opens_reasoning() const { return opens_reasoning_; }  // and leaves it open
 
@@ -100,7 +100,8 @@ class ChatFormat {
   virtual bool runs_template() const { return false; }
 
   // Prompts.
-  // Error kInvalidArgument: the format has no place for such a conversation.
+  // Error kInvalidArgument: the format has no place for such a conversation, or its last message is
+  // none that can be gone on with.
   virtual Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const = 0;
   // What every turn of the model's begins with; a prompt ends in it.
   const std::vector<TokenId>& turn_start() const { return turn_start_; }

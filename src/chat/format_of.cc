@@ -22,6 +22,55 @@ Error unknown_parser(std::string_view flag, const std::string& name, const std::
           .field = std::string(flag)};
 }
 
+// What vLLM ("openai", "openai_gptoss") and SGLang ("gpt-oss") call Harmony's parsers.
+constexpr std::string_view kHarmonyNames[] = {"",        "harmony",       "openai",
+                                              "gpt-oss", "openai_gptoss", "gpt_oss"};
+
+Error not_of_format(std::string_view flag, const std::string& name, std::string_view format,
+                    std::string_view known) {
+  return {.code = ErrorCode::kInvalidArgument,
+          .message = fmt::format("{} {}: this model's vocabulary is {}'s, whose turns are read as "
+                                 "such; leave the flag away or give {}",
+                                 flag, name, format, known),
+          .field = std::string(flag)};
+}
+
+Result<void> check_harmony_flags(const FormatSource& source) {
+  const auto is_harmony = [](const std::string& name) {
+    return std::ranges::find(kHarmonyNames, name) != std::end(kHarmonyNames);
+  };
+  if (!is_harmony(source.tool_call_parser)) {
+    return not_of_format("--tool-call-parser", source.tool_call_parser, "Harmony",
+                         "openai or gpt-oss");
+  }
+  if (!is_harmony(source.reasoning_parser)) {
+    return not_of_format("--reasoning-parser", source.reasoning_parser, "Harmony",
+                         "openai_gptoss or gpt-oss");
+  }
+  if (!source.is_template_given) return {};
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .message =
+                   "--chat-template: this model's vocabulary is Harmony's, whose "
+                   "conversations are written without a template; leave the flag away",
+               .field = "--chat-template"};
+}
+
+Result<void> check_chatml_flags(const FormatSource& source) {
+  if (const std::string& name = source.tool_call_parser; !name.empty()) {
+    const CallSyntax* const calls = find_call_syntax(name);
+    if (calls == nullptr || calls->name != "hermes") {
+      return not_of_format("--tool-call-parser", name, "ChatML", "hermes");
+    }
+  }
+  if (const std::string& name = source.reasoning_parser; !name.empty()) {
+    const std::optional<ReasoningSyntax> reasoning = find_reasoning_syntax(name);
+    if (!reasoning || reasoning->begin != "<think>") {
+      return not_of_format("--reasoning-parser", name, "ChatML", "think or qwen3");
+    }
+  }
+  return {};
+}
+
 Result<Dialect> dialect_of(const FormatSource& source) {
   const std::string text = source.chat_template->text + source.chat_template->for_tools;
   const TaughtSyntax taught = call_syntax_of(text);
@@ -71,9 +120,24 @@ Result<std::shared_ptr<const ChatFormat>> format_of_template(const FormatSource&
 }  // namespace
 
 Result<std::shared_ptr<const ChatFormat>> format_of(const FormatSource& source) {
-  if (auto harmony = harmony_format(source.tokenizer); harmony.ok()) return harmony;
+  if (auto harmony = harmony_format(source.tokenizer); harmony.ok()) {
+    TRY(check_harmony_flags(source));
+    return harmony;
+  }
   if (source.chat_template) return format_of_template(source);
-  if (auto chatml = chatml_format(source.tokenizer); chatml.ok()) return chatml;
+  if (auto chatml = chatml_format(source.tokenizer); chatml.ok()) {
+    TRY(check_chatml_flags(source));
+    return chatml;
+  }
+  for (const auto& [flag, name] : {std::pair("--tool-call-parser", &source.tool_call_parser),
+                                   std::pair("--reasoning-parser", &source.reasoning_parser)}) {
+    if (name->empty()) continue;
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("{} {}: the model has no chat format whose turns could be "
+                                        "read; --chat-template FILE gives one",
+                                        flag, *name),
+                 .field = flag};
+  }
   return Error{.code = ErrorCode::kUnsupported,
                .message =
                    "the model's files have no chat template (chat_template.jinja, or chat_template "

@@ -115,8 +115,11 @@ Following following(std::span<const TokenId> tokens, TokenId marker,
 
 class HarmonyPieces final : public PromptPieces {
  public:
-  HarmonyPieces(const HarmonyRenderer& renderer, HarmonyConversation conversation)
+  // `opening`: what the prompt holds of the model's turn.
+  HarmonyPieces(const HarmonyRenderer& renderer, HarmonyConversation conversation,
+                std::vector<TokenId> opening)
       : renderer_(renderer), conversation_(std::move(conversation)) {
+    opening_ = std::move(opening);
     const std::vector<HarmonyMessage>& all = conversation_.messages;
     const auto last = std::find_if(all.rbegin(), all.rend(), [](const HarmonyMessage& m) {
       return m.role == Role::kAssistant && m.channel == kFinal;
@@ -161,8 +164,15 @@ class HarmonyFormat final : public ChatFormat {
   }
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
-    return std::unique_ptr<PromptPieces>(
-        std::make_unique<HarmonyPieces>(renderer_, harmony_conversation(std::move(conversation))));
+    std::vector<TokenId> opening;
+    if (conversation.continues_last) {
+      TRY(check_continued(conversation));
+      opening = answer_opening();
+      tokenizer_.encode(conversation.messages.back().text, opening);
+      conversation.messages.pop_back();
+    }
+    return std::unique_ptr<PromptPieces>(std::make_unique<HarmonyPieces>(
+        renderer_, harmony_conversation(std::move(conversation)), std::move(opening)));
   }
   // How much it reasons is said in the system message.
   std::vector<TokenId> turn_opening(Thinking) const override { return {}; }
@@ -190,6 +200,14 @@ class HarmonyFormat final : public ChatFormat {
   std::vector<TokenId> stop_tokens(std::span<const TokenId> configured) const override;
 
  private:
+  // "<|channel|>final<|message|>", behind a turn's start.
+  std::vector<TokenId> answer_opening() const {
+    std::vector<TokenId> opening = {tokens_.channel};
+    tokenizer_.encode(kFinal, opening);
+    opening.push_back(tokens_.message);
+    return opening;
+  }
+
   const tokenizer::Tokenizer& tokenizer_;
   const HarmonyTokens tokens_;
   const HarmonyRenderer renderer_;
@@ -233,9 +251,8 @@ std::vector<TokenId> HarmonyFormat::reasoning_end(AfterReasoning after) const {
   std::vector<TokenId> end = {tokens_.end};
   end.insert(end.end(), turn_start_.begin(), turn_start_.end());
   if (after == AfterReasoning::kFreeMessage) return end;
-  end.push_back(tokens_.channel);
-  tokenizer_.encode(kFinal, end);
-  end.push_back(tokens_.message);
+  const std::vector<TokenId> opening = answer_opening();
+  end.insert(end.end(), opening.begin(), opening.end());
   return end;
 }
 

@@ -20,6 +20,8 @@ class TemplatePieces final : public PromptPieces {
     jinja::Text prompt;
     jinja::Text opening;
     bool opens_reasoning = false;
+    // Of a prompt that ends within the last message: where its text begins.
+    std::optional<size_t> continued_at = {};
   };
 
   TemplatePieces(const Parts& parts, const ControlTexts& texts) {
@@ -27,6 +29,7 @@ class TemplatePieces final : public PromptPieces {
     texts.encode(parts.opening, opening_);
     opens_reasoning_ = parts.opens_reasoning;
     pieces_.push_back({});
+    if (parts.continued_at) split(parts.prompt.slice(0, *parts.continued_at), texts);
   }
 
   void append(size_t, std::vector<TokenId>& out) const override {
@@ -34,6 +37,18 @@ class TemplatePieces final : public PromptPieces {
   }
 
  private:
+  // The tokens behind `before` become the opening. Where a token reaches over its end, nothing
+  // does: a parser then takes the answer for a turn's beginning.
+  void split(const jinja::Text& before, const ControlTexts& texts) {
+    std::vector<TokenId> head;
+    texts.encode(before, head);
+    if (head.size() > tokens_.size() || !std::equal(head.begin(), head.end(), tokens_.begin())) {
+      return;
+    }
+    opening_.assign(tokens_.begin() + std::ssize(head), tokens_.end());
+    tokens_.resize(head.size());
+  }
+
   std::vector<TokenId> tokens_;
 };
 
@@ -99,12 +114,10 @@ class TemplateFormat final : public ChatFormat {
 
   Result<std::unique_ptr<PromptPieces>> pieces(Conversation conversation) const override {
     TRY_ASSIGN(jinja::Text text, template_.render(conversation));
-    if (conversation.continues_last) {
-      TRY_ASSIGN(text, up_to_last_message(std::move(text), conversation));
-    }
-    const bool begins = conversation.begins_turn && !conversation.continues_last;
     TemplatePieces::Parts parts;
-    if (begins) {
+    if (conversation.continues_last) {
+      TRY_ASSIGN(parts, up_to_last_message(text, conversation));
+    } else if (conversation.begins_turn) {
       parts = parts_of(std::move(text), dialect_.reasoning);
     } else {
       parts.prompt = std::move(text);
@@ -128,9 +141,7 @@ class TemplateFormat final : public ChatFormat {
     return std::make_unique<DialectParser>(tokenizer_, dialect_, options);
   }
   bool types_by_schema() const override { return dialect_.calls->types_by_schema; }
-  bool reads_argument(std::string_view name) const override {
-    return name == "continue_final_message" || template_.names(name);
-  }
+  bool reads_argument(std::string_view name) const override { return template_.names(name); }
 
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
@@ -155,11 +166,13 @@ class TemplateFormat final : public ChatFormat {
   // The prompt without what the template writes behind the last message's text. The text itself may
   // stand there more than once ("end" in "<|im_end|>"), so the place is asked of the template: it
   // writes the conversation once more with a mark behind that text.
-  Result<jinja::Text> up_to_last_message(jinja::Text text, Conversation conversation) const {
+  Result<TemplatePieces::Parts> up_to_last_message(const jinja::Text& text,
+                                                   Conversation conversation) const {
     if (conversation.messages.empty()) return no_end_of_last_message();
     std::string mark = "\uE000";
     while (text.bytes().find(mark) != std::string::npos) mark += "\uE001";
     std::string& last = conversation.messages.back().text;
+    const std::string said = last.substr(jinja::leading_space(last));
     const size_t space = jinja::trailing_space(last);
     last += mark;
     TRY_ASSIGN(const jinja::Text marked, template_.render(conversation));
@@ -168,16 +181,28 @@ class TemplateFormat final : public ChatFormat {
     // Space at the text's end stays where the template leaves it.
     for (const size_t end : {at, at - std::min(space, at)}) {
       const std::string_view before = std::string_view(marked.bytes()).substr(0, end);
-      if (text.bytes().starts_with(before)) return text.slice(0, end);
+      if (text.bytes().starts_with(before)) return ending_with(text.slice(0, end), said);
     }
     return no_end_of_last_message();
+  }
+  // Of a prompt that ends with the text `said`, perhaps without the space at its end.
+  static TemplatePieces::Parts ending_with(jinja::Text prompt, std::string_view said) {
+    TemplatePieces::Parts parts{.prompt = std::move(prompt), .opening = {}};
+    const std::string_view bytes = parts.prompt.bytes();
+    const std::string_view trimmed = said.substr(0, said.size() - jinja::trailing_space(said));
+    for (const std::string_view text : {said, trimmed}) {
+      if (text.empty() || !bytes.ends_with(text)) continue;
+      parts.continued_at = bytes.size() - text.size();
+      break;
+    }
+    return parts;
   }
   static Error no_end_of_last_message() {
     return {.code = ErrorCode::kInvalidArgument,
             .message =
-                "'continue_final_message': the model's chat template does not write the "
-                "last message's text as it is, so that nothing can go on behind it",
-            .field = "continue_final_message"};
+                "'messages': the model's chat template does not write the last message's text "
+                "as it is, so that nothing can go on behind it (continue_final_message)",
+            .field = "messages"};
   }
 
   const tokenizer::Tokenizer& tokenizer_;

@@ -146,7 +146,7 @@ TEST_F(TemplateFormats, SpaceAtAMessagesEndStaysWhereTheTemplateLeavesIt) {
   conversation.continues_last = true;
   const auto lost = format("{{ messages[0].content | length }}")->render(conversation);
   ASSERT_FALSE(lost.ok());
-  EXPECT_EQ(lost.error().field, "continue_final_message");
+  EXPECT_EQ(lost.error().field, "messages");
 }
 
 TEST_F(TemplateFormats, SayWhyTheyAreWhatTheyAre) {

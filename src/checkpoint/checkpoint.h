@@ -32,6 +32,12 @@ class Checkpoint {
   static Result<Checkpoint> open(const std::string& model);
 
   const std::string& folder() const { return folder_; }
+  // From here on its folder, and where texts are looked for, are those of `source`, of which these
+  // are the weights.
+  void take_place_of(const Checkpoint& source) {
+    folder_ = source.folder_;
+    layout_.text_folders = source.layout_.text_folders;
+  }
   const families::ModelConfig& config() const { return config_; }
   LayoutKind layout() const { return layout_.kind; }
   families::WeightLayout weight_layout() const { return weight_layout_; }

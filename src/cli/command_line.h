@@ -71,6 +71,7 @@ struct Flag {
 struct ForeignFlag {
   std::vector<std::string> names;
   bool takes_value = false;
+  bool takes_list = false;     // takes_value, and all words behind it up to the next flag
   bool is_positional = false;  // its value is one of the verb's first positional: --model NAME
   // Values with which nothing would be other than it is; "*": any, or the bare switch. They are
   // taken with a note; all others are refused.

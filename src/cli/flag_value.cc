@@ -14,12 +14,10 @@ namespace pelton::cli {
 Result<double> flag_number(const Flag& flag, const std::string& text) {
   double number = 0;
   if (flag.kind == Flag::Kind::kSize) {
-    const Result<int64_t> size = parse_size(text);
+    const Result<int64_t> size = parse_size(text, flag.bare_unit);
     if (!size)
       return usage_error(fmt::format("{}: {}", flag.name, size.error().message), flag.name);
     number = static_cast<double>(*size);
-    const bool is_bare = text.find_first_not_of("0123456789.") == std::string::npos;
-    if (is_bare) number *= flag.bare_unit;
   } else {
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool whole = number == std::floor(number);

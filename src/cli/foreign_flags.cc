@@ -66,34 +66,96 @@ Result<void> read_variables(const Verb& verb, std::vector<std::string>& notes) {
   return {};
 }
 
+// Of {"--tp", "1", "M", "--port", "3"}: the words {"M", "--port", "3"}. What a positional's flag
+// names (--model M) is put before the first flag: behind one that takes several words it would be
+// one of these. A word behind a foreign flag is the positional where there is none yet; another one
+// would be taken for a second, and nobody means that of "M --enforce-eager false".
+class ForeignWords {
+ public:
+  ForeignWords(const Verb& verb, const std::vector<std::string>& words)
+      : verb_(verb), words_(words) {}
+
+  Result<NativeWords> read() {
+    while (at_ < words_.size()) {
+      const std::string& word = words_[at_];
+      const size_t equals = word.find('=');
+      const ForeignFlag* const flag =
+          is_flag(word) ? find_foreign(verb_, word.substr(0, equals)) : nullptr;
+      if (flag == nullptr) {
+        take_native(word);
+      } else {
+        TRY(take_foreign(*flag, word.substr(0, equals)));
+      }
+    }
+    const size_t begin =
+        static_cast<size_t>(std::ranges::find_if(native_.words, is_flag) - native_.words.begin());
+    native_.words.insert(native_.words.begin() + static_cast<std::ptrdiff_t>(begin),
+                         positionals_.begin(), positionals_.end());
+    return std::move(native_);
+  }
+
+ private:
+  static bool is_flag(const std::string& word) { return word.starts_with('-'); }
+  bool at_value() const { return at_ < words_.size() && !is_flag(words_[at_]); }
+
+  void take_native(const std::string& word) {
+    has_flag_ = has_flag_ || is_flag(word);
+    if (!has_flag_) has_positional_ = true;
+    native_.words.push_back(word);
+    ++at_;
+  }
+
+  Result<void> take_foreign(const ForeignFlag& flag, const std::string& name) {
+    std::string value;
+    const std::string& word = words_[at_++];
+    if (word.size() > name.size()) {
+      value = word.substr(name.size() + 1);
+    } else if (flag.takes_value) {
+      if (at_ == words_.size()) return usage_error(fmt::format("{} wants a value", name), name);
+      value = words_[at_++];
+    }
+    while (flag.takes_list && at_value()) value += " " + words_[at_++];
+    has_flag_ = true;
+    if (flag.is_positional) {
+      positionals_.push_back(std::move(value));
+      has_positional_ = true;
+    } else if (!is_taken(flag, value)) {
+      return refusal(flag, shown(flag, name, value));
+    } else {
+      native_.notes.push_back(note(flag, shown(flag, name, value)));
+    }
+    return take_words_behind(flag, name);
+  }
+
+  // The word is not shown: what stands behind a flag by mistake may be a secret.
+  Result<void> take_words_behind(const ForeignFlag& flag, const std::string& name) {
+    if (flag.is_positional || !at_value()) return {};
+    if (has_positional_) {
+      return usage_error(
+          fmt::format("{} takes {}, and more stands behind it; {} stands before "
+                      "the flags",
+                      name, flag.takes_value ? "one value" : "no value",
+                      verb_.positionals.empty() ? "nothing" : verb_.positionals[0].name),
+          name);
+    }
+    while (at_value()) positionals_.push_back(words_[at_++]);
+    has_positional_ = true;
+    return {};
+  }
+
+  const Verb& verb_;
+  const std::vector<std::string>& words_;
+  size_t at_ = 0;
+  bool has_flag_ = false;
+  bool has_positional_ = false;  // one is named, before the flags or by a flag
+  std::vector<std::string> positionals_;
+  NativeWords native_;
+};
+
 }  // namespace
 
 Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string>& words) {
-  NativeWords native;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const size_t equals = word.find('=');
-    const ForeignFlag* const flag =
-        word.starts_with('-') ? find_foreign(verb, word.substr(0, equals)) : nullptr;
-    if (flag == nullptr) {
-      native.words.push_back(word);
-      continue;
-    }
-    const std::string name = word.substr(0, equals);
-    std::string value;
-    if (equals != std::string::npos) {
-      value = word.substr(equals + 1);
-    } else if (flag->takes_value) {
-      if (i + 1 == words.size()) return usage_error(fmt::format("{} wants a value", name), name);
-      value = words[++i];
-    }
-    if (flag->is_positional) {
-      native.words.push_back(std::move(value));
-      continue;
-    }
-    if (!is_taken(*flag, value)) return refusal(*flag, shown(*flag, name, value));
-    native.notes.push_back(note(*flag, shown(*flag, name, value)));
-  }
+  TRY_ASSIGN(NativeWords native, ForeignWords(verb, words).read());
   TRY(read_variables(verb, native.notes));
   return native;
 }

@@ -15,6 +15,7 @@ Verb verb() {
   serve.foreign = {
       {.names = {"--model"}, .takes_value = true, .is_positional = true, .taken = {}, .why = ""},
       {.names = {"--eager"}, .taken = {"*"}, .why = "it always is"},
+      {.names = {"--sizes"}, .takes_value = true, .takes_list = true, .taken = {"*"}, .why = "no"},
       {.names = {"--tp", "-tp"}, .takes_value = true, .taken = {"1"}, .why = "there is one"},
       {.names = {"--lora"}, .taken = {}, .why = "there are none"},
       {.names = {"--token"}, .takes_value = true, .taken = {}, .why = "there are none"},
@@ -40,6 +41,29 @@ TEST(ForeignFlags, AreTakenWithANoteRefusedOrMoved) {
     const auto refused = native_words(verb(), words);
     ASSERT_FALSE(refused.ok());
     EXPECT_THAT(refused.error().message, HasSubstr(error));
+  }
+}
+
+TEST(ForeignFlags, APositionalsFlagStandsBeforeFlagsOfSeveralWords) {
+  EXPECT_THAT(native_words(verb(), {"--names", "a", "--model", "m"})->words,
+              ElementsAre("m", "--names", "a"));
+  EXPECT_THAT(native_words(verb(), {"m", "--names", "a", "b", "--model=n"})->words,
+              ElementsAre("m", "n", "--names", "a", "b"));
+  EXPECT_THAT(native_words(verb(), {"--eager", "m", "--port", "3"})->words,
+              ElementsAre("m", "--port", "3"));
+}
+
+TEST(ForeignFlags, AWordTooManyIsNoSecondModel) {
+  EXPECT_THAT(native_words(verb(), {"m", "--sizes", "1", "2", "4", "--port", "3"})->words,
+              ElementsAre("m", "--port", "3"));
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"m", "--eager", "secret"},
+                                             {"m", "--tp", "1", "secret"},
+                                             {"--model", "m", "--tp=1", "secret"}}) {
+    const auto refused = native_words(verb(), words);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, HasSubstr("more stands behind it"));
+    EXPECT_THAT(refused.error().message, testing::Not(HasSubstr("secret")));
   }
 }
 

@@ -44,6 +44,10 @@ std::optional<double> unit_factor(std::string_view name) {
 }  // namespace
 
 Result<int64_t> parse_size(std::string_view text) {
+  return parse_size(text, 1);
+}
+
+Result<int64_t> parse_size(std::string_view text, double bare_unit) {
   double number = 0;
   const auto [rest, failure] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
@@ -56,11 +60,13 @@ Result<int64_t> parse_size(std::string_view text) {
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   const std::optional<double> factor = unit_factor(unit);
   if (!factor) return wrong();
-  const double product = number * *factor;
+  const bool is_bare = unit.empty();
+  const double product = number * *factor * (is_bare ? bare_unit : 1);
   if (!(product < 9.2e18)) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is too large", text)};
   }
-  if (*factor == 1 && product != std::floor(product)) return wrong();
+  const bool is_count = *factor == 1 && (!is_bare || bare_unit == 1);
+  if (is_count && product != std::floor(product)) return wrong();
   return static_cast<int64_t>(std::llround(product));
 }
 

@@ -13,6 +13,10 @@ TEST(HumanSize, ReadsUnits) {
   EXPECT_EQ(*parse_size("1.5 GiB"), int64_t{3} << 29);
   EXPECT_EQ(*parse_size("2GB"), 2'000'000'000);
   EXPECT_EQ(*parse_size("0"), 0);
+  EXPECT_EQ(*parse_size("0.5", 1 << 30), int64_t{1} << 29);
+  EXPECT_EQ(*parse_size("16", 1 << 30), int64_t{1} << 34);
+  EXPECT_EQ(*parse_size("16B", 1 << 30), 16);
+  EXPECT_FALSE(parse_size("0.5B", 1 << 30).ok());
 }
 
 TEST(HumanSize, RefusesWhatIsNoSize) {

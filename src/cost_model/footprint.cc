@@ -259,7 +259,8 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
                       .workspace = count_workspace(config, request, tiles),
                       .kv_formula = count_formula(config, request.kv_dtype),
                       .sequences_max = request.sequences_max,
-                      .memory_bytes = request.memory_bytes};
+                      .memory_bytes = request.memory_bytes,
+                      .kv_bytes_asked = request.kv_bytes};
   TRY_ASSIGN(const int64_t allowed, bytes_for_kv(footprint, request));
   const Result<KvBudget> planned = plan_kv(config, request, allowed);
   if (!planned) return with_weights(footprint, request, planned.error());
@@ -333,8 +334,10 @@ Result<void> check_fits(const Footprint& footprint) {
   if (!is_known || asked == 0 || taken + asked <= footprint.memory_bytes) return {};
   const bool by_swap = footprint.swap.bytes() > footprint.kv.bytes();
   const int64_t own = by_swap ? footprint.swap.bytes() : footprint.kv.bytes();
-  return asks_for_too_much(by_swap ? "--swap-space" : "--kv-cache-memory", own, taken + asked - own,
-                           footprint.memory_bytes);
+  // Blocks are counted in 32 bits: of what was asked for, not all may be planned.
+  const int64_t named = by_swap ? own : footprint.kv_bytes_asked.value_or(own);
+  return asks_for_too_much(by_swap ? "--swap-space" : "--kv-cache-memory", named,
+                           taken + asked - own, footprint.memory_bytes);
 }
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,

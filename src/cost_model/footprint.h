@@ -102,9 +102,10 @@ struct Footprint {
   KvAllocated kv;
   KvAllocated swap;  // without blocks where there is none
 
-  int sequences_max = 0;       // slots
-  int context_tokens_max = 0;  // of one sequence
-  int64_t memory_bytes = 0;    // of the machine, as it was asked
+  int sequences_max = 0;                       // slots
+  int context_tokens_max = 0;                  // of one sequence
+  int64_t memory_bytes = 0;                    // of the machine, as it was asked
+  std::optional<int64_t> kv_bytes_asked = {};  // of --kv-cache-memory, kv.bytes() or more
 
   // Sequences of that context that fit at once without one making room for another: at most
   // sequences_max.

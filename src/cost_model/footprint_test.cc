@@ -122,6 +122,10 @@ TEST(Footprint, A3_WhatWasAskedForIsThere) {
   EXPECT_EQ(much.error().field, "kv-cache-memory");
   EXPECT_THAT(much.error().message, HasSubstr("--kv-cache-memory asks for 100.0 GiB of 24.0 GiB"));
   EXPECT_THAT(much.error().message, HasSubstr(" GiB is left for it"));
+  // More than blocks can be counted: it is said as it was asked for.
+  const Result<void> thousand = fits({.kv_bytes = 10'000 * kGiB, .memory_bytes = 24 * kGiB});
+  ASSERT_FALSE(thousand.ok());
+  EXPECT_THAT(thousand.error().message, HasSubstr("asks for 10000.0 GiB of 24.0 GiB"));
   // Beside the weights it does not fit either; and what is said to be left, does.
   EXPECT_FALSE(fits({.kv_bytes = 16 * kGiB, .memory_bytes = 24 * kGiB}).ok());
   const auto swap = footprint(gpt_oss_20b(), {.swap_bytes = 20 * kGiB, .memory_bytes = 24 * kGiB});

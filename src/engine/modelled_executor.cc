@@ -243,6 +243,19 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
   if (samples) sample_row(plan, row, occupant, result);
 }
 
+// As a sampler does: the likeliest, then what is asked for by id.
+void ModelledExecutor::report(const Occupant& occupant, int top, SampledToken& sampled) const {
+  const auto seen = visible(occupant.seen);
+  sampled = options_.score(seen, occupant.sampled, top).scored;
+  const size_t best = sampled.top.size();
+  for (const TokenId token : occupant.sampling.logprob_tokens) {
+    const bool is_told =
+        std::any_of(sampled.top.begin(), sampled.top.begin() + std::ptrdiff_t(best),
+                    [&](const auto& known) { return known.first == token; });
+    if (!is_told) sampled.top.emplace_back(token, options_.score(seen, token, 0).scored.logprob);
+  }
+}
+
 // Token by token, as long as the guess behind each is right; the cells of wrong ones hold what was
 // guessed.
 void ModelledExecutor::sample_row(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
@@ -255,7 +268,7 @@ void ModelledExecutor::sample_row(const StepPlan& plan, const ScheduledRow& row,
     result.tokens.back().token = occupant.sampled;
     if (emitted.error) return;
     if (const int top = occupant.sampling.logprobs; top >= 0) {
-      result.tokens.back() = options_.score(visible(occupant.seen), occupant.sampled, top).scored;
+      report(occupant, top, result.tokens.back());
     }
     jump(row, occupant, result);
     if (emitted.accepted == emitted.drafted || emitted.tokens.count > 1 + emitted.accepted) break;

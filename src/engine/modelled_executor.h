@@ -123,6 +123,7 @@ class ModelledExecutor final : public Executor {
     return slots_[static_cast<size_t>(row.slot)].tables;
   }
   void write(const ScheduledRow& row, int32_t start, std::span<const TokenId> tokens);
+  void report(const Occupant& occupant, int top, SampledToken& sampled) const;
   void sample_row(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
                   StepResult& result);
   bool is_right(const Occupant& occupant) const;

@@ -507,6 +507,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     Arrival& arrival = plan.arrivals.emplace_back();
     arrival.sampling = sequence.request.sampling;
     arrival.prompt_count = sequence.prompt_count;
+    arrival.mirostat_bound = sequence.mirostat_bound;
     arrival.pooling = sequence.request.pooling;
     arrival.guide = sequence.request.guide;
     const bool remembers = sequence.request.sampling.reads_history() || arrival.guide.has_value() ||

@@ -245,6 +245,8 @@ void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled, int 
 bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const TokenId token = sampled.token;
   sequence.tokens.push_back(token);
+  sequence.mirostat_bound =
+      sequence.request.sampling.mirostat.next_bound(sequence.mirostat_bound, sampled.surprise);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
   if (sequence.request.sampling.prompt_logprobs >= 0 && sequence.output_count() == 1) {
     CHECK(static_cast<int>(sequence.scored.size()) == sequence.prompt_count - 1,

@@ -29,7 +29,9 @@ struct Sequence {
 
   // `pools` outlive the sequence.
   Sequence(SequenceId id, request::GenerationRequest request, kv::BlockPools& pools)
-      : id(id), request(std::move(request)) {
+      : id(id),
+        request(std::move(request)),
+        mirostat_bound(this->request.sampling.mirostat.first_bound()) {
     for (int group = 0; group < pools.group_count(); ++group) {
       tables.push_back(kv::BlockTable(pools.pool(group, kv::kDevice)));
       sent_tables.push_back({});
@@ -75,7 +77,8 @@ struct Sequence {
 
   std::unique_ptr<TokenConstraints> token_constraints;  // null: it samples freely
   size_t forced = 0;                                    // of its tokens, planned
-  bool in_quota = false;                                // amid a segment that request.quota counts
+  float mirostat_bound = 0.0f;  // behind the newest token, of request.sampling.mirostat
+  bool in_quota = false;        // amid a segment that request.quota counts
   int64_t quota_used = 0;
 
   int computed = 0;   // positions computed by the steps submitted so far

@@ -65,6 +65,7 @@ struct Arrival {
   request::SamplingParams sampling;
   std::vector<TokenId> history;  // empty unless sampling.reads_history() or there is a guide
   int prompt_count = 0;          // also set without a history
+  float mirostat_bound = 0.0f;   // as it stands; of sampling.mirostat
   // Of the rows that follow, all tokens are one prompt of which an embedding is made.
   std::optional<request::Pooling> pooling;
   // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
@@ -137,6 +138,7 @@ struct SampledToken {
   TokenId token = 0;
   float logprob = 0.0f;  // natural logarithm, of the raw distribution (before temperature and cuts)
   std::vector<std::pair<TokenId, float>> top;  // best first, if asked for
+  float surprise = -1.0f;                      // of sampling.mirostat; negative: none
 };
 
 // A guide may leave no choice behind a sampled token. Then what must follow may be told with it, so

@@ -16,7 +16,7 @@ TEST(BatchBuilder, RowsLieFlatOneAfterTheOther) {
   add_row(plan, {.slot = 0, .start = 16, .tokens = {4, 5, 6}});
   add_row(plan, {.slot = 1, .start = 0, .tokens = {1, 2}, .sample = true});
   slots.apply(plan);
-  slots.append(2, 9);
+  slots.append(2, 9, -1.0f);
   const Batch batch = build_batch(plan, slots, {}, 2);
   EXPECT_EQ(batch.input.tokens, (std::vector<TokenId>{9, 4, 5, 6, 1, 2}));
   EXPECT_EQ(batch.input.logit_rows, (std::vector<int>{0, 5}));

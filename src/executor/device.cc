@@ -29,7 +29,7 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
     return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
   }
   if (choice == "cuda") {
-    return Error{found.error().code,
+    return Error{ErrorCode::kUnsupported,  // nothing that is asked for by a name is missing
                  fmt::format("--device cuda: {}; it takes a GPU, NVIDIA's driver and "
                              "libpelton_cuda.so: docs/gpu.md says how to build that, and what was "
                              "never tried. --device cpu, or auto, computes on the processors",

@@ -160,7 +160,8 @@ sampling::DrawInput RowSampler::input_of(const engine::StepPlan& plan,
           .history = slot.sampling.reads_history() ? &slot.history : nullptr,
           .banned = row.suppressed,
           .allowed = row.allowed,
-          .position = position_of(sequence, row)};
+          .position = position_of(sequence, row),
+          .mirostat_bound = slot.mirostat_bound};
 }
 
 // The sequence has its token, a deferral or an error. Whether the next row of logits counts, too.
@@ -179,8 +180,9 @@ bool RowSampler::settle(const engine::StepPlan& plan, SampledRow& row,
     if (next == SlotGrammars::Next::kFail) return refuse(plan, row, grammars_.error(slot), result);
     if (next == SlotGrammars::Next::kDefer) return refuse(plan, row, std::nullopt, result);
   }
-  slots_.append(slot, choice.token);
-  give(row, {choice.token, choice.logprob, choice.top}, result);
+  const float surprise = row.forced.empty() ? choice.surprise : -1.0f;
+  slots_.append(slot, choice.token, surprise);
+  give(row, {choice.token, choice.logprob, choice.top, surprise}, result);
   if (is_constrained) {
     const std::vector<TokenId> forced = grammars_.take_forced(slot);
     slots_.append_known(sequence, row.given, forced);

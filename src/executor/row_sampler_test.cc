@@ -249,7 +249,7 @@ TEST_F(RowSamplerUnit, AFailedStepIsForgotten) {
   begin(plan, {.slot = 1, .tokens = {1}, .sample = true});
   slots_.apply(plan);
   grammars_.apply(plan);
-  slots_.append(1, 9);
+  slots_.append(1, 9, -1.0f);
   rows_ = sampler_.list(plan, build_batch(plan, slots_, drafts_, 0), drafts_, result_);
   EXPECT_EQ(slots_.input_token(1), ~0);
   sampler_.forget(plan, rows_);

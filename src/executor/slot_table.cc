@@ -13,6 +13,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     if (arrival == nullptr) continue;
     slot.sampling = arrival->sampling;
     slot.pooling = arrival->pooling;
+    slot.mirostat_bound = arrival->mirostat_bound;
     slot.known_tokens = 0;
     slot.history.clear();
     if (!slot.sampling.reads_history()) continue;
@@ -41,8 +42,9 @@ void SlotTable::stop_expecting(engine::Slot index, int64_t step) {
   if (slot.pending.step == step) slot.pending = {};
 }
 
-void SlotTable::append(engine::Slot index, TokenId token) {
+void SlotTable::append(engine::Slot index, TokenId token, float surprise) {
   Slot& slot = at(index);
+  slot.mirostat_bound = slot.sampling.mirostat.next_bound(slot.mirostat_bound, surprise);
   slot.last_token = token;
   if (slot.sampling.reads_history()) slot.history.add_output(token);
 }

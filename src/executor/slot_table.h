@@ -24,6 +24,7 @@ struct Slot {
   engine::SlotTables tables;
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   TokenId last_token = 0;                   // the newest that was sampled
+  float mirostat_bound = 0.0f;              // behind it, of sampling.mirostat
   // Tokens whose ids are known, counted from the sequence's beginning, if jump-forward decoding is
   // ahead of what is computed. A row that ends before them samples nothing.
   int known_tokens = 0;
@@ -58,8 +59,8 @@ class SlotTable {
   // The step is over for the slot; unless a later one is awaited by now.
   void stop_expecting(engine::Slot index, int64_t step);
 
-  // The row's token was sampled.
-  void append(engine::Slot index, TokenId token);
+  // The row's token was sampled; `surprise` as SampledToken's.
+  void append(engine::Slot index, TokenId token, float surprise);
   // And these are known to follow it (jump-forward decoding): they stand behind the `sampled`
   // tokens that the row gave.
   void append_known(const ScheduledRow& row, int sampled, std::span<const TokenId> tokens);

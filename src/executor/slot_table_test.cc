@@ -56,7 +56,7 @@ TEST(SlotTable, PenaltiesCountWhatIsAppended) {
   arrive(plan);
   slots.apply(plan);
   for (const engine::ScheduledRow& row : plan.sequences) {
-    slots.append(row.slot, 8);
+    slots.append(row.slot, 8, -1.0f);
     slots.append_known(row, 1, std::vector<TokenId>{8, 9});
   }
   EXPECT_EQ(slots[0].history.counts().at(8).in_output, 2);
@@ -72,7 +72,7 @@ TEST(SlotTable, ARowBeforeTheKnownTokensSamplesNothing) {
   arrive(plan);
   slots.apply(plan);
   EXPECT_TRUE(slots.samples(plan.sequences[0]));
-  slots.append(0, 2);                                                    // of position 5
+  slots.append(0, 2, -1.0f);                                             // of position 5
   slots.append_known(plan.sequences[0], 1, std::vector<TokenId>{3, 4});  // 6 and 7: 8 are known
   const auto samples = [&](int start, std::vector<TokenId> tokens) {
     engine::StepPlan next;
@@ -85,7 +85,7 @@ TEST(SlotTable, ARowBeforeTheKnownTokensSamplesNothing) {
 
 TEST(SlotTable, ATokenThatIsBeingDrawnIsNamedByItsRow) {
   SlotTable slots(1);
-  slots.append(0, 42);
+  slots.append(0, 42, -1.0f);
   EXPECT_EQ(slots.input_token(0), 42);
   EXPECT_EQ(slots.expect_token(0, {.step = 1, .row = 3}), -1);
   EXPECT_EQ(slots.input_token(0), ~3);

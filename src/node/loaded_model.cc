@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
+#include "base/machine.h"
 #include "chat/format_of.h"
 #include "checkpoint/describe.h"
 #include "cost_model/footprint.h"
@@ -13,6 +15,7 @@
 #include "node/model_template.h"
 #include "node/model_tokenizer.h"
 #include "node/packed_cache.h"
+#include "node/packed_folder.h"
 
 namespace pelton::node {
 namespace {
@@ -39,6 +42,10 @@ class Phases {
   std::string parts_;
 };
 
+double gibibytes(int64_t bytes) {
+  return static_cast<double>(bytes) / (int64_t{1} << 30);
+}
+
 void log_kernel_choice(const executor::KernelChoice& choice, base::Log& log) {
   for (const std::string& problem : choice.problems) log.warning(problem);
   log.info("kernel choice: " + choice.how);
@@ -56,12 +63,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
-  if (!options.make_executor) TRY(loaded->choose_device(options, log));
-  if (!options.make_executor && options.weights && !loaded->device_) {
-    TRY(loaded->pack(options, log));
-  }
-  phases.end("files");
+  // Before anything is packed: beside packed weights there are no texts.
   TRY(loaded->load_tokenizer(options.chat));
+  if (!options.make_executor) TRY(loaded->choose_device(options, log));
+  if (!options.make_executor && !loaded->device_) TRY(loaded->pack(options, log));
+  phases.end("files");
   TRY(loaded->check_draft_tokens(options.executor.speculation.model));
   loaded->unite_stop_tokens();
   log.info("model: " + checkpoint::family_line(loaded->config()));
@@ -100,49 +106,84 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
   return {};
 }
 
-// From here on the packed folder is the model: all that a model's folder has is in it.
+// Of a model that is computed as its files have it: what it could be asked for.
+void LoadedModel::suggest_packing(const Options& options, base::Log& log) const {
+  const bool can_be = checkpoint_.weight_layout() != families::WeightLayout::kTiled &&
+                      models::can_be_packed(checkpoint_.config()) &&
+                      checkpoint_.weight_bytes() >= kPackedFromBytes &&
+                      options.executor.kernels != "reference";
+  if (!can_be) return;
+  log.info(
+      "weights keep the bits that they are shipped in; --weights int8 has attention and head in 8 "
+      "bits, which is faster, and what that costs this model was not measured (pelton pack MODEL "
+      "FOLDER --weights int8 --details measures it)");
+}
+
+// From here on what was packed is the model's weights.
 Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   if (checkpoint_.weight_layout() == families::WeightLayout::kTiled) return {};
-  const bool reference = options.executor.kernels == "reference";
-  if (options.packing_optional && !models::can_be_packed(config())) return {};
-  if (options.packing_optional && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
-                                   options.packed_cache.empty())) {
+  if (!options.weights) {
+    suggest_packing(options, log);
     return {};
   }
-  if (options.packed_cache.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "nowhere to keep packed weights: set PELTON_CACHE or HOME"};
-  }
+  // Beside models that compute, which are pinned, it takes what processors are free.
+  const bool alone = options.budget == nullptr || options.budget->uses().empty();
+  base::ThreadPool pool({.threads = options.executor.threads, .pin = alone});
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
+  return options.packed_cache.empty() ? pack_into_memory(options, pool, log)
+                                      : pack_into_cache(options, pool, log);
+}
+
+Result<void> LoadedModel::pack_into_cache(const Options& options, base::ThreadPool& pool,
+                                          base::Log& log) {
   TRY_ASSIGN(std::optional<std::string> folder,
              find_packed(options.packed_cache, checkpoint_, *options.weights));
   if (!folder) {
     TRY(check_beside_weights(options));
     log.info(fmt::format(
         "packing {:.1f} GiB of weights for the fast kernels, once; later starts find them in {}",
-        static_cast<double>(checkpoint_.weight_bytes()) / (int64_t{1} << 30),
-        options.packed_cache));
-    // Beside models that compute, which are pinned, it takes what processors are free.
-    const bool alone = options.budget == nullptr || options.budget->uses().empty();
-    base::ThreadPool pool({.threads = options.executor.threads, .pin = alone});
-    const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
-    Result<std::string> made = make_packed(
-        options.packed_cache, checkpoint_, *options.weights, pool,
-        [&](std::string_view what, int64_t done, int64_t total) {
-          return !options.progress || options.progress(what, done, total);
-        },
-        log);
-    const bool can_do_without = !made.ok() && (made.error().code == ErrorCode::kUnsupported ||
-                                               made.error().code == ErrorCode::kDoesNotFit ||
-                                               made.error().code == ErrorCode::kIo);
-    if (options.packing_optional && can_do_without) {
-      log.warning("weights are used as they are, not packed: " + made.error().message);
-      return {};
-    }
-    if (!made.ok()) return made.error();
-    folder = std::move(*made);
+        gibibytes(checkpoint_.weight_bytes()), options.packed_cache));
+    TRY_ASSIGN(folder, make_packed(
+                           options.packed_cache, checkpoint_, *options.weights, pool,
+                           [&](std::string_view what, int64_t done, int64_t total) {
+                             return !options.progress || options.progress(what, done, total);
+                           },
+                           log));
   }
   TRY_ASSIGN(checkpoint_, checkpoint::Checkpoint::open(*folder));
   log.info(fmt::format("weights from {}, packed from {}", *folder, checkpoint_.tiles().source));
+  return {};
+}
+
+Result<void> LoadedModel::pack_into_memory(const Options& options, base::ThreadPool& pool,
+                                           base::Log& log) {
+  TRY(check_beside_weights(options));
+  const int64_t memory = options.executor.memory_bytes.value_or(base::memory_limit_bytes());
+  if (checkpoint_.weight_bytes() >= memory) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("--weights: {:.1f} GiB of weights cannot be packed in {:.1f} GiB of "
+                             "memory; --weights-cache DIR packs them into files",
+                             gibibytes(checkpoint_.weight_bytes()), gibibytes(memory)),
+                 "weights-cache"};
+  }
+  log.info(fmt::format("packing {:.1f} GiB of weights into memory",
+                       gibibytes(checkpoint_.weight_bytes())));
+  const base::SystemClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  models::PackedModel made;
+  TRY_ASSIGN(checkpoint_, node::pack_into_memory(
+                              checkpoint_, {.weights = *options.weights}, pool,
+                              [&](std::string_view what, int64_t done, int64_t total) {
+                                return !options.progress || options.progress(what, done, total);
+                              },
+                              made));
+  log.info(
+      fmt::format("packed: {}; --weights-cache DIR would save {:.1f} s of the next start, and "
+                  "keep {:.1f} GiB there",
+                  verdict(made), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9,
+                  gibibytes(checkpoint_.weight_bytes())));
+  log.debug("packed: " + details(made));
+  if (!made.excess.empty()) log.warning("packed weights: " + made.excess);
   return {};
 }
 
@@ -244,6 +285,7 @@ Result<void> LoadedModel::load_chat_format(const ChatOptions& chat) {
       chat::format_of({.tokenizer = *tokenizer_,
                        .chat_template = std::move(chat_template),
                        .stops = config().eos_tokens,
+                       .is_template_given = !chat.template_file.empty(),
                        .reasoning_parser = chat.reasoning_parser,
                        .tool_call_parser = chat.tool_call_parser});
   if (format.ok()) {

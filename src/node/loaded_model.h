@@ -45,12 +45,10 @@ class LoadedModel {
         make_executor;
     engine::Engine::Options engine;
     std::string step_log;  // a file for engine/step_log.h; empty: none
-    // Packs the weights at first, and uses what was packed from then on (node/packed_cache.h).
-    // None: the model's files as they are. `packing_optional`: not for small models, nor where the
-    // disk has no room or the kernels have no use for it.
+    // Packs the weights: into memory, or into this folder, where later loads find them
+    // (node/packed_cache.h). None: the model's files as they are, no bit changed.
     std::optional<models::WeightChoice> weights;
-    bool packing_optional = false;
-    std::string packed_cache;
+    std::string packed_cache;  // empty: memory
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     ChatOptions chat = {};
     // Where several models share this machine's memory: what this one may take is what is left
@@ -102,6 +100,9 @@ class LoadedModel {
 
   Result<void> check_beside_weights(const Options& options) const;
   Result<void> pack(const Options& options, base::Log& log);
+  Result<void> pack_into_cache(const Options& options, base::ThreadPool& pool, base::Log& log);
+  Result<void> pack_into_memory(const Options& options, base::ThreadPool& pool, base::Log& log);
+  void suggest_packing(const Options& options, base::Log& log) const;
   Result<void> load_tokenizer(const ChatOptions& chat);
   Result<void> load_chat_format(const ChatOptions& chat);
   Result<void> check_draft_tokens(const std::string& draft_model) const;

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "node/cache_folder.h"
 #include "node/packed_folder.h"
 #include "node/packing_lock.h"
 
@@ -84,10 +83,6 @@ Result<int64_t> remove(const PackedEntry& entry) {
 }
 
 }  // namespace
-
-std::string packed_cache_folder() {
-  return cache_folder("packed");
-}
 
 std::vector<PackedEntry> packed_models(const std::string& cache) {
   std::vector<PackedEntry> entries;

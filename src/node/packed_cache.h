@@ -16,11 +16,8 @@
 
 namespace pelton::node {
 
-// cache_folder("packed").
-std::string packed_cache_folder();
-
-// From this size on models are packed without being asked to be. Smaller ones come from the
-// processor's caches, where packing gains little.
+// From this size on it is worth while to say that packing would be faster. Smaller models come from
+// the processor's caches.
 inline constexpr int64_t kPackedFromBytes = int64_t{1} << 30;
 
 struct PackedEntry {

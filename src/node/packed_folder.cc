@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,7 +125,54 @@ class NewFolder {
   std::string work_;
 };
 
+// Memory that has a path while this is there: "/proc/self/fd/7".
+class MemoryFile {
+ public:
+  static Result<MemoryFile> make() {
+    const int fd = ::memfd_create("pelton-packed", MFD_CLOEXEC);
+    if (fd >= 0) return MemoryFile(fd);
+    return cannot("packed weights", "make memory for", {errno, std::generic_category()});
+  }
+  MemoryFile(MemoryFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  MemoryFile& operator=(MemoryFile&&) = delete;
+  ~MemoryFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+ private:
+  explicit MemoryFile(int fd) : fd_(fd) {}
+
+  int fd_;
+};
+
 }  // namespace
+
+// A packed model is a folder: for a moment there is one, of links and small files, whose weights
+// lie in memory. What has been mapped stays when it goes.
+Result<Checkpoint> pack_into_memory(const Checkpoint& source, const PackFolderOptions& options,
+                                    base::ThreadPool& pool, models::PackModelProgress progress,
+                                    models::PackedModel& made) {
+  std::error_code failed;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(failed);
+  if (failed) return cannot("temporary folder", "find", failed);
+  TRY_ASSIGN(const NewFolder folder,
+             NewFolder::make(fmt::format("{}/pelton-{}", temporary.string(), ::getpid())));
+  TRY(write_texts(source, folder.work()));
+  TRY_ASSIGN(const MemoryFile memory, MemoryFile::make());
+  std::filesystem::create_symlink(memory.path(), folder.work() + "/model.safetensors", failed);
+  if (failed) return cannot(folder.work(), "link from", failed);
+  TRY_ASSIGN(const SampleTokens sample, sample_tokens(source, kSampleTokens));
+  TRY_ASSIGN(made, models::pack_model(source,
+                                      {.weights = options.weights,
+                                       .activations = options.activations,
+                                       .sample = sample.tokens},
+                                      folder.work(), pool, progress));
+  TRY_ASSIGN(Checkpoint packed, Checkpoint::open(folder.work()));
+  packed.take_place_of(source);
+  return packed;
+}
 
 Result<models::PackedModel> pack_into_folder(const Checkpoint& source,
                                              const PackFolderOptions& options,

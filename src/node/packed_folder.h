@@ -25,4 +25,12 @@ Result<models::PackedModel> pack_into_folder(const checkpoint::Checkpoint& sourc
                                              const std::string& out, base::ThreadPool& pool,
                                              models::PackModelProgress progress);
 
+// The same in memory, without a file that has a name when this returns; `made` says what was
+// chosen. The checkpoint's texts are the source's. Errors: those of pack_model(), kIo.
+Result<checkpoint::Checkpoint> pack_into_memory(const checkpoint::Checkpoint& source,
+                                                const PackFolderOptions& options,
+                                                base::ThreadPool& pool,
+                                                models::PackModelProgress progress,
+                                                models::PackedModel& made);
+
 }  // namespace pelton::node

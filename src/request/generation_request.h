@@ -24,10 +24,26 @@ struct DryPenalty {
   std::shared_ptr<const std::vector<uint64_t>> breakers;
 };
 
+// Mirostat 2 (Basu, Ramachandran, Keskar, Varshney 2021), which steers the surprise of what is
+// said: tokens of more than `bound` bits are cut, and behind each token the bound moves by `rate`
+// of what its surprise lacked to `target`. It begins at twice that.
+struct Mirostat {
+  float target = 0.0f;  // bits ("tau"); 0: none
+  float rate = 0.1f;    // "eta"
+
+  float first_bound() const { return 2.0f * target; }
+  // `surprise`: of the token that was drawn, in bits, among those that were left; negative: it was
+  // not drawn.
+  float next_bound(float bound, float surprise) const {
+    return surprise < 0.0f ? bound : bound - rate * (surprise - target);
+  }
+};
+
 // Applied in this order to a row of logits: repetition, frequency and presence penalties, DRY,
 // logit_bias, bad words and allowed tokens, top_n_sigma, temperature, top_k, typical_p, top_p,
-// min_p, XTC. Noise is a pure function of (seed, position in the sequence). At temperature 0 the
-// likeliest token is taken, whatever cuts there are.
+// min_p, XTC; mirostat takes the place of the cuts behind the temperature. Noise is a pure function
+// of (seed, position in the sequence). At temperature 0 the likeliest token is taken, whatever cuts
+// there are.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, the lowest id among equals
   int top_k = 0;             // 0: all
@@ -36,6 +52,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // over prompt and output, as in CTRL (Keskar et al. 2019)
   float frequency_penalty = 0.0f;   // over the output
   float presence_penalty = 0.0f;    // over the output
+  int penalty_last_n = -1;          // of these, the last tokens that count; -1: all
   DryPenalty dry;
   float typical_p = 1.0f;        // locally typical sampling; 1: all
   float top_n_sigma = 0.0f;      // standard deviations below the highest logit; 0: all
@@ -43,6 +60,7 @@ struct SamplingParams {
   float xtc_threshold = 0.1f;    // the share from which a token is one of them
   float dynatemp_range = 0.0f;   // around the temperature; 0: it is constant
   float dynatemp_exponent = 1.0f;
+  Mirostat mirostat;
   // Never said: each as its tokens, of which the last one is made as unlikely as can be where the
   // others have just come. One is said all the same where nothing else may be.
   std::vector<std::vector<TokenId>> bad_words;
@@ -51,6 +69,8 @@ struct SamplingParams {
   uint64_t seed = 0;  // always set by the server; random there if the caller gave none
   // How many alternatives to report with each token; -1: no logprobs at all, 0: the sampled one's.
   int logprobs = -1;
+  // Reported with each token where logprobs are, behind the likeliest, if not among these.
+  std::vector<TokenId> logprob_tokens;
   // The same for each token of the prompt but the first, which nothing foretells.
   int prompt_logprobs = -1;
 
@@ -64,7 +84,7 @@ struct SamplingParams {
   // Whether a cut looks at the whole distribution (sampling/distribution_cuts.h).
   bool has_distribution_cuts() const {
     return typical_p < 1.0f || top_n_sigma > 0.0f || xtc_probability > 0.0f ||
-           dynatemp_range > 0.0f;
+           dynatemp_range > 0.0f || mirostat.target > 0.0f;
   }
 };
 

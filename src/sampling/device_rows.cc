@@ -18,6 +18,8 @@ void DeviceRows::clear(int vocab) {
 // A bias that comes twice is added twice, which a device's threads cannot do side by side.
 bool DeviceRows::are_hosts(const request::SamplingParams& params) {
   if (params.logprobs > cuda::kReportedMax) return true;
+  if (params.has_penalties() && params.penalty_last_n >= 0) return true;
+  if (!params.logprob_tokens.empty()) return true;
   const bool is_plain = !params.has_distribution_cuts() && params.dry.multiplier <= 0.0f &&
                         params.bad_words.empty() && params.allowed_tokens.empty();
   if (!is_plain) return true;

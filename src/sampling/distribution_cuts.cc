@@ -74,6 +74,19 @@ void keep_above(std::vector<Weighted>& ranked, float share) {
                 [&](const Weighted& token) { return static_cast<double>(token.weight) < least; });
 }
 
+void keep_unsurprising(std::vector<Weighted>& ranked, double bits) {
+  const double least = std::exp2(-bits) * static_cast<double>(mass_of(ranked));
+  const auto below = std::find_if(ranked.begin() + 1, ranked.end(), [&](const Weighted& token) {
+    return static_cast<double>(token.weight) < least;
+  });
+  ranked.erase(below, ranked.end());
+}
+
+float surprise_of(std::span<const Weighted> tokens, TokenId token) {
+  const auto found = std::ranges::find(tokens, token, &Weighted::token);
+  return static_cast<float>(surprise(*found, mass_of(tokens)) / std::log(2.0));
+}
+
 void exclude_top_choices(std::vector<Weighted>& ranked, float threshold) {
   const double least = double{threshold} * static_cast<double>(mass_of(ranked));
   const auto below = std::find_if(ranked.begin(), ranked.end(), [&](const Weighted& token) {

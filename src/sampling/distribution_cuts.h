@@ -36,6 +36,13 @@ void keep_share(std::vector<Weighted>& ranked, float share);
 // Those that weigh at least `share` of the first one.
 void keep_above(std::vector<Weighted>& ranked, float share);
 
+// Mirostat's cut: those of a surprise (-log2 of their share) of at most `bits`; the first one
+// stays. Example: p = .5 .25 .125 .125 and 2 bits leave two tokens.
+void keep_unsurprising(std::vector<Weighted>& ranked, double bits);
+
+// -log2 of the share that `token`, one of `tokens` in any order, has of them.
+float surprise_of(std::span<const Weighted> tokens, TokenId token);
+
 // "Exclude top choices" (p-e-w 2024): of two or more tokens whose share is at least `threshold`,
 // all but the last one go.
 void exclude_top_choices(std::vector<Weighted>& ranked, float threshold);

@@ -51,9 +51,16 @@ float penalized(float logit, const request::SamplingParams& params, int in_outpu
 
 void apply_penalties(std::span<float> logits, const request::SamplingParams& params,
                      const TokenHistory& history) {
-  for (const auto& [token, count] : history.counts()) {
-    if (static_cast<size_t>(token) >= logits.size()) continue;
-    logits[token] = penalized(logits[token], params, count.in_output);
+  const auto penalize = [&](const std::unordered_map<TokenId, TokenHistory::Count>& counts) {
+    for (const auto& [token, count] : counts) {
+      if (static_cast<size_t>(token) >= logits.size()) continue;
+      logits[token] = penalized(logits[token], params, count.in_output);
+    }
+  };
+  if (params.penalty_last_n < 0) {
+    penalize(history.counts());
+  } else {
+    penalize(history.counts_of_last(params.penalty_last_n));
   }
 }
 
@@ -98,6 +105,18 @@ void apply_edits(std::span<float> logits, const DrawInput& input) {
     if (static_cast<size_t>(token) >= logits.size()) continue;
     // A NaN stays, to be found.
     if (logits[token] <= kFiniteMax) logits[token] = kNever;
+  }
+}
+
+// What the caller asks of by its id. A token that the head has no row of is as unlikely as can be.
+void report_named(std::span<const float> raw, std::span<const TokenId> tokens, double log_of_all,
+                  SampledChoice& choice) {
+  const size_t best = choice.top.size();
+  for (const TokenId token : tokens) {
+    const auto is_it = [&](const auto& known) { return known.first == token; };
+    if (std::any_of(choice.top.begin(), choice.top.begin() + std::ptrdiff_t(best), is_it)) continue;
+    const auto at = static_cast<size_t>(token);
+    choice.top.emplace_back(token, logprob(at < raw.size() ? raw[at] : kNever, log_of_all));
   }
 }
 
@@ -146,6 +165,7 @@ SampledChoice Sampler::sample(std::span<float> logits, const DrawInput& input) {
     scan = rows_->scan(logits, {}, block_highest_.data());
     if (!scan.broken && scan.highest != kNever) {
       log_of_all = report_best(row_of(logits), scan.highest, params.logprobs, choice);
+      report_named(logits, params.logprob_tokens, log_of_all, choice);
     }
     if (changes) raw_.assign(logits.begin(), logits.end());
   }
@@ -153,8 +173,9 @@ SampledChoice Sampler::sample(std::span<float> logits, const DrawInput& input) {
   if (changes || !reports) scan = rows_->scan(logits, input.allowed, block_highest_.data());
   if (scan.broken || scan.highest == kNever) return {.usable = false};
 
-  choice.token = draw(row_of(logits), scan.highest, params,
-                      base::random_bits(params.seed, static_cast<uint64_t>(input.position)));
+  choice.token =
+      draw(row_of(logits), scan.highest, input,
+           base::random_bits(params.seed, static_cast<uint64_t>(input.position)), choice.surprise);
   if (reports) {
     const float raw = changes ? raw_[choice.token] : logits[choice.token];
     choice.logprob = logprob(raw, log_of_all);
@@ -182,9 +203,11 @@ ScoredChoice Sampler::score(std::span<float> logits, TokenId token, int top) {
   return scored;
 }
 
-TokenId Sampler::draw(const Row& row, float highest, const request::SamplingParams& params,
-                      uint64_t random) {
+TokenId Sampler::draw(const Row& row, float highest, const DrawInput& input, uint64_t random,
+                      float& surprise) {
+  const request::SamplingParams& params = input.params;
   if (params.temperature <= 0.0f) return first_of(row, highest);
+  if (params.mirostat.target > 0.0f) return draw_by_mirostat(row, highest, input, random, surprise);
   if (params.has_distribution_cuts()) return draw_by_distribution(row, highest, params, random);
   const LogitScale scale = scale_of(highest, params.temperature);
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.logits.size()) {
@@ -236,6 +259,23 @@ TokenId Sampler::draw_by_distribution(const Row& row, float highest,
   constexpr uint64_t kXtcStream = 0x5854'4358'5443'5854;
   const double chance = static_cast<double>(base::mix64(random ^ kXtcStream) >> 11) * 0x1p-53;
   if (chance < params.xtc_probability) exclude_top_choices(ranked_, params.xtc_threshold);
+  return draw_from_ranked(random);
+}
+
+// Whatever has come before is in the bound: the draw is a function of it, the row, seed and
+// position.
+TokenId Sampler::draw_by_mirostat(const Row& row, float highest, const DrawInput& input,
+                                  uint64_t random, float& surprise) {
+  candidates_.collect(*rows_, row, std::min(-kFiniteMax / 2, highest));
+  candidates_.softmax_weights(*rows_, scale_of(highest, input.params.temperature));
+  rank_candidates();
+  keep_unsurprising(ranked_, input.mirostat_bound);
+  const TokenId token = draw_from_ranked(random);
+  surprise = surprise_of(ranked_, token);
+  return token;
+}
+
+TokenId Sampler::draw_from_ranked(uint64_t random) {
   std::sort(ranked_.begin(), ranked_.end(),
             [](const Weighted& a, const Weighted& b) { return a.token < b.token; });
   Mass total = 0;

@@ -23,8 +23,10 @@ struct SampledChoice {
   // False: the row holds a NaN or an infinity, or nothing that may be chosen; there is no token.
   bool usable = true;
   TokenId token = 0;
-  float logprob = 0.0f;                        // of the row as it came, natural logarithm
-  std::vector<std::pair<TokenId, float>> top;  // best first, params.logprobs of them
+  float logprob = 0.0f;  // of the row as it came, natural logarithm
+  // Best first, params.logprobs of them; then the others of params.logprob_tokens.
+  std::vector<std::pair<TokenId, float>> top;
+  float surprise = -1.0f;  // of params.mirostat: in bits, among the tokens it left
 };
 
 struct ScoredChoice {
@@ -39,7 +41,8 @@ struct DrawInput {
   std::span<const TokenId> banned;        // not to be chosen
   // What else may not: tokens whose bit (number t % 64 of word t / 64) is 0. Empty: all may.
   std::span<const uint64_t> allowed;
-  int position = 0;  // of the token to be sampled, in its sequence
+  int position = 0;             // of the token to be sampled, in its sequence
+  float mirostat_bound = 0.0f;  // of params.mirostat, as the tokens before have moved it
 };
 
 class Sampler {
@@ -61,10 +64,13 @@ class Sampler {
   ScoredChoice score(std::span<float> logits, TokenId token, int top);
 
  private:
-  TokenId draw(const Row& row, float highest, const request::SamplingParams& params,
-               uint64_t random);
+  TokenId draw(const Row& row, float highest, const DrawInput& input, uint64_t random,
+               float& surprise);
   TokenId draw_by_distribution(const Row& row, float highest, const request::SamplingParams& params,
                                uint64_t random);
+  TokenId draw_by_mirostat(const Row& row, float highest, const DrawInput& input, uint64_t random,
+                           float& surprise);
+  TokenId draw_from_ranked(uint64_t random);
   void rank_candidates();  // into ranked_: those that weigh anything
   TokenId draw_from_candidates(const request::SamplingParams& params, uint64_t random);
   TokenId draw_from_mass(const Row& row, kernels::LogitScale scale,

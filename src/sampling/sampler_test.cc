@@ -156,6 +156,81 @@ TEST(Sampler, PenaltiesCountWhatTheyShould) {
       2);
 }
 
+TEST(Sampler, LogprobsOfNamedTokensStandBehindTheLikeliest) {
+  request::SamplingParams params{.temperature = 0.0f, .logprobs = 1, .logprob_tokens = {3, 0, 9}};
+  std::vector<float> logits = {4, 1, 2, 3};
+  const std::vector<float> raw = logits;
+  Sampler sampler;
+  const SampledChoice choice =
+      sampler.sample(logits, {.params = params, .banned = {}, .allowed = {}});
+  ASSERT_EQ(choice.top.size(), 3U);
+  EXPECT_EQ(choice.top[0].first, 0);
+  EXPECT_EQ(choice.top[1].first, 3);
+  EXPECT_NEAR(choice.top[1].second, choice.logprob - 1.0f, 1e-5);
+  EXPECT_EQ(choice.top[2].first, 9);
+  EXPECT_LT(choice.top[2].second, -1e30f);
+}
+
+// The definition, in the plainest words, beside the sampler: cuts, surprises, and where the bound
+// goes.
+TEST(Sampler, MirostatSteersTheSurprise) {
+  const request::Mirostat mirostat{.target = 2.0f, .rate = 0.3f};
+  request::SamplingParams params{.temperature = 1.0f, .mirostat = mirostat, .seed = 11};
+  Sampler sampler;
+  float bound = mirostat.first_bound();
+  double sum = 0;
+  constexpr int kTokens = 4000;
+  for (int position = 0; position < kTokens; ++position) {
+    std::vector<float> logits(64);
+    for (size_t i = 0; i < logits.size(); ++i) logits[i] = -0.1f * static_cast<float>(i);
+    std::vector<double> p;
+    double all = 0;
+    for (const float logit : logits) all += std::exp(logit);
+    for (const float logit : logits) p.push_back(std::exp(logit) / all);
+    const SampledChoice choice = sampler.sample(logits, {.params = params,
+                                                         .banned = {},
+                                                         .allowed = {},
+                                                         .position = position,
+                                                         .mirostat_bound = bound});
+    double left = 0;
+    size_t count = 0;
+    for (; count < p.size() && (count == 0 || -std::log2(p[count]) <= bound); ++count) {
+      left += p[count];
+    }
+    ASSERT_LT(static_cast<size_t>(choice.token), count) << position;
+    ASSERT_NEAR(choice.surprise, -std::log2(p[static_cast<size_t>(choice.token)] / left), 1e-3);
+    sum += choice.surprise;
+    bound = mirostat.next_bound(bound, choice.surprise);
+  }
+  EXPECT_NEAR(sum / kTokens, 2.0, 0.05);
+  EXPECT_EQ(mirostat.next_bound(3.0f, -1.0f), 3.0f) << "a token that was not drawn";
+}
+
+TEST(Sampler, PenaltiesLookAtTheLastTokensWhereAskedTo) {
+  TokenHistory history;
+  history.add_prompt(std::vector<TokenId>{0, 1});
+  for (const TokenId token : {2, 2, 3}) history.add_output(token);
+  const auto best = [&](int last_n) {
+    request::SamplingParams params{
+        .temperature = 0.0f, .repetition_penalty = 100.0f, .penalty_last_n = last_n};
+    std::vector<float> logits = {5, 4, 3, 2, 1};
+    Sampler sampler;
+    return sampler
+        .sample(logits, {.params = params, .history = &history, .banned = {}, .allowed = {}})
+        .token;
+  };
+  EXPECT_EQ(best(-1), 4);
+  EXPECT_EQ(best(5), 4);
+  EXPECT_EQ(best(4), 0);
+  request::SamplingParams params{
+      .temperature = 0.0f, .frequency_penalty = 1.0f, .penalty_last_n = 2};
+  std::vector<float> logits = {0, 0, 5, 0, 3.5f};  // 2 stands once among the last two
+  Sampler sampler;
+  const SampledChoice choice =
+      sampler.sample(logits, {.params = params, .history = &history, .banned = {}, .allowed = {}});
+  EXPECT_EQ(choice.token, 2);
+}
+
 TEST(Sampler, BiasAndBanDecide) {
   EXPECT_EQ(sample({1, 2, 3}, {.temperature = 0, .logit_bias = {{0, 100.0f}, {99, 5.0f}}}, 0).token,
             0);

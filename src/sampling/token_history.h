@@ -34,6 +34,20 @@ class TokenHistory {
   }
 
   const std::unordered_map<TokenId, Count>& counts() const { return counts_; }
+  // Of the last `last_n` tokens alone; negative: of all.
+  std::unordered_map<TokenId, Count> counts_of_last(int last_n) const {
+    if (last_n < 0 || static_cast<size_t>(last_n) >= tokens_.size()) return counts_;
+    std::unordered_map<TokenId, Count> counts;
+    for (size_t i = tokens_.size() - static_cast<size_t>(last_n); i < tokens_.size(); ++i) {
+      Count& count = counts[tokens_[i]];
+      if (i < prompt_size_) {
+        count.in_prompt = true;
+      } else {
+        ++count.in_output;
+      }
+    }
+    return counts;
+  }
   std::span<const TokenId> tokens() const { return tokens_; }  // prompt and output
   std::span<const TokenId> output() const { return tokens().subspan(prompt_size_); }
 

@@ -444,6 +444,14 @@ TEST(AdminServer, WhatIsNoOrderIsRefused) {
   EXPECT_EQ(status("DELETE", "/admin/models/org/alias"), 400) << "an alias";
   EXPECT_EQ(status("DELETE", "/admin/models/tiny?wait=perhaps"), 400);
   EXPECT_EQ(status("DELETE", "/admin/models/tiny?drain_seconds=1.5"), 400);
+  for (const char* path :
+       {"/admin/models/tiny?drain=0", "/admin/models/tiny?wait=true&wait=false"}) {
+    const net::HttpResponse refused = admin.ask("DELETE", path);
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_THAT(refused.body, testing::HasSubstr(path[19] == 'd' ? "'drain'" : "'wait'"));
+  }
+  EXPECT_THAT(admin.ask("POST", "/admin/models?wait=false", "{}").body,
+              testing::HasSubstr("no query parameter 'wait'"));
   EXPECT_EQ(status("DELETE", "/admin/models/tiny"), 400) << "which the loader has not loaded";
   EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/large","wait":false})"), 202);
   admin.house.server().announce_drain();

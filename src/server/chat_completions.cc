@@ -72,7 +72,9 @@ class ChatCompletion final : public ModelRequest {
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
     std::vector<TokenId> prediction;
     if (request_->prediction) prediction = scope.model.tokenizer.encode(*request_->prediction);
-    choice.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
+    if (!request_->continues_last) {
+      choice.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
+    }
     return keep(engine_work(scope, generation,
                             {.id = std::move(id),
                              .prompt = std::move(prompt.tokens),

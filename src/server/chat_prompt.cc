@@ -19,6 +19,21 @@ TurnCache::Words words_of(const api::ChatMessage& message) {
   return words;
 }
 
+// What an answer must look like says how it begins, and this one has begun.
+std::optional<Error> not_continued(const api::ChatRequest& request) {
+  std::string field;
+  if (request.generation.format) field = request.generation.format->field;
+  if (request.forced_call) field = "tool_choice";
+  for (const api::FunctionTool& tool : request.tools) {
+    if (tool.strict) field = tool.field.substr(0, tool.field.rfind('.')) + ".strict";
+  }
+  if (field.empty()) return std::nullopt;
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .message = "'" + field + "' is not supported for an answer that goes on with the " +
+                          "last message; leave it away, or end with a user's message",
+               .field = field};
+}
+
 }  // namespace
 
 Result<ChatPrompt> chat_prompt(chat::Conversation conversation,
@@ -89,8 +104,8 @@ std::optional<Error> not_in_prompts(const api::ChatRequest& request,
   if (!request.documents.is_null() && !format.reads_argument("documents")) {
     return refused("documents", "documents");
   }
-  if (request.continues_last && !format.reads_argument("continue_final_message")) {
-    return refused("continue_final_message", "a message that goes on");
+  if (request.continues_last) {
+    if (std::optional<Error> error = not_continued(request)) return error;
   }
   for (const Json::Member& argument : request.template_arguments) {
     if (argument.key == "builtin_tools" && !format.reads_argument(argument.key)) {

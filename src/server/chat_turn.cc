@@ -27,6 +27,10 @@ const chat::ReplyDelta& ChatTurn::begin() {
   for (const TokenId token : options_.opening) {
     turn_.push_back(token);
     builder_.push(token, delta_);
+    if (!options_.shows_opening) {
+      reasoning_hidden_ += delta_.reasoning.size();
+      continue;
+    }
     filter_content();
     all.reasoning += delta_.reasoning;
     all.content += delta_.content;
@@ -98,6 +102,10 @@ const chat::ReplyDelta& ChatTurn::end(const engine::StreamEnd& end) {
     content_out_ = content_.size();
   }
   if (reply_.content) reply_.content = std::move(content_);
+  if (reasoning_hidden_ > 0 && reply_.reasoning) {
+    reply_.reasoning->erase(0, reasoning_hidden_);
+    if (reply_.reasoning->empty()) reply_.reasoning.reset();
+  }
   if (stopped()) {
     reply_.finish = chat::ReplyFinish::kStop;
   } else if (end.reason == engine::FinishReason::kStop) {

@@ -30,6 +30,7 @@ class ChatTurn {
   struct Options {
     StopStrings stop;
     std::vector<TokenId> opening;  // what stands in the prompt after the turn's start
+    bool shows_opening = true;     // false: what it says is the caller's own text
     // For formats that type arguments by their schema; may be null.
     std::shared_ptr<const std::vector<chat::FunctionTool>> functions = nullptr;
     chat::ReplyBuilder::Options::Preamble preamble =
@@ -84,6 +85,7 @@ class ChatTurn {
   std::string content_;        // that came out of the stop filter
   size_t content_sampled_ = 0;
   size_t content_out_ = 0;
+  size_t reasoning_hidden_ = 0;  // bytes of it in the opening
   int64_t sampled_tokens_ = 0;
   chat::ReplyDelta delta_;  // reused
   StopFilter stop_filter_;

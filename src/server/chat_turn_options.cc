@@ -25,8 +25,12 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
   }
   options.one_call = !request.parallel_calls;
   options.may_call = !request.tools.empty();
-  options.opening = model.chat->turn_opening(request.thinks.value_or(true) ? chat::Thinking::kOn
-                                                                           : chat::Thinking::kOff);
+  options.shows_opening = !request.continues_last || request.echoes_last;
+  // A message that goes on is the prompt's own opening.
+  if (!request.continues_last) {
+    options.opening = model.chat->turn_opening(
+        request.thinks.value_or(true) ? chat::Thinking::kOn : chat::Thinking::kOff);
+  }
   options.functions = parsed_functions(request.tools, *model.chat);
   if (request.forced_call) {
     const std::vector<TokenId> call = model.chat->call_opening(request.forced_call->function_name);

@@ -12,6 +12,7 @@
 #include "server/completion_answer.h"
 #include "server/completion_prompt.h"
 #include "server/endpoints.h"
+#include "server/fill_in_middle.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
@@ -105,6 +106,14 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
   const api::GenerationFields& fields = request_->generation;
   auto tokens = completion_prompt(request_->prompts[index], scope.model, "prompt");
   if (!tokens.ok()) return api::api_error(tokens.error());
+  std::vector<TokenId> stops;
+  if (!request_->suffix.empty()) {
+    if (const auto error = scope.model.no_text("suffix")) return api::api_error(*error);
+    auto middle = fill_in_middle(scope.model.tokenizer, *tokens, request_->suffix);
+    if (!middle.ok()) return api::api_error(middle.error());
+    tokens = std::move(middle->prompt);
+    stops = std::move(middle->stops);
+  }
   if (!fields.stop.empty()) {
     if (const auto error = scope.model.no_text("stop")) return api::api_error(*error);
   }
@@ -121,6 +130,10 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
                                  .seed_if_none = base::random_bits(seed_if_none_, index)}),
                     work);
   if (error) return error;
+  if (!fields.ignore_eos) {
+    std::vector<TokenId>& all = work.request.stop.stop_tokens;
+    all.insert(all.end(), stops.begin(), stops.end());
+  }
   logprobs_shown_ +=
       static_cast<int64_t>(work.request.prompt.size()) * (prompt_logprobs() + 1) * fields.n;
   work_.push_back(std::move(work));

@@ -60,6 +60,30 @@ TEST(PromptTruncation, MinusOneLeavesTheAnswerItsRoom) {
   EXPECT_EQ(too_long.status, 400);
 }
 
+TEST(NamedLogprobs, StandBesideTheAlternatives) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse chat =
+      house.post("/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":1,)"
+                 R"("logprob_token_ids":[65,66,65],"max_tokens":9})");
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  const Json body = parsed(chat.body);
+  const Json& logprobs = *body.find("choices")->as_array().at(0).find("logprobs");
+  for (const Json& token : logprobs.find("content")->as_array()) {
+    const Json::Array& top = token.find("top_logprobs")->as_array();
+    ASSERT_EQ(top.size(), 3U) << token.dump();
+    EXPECT_EQ(top[1].string("token"), "A");
+    EXPECT_EQ(top[2].string("token"), "B");
+  }
+  for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
+    const net::HttpResponse alone =
+        house.post(path, R"({"messages":[{"role":"user","content":"hi"}],"prompt":"a",)"
+                         R"("logprob_token_ids":[65]})");
+    EXPECT_EQ(alone.status, 400);
+    EXPECT_THAT(alone.body, testing::HasSubstr("logprob_token_ids"));
+  }
+}
+
 TEST(PromptTruncation, BadSidesAndCountsAreRefused) {
   ServerHouse house(kScript, {});
   for (const char* member : {R"("truncate_prompt_tokens":0)", R"("truncate_prompt_tokens":-2)",

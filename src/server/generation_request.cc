@@ -17,13 +17,18 @@ request::DryPenalty dry_of(const ServedModel& model, const api::DryFields& field
                           .allowed_length = fields.allowed_length,
                           .last_n = fields.last_n,
                           .breakers = nullptr};
-  if (fields.multiplier > 0.0)
-    dry.breakers = model.state->token_sets.containing(fields.breakers, model.tokenizer);
+  static const std::vector<std::string> kBreakers = {"\n", ":", "\"", "*"};
+  if (fields.multiplier > 0.0 && model.has_text) {
+    dry.breakers =
+        model.state->token_sets.containing(fields.breakers.value_or(kBreakers), model.tokenizer);
+  }
   return dry;
 }
 
-// As vLLM has it: each word as it stands, and with a blank before it where that is one word of as
-// many tokens that begins otherwise.
+// Each word as it begins a text, and as it stands within one: "word" and " word", which may be of
+// other tokens, and of another number of them. (vLLM leaves the second out where their numbers
+// differ, and such a word is said all the same.) Where the blank is a token by itself, the first
+// bans both.
 std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model,
                                                   const std::vector<std::string>& words) {
   std::vector<std::vector<TokenId>> all;
@@ -35,9 +40,10 @@ std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model,
     }
     std::vector<TokenId> plain = model.tokenizer.encode(bare);
     std::vector<TokenId> spaced = model.tokenizer.encode(" " + bare);
-    const bool is_another = spaced.size() == plain.size() && spaced.front() != plain.front();
+    const bool is_banned =
+        spaced.size() >= plain.size() && std::equal(plain.rbegin(), plain.rend(), spaced.rbegin());
     all.push_back(std::move(plain));
-    if (is_another) all.push_back(std::move(spaced));
+    if (!is_banned) all.push_back(std::move(spaced));
   }
   return all;
 }
@@ -53,6 +59,7 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
               static_cast<float>(fields.repetition_penalty.value_or(defaults.repetition_penalty)),
           .frequency_penalty = static_cast<float>(fields.frequency_penalty),
           .presence_penalty = static_cast<float>(fields.presence_penalty),
+          .penalty_last_n = fields.penalty_last_n,
           .dry = dry_of(model, fields.dry),
           .typical_p = static_cast<float>(fields.typical_p),
           .top_n_sigma = static_cast<float>(fields.top_n_sigma),
@@ -60,11 +67,14 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .xtc_threshold = static_cast<float>(fields.xtc_threshold),
           .dynatemp_range = static_cast<float>(fields.dynatemp_range),
           .dynatemp_exponent = static_cast<float>(fields.dynatemp_exponent),
+          .mirostat = {.target = static_cast<float>(fields.mirostat_tau),
+                       .rate = static_cast<float>(fields.mirostat_eta)},
           .bad_words = bad_word_tokens(model, fields.bad_words),
           .allowed_tokens = fields.allowed_tokens,
           .logit_bias = fields.logit_bias,
           .seed = fields.seed.value_or(source.seed_if_none),
           .logprobs = source.logprobs,
+          .logprob_tokens = fields.logprob_token_ids,
           .prompt_logprobs = source.prompt_logprobs};
 }
 
@@ -110,6 +120,13 @@ void blame_schema(const ServedModel& model, const api::GenerationFields& fields,
                                fields.format->field, tokens);
 }
 
+// A field whose texts must become tokens; "": there is none.
+std::string_view field_of_texts(const api::GenerationFields& fields) {
+  if (!fields.bad_words.empty()) return "bad_words";
+  const bool has_breakers = fields.dry.breakers && !fields.dry.breakers->empty();
+  return has_breakers && fields.dry.multiplier > 0.0 ? "dry_sequence_breakers" : "";
+}
+
 }  // namespace
 
 std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields) {
@@ -128,8 +145,8 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
     return api::api_error(
         {ErrorCode::kUnsupported, "'prompt_logprobs' is not supported here", "prompt_logprobs"});
   }
-  if (!fields.bad_words.empty()) {
-    if (const auto error = model.no_text("bad_words")) return api::api_error(*error);
+  if (const std::string_view field = field_of_texts(fields); !field.empty()) {
+    if (const auto error = model.no_text(field)) return api::api_error(*error);
   }
   truncate_prompt(model, fields, source.prompt);
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());

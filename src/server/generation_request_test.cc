@@ -1,5 +1,7 @@
 #include "server/generation_request.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "access/api_keys.h"
@@ -38,6 +40,46 @@ TEST(GenerationRequest, AUserIsNeverATenant) {
   EXPECT_EQ(account(house.model(), "", ""), "");
   EXPECT_EQ(account(house.model(), "", "ann"), account(house.model(), "", "ann"));
   EXPECT_NE(account(house.model(), "", "ann"), account(house.model(), "", "bob"));
+}
+
+request::GenerationRequest made_of(const ServedModel& model, const api::GenerationFields& fields) {
+  GenerationSource source;
+  source.prompt = {72};
+  return std::get<request::GenerationRequest>(generation_request(model, fields, std::move(source)));
+}
+
+// "world" begins a text, " world" stands in one; their tokens may be more or fewer.
+TEST(GenerationRequest, ABadWordIsBannedWithABlankBeforeItToo) {
+  ServerHouse house(kScript, {});
+  const ServedModel& model = house.model();
+  int others = 0;
+  for (const std::string word : {"world", "the", "hello there", "a", "x", "in", "friend"}) {
+    api::GenerationFields fields;
+    fields.bad_words = {word};
+    const auto banned = made_of(model, fields).sampling.bad_words;
+    for (const std::string& text : {word, " " + word}) {
+      const std::vector<TokenId> tokens = model.tokenizer.encode(text);
+      const bool is_banned = std::ranges::any_of(banned, [&](const std::vector<TokenId>& one) {
+        return one.size() <= tokens.size() && std::equal(one.rbegin(), one.rend(), tokens.rbegin());
+      });
+      EXPECT_TRUE(is_banned) << text;
+    }
+    others += model.tokenizer.encode(" " + word).size() != model.tokenizer.encode(word).size();
+  }
+  EXPECT_GT(others, 0) << "the vocabulary shows nothing";
+}
+
+TEST(GenerationRequest, BreakersAreRefusedWhereNoTextCanBeFound) {
+  ServerHouse house(kScript, {.model = [](ServedModel& model) { model.has_text = false; }});
+  api::GenerationFields fields;
+  fields.dry.multiplier = 0.8;
+  EXPECT_EQ(made_of(house.model(), fields).sampling.dry.breakers, nullptr);
+  fields.dry.breakers = {"\n"};
+  const auto refused = generation_request(house.model(), fields, {.prompt = {72}});
+  ASSERT_TRUE(std::holds_alternative<api::ApiError>(refused));
+  EXPECT_EQ(std::get<api::ApiError>(refused).param, "dry_sequence_breakers");
+  fields.dry.multiplier = 0.0;
+  EXPECT_EQ(made_of(house.model(), fields).sampling.dry.breakers, nullptr);
 }
 
 // What the prefix of a user's account rests on.

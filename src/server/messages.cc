@@ -44,7 +44,9 @@ class Message final : public ModelRequest {
     ChatPrompt prompt = *std::move(made);
     begin_turn(scope.model, prompt, options_.turn.opening);
     scope.use_known_prompt(prompt.tokens);
-    options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
+    if (!request_->continues_last) {
+      options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
+    }
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     has_sampled_turns_ = prompt.has_sampled_turns;
     options_.head = {.id = random_id("msg_", {.seed = scope.identity.draw(), .counter = 0}),

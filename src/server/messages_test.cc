@@ -271,8 +271,12 @@ TEST(Messages, RefusesWhatItCannotObey) {
       {body(R"([{"role":"system","output_config":{"effort":"low"}}])", ""), "messages"},
       {body(R"([{"role":"system","content":[],"output_config":{"effort":"ultra"}}])", ""),
        "messages[0].output_config.effort"},
-      {body(R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])", ""),
-       "messages[1].role"},
+      {body(R"([{"role":"user","content":"a"},{"role":"assistant","content":""}])", ""),
+       "messages[1].content"},
+      {body(R"([{"role":"user","content":"a"},{"role":"assistant","content":[)"
+            R"({"type":"tool_use","id":"t","name":"f","input":{}}]}])",
+            ""),
+       "messages[1].content"},
       {body(
            R"([{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x"}}]}])",
            ""),

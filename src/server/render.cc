@@ -95,6 +95,9 @@ class CompletionRendering final : public ModelRequest {
     if (error) return error;
     std::optional<Error> not_possible = not_rendered(request_.generation);
     if (!not_possible && request_.echo) not_possible = not_rendered("echo", "an echo");
+    if (!not_possible && !request_.suffix.empty()) {
+      not_possible = not_rendered("suffix", "a text behind the answer");
+    }
     if (!not_possible && request_.choices_shown < request_.generation.n) {
       not_possible = not_rendered("best_of", "the best of several answers");
     }

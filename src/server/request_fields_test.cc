@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,6 +72,28 @@ constexpr Target kTargets[] = {
 const std::map<std::string_view, std::string_view>& others() {
   static const std::map<std::string_view, std::string_view> all = {
       {"/v1/chat/completions top_logprobs", R"({"logprobs":true})"},
+      {"/v1/chat/completions continue_final_message",
+       R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"He"}]})"},
+      {"/v1/chat/completions echo",
+       R"({"continue_final_message":true,"messages":[{"role":"user","content":"hi"},)"
+       R"({"role":"assistant","content":"He"}]})"},
+      {"/v1/chat/completions logprob_token_ids", R"({"logprobs":true})"},
+      {"/v1/completions logprob_token_ids", R"({"logprobs":0})"},
+      {"/inference/v1/generate logprob_token_ids",
+       R"({"max_tokens":null,"sampling_params":{"logprobs":0,"logprob_token_ids":[72]},)"
+       R"("logprob_token_ids":null})"},
+      {"dry_allowed_length", R"({"dry_multiplier":0.8})"},
+      {"dry_base", R"({"dry_multiplier":0.8})"},
+      {"mirostat_eta", R"({"mirostat":2})"},
+      {"mirostat_tau", R"({"mirostat":2})"},
+      {"dry_penalty_last_n", R"({"dry_multiplier":0.8})"},
+      {"dry_sequence_breakers", R"({"dry_multiplier":0.8})"},
+      {"dynatemp_exponent", R"({"dynatemp_range":0.5})"},
+      {"xtc_threshold", R"({"xtc_probability":0.5})"},
+      {"penalize_nl", R"({"repeat_penalty":1.5})"},
+      {"penalize_newline", R"({"repeat_penalty":1.5})"},
+      {"repeat_last_n", R"({"repeat_penalty":1.5})"},
+      {"truncation_side", R"({"truncate_prompt_tokens":8})"},
       {"stream_options", R"({"stream":true})"},
       {"/v1/embeddings stream_options", "{}"},
       {"/v1/chat/completions tool_choice",
@@ -222,6 +245,47 @@ TEST(RequestFields, D6_a_wrong_type_is_refused_even_of_a_field_without_effect) {
   }
 }
 
+// Of one body all that ask for nothing, by the field's types.
+std::vector<Json> neutral_values(const DocumentedField& field) {
+  std::vector<Json> values = {parsed("null")};
+  const auto is = [&](std::string_view type) {
+    return field.types.find(type) != std::string_view::npos;
+  };
+  if (is("boolean") && field.neutral != "true") values.push_back(parsed("false"));
+  for (std::string_view words = field.neutral; !words.empty();) {
+    const size_t end = std::min(words.find(' '), words.size());
+    const std::string word(words.substr(0, end));
+    const bool is_text = is("string") && word != "true" && word != "false";
+    values.push_back(parsed(is_text ? "\"" + word + "\"" : word));
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return values;
+}
+
+TEST(RequestFields, D6_what_asks_for_nothing_is_taken) {
+  ServerHouse house(kScript, house_options());
+  static const std::set<std::string_view> kNeeded = {"input", "prompt", "messages", "token_ids",
+                                                     "max_tokens"};
+  // Anthropic's is an object; these are OpenAI's words.
+  const auto is_word_of_others = [](const Target& target, const DocumentedField& field,
+                                    const Json& value) {
+    return target.path == "/v1/messages" && field.name == "tool_choice" && value.is_string();
+  };
+  for (const DocumentedField& field : api::documented_fields()) {
+    for (const Target& target : kTargets) {
+      if (kNeeded.contains(field.name)) continue;
+      for (const Json& value : neutral_values(field)) {
+        if (is_word_of_others(target, field, value)) continue;
+        const net::HttpResponse response =
+            house.post(std::string(target.path), body_with(target, field, value));
+        EXPECT_EQ(response.status, 200)
+            << target.path << " " << field.name << " " << value.dump() << response.body;
+        EXPECT_EQ(response.headers.get("x-pelton-warning"), "") << field.name << value.dump();
+      }
+    }
+  }
+}
+
 std::string answer_of(const net::HttpResponse& response) {
   const Json body = parsed(response.body);
   const Json& choice = body.find("choices")->as_array().at(0);
@@ -286,6 +350,32 @@ TEST(RequestFields, D6_two_spellings_of_a_constraint_are_refused) {
                               R"("format":"json","grammar":{"type":"regex","value":"a"}})");
   EXPECT_EQ(response.status, 400);
   EXPECT_THAT(named_by(response), testing::HasSubstr("both say what the answer must look like"));
+}
+
+TEST(RequestFields, D6_a_constraint_beside_a_forced_call_is_refused) {
+  ServerHouse house(kScript, house_options());
+  const std::string tools =
+      R"("messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":)"
+      R"({"name":"f","parameters":{"type":"object","properties":{},"additionalProperties":false}}}],)";
+  for (const std::string_view constraint :
+       {R"("regex":"yes|no")", R"("structured_outputs":{"choice":["a"]})",
+        R"("guided_json":{"enum":["yes"]})"}) {
+    for (const std::string_view choice :
+         {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
+      const net::HttpResponse refused =
+          house.post("/v1/chat/completions",
+                     fmt::format(R"({{{}{},"tool_choice":{}}})", tools, constraint, choice));
+      EXPECT_EQ(refused.status, 400) << refused.body;
+      EXPECT_THAT(named_by(refused), testing::HasSubstr("makes it a call"));
+    }
+    const net::HttpResponse taken = house.post(
+        "/v1/chat/completions", fmt::format(R"({{{}{},"tool_choice":"auto"}})", tools, constraint));
+    EXPECT_EQ(taken.status, 200) << taken.body;
+  }
+  const net::HttpResponse own = house.post(
+      "/v1/chat/completions",
+      "{" + tools + R"("response_format":{"type":"json_object"},"tool_choice":"required"})");
+  EXPECT_EQ(own.status, 200) << own.body;
 }
 
 TEST(RequestFields, D6_strict_fields_refuse_what_nobody_documents) {

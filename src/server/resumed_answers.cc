@@ -23,7 +23,9 @@ std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, Engine
   return open;
 }
 
+// How far mirostat's bound has moved is not known of what was sampled elsewhere.
 bool can_resume(const EngineWork& work) {
+  if (work.request.sampling.mirostat.target > 0.0f) return false;
   return work.request.sampling.prompt_logprobs < 0 || work.mode == Generation::Mode::kStream;
 }
 

@@ -117,8 +117,8 @@ std::optional<api::ApiError> Services::refusal() const {
   if (!catalogue.serving().empty()) return std::nullopt;
   const auto table = catalogue.table();
   if (table->starting()) return not_ready("The model is still being loaded");
-  if (table->entries.empty()) return not_ready("No model is served");
-  return not_served(table->entries.front());
+  if (table->entries.size() == 1) return not_served(table->entries.front());
+  return not_ready("No model is served");
 }
 
 api::ApiError Services::no_model(std::string_view name) const {
@@ -126,6 +126,9 @@ api::ApiError Services::no_model(std::string_view name) const {
   const std::string_view meant = name.empty() ? table->default_id : name;
   const ModelCatalogue::Entry* const entry = meant.empty() ? nullptr : table->find(meant);
   if (entry != nullptr && entry->model == nullptr) return not_served(*entry);
+  // Why others do not answer is nothing to who asks for a model that there never was.
+  const bool is_unknown = entry == nullptr && !name.empty() && !table->entries.empty();
+  if (is_unknown && !draining && !table->starting()) return api::model_not_found(name);
   if (auto refused = refusal()) return *std::move(refused);
   return name.empty() ? api::model_missing(names_of_served(*table)) : api::model_not_found(name);
 }

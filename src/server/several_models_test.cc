@@ -89,6 +89,27 @@ class SeveralModels : public testing::Test {
   net::HttpResponse response_;
 };
 
+// One that failed is named to who asks for it, and to nobody else.
+TEST(NoModel, A503NamesTheModelThatWasMeant) {
+  ServerHouse house(kHarmony, {});
+  Services& services = house.server().services();
+  for (const char* id : {"broken", "other"}) {
+    ASSERT_TRUE(
+        services.catalogue.begin_load({.id = id, .aliases = {}}, ModelCatalogue::When::kAtRunTime)
+            .ok());
+    services.catalogue.fail(id, {ErrorCode::kBadCheckpoint, "torn", ""});
+  }
+  services.catalogue.begin_unload("tiny");
+  services.catalogue.remove("tiny");
+  EXPECT_THAT(services.no_model("other").message, HasSubstr("'other' could not be loaded"));
+  const api::ApiError unknown = services.no_model("gpt-4o");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(unknown.message, AllOf(HasSubstr("gpt-4o"), Not(HasSubstr("broken"))));
+  const api::ApiError unnamed = services.no_model("");
+  EXPECT_EQ(unnamed.status, 503);
+  EXPECT_THAT(unnamed.message, Not(HasSubstr("broken")));
+}
+
 TEST_F(SeveralModels, EachAnswersByItsNameInItsOwnFormat) {
   for (const std::string_view name : {"tiny", "org/alias"}) {
     const std::string body = chat(name);
