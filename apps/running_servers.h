@@ -15,7 +15,8 @@ struct RunningServer {
   int64_t seconds = 0;       // since it was started
   int64_t memory_bytes = 0;  // that are its own or shared, and in memory
   std::vector<int> ports;    // it listens at
-  // Of /v1/models at the first port that answers; empty: nothing is served yet, or that is not said.
+  // Of /v1/models at the first port that answers; empty: nothing is served yet, or that is not
+  // said.
   std::vector<std::string> models;
   std::string url;   // of that port; empty: none answered
   std::string note;  // why there are no models: "asks for a key"
