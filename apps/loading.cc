@@ -112,7 +112,8 @@ std::vector<Flag> model_flags() {
   flags.push_back(
       {.name = "--device",
        .value = "D",
-       .help = "a GPU if there is one (auto), the processors, or a GPU and nothing else",
+       .help = "the processors, until GPUs have been tried (auto); the processors; or a GPU and "
+               "nothing else",
        .default_text = "auto",
        .choices = {"auto", "cpu", "cuda"}});
   flags.push_back({.name = "--kernel-choice",

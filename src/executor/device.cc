@@ -21,11 +21,18 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
   }
   Result<Device> found = find_device();
   if (found.ok()) {
-    // To go when they have (docs/gpu.md).
+    // To go when they have (docs/gpu.md): until then nobody computes with them unasked.
     const bool is_untried = std::string_view(found->library.table().kind()) == "cuda";
-    std::string text = fmt::format(
-        "device: {}{}", cuda::describe(found->info),
-        is_untried ? "; its kernels have never been tried on a GPU (--device cpu)" : "");
+    if (is_untried && choice == "auto") {
+      return DeviceChoice{
+          .text = fmt::format("device: CPU; there is {}, whose kernels have never been tried on a "
+                              "GPU: --device cuda asks for it",
+                              cuda::describe(found->info)),
+          .is_news = true};
+    }
+    std::string text =
+        fmt::format("device: {}{}", cuda::describe(found->info),
+                    is_untried ? "; its kernels have never been tried on a GPU" : "");
     return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
   }
   if (choice == "cuda") {
