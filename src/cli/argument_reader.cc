@@ -386,8 +386,11 @@ Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& argume
     return {};
   }
   value.given = true;
-  if (!flag.may_be_empty && is_blank(said.text)) return empty_value(flag, said.origin);
+  const bool says_nothing =
+      said.list.empty() ? is_blank(said.text) : std::ranges::any_of(said.list, is_blank);
+  if (!flag.may_be_empty && says_nothing) return empty_value(flag, said.origin);
   if (flag.many) {
+    if (said.list.empty() && flag.secret) said.list = {said.text};  // blanks are a part of it
     value.list = said.list.empty() ? split_words(said.text) : std::move(said.list);
     value.text = fmt::format("{}", fmt::join(value.list, " "));
   } else {
