@@ -46,8 +46,7 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     TRY(read_batch_flags(arguments, options));
     TRY_ASSIGN(const cost_model::MemoryRequest request,
                executor::LocalExecutor::memory_request(options.executor));
-    TRY_ASSIGN(const FootprintEstimate estimate, estimate_footprint(model, request));
-    const cost_model::Footprint& footprint = estimate.footprint;
+    TRY_ASSIGN(const cost_model::Footprint footprint, estimate_footprint(model, request));
     capacity.block_tokens = footprint.kv.block_tokens;
     capacity.groups = footprint.kv_capacity();
     capacity.context_tokens_max = footprint.context_tokens_max;

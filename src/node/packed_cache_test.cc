@@ -1,6 +1,7 @@
 // Packed weights are made once, used while their source stays as it is, and made anew after.
 #include "node/packed_cache.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -8,8 +9,10 @@
 #include <fstream>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "node/loaded_model.h"
@@ -169,14 +172,13 @@ TEST_F(PackedCache, AModelIsLoadedFromIt) {
   LoadedModel::Options options;
   options.executor.context_tokens = 256;
   options.packed_cache = cache_;
-  options.weights = WeightChoice::kAuto;
-  options.packing_optional = true;
   {
     const auto loaded = LoadedModel::load(model(), options, clock_, log_);
     ASSERT_TRUE(loaded.ok());
-    EXPECT_EQ((*loaded)->checkpoint().folder(), model()) << "too small to be worth it";
+    EXPECT_EQ((*loaded)->checkpoint().folder(), model()) << "nobody asked for it";
+    EXPECT_FALSE(fs::exists(cache_));
   }
-  options.packing_optional = false;
+  options.weights = WeightChoice::kAuto;
   for (int turn = 0; turn < 2; ++turn) {
     int packings = 0;
     options.progress = [&](std::string_view what, int64_t done, int64_t) {
@@ -188,6 +190,35 @@ TEST_F(PackedCache, AModelIsLoadedFromIt) {
     EXPECT_THAT((*loaded)->checkpoint().folder(), HasSubstr(cache_));
     EXPECT_THAT((*loaded)->weights_text(), HasSubstr("attention int8"));
     EXPECT_EQ(packings > 0, turn == 0);
+  }
+}
+
+// The same weights, in memory; nothing of it is left where files are.
+TEST_F(PackedCache, WithoutACacheWeightsArePackedInMemory) {
+  LoadedModel::Options options;
+  options.executor.context_tokens = 256;
+  options.weights = WeightChoice::kInt8;
+  const auto temporaries = [] {
+    size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
+      count += entry.path().filename().string().starts_with(fmt::format("pelton-{}.", ::getpid()));
+    }
+    return count;
+  };
+  const auto loaded = LoadedModel::load(model(), options, clock_, log_);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(temporaries(), 0U);
+  EXPECT_FALSE(fs::exists(cache_));
+  EXPECT_EQ((*loaded)->checkpoint().folder(), model());
+  EXPECT_THAT((*loaded)->weights_text(), HasSubstr("attention int8"));
+  const checkpoint::Checkpoint kept =
+      std::move(checkpoint::Checkpoint::open(make(WeightChoice::kInt8)).value());
+  const checkpoint::Checkpoint& packed = (*loaded)->checkpoint();
+  ASSERT_EQ(kept.tensors().size(), packed.tensors().size());
+  for (const auto& [name, tensor] : kept.tensors()) {
+    const auto other = packed.tensors().find(name);
+    ASSERT_NE(other, packed.tensors().end()) << name;
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes, other->second.bytes)) << name;
   }
 }
 
