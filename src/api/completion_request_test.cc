@@ -33,7 +33,7 @@ constexpr Bad kBad[] = {
     {R"({"prompt":"a","logprobs":true})", "logprobs"},
     {R"({"prompt":"a","echo":true,"logprobs":-1})", "logprobs"},
     {R"({"prompt":"a","prompt_logprobs":-1})", "prompt_logprobs"},
-    {R"({"prompt":"a","suffix":"b"})", "suffix"},
+    {R"({"prompt":"a","suffix":"b","echo":true})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},
     {R"({"prompt":"a","best_of":2,"n":3})", "best_of"},
     {R"({"prompt":"a","best_of":2,"stream":true})", "best_of"},
