@@ -61,7 +61,8 @@ TEST(PromptTruncation, MinusOneLeavesTheAnswerItsRoom) {
 }
 
 TEST(NamedLogprobs, StandBesideTheAlternatives) {
-  ServerHouse house(kScript, {});
+  ServerHouse house(R"({"rules":[{"when":"","then":"<|channel|>final<|message|>ok<|return|>"}]})",
+                    {});
   const net::HttpResponse chat =
       house.post("/v1/chat/completions",
                  R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":1,)"
