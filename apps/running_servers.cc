@@ -39,12 +39,9 @@ std::string link_of(const std::string& path) {
   return failed ? std::string() : target.string();
 }
 
-// "pelton", also where an upgrade has replaced the file.
+// "pelton". Where the file lies is not to be read of a process that keeps others off.
 std::string program_of(const std::string& process) {
-  std::string name = fs::path(link_of(process + "/exe")).filename().string();
-  constexpr std::string_view kDeleted = " (deleted)";
-  if (name.ends_with(kDeleted)) name.resize(name.size() - kDeleted.size());
-  return name;
+  return read_proc(process + "/comm");
 }
 
 // The second word of its command line, which ends in zeros.
