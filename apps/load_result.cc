@@ -25,10 +25,15 @@ Result<void> save_result(const cli::Arguments& arguments, const LoadPlan& plan,
   }
   const std::string file = (folder / (plan.result_file.empty() ? name : plan.result_file)).string();
   const bool appends = arguments.has("--append-result") && std::filesystem::exists(file, failed);
+  std::string text = json;
+  if (arguments.has("--append-result")) {
+    TRY_ASSIGN(const Json result, Json::parse(json));
+    text = result.dump();  // a line
+  }
   if (appends) {
-    std::ofstream(file, std::ios::app | std::ios::binary) << "\n" << json;
+    std::ofstream(file, std::ios::app | std::ios::binary) << "\n" << text;
   } else {
-    TRY(base::write_file(file, json));
+    TRY(base::write_file(file, text));
   }
   fmt::print(stderr, "result {} {}\n", appends ? "added to" : "written to", file);
   return {};

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -14,7 +15,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "net/http_client.h"
 
@@ -25,9 +25,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kProcFileBytesMax = size_t{4} << 20;
 
+// These files have no size that could be asked for.
 std::string read_proc(const std::string& path) {
-  const Result<std::string> text = base::read_file(path, kProcFileBytesMax);
-  return text.ok() ? *text : std::string();
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str().substr(0, kProcFileBytesMax);
 }
 
 std::string link_of(const std::string& path) {
@@ -36,12 +39,9 @@ std::string link_of(const std::string& path) {
   return failed ? std::string() : target.string();
 }
 
-// "pelton", also where an upgrade has replaced the file.
+// "pelton". Where the file lies is not to be read of a process that keeps others off.
 std::string program_of(const std::string& process) {
-  std::string name = fs::path(link_of(process + "/exe")).filename().string();
-  constexpr std::string_view kDeleted = " (deleted)";
-  if (name.ends_with(kDeleted)) name.resize(name.size() - kDeleted.size());
-  return name;
+  return read_proc(process + "/comm");
 }
 
 // The second word of its command line, which ends in zeros.

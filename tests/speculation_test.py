@@ -32,8 +32,8 @@ QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell 
 
 
 class Server:
-    def __init__(self, config=None):
-        self.flags = ["--speculative-config", json.dumps(config)] if config else []
+    def __init__(self, config=None, *flags):
+        self.flags = [*(["--speculative-config", json.dumps(config)] if config else []), *flags]
 
     def __enter__(self):
         self.process = subprocess.Popen([PELTON, "serve", MODEL, "--port", "0", "--threads", "1", "--device", "cpu",
@@ -85,10 +85,11 @@ class Speculation(unittest.TestCase):
                 self.assertLess(server.metric("pelton_spec_decode_draft_seconds_total"), server.metric("pelton_spec_decode_step_seconds_total"))
 
     def test_drafters_think_alike(self):
-        """On what they were trained on: most of three guesses are right, drawn with the target's noise too."""
+        """On what they were trained on: most of three guesses are right, drawn with the target's noise too. Behind a hit in the prefix
+        cache a head knows less."""
         for config, least in ((DRAFT_MODEL, 3.2), (EAGLE3, 2.5)):
             for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
-                with Server(config) as server:
+                with Server(config, "--no-enable-prefix-caching") as server:
                     for a in range(20, 30):
                         server.ask("What do you get for %d + 35?" % a, **more)
                     drafts = server.metric("vllm:spec_decode_num_drafts_total")

@@ -172,8 +172,8 @@ class TemplateFormat final : public ChatFormat {
     std::string mark = "\uE000";
     while (text.bytes().find(mark) != std::string::npos) mark += "\uE001";
     std::string& last = conversation.messages.back().text;
+    const std::string said = last.substr(jinja::leading_space(last));
     const size_t space = jinja::trailing_space(last);
-    const std::string written = last.substr(jinja::leading_space(last));
     last += mark;
     TRY_ASSIGN(const jinja::Text marked, template_.render(conversation));
     const size_t at = marked.bytes().rfind(mark);
@@ -181,21 +181,27 @@ class TemplateFormat final : public ChatFormat {
     // Space at the text's end stays where the template leaves it.
     for (const size_t end : {at, at - std::min(space, at)}) {
       const std::string_view before = std::string_view(marked.bytes()).substr(0, end);
-      if (!text.bytes().starts_with(before)) continue;
-      TemplatePieces::Parts parts{.prompt = text.slice(0, end), .opening = {}};
-      const std::string_view core =
-          std::string_view(written).substr(0, written.size() - std::min(space, written.size()));
-      const size_t begin = core.empty() ? std::string_view::npos : before.rfind(core);
-      if (begin != std::string_view::npos) parts.continued_at = begin;
-      return parts;
+      if (text.bytes().starts_with(before)) return ending_with(text.slice(0, end), said);
     }
     return no_end_of_last_message();
+  }
+  // Of a prompt that ends with the text `said`, perhaps without the space at its end.
+  static TemplatePieces::Parts ending_with(jinja::Text prompt, std::string_view said) {
+    TemplatePieces::Parts parts{.prompt = std::move(prompt), .opening = {}};
+    const std::string_view bytes = parts.prompt.bytes();
+    const std::string_view trimmed = said.substr(0, said.size() - jinja::trailing_space(said));
+    for (const std::string_view text : {said, trimmed}) {
+      if (text.empty() || !bytes.ends_with(text)) continue;
+      parts.continued_at = bytes.size() - text.size();
+      break;
+    }
+    return parts;
   }
   static Error no_end_of_last_message() {
     return {.code = ErrorCode::kInvalidArgument,
             .message =
-                "'messages': the model's chat template does not write the last message's text as "
-                "it is, so that nothing can go on behind it (continue_final_message)",
+                "'messages': the model's chat template does not write the last message's text "
+                "as it is, so that nothing can go on behind it (continue_final_message)",
             .field = "messages"};
   }
 

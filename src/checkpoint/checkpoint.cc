@@ -360,13 +360,16 @@ Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary_of(const Gg
 
 Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
   if (!gguf_) return std::optional<Vocabulary>();
-  TRY_ASSIGN(auto found, vocabulary_of(*gguf_));
-  if (!found) return found;
-  if (found->tokens.size() > static_cast<size_t>(config_.vocab_size)) {
+  // Before they are listed.
+  const auto listed = gguf_->values().find("tokenizer.ggml.tokens");
+  const bool has_tokens = listed != gguf_->values().end();
+  if (has_tokens && listed->second.count > static_cast<uint64_t>(config_.vocab_size)) {
     return gguf_->bad("tokenizer.ggml.tokens",
                       fmt::format("has {} entries, but the embedding has {} rows",
-                                  found->tokens.size(), config_.vocab_size));
+                                  listed->second.count, config_.vocab_size));
   }
+  TRY_ASSIGN(auto found, vocabulary_of(*gguf_));
+  if (!found) return found;
   for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.padding_token_id"}) {
     TRY_ASSIGN(const auto id, gguf_->integer(key));
     if (id && (*id < 0 || *id >= config_.vocab_size)) {

@@ -109,7 +109,7 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
 // Of a model that is computed as its files have it: what it could be asked for.
 void LoadedModel::suggest_packing(const Options& options, base::Log& log) const {
   const bool can_be = checkpoint_.weight_layout() != families::WeightLayout::kTiled &&
-                      layers::can_be_packed(checkpoint_.config()) &&
+                      models::can_be_packed(checkpoint_.config()) &&
                       checkpoint_.weight_bytes() >= kPackedFromBytes &&
                       options.executor.kernels != "reference";
   if (!can_be) return;
