@@ -29,10 +29,12 @@ cli::Positional name_positional() {
 }
 
 // What the gateway answers; its refusals are errors in its own words.
-Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path) {
+Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path,
+                 std::string body = {}) {
   TRY_ASSIGN(net::HttpCall call,
              net::make_http_call(std::move(method), arguments.text("--admin") + path));
   call.whole_time_max = std::chrono::seconds(10);
+  call.body = std::move(body);
   TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
   TRY_ASSIGN(Json json, Json::parse(response.body));
   if (response.status == 200) return json;
@@ -81,6 +83,44 @@ Result<void> show(const cli::Arguments& arguments) {
   return write_output(answer.dump() + "\n");
 }
 
+// One line for each worker, the chosen one marked, times in milliseconds.
+std::string explanation(const Json& answer) {
+  std::string out =
+      fmt::format("prompt: {} tokens, {} blocks with names; answers lately: {} tokens\n",
+                  answer.integer("prompt_tokens").value_or(0), answer.integer("blocks").value_or(0),
+                  answer.integer("output_tokens").value_or(0));
+  out +=
+      fmt::format("{:<2}{:<24} {:<9} {:>7} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  {}\n", "", "WORKER",
+                  "STATE", "HIT", "FIRST", "BIAS", "REST", "HARM", "ROOM", "COST", "REASON");
+  const Json* candidates = answer.find("candidates");
+  if (candidates == nullptr || !candidates->is_array()) return out;
+  for (const Json& one : candidates->as_array()) {
+    const Json* terms = one.find("terms");
+    if (terms == nullptr) continue;
+    const auto ms = [&](const Json& of, std::string_view key) {
+      return fmt::format("{:.2f}", of.number(key).value_or(0.0) * 1e3);
+    };
+    const std::string name = one.string("name").value_or("");
+    const bool chosen = answer.string("chosen") == std::optional(name);
+    const std::string reason = one.string("reason").value_or("");
+    out += fmt::format("{:<2}{:<24} {:<9} {:>7} {:>9} {:>6.2f} {:>9} {:>9} {:>9} {:>9}  {}\n",
+                       chosen ? "*" : "", name, one.string("state").value_or(""),
+                       one.integer("hit_tokens").value_or(0), ms(*terms, "first_s"),
+                       one.number("bias").value_or(1.0), ms(*terms, "rest_s"), ms(*terms, "harm_s"),
+                       ms(*terms, "room_s"), ms(one, "cost_s"), reason.empty() ? "-" : reason);
+  }
+  return out;
+}
+
+Result<void> explain(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const std::string body, read_input(arguments.text("BODY")));
+  TRY_ASSIGN(const Json answer,
+             ask(arguments, "POST",
+                 "/v1/explain?path=" + net::percent_encode(arguments.text("--path")), body));
+  if (arguments.has("--json")) return write_output(answer.dump() + "\n");
+  return write_text(explanation(answer));
+}
+
 cli::Verb command_verb(std::string word, std::string summary) {
   return {.name = "fleet " + word,
           .summary = std::move(summary),
@@ -111,6 +151,23 @@ std::vector<cli::Verb> fleet_verbs() {
                    .flags = {admin_flag()},
                    .examples = {"pelton fleet show gpu-7"},
                    .run = show});
+  verbs.push_back(
+      {.name = "fleet explain",
+       .summary = "Says where a request would go and why; sends it to nobody.",
+       .about = "Each worker of its model's pool with the terms of its cost, in milliseconds:\n"
+                "COST = BIAS x FIRST + REST + HARM + ROOM. The star is where it would go.",
+       .positionals = {{.name = "BODY", .help = "a file with the request's body; - for stdin"}},
+       .flags = {admin_flag(),
+                 {.name = "--path",
+                  .value = "PATH",
+                  .help = "the endpoint that it is for",
+                  .default_text = "/v1/chat/completions"},
+                 {.name = "--json",
+                  .help = "all that is known, as JSON",
+                  .kind = Flag::Kind::kSwitch}},
+       .examples = {"pelton fleet explain body.json",
+                    "pelton fleet explain --path /v1/completions - < body.json"},
+       .run = explain});
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));

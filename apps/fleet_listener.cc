@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "apps/listener_flags.h"
+#include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
 #include "net/url.h"
 
@@ -44,6 +45,15 @@ std::vector<Flag> fleet_listener_flags() {
            .only_with = {{"--fleet-port"}}}};
 }
 
+Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments) {
+  if (!arguments.has("--fleet-port") || !arguments.has("--fleet-key-file")) {
+    return std::optional<uint64_t>();
+  }
+  TRY_ASSIGN(const cluster::FleetKey key,
+             cluster::FleetKey::read(arguments.text("--fleet-key-file")));
+  return std::optional(cluster::block_seed(key));
+}
+
 Result<void> FleetListener::open(const cli::Arguments& arguments, int http_threads) {
   if (!arguments.has("--fleet-port")) return {};
   host_ = arguments.text("--fleet-host");
@@ -62,6 +72,7 @@ Result<void> FleetListener::open(const cli::Arguments& arguments, int http_threa
       return error;
     }
     options.keys = key->derive(cluster::kConnectionLabel);
+    options.block_seed = cluster::block_seed(*key);
   } else if (!is_local(host_)) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--fleet-host {} lets anyone who reaches this machine use the model: "

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,9 @@
 namespace pelton::apps {
 
 std::vector<cli::Flag> fleet_listener_flags();
+
+// What KV blocks are named under where there is a fleet's key; none: every engine draws its own.
+Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments);
 
 class FleetListener {
  public:

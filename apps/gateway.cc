@@ -47,7 +47,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .port = config.admin_port,
                                .connections_max = 64,
                                .descriptors_spared = 0,
-                               .body_bytes_max = 4096},
+                               .body_bytes_max = size_t{32} << 20},
       [&gateway](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
         gateway.handle_admin(request, exchange);
       },
@@ -66,7 +66,8 @@ Result<void> run(const cli::Arguments& arguments) {
   const gateway::ConfigRules rules{.allows_empty = arguments.has("--allow-empty"),
                                    .open = arguments.has("--open")};
   TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
-  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config));
+  TextsByFile texts;
+  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
@@ -83,7 +84,7 @@ Result<void> run(const cli::Arguments& arguments) {
   if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
 
   {
-    GatewayReload reload(file, rules, config, gateway, log);
+    GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
     while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   }
   gateway.drain();
@@ -99,8 +100,9 @@ cli::Verb gateway_verb() {
       .name = "gateway",
       .summary = "Puts one address before many workers.",
       .about =
-          "Sends each request to a worker of its model's pool, the least loaded one, and relays\n"
-          "the answer. When a worker fails, its answers go on at others from the last token: the\n"
+          "Sends each request to the worker of its model's pool where it costs the least time, by\n"
+          "load and by what workers hold of its prompt, and relays the answer. When a worker "
+          "fails, its answers go on at others from the last token: the\n"
           "client sees no gap and no error. Workers are pelton serve with --fleet-port. Prints\n"
           "'listening on URL' on stdout once it answers. The file is read anew on SIGHUP, and "
           "when\n"

@@ -7,18 +7,47 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
+#include "apps/input.h"
 #include "apps/listener_flags.h"
 #include "apps/version.h"
+#include "chat/format_of.h"
+#include "checkpoint/checkpoint.h"
+#include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
+#include "node/model_template.h"
 
 namespace pelton::apps {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{1'000};
 
+Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolConfig& pool) {
+  auto text = std::make_shared<gateway::ModelText>();
+  Result<tokenizer::Tokenizer> tokenizer = load_tokenizer(pool.tokenizer);
+  if (!tokenizer.ok()) {
+    return Error{
+        ErrorCode::kBadConfig,
+        fmt::format("the pool '{}': 'tokenizer': {}", pool.name, tokenizer.error().message),
+        "tokenizer"};
+  }
+  text->tokenizer = std::make_unique<const tokenizer::Tokenizer>(*std::move(tokenizer));
+  std::optional<chat::TemplateSource> source;
+  if (const Result<checkpoint::Checkpoint> checkpoint =
+          checkpoint::Checkpoint::open(pool.tokenizer);
+      checkpoint.ok()) {
+    TRY_ASSIGN(source, node::read_model_template(*checkpoint, ""));
+  }
+  // One without has no conversations; its workers say so to those who ask for some.
+  const auto format =
+      chat::format_of({.tokenizer = *text->tokenizer, .chat_template = std::move(source)});
+  if (format.ok()) text->chat = *format;
+  return std::shared_ptr<const gateway::ModelText>(std::move(text));
+}
+
 }  // namespace
 
-Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config) {
+Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
+                                                  TextsByFile& known) {
   gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
   if (!options.config.keys_file.empty()) {
     const std::string& file = options.config.keys_file;
@@ -34,18 +63,29 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config)
   if (!options.config.fleet_key_file.empty()) {
     TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
+    options.block_seed = cluster::block_seed(key);
+  }
+  for (const gateway::PoolConfig& pool : options.config.pools) {
+    if (pool.tokenizer.empty()) continue;
+    std::shared_ptr<const gateway::ModelText>& text = known[pool.tokenizer];
+    if (text == nullptr) {
+      TRY_ASSIGN(text, read_text(pool));
+    }
+    options.texts[pool.name] = text;
   }
   return options;
 }
 
 GatewayReload::GatewayReload(std::string file, const gateway::ConfigRules& rules,
-                             const gateway::GatewayConfig& config, gateway::Gateway& gateway,
-                             base::Log& log)
+                             const gateway::GatewayConfig& config, TextsByFile texts,
+                             gateway::Gateway& gateway, base::Log& log)
     : file_(std::move(file)),
       rules_(rules),
       gateway_(gateway),
       log_(log),
+      texts_(std::move(texts)),
       keys_file_(config.keys_file),
+      workers_file_(config.workers_file),
       read_(stamps()),
       seen_(read_),
       watcher_({.name = "pelton-reload", .interval = kLook}, [this] { look(); }) {}
@@ -86,13 +126,14 @@ Result<void> GatewayReload::try_reload() {
                  "started anew",
                  "keys_file"};
   }
-  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config)));
-  if (keys_file_ != options.config.keys_file) {
+  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config), texts_));
+  if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {
     keys_file_ = options.config.keys_file;
+    workers_file_ = options.config.workers_file;
     read_ = seen_ = stamps();
   }
   const std::vector<std::string_view> kept =
-      gateway_.reload(std::move(options.config), std::move(options.keys));
+      gateway_.reload(std::move(options.config), std::move(options.keys), std::move(options.texts));
   if (!kept.empty()) {
     log_.warning(
         fmt::format("{}: changed in the file, which takes a new start", fmt::join(kept, ", ")));

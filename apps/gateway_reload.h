@@ -1,10 +1,12 @@
-// Reads a running gateway's configuration anew: on SIGHUP, and within two seconds after its file or
-// the keys' has been replaced or written. Whole or not at all: a file that is wrong changes nothing
-// but a counter and the log. Owned by the verb.
+// Reads a running gateway's configuration anew: on SIGHUP, and within two seconds after its file,
+// the keys' or the workers' has been replaced or written. Whole or not at all: a file that is wrong
+// changes nothing but a counter and the log. Owned by the verb.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -16,13 +18,17 @@
 namespace pelton::apps {
 
 // With what its files say: keys, and the key of the fleet. Errors: kBadConfig.
-Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config);
+// `known`: tokenizers that have been read, by their files; those that are read now are added.
+using TextsByFile = std::map<std::string, std::shared_ptr<const gateway::ModelText>>;
+Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
+                                                  TextsByFile& known);
 
 class GatewayReload {
  public:
   // All outlive it. `config` is what the gateway has been started with.
   GatewayReload(std::string file, const gateway::ConfigRules& rules,
-                const gateway::GatewayConfig& config, gateway::Gateway& gateway, base::Log& log);
+                const gateway::GatewayConfig& config, TextsByFile texts, gateway::Gateway& gateway,
+                base::Log& log);
 
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
@@ -36,10 +42,10 @@ class GatewayReload {
 
     bool operator==(const Stamp&) const = default;
   };
-  using Stamps = std::array<Stamp, 2>;  // the configuration, the keys
+  using Stamps = std::array<Stamp, 3>;  // the configuration, the keys, the workers
 
   static Stamp stamp_of(const std::string& file);
-  Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_)}; }
+  Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
   Result<void> try_reload();
   void look();
 
@@ -48,9 +54,11 @@ class GatewayReload {
   gateway::Gateway& gateway_;
   base::Log& log_;
   std::mutex mutex_;
-  std::string keys_file_;  // guarded by mutex_, as the next two
-  Stamps read_;            // as they were when they were read
-  Stamps seen_;            // at the last look: what is still being written is not read
+  TextsByFile texts_;  // guarded by mutex_, as the next four
+  std::string keys_file_;
+  std::string workers_file_;
+  Stamps read_;  // as they were when they were read
+  Stamps seen_;  // at the last look: what is still being written is not read
   base::PeriodicThread watcher_;
 };
 

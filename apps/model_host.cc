@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "apps/engine_flags.h"
+#include "apps/fleet_listener.h"
 #include "apps/loading.h"
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
@@ -273,6 +274,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   TRY(read_queue_flags(arguments, options));
   TRY(read_prompt_flags(arguments, options));
   options.step_log = arguments.text("--step-log");
+  TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
   return options;
 }
 

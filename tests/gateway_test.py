@@ -5,14 +5,11 @@ a token, nor sees an error. Each answer is a function of (prompt, seed, position
 usage: gateway_test.py BINARY [--full]
 """
 import collections
-import http.client
 import json
 import os
 import pathlib
 import random
-import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,296 +17,10 @@ import threading
 import time
 import unittest
 
-BINARY = None
+import gateway_fixture
+from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters
+
 FULL = False
-BOX = pathlib.Path(__file__).resolve().parent.parent / "models" / "pelton-box"
-MASK = (1 << 64) - 1
-SCRIPT = {"abort_on": "poison", "step_ms": 4, "context": 2048, "slots": 128, "rules": [
-    {"when": "", "then": "<|channel|>final<|message|>Ready."},
-    {"when": "check ", "then": ["<|channel|>final<|message|>", {"checked": 1}]},
-    {"when": "think ", "then": ["<|channel|>analysis<|message|>", {"checked": 1}, "<|end|><|start|>assistant<|channel|>final<|message|>",
-                                {"checked": 2}]},
-    {"when": "json ", "then": ["<|channel|>final<|message|>{\"a\":\"", {"checked": 1}, "\"}"]},
-    {"when": "call ", "then": ["<|channel|>commentary to=functions.note <|constrain|>json<|message|>{\"text\": \"", {"checked": 1},
-                               "\"}<|call|>"]},
-]}
-
-
-def mix64(x):
-    x ^= x >> 30
-    x = x * 0xBF58476D1CE4E5B9 & MASK
-    x ^= x >> 27
-    x = x * 0x94D049BB133111EB & MASK
-    return x ^ x >> 31
-
-
-def random_bits(seed, counter):
-    return mix64(mix64(seed & MASK) + (counter + 1) * 0x9E3779B97F4A7C15 & MASK)
-
-
-def letters(seed, number, count):
-    stream = random_bits(seed, number)
-    return "".join(chr(ord("a") + random_bits(stream, i) % 26) for i in range(count))
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Process:
-    """A server of the binary's, whose log is kept."""
-
-    def __init__(self, *words):
-        self.process = subprocess.Popen([BINARY, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.log = collections.deque(maxlen=2000)
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
-        self.reader.start()
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on "), (words, list(self.log), line)
-        self.port = int(line.rsplit(":", 1)[1])
-
-    def fleet_line(self):
-        """Where it listens for gateways, as it prints it."""
-        for line in self.process.stdout:
-            if line.startswith("fleet on "):
-                return line.strip()
-        raise AssertionError(list(self.log))
-
-    def end(self, how=signal.SIGKILL):
-        self.process.send_signal(how)
-        self.process.wait(30)
-        self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-
-class Fleet:
-    """Workers at fixed fleet ports, which may be killed and started again, and one gateway."""
-
-    def __init__(self, folder, workers, script=None, gateway=(), serve=()):
-        self.folder = pathlib.Path(folder)
-        self.script = self.folder / "script.json"
-        self.script.write_text(json.dumps(script or SCRIPT))
-        self.key = self.folder / "fleet.key"
-        self.flags = serve
-        if not self.key.exists():
-            subprocess.run([BINARY, "gateway", "--new-key", self.key], check=True)
-        self.ports = [free_port() for _ in range(workers)]
-        self.workers = [None] * workers
-        starts = [threading.Thread(target=self.start, args=(i,)) for i in range(workers)]
-        for one in starts:
-            one.start()
-        for one in starts:
-            one.join()
-        self.admin = free_port()
-        self.head = "".join([f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\n'
-                             f'fleet_key_file = "{self.key}"\n', *gateway, '[[pool]]\nname = "box"\nmodel = "pelton-box"\n'])
-        self.config = self.folder / "gateway.toml"
-        self.configure(self.ports)
-        self.gateway = Process("gateway", "--config", self.config)
-        self.wait_for(workers)
-
-    def start(self, i):
-        flags = self.flags or ("--executor", f"modelled:{self.script}")
-        self.workers[i] = Process("serve", BOX, *flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
-                                  "--fleet-key-file", self.key)
-
-    def configure(self, ports, more=""):
-        """The file with workers at these ports, replaced at once."""
-        workers = [f'[[worker]]\npool = "box"\nurl = "http://127.0.0.1:{port}"\n' for port in ports]
-        fresh = self.folder / "gateway.new"
-        fresh.write_text(self.head + "".join(workers) + more)
-        fresh.rename(self.config)
-
-    def kill(self, i):
-        worker, self.workers[i] = self.workers[i], None
-        worker.end()
-
-    def close(self):
-        self.gateway.end()
-        for worker in self.workers:
-            if worker is not None:
-                worker.end()
-
-    def rows(self):
-        return json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"]
-
-    def ready(self):
-        return sum(row["state"] == "ready" for row in self.rows())
-
-    def wait_for(self, count):
-        end = time.monotonic() + 15
-        while self.ready() != count:
-            assert time.monotonic() < end, (self.rows(), list(self.gateway.log)[-20:])
-            time.sleep(0.02)
-
-    def metric(self, name):
-        text = ask(self.admin, "GET", "/metrics")[1]
-        return int(re.search(rf"^pelton_gateway_{name} (\d+)$", text, re.M).group(1))
-
-
-def ask(port, method, path, body=None):
-    """Status and text."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        link.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
-        answer = link.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        link.close()
-
-
-def events(port, path, body):
-    """The data of each server-sent event; what is no whole stream raises."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = link.getresponse()
-        if answer.status != 200:
-            raise AssertionError(f"status {answer.status}: {answer.read().decode()}")
-        data = []
-        for line in answer:
-            if line.startswith(b"data: "):
-                data.append(line[6:].strip().decode())
-        return data
-    finally:
-        link.close()
-
-
-def chat(number, count, seed, **more):
-    return {"model": "pelton-box", "seed": seed, "messages": [{"role": "user", "content": f"check {number} {count} please"}], **more}
-
-
-def text_of(chunks, index=0):
-    """Content and the finish reason of one choice."""
-    text, finish = "", []
-    for chunk in chunks:
-        for choice in chunk["choices"]:
-            if choice["index"] == index:
-                text += choice["delta"].get("content") or ""
-                finish += [choice["finish_reason"]] if choice["finish_reason"] else []
-    return text, finish
-
-
-def check_stream(port, number, count, seed):
-    data = events(port, "/v1/chat/completions", chat(number, count, seed, stream=True))
-    assert data[-1] == "[DONE]" and data.count("[DONE]") == 1, data[-3:]
-    chunks = [json.loads(one) for one in data[:-1]]
-    assert all("error" not in chunk for chunk in chunks), chunks[-1]
-    assert len({chunk["id"] for chunk in chunks}) == 1
-    text, finish = text_of(chunks)
-    assert text == letters(seed, number, count), f"{number}: {text}"
-    assert finish == ["stop"], finish
-
-
-def without(value, *names):
-    """The same without what differs from request to request."""
-    if isinstance(value, dict):
-        return {key: without(one, *names) for key, one in value.items() if key not in names}
-    return [without(one, *names) for one in value] if isinstance(value, list) else value
-
-
-def chat_kind(body):
-    """A streamed chat as (per choice: reasoning, content, call arguments, log-probabilities, finish), usage."""
-    def run(port):
-        data = events(port, "/v1/chat/completions", {**body, "stream": True, "stream_options": {"include_usage": True}})
-        assert data[-1] == "[DONE]" and data.count("[DONE]") == 1, data[-2:]
-        chunks = [json.loads(one) for one in data[:-1]]
-        assert all("error" not in one for one in chunks), chunks[-1]
-        answer = collections.defaultdict(lambda: collections.defaultdict(list))
-        for choice in (choice for chunk in chunks for choice in chunk["choices"]):
-            one, delta = answer[choice["index"]], choice["delta"]
-            for name in ("reasoning_content", "content"):
-                one[name].append(delta.get(name) or "")
-            for call in delta.get("tool_calls") or []:
-                one["arguments"].append(call["function"].get("arguments") or "")
-                one["ids"] += [call["id"]] if call.get("id") else []
-            one["logprobs"] += (choice["logprobs"] or {}).get("content") or []
-            one["finish"] += [choice["finish_reason"]] if choice["finish_reason"] else []
-        joined = {index: {name: "".join(values) if name in ("reasoning_content", "content", "arguments") else
-                          len(values) if name == "ids" else values for name, values in one.items()}
-                  for index, one in answer.items()}
-        return joined, without(chunks[-1]["usage"], "prompt_tokens_details")
-    return run
-
-
-def whole_kind(path, body):
-    def run(port):
-        status, text = ask(port, "POST", path, body)
-        assert status == 200, (status, text)
-        return without(json.loads(text), "id", "created", "prompt_tokens_details", "created_at", "completed_at", "input_tokens_details")
-    return run
-
-
-def completion_kind(body):
-    def run(port):
-        data = events(port, "/v1/completions", {**body, "stream": True})
-        assert data[-1] == "[DONE]", data[-1]
-        texts, finish = collections.defaultdict(str), {
-}
-        for choice in (choice for one in data[:-1] for choice in json.loads(one)["choices"]):
-            texts[choice["index"]] += choice["text"]
-            if choice["finish_reason"]:
-                assert choice["index"] not in finish
-                finish[choice["index"]] = choice["finish_reason"]
-        return texts, finish
-    return run
-
-
-def response_kind(body):
-    def run(port):
-        data = [json.loads(one) for one in events(port, "/v1/responses", {**body, "stream": True}) if one != "[DONE]"]
-        numbers = [one["sequence_number"] for one in data]
-        assert all(a < b for a, b in zip(numbers, numbers[1:])), numbers
-        assert data[-1]["type"] == "response.completed", data[-1]
-        assert len({one["response"]["id"] for one in data if "response" in one}) == 1
-        text = "".join(one["delta"] for one in data if one["type"] == "response.output_text.delta")
-        done = [one["text"] for one in data if one["type"] == "response.output_text.done"]
-        assert done == [text], (done, text)
-        return text, data[-1]["response"]["usage"]["output_tokens"]
-    return run
-
-
-def message_kind(body):
-    def run(port):
-        data = [json.loads(one) for one in events(port, "/v1/messages", {**body, "stream": True})]
-        kinds = [one["type"] for one in data]
-        assert kinds[0] == "message_start" and kinds[-1] == "message_stop" and kinds.count("message_stop") == 1, kinds
-        return "".join(one["delta"].get("text", "") for one in data if one["type"] == "content_block_delta"), [
-            one["delta"]["stop_reason"] for one in data if one["type"] == "message_delta"]
-    return run
-
-
-TOOL = {"type": "function", "function": {"name": "note", "parameters": {
-    "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
-COUNT = 180
-HALF = letters(3, 52, COUNT)[100:106]  # a stop string, of which the first half comes earlier too
-
-
-def said(words, **more):
-    return {"model": "pelton-box", "seed": 3, "messages": [{"role": "user", "content": f"{words} {COUNT} please"}], **more}
-
-
-KINDS = {
-    "n = 4 with log-probabilities": chat_kind(said("check 51", n=4, logprobs=True, top_logprobs=2)),
-    "stop string": chat_kind(said("check 52", stop=[HALF])),
-    "reasoning": chat_kind(said("think 53", frequency_penalty=0.5, repetition_penalty=1.1)),
-    "tool call": chat_kind(said("call 54", tools=[TOOL])),
-    "JSON schema": chat_kind(said("json 55", response_format={
-        "type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}})),
-    "length": chat_kind(said("check 56", max_tokens=90)),
-    "whole": whole_kind("/v1/chat/completions", said("check 57", n=2, logprobs=True)),
-    "whole call": whole_kind("/v1/chat/completions", {**said("call 58", tools=[TOOL]), "tool_choice": "auto"}),
-    "completions": completion_kind({"model": "pelton-box", "prompt": ["check 59 150 ", "check 60 100 "], "n": 2, "seed": 5,
-                                    "max_tokens": 140}),
-    "responses": response_kind({"model": "pelton-box", "seed": 3, "input": f"check 61 {COUNT} please"}),
-    "whole response": whole_kind("/v1/responses", {"model": "pelton-box", "seed": 3, "input": f"check 62 {COUNT} please"}),
-    "messages": message_kind({"model": "pelton-box", "max_tokens": 500, "seed": 3,
-                              "messages": [{"role": "user", "content": f"check 63 {COUNT} please"}]}),
-}
 
 
 class Gateway(unittest.TestCase):
@@ -324,9 +35,10 @@ class Gateway(unittest.TestCase):
         return fleet
 
     def test_kills_under_streams_lose_nothing(self):
-        kills, streams = (1000, 200) if FULL else (12, 100)
+        kills, streams = (1000, 200) if FULL else (30, 200)
         fleet = self.fleet(4)
         faults, over = [], threading.Event()
+        undisturbed = {name: run(fleet.gateway.port) for name, run in KINDS.items()}
         done = collections.Counter()
 
         def client(name):
@@ -337,7 +49,18 @@ class Gateway(unittest.TestCase):
                     done["streams"] += 1
                 except Exception as error:  # whatever a client sees is a fault
                     faults.append(repr(error)[:600])
-        clients = [threading.Thread(target=client, args=(i,)) for i in range(streams)]
+
+        def client_of(name):
+            while not over.is_set():
+                try:
+                    answer = KINDS[name](fleet.gateway.port)
+                    if answer != undisturbed[name]:
+                        faults.append(f"{name}: {answer} is not {undisturbed[name]}"[:900])
+                    done[name] += 1
+                except Exception as error:
+                    faults.append(f"{name}: {error!r}"[:900])
+        clients = [threading.Thread(target=client, args=(i,)) for i in range(streams - len(KINDS))]
+        clients += [threading.Thread(target=client_of, args=(name,)) for name in KINDS]
         for one in clients:
             one.start()
         draw = random.Random(7)
@@ -354,6 +77,8 @@ class Gateway(unittest.TestCase):
             one.join()
         self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
         self.assertGreater(done["streams"], streams)
+        for name in KINDS:
+            self.assertGreater(done[name], 0, name)
         self.assertGreater(fleet.metric("migrations_total"), kills)
         self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
         self.assertEqual(fleet.metric("requests_open"), 0)
@@ -451,7 +176,7 @@ class Gateway(unittest.TestCase):
                 config = pathlib.Path(folder) / "gateway.toml"
                 config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nkeys_file = "{keys}"\n'
                                   '[[pool]]\nname = "a"\nmodel = "m"\n')
-                done = subprocess.run([BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
+                done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
                                       capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual(done.returncode, 3, done.stderr)
                 self.assertIn(said, done.stderr)
@@ -485,6 +210,9 @@ class Gateway(unittest.TestCase):
         self.assertNotIn("[DONE]", raised)
         status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 5, 1))
         self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "no_worker"))
+        # FT-08: its client does not wait so long.
+        status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 5, 1), **{"x-request-timeout-ms": "50"})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (408, "deadline_exceeded"))
         self.assertEqual(ask(fleet.gateway.port, "GET", "/ready")[0], 503)
         fleet.start(0)
         fleet.wait_for(1)
@@ -571,7 +299,7 @@ class Gateway(unittest.TestCase):
         self.assertIn("is none of its own", "".join(fleet.gateway.log))
 
     def verb(self, fleet, *words):
-        done = subprocess.run([BINARY, "fleet", *words, "--admin", f"http://127.0.0.1:{fleet.admin}"], capture_output=True, text=True,
+        done = subprocess.run([gateway_fixture.BINARY, "fleet", *words, "--admin", f"http://127.0.0.1:{fleet.admin}"], capture_output=True, text=True,
                               timeout=30, check=False)
         return done.returncode, done.stdout, done.stderr
 
@@ -579,7 +307,7 @@ class Gateway(unittest.TestCase):
         fleet = self.fleet(1)
         nobody = free_port()
         other = self.folder + "/other.key"
-        subprocess.run([BINARY, "gateway", "--new-key", other], check=True)
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", other], check=True)
         stranger = Process("serve", BOX, "--executor", f"modelled:{fleet.script}", "--port", "0", "--fleet-port", free_port(),
                            "--fleet-name", "stranger", "--fleet-key-file", other)
         self.addCleanup(stranger.end)
@@ -654,6 +382,147 @@ class Gateway(unittest.TestCase):
         fleet.configure(fleet.ports)
         fleet.wait_for(2)
 
+    def test_workers_are_found_in_a_file_and_by_a_name(self):
+        """Sources add up; a file that is wrong and a name that is unknown take nobody out (FT-29)."""
+        workers = pathlib.Path(self.folder) / "workers.toml"
+        workers.write_text("")
+        fleet = self.fleet(2, gateway=(f'workers_file = "{workers}"\n',))
+
+        def entry(port):
+            return f'[[worker]]\npool = "box"\nurl = "http://127.0.0.1:{port}"\n'
+
+        def wait(what):
+            end = time.monotonic() + 15
+            while not what() and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertTrue(what(), (fleet.rows(), list(fleet.gateway.log)[-5:]))
+        # One stands in the configuration, the other in the file, and the first one there too.
+        workers.write_text(entry(fleet.ports[1]) + entry(fleet.ports[0]))
+        fleet.configure(fleet.ports[:1])
+        wait(lambda: fleet.metric("config_reloads_total") > 0)
+        wait(lambda: sorted(row["name"] for row in fleet.rows()) == ["w0", "w1"])
+        self.assertEqual(fleet.metric("config_reloads_refused_total"), 0)
+        workers.write_text("[[worker]]\n")
+        wait(lambda: fleet.metric("config_reloads_refused_total") == 1)
+        self.assertIn("workers.toml:1: [[worker]]: 'pool' is missing", "".join(fleet.gateway.log))
+        self.assertEqual(fleet.ready(), 2)
+        workers.write_text("")
+        wait(lambda: [row["name"] for row in fleet.rows()] == ["w0"])
+        # By a name: this machine has one.
+        fleet.configure(fleet.ports[:1], f'[[pool]]\nname = "named"\nmodel = "other"\ndns = "localhost:{fleet.ports[1]}"\n'
+                        '[[pool]]\nname = "unknown"\nmodel = "third"\ndns = "nobody.invalid:1"\n')
+        wait(lambda: ("w1", "named") in [(row["name"], row["pool"]) for row in fleet.rows()])
+        wait(lambda: "the pool 'unknown': nobody.invalid:" in "".join(fleet.gateway.log))
+
+    def test_workers_that_are_no_peltons(self):
+        """Retried until the first byte, never passed on as whole when they are not (GW-03, GW-07, GW-08, GW-09)."""
+        foreigners = [Foreign("other"), Foreign("other")]
+        for one in foreigners:
+            self.addCleanup(one.close)
+        port, admin = free_port(), free_port()
+        config = pathlib.Path(self.folder) / "foreign.toml"
+        config.write_text(
+            f'[gateway]\nlisten = "127.0.0.1:{port}"\nadmin = "127.0.0.1:{admin}"\nretries = 2\nresume_budget = 1\n'
+            '[[pool]]\nname = "other"\nmodel = "other"\nkind = "openai"\n[[pool]]\nname = "self"\nmodel = "loop"\nkind = "openai"\n'
+            + "".join(f'[[worker]]\npool = "other"\nurl = "http://127.0.0.1:{one.server_port}"\n' for one in foreigners)
+            + f'[[worker]]\npool = "self"\nurl = "http://127.0.0.1:{port}"\n')
+        gateway = Process("gateway", "--config", config)
+        self.addCleanup(gateway.end)
+        end = time.monotonic() + 15
+        while ask(port, "GET", "/ready")[0] != 200:
+            self.assertLess(time.monotonic(), end, list(gateway.log)[-10:])
+            time.sleep(0.05)
+        body = {"model": "other", "messages": [{"role": "user", "content": "hello"}]}
+        path = "/v1/chat/completions"
+
+        def streamed():
+            return events(port, path, {**body, "stream": True})
+
+        def fails(*modes):
+            for one, mode in zip(foreigners, modes):
+                one.mode = mode
+            for row in json.loads(ask(admin, "GET", "/v1/workers")[1])["workers"]:
+                ask(admin, "POST", f"/v1/workers/{row['name']}/restore")
+        self.assertEqual(json.loads(ask(port, "POST", path, body)[1]), body, "the request as it came")
+        self.assertEqual(streamed()[-1], "[DONE]")
+        seen = next(headers for one in foreigners for headers in one.headers_seen)
+        self.assertIn("x-pelton-hops", seen)
+        self.assertNotIn("Authorization", seen)
+        for mode in ("half", "silent", "busy"):
+            for broken in ((mode, "good"), ("good", mode)):
+                fails(*broken)
+                for _ in range(1 if mode == "busy" else 3):  # refusals are retried within a budget
+                    status, text = ask(port, "POST", path, body)
+                    self.assertEqual((status, json.loads(text)), (200, body), (mode, list(gateway.log)[-5:]))
+        fails("busy", "busy")
+        self.assertEqual(ask(port, "POST", path, body)[0], 503)
+        fails("wrong", "wrong")
+        asked = sum(one.asked for one in foreigners)
+        self.assertEqual(ask(port, "POST", path, body)[0], 404)
+        self.assertEqual(sum(one.asked for one in foreigners), asked + 1, "what is refused for good is asked once")
+        fails("silent", "good")
+        self.assertEqual(streamed()[-1], "[DONE]")
+        fails("chatty", "chatty")
+        self.assertEqual(streamed()[-1], "[DONE]")
+        fails("cut", "cut")
+        data = streamed()
+        self.assertEqual(json.loads(data[0])["choices"][0]["delta"]["content"], "0")
+        self.assertEqual(json.loads(data[-1])["error"]["code"], "stream_interrupted")
+        self.assertEqual(len(data), 2, "one error, and no end")
+        status, text = ask(port, "POST", path, {**body, "model": "loop"})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (508, "loop_detected"))
+
+    def test_a_prompt_goes_where_it_is_known(self):
+        """What a worker holds of a prompt is expected there, found there, and shown by explain."""
+        fleet = self.fleet(3, script={**SCRIPT, "us_per_prefill_token": 50}, pool=f'tokenizer = "{BOX}"\n')
+        long = "A wheel turns by the river and the miller counts his sacks. " * 40
+
+        def words(conversation, turn):
+            return {"model": "pelton-box", "messages": [{"role": "user", "content": f"Story {conversation}. {long}"}] + [
+                {"role": "user", "content": f"Then {i}."} for i in range(turn)]}
+        cached = 0
+        for turn in range(4):
+            for conversation in range(12):
+                status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", words(conversation, turn))
+                self.assertEqual(status, 200, text)
+                details = json.loads(text)["usage"].get("prompt_tokens_details") or {}
+                cached += details.get("cached_tokens") or 0
+        names = ("prompts_named_total", "expected_hit_tokens_total", "real_hit_tokens_total", "hit_mismatch_total",
+                 "prompt_mismatch_total")
+        named, expected, real, wrong, miscounted = (fleet.metric(name) for name in names)
+        self.assertEqual((named, miscounted), (48, 0))
+        self.assertEqual(cached, real)
+        self.assertGreater(real, 36 * 100)
+        self.assertEqual((expected, wrong), (real, 0), "what is expected is what is found")
+        self.assertGreater(len([row for row in fleet.rows() if row["requests"] > 0]), 1, "not all at one")
+        # Explained: the one that holds it is the one it goes to, and the terms make the cost.
+        body = pathlib.Path(self.folder) / "body.json"
+        body.write_text(json.dumps(words(3, 3)))
+        code, out, err = self.verb(fleet, "explain", body, "--json")
+        self.assertEqual(code, 0, err)
+        decision = json.loads(out)
+        self.assertEqual({one["name"] for one in decision["candidates"]}, {"w0", "w1", "w2"})
+        best = min(decision["candidates"], key=lambda one: one["cost_s"])
+        self.assertEqual(decision["chosen"], best["name"])
+        self.assertGreater(best["hit_tokens"], 100)
+        for one in decision["candidates"]:
+            terms = one["terms"]
+            self.assertAlmostEqual(one["bias"] * terms["first_s"] + terms["rest_s"] + terms["harm_s"] + terms["room_s"], one["cost_s"], 6)
+        before = {row["name"]: row["requests"] for row in fleet.rows()}
+        self.assertEqual(before, {row["name"]: row["requests"] for row in fleet.rows()}, "nothing is sent")
+        ask(fleet.gateway.port, "POST", "/v1/chat/completions", words(3, 3))
+        after = {row["name"]: row["requests"] for row in fleet.rows()}
+        self.assertEqual([name for name in after if after[name] > before[name]], [best["name"]])
+        code, out, _ = self.verb(fleet, "explain", body)
+        self.assertIn(f"* {best['name']}", out)
+        # RB-02: one that starts anew holds nothing.
+        victim = int(best["name"][1])
+        fleet.kill(victim)
+        fleet.start(victim)
+        fleet.wait_for(3)
+        decision = json.loads(self.verb(fleet, "explain", body, "--json")[1])
+        self.assertEqual([one["hit_tokens"] for one in decision["candidates"] if one["name"] == best["name"]], [0])
+
     def test_a_pause_of_everything_ejects_nobody(self):
         """FT-51."""
         fleet = self.fleet(2)
@@ -678,7 +547,7 @@ class Gateway(unittest.TestCase):
         for text, words in (('listen = "0.0.0.0:0"\n', ":2: [gateway]: 'listen' 0.0.0.0 lets anyone"),
                             ('admin = "0.0.0.0:0"\n', ":2: [gateway]: 'admin' 0.0.0.0 lets anyone")):
             file.write_text("[gateway]\n" + text)
-            check = [BINARY, "gateway", "--config", file, "--allow-empty", "--check"]
+            check = [gateway_fixture.BINARY, "gateway", "--config", file, "--allow-empty", "--check"]
             done = subprocess.run(check, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 3)
             self.assertIn(words, done.stderr)
@@ -687,12 +556,12 @@ class Gateway(unittest.TestCase):
     def test_a_wrong_file_is_refused_with_its_line(self):
         file = pathlib.Path(self.folder) / "wrong.toml"
         file.write_text("[gateway]\nlistn = 3\n")
-        done = subprocess.run([BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
+        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"{file}:2: [gateway] has no key 'listn'", done.stderr)
 
 
 if __name__ == "__main__":
-    BINARY = os.path.abspath(sys.argv[1])
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
     FULL = "--full" in sys.argv
     unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -45,6 +45,18 @@ class Fields {
     }
     into = static_cast<Integer>(value->as_integer());
   }
+  void read_counts(std::string_view name, std::vector<int>& into, int most) {
+    const Json* list = find(name, &Json::is_array, "must be an array");
+    if (list == nullptr) return;
+    for (const Json& item : list->as_array()) {
+      const bool fits = item.is_integer() && item.as_integer() >= 0 && item.as_integer() <= most;
+      if (!fits || into.size() == kItemsMax) {
+        return fail(bad_field(
+            name, fmt::format("must hold at most {} numbers from 0 to {}", kItemsMax, most)));
+      }
+      into.push_back(static_cast<int>(item.as_integer()));
+    }
+  }
   // 64 bits, which are more than JSON's numbers hold everywhere.
   void read_bits(std::string_view name, uint64_t& into) {
     std::string text;
@@ -236,7 +248,11 @@ std::string encode(const WorkerRecord& record) {
   for (const std::string& model : record.models) w.string(model);
   w.end_array().key("slots").integer(record.slots);
   w.key("context_tokens").integer(record.context_tokens).key("version").string(record.version);
-  w.key("zone").string(record.zone).end_object();
+  w.key("zone").string(record.zone).key("block_tokens").integer(record.block_tokens);
+  w.key("windows").begin_array();
+  for (const int window : record.windows) w.integer(window);
+  w.end_array().key("block_name").string(record.block_name);
+  w.key("date").string(record.date).end_object();
   return out;
 }
 
@@ -252,6 +268,10 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_count("context_tokens", record.context_tokens, 1 << 30);
   fields.read("version", record.version);
   fields.read("zone", record.zone);
+  fields.read_count("block_tokens", record.block_tokens, 1 << 16);
+  fields.read_counts("windows", record.windows, 1 << 30);
+  fields.read("block_name", record.block_name);
+  fields.read("date", record.date);
   if (record.protocol != kProtocolVersion) {
     return bad_field("protocol", fmt::format("is {}; this gateway speaks {}", record.protocol,
                                              kProtocolVersion));
@@ -266,10 +286,31 @@ std::string encode(const WorkerLoad& load) {
   w.begin_object().key("progress").integer(load.progress).key("busy_ms").integer(load.busy_ms);
   w.key("running").integer(load.running).key("waiting").integer(load.waiting);
   w.key("waiting_tokens").integer(load.waiting_tokens).key("wait_s").number(load.wait_s);
+  w.key("context_tokens").integer(load.context_tokens).key("kv_used").number(load.kv_used);
+  w.key("costs").begin_object().key("fixed_s").number(load.costs.fixed_s);
+  w.key("prefill_token_s").number(load.costs.prefill_token_s);
+  w.key("row_s").number(load.costs.row_s);
+  w.key("context_token_s").number(load.costs.context_token_s).end_object();
   w.key("dispatch").integer(load.dispatch).key("ready").boolean(load.ready);
   w.key("draining").boolean(load.draining).end_object();
   return out;
 }
+
+namespace {
+
+// Those that cannot be stay as they are assumed.
+void read_costs(const Json& json, StepCosts& costs) {
+  const auto read = [&](std::string_view name, double most, double& into) {
+    const std::optional<double> value = json.number(name);
+    if (value && *value >= 0 && *value <= most) into = *value;
+  };
+  read("fixed_s", 60, costs.fixed_s);
+  read("prefill_token_s", 10, costs.prefill_token_s);
+  read("row_s", 10, costs.row_s);
+  read("context_token_s", 1, costs.context_token_s);
+}
+
+}  // namespace
 
 Result<WorkerLoad> decode_worker_load(std::string_view text) {
   TRY_ASSIGN(const Json json, parse_object(text));
@@ -284,6 +325,9 @@ Result<WorkerLoad> decode_worker_load(std::string_view text) {
   load.waiting = static_cast<int>(clamped("waiting", 1 << 24));
   load.waiting_tokens = clamped("waiting_tokens", kCountMax);
   load.wait_s = std::clamp(json.number("wait_s").value_or(0.0), 0.0, kSecondsMax);
+  load.context_tokens = clamped("context_tokens", kCountMax);
+  load.kv_used = std::clamp(json.number("kv_used").value_or(0.0), 0.0, 1.0);
+  if (const Json* costs = json.find("costs")) read_costs(*costs, load.costs);
   load.dispatch = clamped("dispatch", kCountMax);
   load.ready = json.boolean("ready").value_or(false);
   load.draining = json.boolean("draining").value_or(false);

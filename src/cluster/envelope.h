@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cluster/step_fit.h"
 
 namespace pelton::cluster {
 
@@ -70,6 +71,11 @@ struct WorkerRecord {
   int context_tokens = 0;
   std::string version;
   std::string zone;
+  // How it names KV blocks, where it serves one model.
+  int block_tokens = 0;      // 0: its blocks are not announced
+  std::vector<int> windows;  // by KV group: tokens that a query sees of it; 0: all
+  std::string block_name;    // block_name_check's, under its seed
+  std::string date;          // of its prompts; empty: the calendar's
 };
 
 struct WorkerLoad {
@@ -80,6 +86,9 @@ struct WorkerLoad {
   int64_t waiting_tokens = 0;  // of prompts
   double wait_s = 0;           // what a request that comes now would wait for a slot
   int64_t dispatch = 0;        // the highest of this gateway's that is counted above
+  int64_t context_tokens = 0;  // of sequences that run
+  double kv_used = 0;          // of the KV cache, by those: 0 to 1
+  StepCosts costs;             // as its steps lately were
   bool ready = true;           // serves; false: being loaded, unhealthy or draining
   bool draining = false;
 };

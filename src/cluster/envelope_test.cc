@@ -62,6 +62,37 @@ TEST(Envelope, AnImpossibleLoadIsClamped) {
   EXPECT_EQ(load->waiting_tokens, 0);
   EXPECT_EQ(load->wait_s, 0);
   EXPECT_FALSE(load->ready);
+  const Result<WorkerLoad> lies = decode_worker_load(
+      R"({"kv_used":7,"context_tokens":-1,"costs":{"fixed_s":-1,"prefill_token_s":1e9,"row_s":"x"}})");
+  ASSERT_TRUE(lies.ok());
+  EXPECT_EQ(lies->kv_used, 1);
+  EXPECT_EQ(lies->context_tokens, 0);
+  EXPECT_EQ(lies->costs.fixed_s, StepCosts().fixed_s);
+  EXPECT_EQ(lies->costs.prefill_token_s, StepCosts().prefill_token_s);
+}
+
+TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
+  const WorkerRecord record{.name = "w",
+                            .incarnation = "i",
+                            .models = {"m"},
+                            .slots = 3,
+                            .block_tokens = 16,
+                            .windows = {128, 0},
+                            .block_name = "ff",
+                            .date = "2026-11-23"};
+  const Result<WorkerRecord> got = decode_worker_record(encode(record));
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(encode(*got), encode(record));
+  EXPECT_EQ(got->windows, record.windows);
+  const WorkerLoad load{.running = 2,
+                        .context_tokens = 500,
+                        .kv_used = 0.5,
+                        .costs = {.fixed_s = 0.25, .prefill_token_s = 0.5, .row_s = 0}};
+  const Result<WorkerLoad> again = decode_worker_load(encode(load));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(encode(*again), encode(load));
+  EXPECT_EQ(again->costs.fixed_s, 0.25);
+  EXPECT_FALSE(decode_worker_record(R"({"protocol":1,"incarnation":"i","windows":[-1]})").ok());
 }
 
 TEST(TokenList, ComesBackAsItWas) {

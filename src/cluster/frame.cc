@@ -20,6 +20,7 @@ bool is_known(uint8_t type) {
     case FrameType::kError:
     case FrameType::kRecord:
     case FrameType::kLoad:
+    case FrameType::kBlocks:
       return true;
   }
   return false;

@@ -33,6 +33,7 @@ enum class FrameType : uint8_t {
   // On a watch.
   kRecord = 48,  // WorkerRecord; first
   kLoad = 49,    // WorkerLoad, every interval: also the sign of life
+  kBlocks = 50,  // BlockEvents: what its prefix cache has stored and let go
 };
 
 struct Frame {

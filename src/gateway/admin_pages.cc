@@ -44,7 +44,9 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.end_array().key("slots").integer(row.record.slots).key("running").integer(row.load.running);
   w.key("waiting").integer(row.load.waiting).key("uncounted").integer(row.uncounted);
   w.key("report_age_ms").integer(row.report_age_ms).key("requests").integer(row.requests);
-  w.key("failures").integer(row.failures).key("reason").string(row.reason).end_object();
+  w.key("failures").integer(row.failures).key("reason").string(row.reason);
+  w.key("names_agree").boolean(row.names_agree).key("bias").number(row.bias);
+  w.key("kv_used").number(row.load.kv_used).end_object();
 }
 
 std::string workers_body(const std::vector<Fleet::Row>& rows) {
@@ -56,7 +58,8 @@ std::string workers_body(const std::vector<Fleet::Row>& rows) {
   return body;
 }
 
-std::string metrics_text(const std::vector<Fleet::Row>& rows, const RelayCounters& counters) {
+std::string metrics_text(const std::vector<Fleet::Row>& rows, const Fleet::IndexSize& index,
+                         const RelayCounters& counters) {
   std::string out;
   const auto add = [&](std::string_view name, std::string_view type, int64_t value) {
     out +=
@@ -71,6 +74,13 @@ std::string metrics_text(const std::vector<Fleet::Row>& rows, const RelayCounter
   add("quarantined_total", "counter", counters.quarantined);
   add("clients_left_total", "counter", counters.left);
   add("requests_open", "gauge", counters.open);
+  add("prompts_named_total", "counter", counters.named);
+  add("expected_hit_tokens_total", "counter", counters.expected_hit_tokens);
+  add("real_hit_tokens_total", "counter", counters.real_hit_tokens);
+  add("hit_mismatch_total", "counter", counters.hit_mismatches);
+  add("prompt_mismatch_total", "counter", counters.prompt_mismatches);
+  add("index_names", "gauge", static_cast<int64_t>(index.names));
+  add("index_evictions_total", "counter", index.evictions);
   add("config_reloads_total", "counter", counters.reloads);
   add("config_reloads_refused_total", "counter", counters.reloads_refused);
   out += "# TYPE pelton_gateway_workers gauge\n";
@@ -125,7 +135,8 @@ net::HttpResponse admin_answer(const net::HttpRequest& request, Fleet& fleet,
   const std::string_view path = request.path;
   if (path == kWorkers) return answer("application/json", workers_body(fleet.rows()));
   if (path == "/metrics") {
-    return answer("text/plain; version=0.0.4", metrics_text(fleet.rows(), counters));
+    return answer("text/plain; version=0.0.4",
+                  metrics_text(fleet.rows(), fleet.index_size(), counters));
   }
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {
     return worker_answer(request, path.substr(kWorkers.size() + 1), fleet);

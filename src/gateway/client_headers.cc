@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 7> kInternal = {
     "x-prefiller-", "x-data-parallel-", "x-gateway-destination-",
     "x-fleet-"};
 constexpr size_t kFieldsMax = 200;
+constexpr int kHopsMax = 3;
 constexpr size_t kTraceBytesMax = 512;
 
 std::string lower_case(std::string_view name) {
@@ -51,6 +52,25 @@ cluster::HeaderFields forwarded_headers(const net::HttpHeaders& headers) {
     if (may_pass(lower_case(name), value)) passed.emplace_back(name, value);
   }
   return passed;
+}
+
+net::HttpHeaders foreign_headers(const net::HttpHeaders& headers, std::string_view gateway) {
+  net::HttpHeaders passed;
+  for (auto& [name, value] : forwarded_headers(headers)) {
+    const std::string lower = lower_case(name);
+    if (lower != "host" && lower != "accept-encoding") passed.add(name, value);
+  }
+  const std::string_view before = headers.get(kHopsHeader);
+  passed.add(std::string(kHopsHeader), before.empty()
+                                           ? std::string(gateway)
+                                           : std::string(before) + "," + std::string(gateway));
+  return passed;
+}
+
+bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway) {
+  const std::string_view hops = headers.get(kHopsHeader);
+  return !hops.empty() && (hops.find(gateway) != std::string_view::npos ||
+                           std::ranges::count(hops, ',') + 1 > kHopsMax);
 }
 
 net::HttpHeaders answer_headers(const cluster::AnswerHead& head) {

@@ -1,6 +1,8 @@
 // Which of a client's headers a worker hears, and which of a worker's the client. Pure.
 #pragma once
 
+#include <string_view>
+
 #include "cluster/envelope.h"
 #include "net/http_message.h"
 
@@ -9,6 +11,15 @@ namespace pelton::gateway {
 // Without those of the connection, credentials (the gateway has seen them), and what only parts of
 // a fleet may say to each other.
 cluster::HeaderFields forwarded_headers(const net::HttpHeaders& headers);
+
+// The same for a worker that is no Pelton and is spoken to over HTTP: without what would change how
+// its answer is written, and with this gateway's name behind those of others.
+net::HttpHeaders foreign_headers(const net::HttpHeaders& headers, std::string_view gateway);
+
+// Gateways that the request has come through, as foreign_headers() names them.
+inline constexpr std::string_view kHopsHeader = "x-pelton-hops";
+// Whether it has been at this one before, or at too many.
+bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway);
 
 // Without those of the connection; framing is the gateway's own.
 net::HttpHeaders answer_headers(const cluster::AnswerHead& head);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +21,8 @@ using cli::TomlNode;
 
 constexpr size_t kWorkersMax = 4095;
 constexpr size_t kNameMax = 64;
+constexpr double kIndexBytesMin = 1 << 20;
+constexpr double kIndexBytesMax = 1e12;
 constexpr size_t kModelNameMax = 512;
 
 // One table of the file, whose members are read by name.
@@ -57,7 +60,10 @@ class Table {
     double least = 0;
     double most = 0;
   };
-  Result<void> read(std::string_view key, const Bounds& bounds, int& into) const {
+  template <typename Integer>
+  requires std::is_integral_v<Integer> Result<void> read(std::string_view key, const Bounds& bounds,
+                                                         Integer& into)
+  const {
     const TomlNode* value = node_.find(key);
     if (value == nullptr) return {};
     const bool fits = value->kind == TomlNode::Kind::kInteger && value->number >= bounds.least &&
@@ -66,7 +72,7 @@ class Table {
       return bad(key,
                  fmt::format("must be a whole number from {} to {}", bounds.least, bounds.most));
     }
-    into = static_cast<int>(value->integer);
+    into = static_cast<Integer>(value->integer);
     return {};
   }
 
@@ -156,23 +162,32 @@ Result<void> check_listeners(const Table& table, const GatewayConfig& config,
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only(
-      {"listen", "admin", "threads", "keys_file", "fleet_key_file", "retries", "resume_budget"}));
+  TRY(table.expect_only({"listen", "admin", "threads", "keys_file", "workers_file",
+                         "fleet_key_file", "retries", "resume_budget", "index_bytes"}));
   TRY(table.read_address("listen", config.host, config.port));
   TRY(table.read_address("admin", config.admin_host, config.admin_port));
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
+  TRY(table.read("workers_file", config.workers_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
   TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
+  TRY(table.read("index_bytes", {kIndexBytesMin, kIndexBytesMax}, config.index_bytes));
   return check_listeners(table, config, rules);
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "model"}));
+  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
+  std::string kind = "pelton";
+  TRY(table.read("kind", kind));
+  if (kind != "pelton" && kind != "openai") return table.bad("kind", "must be pelton or openai");
+  pool.is_foreign = kind == "openai";
+  TRY(table.read("tokenizer", pool.tokenizer));
+  TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
+  if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {
@@ -270,16 +285,46 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   }
   TRY(read_tables(tree, "pool", file, read_pool, config));
   TRY(read_tables(tree, "worker", file, read_worker, config));
-  if (config.workers.empty() && !rules.allows_empty) {
+  const bool finds_some =
+      !config.workers_file.empty() ||
+      std::ranges::any_of(config.pools, [](const PoolConfig& pool) { return pool.dns_port > 0; });
+  if (config.workers.empty() && !finds_some && !rules.allows_empty) {
     return cli::bad_toml(file, 1, "there is no [[worker]]; --allow-empty starts without");
   }
   return config;
 }
 
+Result<void> add_workers(std::string_view text, const std::string& file, GatewayConfig& config) {
+  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
+  TRY(Table(tree, "the file", file).expect_only({"worker"}));
+  GatewayConfig found{.pools = config.pools};
+  TRY(read_tables(tree, "worker", file, read_worker, found));
+  for (WorkerConfig& worker : found.workers) {
+    const bool is_known = std::ranges::any_of(config.workers, [&](const WorkerConfig& other) {
+      return other.host == worker.host && other.port == worker.port;
+    });
+    if (is_known) continue;
+    if (config.workers.size() == kWorkersMax) {
+      return cli::bad_toml(file, 1, fmt::format("at most {} workers", kWorkersMax));
+    }
+    config.workers.push_back(std::move(worker));
+  }
+  return {};
+}
+
 Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules) {
   const Result<std::string> text = base::read_file(file, size_t{1} << 20);
   if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
-  return parse_gateway_config(*text, file, rules);
+  TRY_ASSIGN(GatewayConfig config, parse_gateway_config(*text, file, rules));
+  if (config.workers_file.empty()) return config;
+  const Result<std::string> more = base::read_file(config.workers_file, size_t{1} << 20);
+  if (!more.ok()) return Error{ErrorCode::kBadConfig, more.error().message, {}};
+  TRY(add_workers(*more, config.workers_file, config));
+  if (config.workers.empty() && !rules.allows_empty) {
+    return cli::bad_toml(config.workers_file, 1,
+                         "there is no [[worker]]; --allow-empty goes on without");
+  }
+  return config;
 }
 
 }  // namespace pelton::gateway

@@ -14,6 +14,14 @@ namespace pelton::gateway {
 struct PoolConfig {  // workers that may stand for each other
   std::string name;
   std::vector<std::string> models;  // names that its requests ask for
+  // A model's folder or tokenizer.json: prompts' blocks are named with it; empty: they are not.
+  std::string tokenizer;
+  // A name whose addresses are workers, and their port; -1: there is none.
+  std::string dns_host;
+  int dns_port = -1;
+  // Its workers are servers of others' that speak OpenAI's API: answers that they have begun cannot
+  // go on elsewhere.
+  bool is_foreign = false;
 };
 
 struct WorkerConfig {
@@ -32,10 +40,12 @@ struct GatewayConfig {
   std::string admin_host = "127.0.0.1";
   int admin_port = -1;
   int threads = 1;
-  std::string keys_file;        // as `serve --api-key-file`; empty: nobody is asked for a key
-  std::string fleet_key_file;   // empty: workers are spoken to without TLS
-  int retries_max = 2;          // further workers that are tried before the client's first byte
-  double resume_budget_s = 10;  // how long a request waits for a worker to go on
+  std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
+  std::string workers_file;    // further workers, as the configuration has them
+  std::string fleet_key_file;  // empty: workers are spoken to without TLS
+  int retries_max = 2;         // further workers that are tried before the client's first byte
+  int64_t index_bytes = int64_t{32} << 20;  // for what workers hold of prompts
+  double resume_budget_s = 10;              // how long a request waits for a worker to go on
   std::vector<PoolConfig> pools;
   std::vector<WorkerConfig> workers;
 };
@@ -49,6 +59,9 @@ struct ConfigRules {
 // Errors: kBadConfig, "FILE:LINE: ...".
 Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::string& file,
                                            const ConfigRules& rules);
+// The workers of another file, behind those that there are: one that is known is the same one.
+Result<void> add_workers(std::string_view text, const std::string& file, GatewayConfig& config);
+// With what its workers_file says.
 Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules);
 
 }  // namespace pelton::gateway

@@ -70,6 +70,7 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
        "f:6: [[worker]]: 'url' has no port"},
       {pool + "[[worker]]\npool = \"a\"\nurl = \"https://h:1\"\n",
        "f:6: [[worker]]: 'url' must begin with http://"},
+      {pool + "kind = \"vllm\"\n", "f:4: [[pool]]: 'kind' must be pelton or openai"},
       {"[[pool]]\nname = \"a\"\nmodel = \"\"\n", "f:3: [[pool]]: 'model' must be names"},
       {"[[pool]]\nname = \"a\"\nmodel = [\"m\", \"m\"]\n", "f:3: [[pool]]: 'model' has 'm' twice"},
       {"[gateway]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"\n",
@@ -89,6 +90,30 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
     EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
     EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
   }
+}
+
+TEST(GatewayConfig, FurtherWorkersComeFromAFileOrAName) {
+  constexpr std::string_view kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
+  constexpr std::string_view kWorker = "[[worker]]\npool = \"a\"\nurl = \"http://h:1\"\n";
+  Result<GatewayConfig> config = parse_gateway_config(
+      "[gateway]\nworkers_file = \"w\"\n" + std::string(kPool) + std::string(kWorker), "f", {});
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->workers_file, "w");
+  const std::string more =
+      std::string(kWorker) + "[[worker]]\npool = \"a\"\nurl = \"http://h:2\"\n";
+  ASSERT_TRUE(add_workers(more, "w", *config).ok());
+  EXPECT_EQ(config->workers.size(), 2u) << "found twice is one";
+  const Result<void> bad =
+      add_workers("[[worker]]\npool = \"b\"\nurl = \"http://h:3\"\n", "w", *config);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_TRUE(bad.error().message.starts_with("w:2: [[worker]]: 'pool' names no"));
+  EXPECT_FALSE(add_workers(kPool, "w", *config).ok()) << "workers only";
+  EXPECT_EQ(config->workers.size(), 2u);
+  const Result<GatewayConfig> named =
+      parse_gateway_config(std::string(kPool) + "dns = \"workers.local:9000\"\n", "f", {});
+  ASSERT_TRUE(named.ok()) << named.error().message;
+  EXPECT_EQ(named->pools.at(0).dns_host, "workers.local");
+  EXPECT_EQ(named->pools.at(0).dns_port, 9000);
 }
 
 TEST(GatewayConfig, ListensBeyondThisMachineOnlyIfThatIsMeant) {

@@ -23,7 +23,7 @@ int load_of(const CostCandidate& candidate) {
 }  // namespace
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
-  const StepCosts& costs = candidate.costs;
+  const cluster::StepCosts& costs = candidate.costs;
   const int64_t hit = std::clamp<int64_t>(candidate.hit_tokens, 0, request.prompt_tokens);
   const double computed = static_cast<double>(request.prompt_tokens - hit);
   const double output = static_cast<double>(std::max<int64_t>(request.output_tokens, 1));
@@ -39,7 +39,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
   terms.first_s = candidate.distance_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
-  terms.harm_s = rows * costs.interference * prefill_s + rows * costs.row_s * output +
+  terms.harm_s = rows * candidate.interference * prefill_s + rows * costs.row_s * output +
                  static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
   const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
   terms.room_s = kRoomS * used / (1 - used);

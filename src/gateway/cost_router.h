@@ -18,19 +18,13 @@
 #include <span>
 #include <vector>
 
+#include "cluster/step_fit.h"
+
 namespace pelton::gateway {
 
-// A worker's speed, as it measures itself.
-struct StepCosts {
-  double fixed_s = 0;          // a
-  double row_s = 0;            // c
-  double context_token_s = 0;  // k
-  double prefill_token_s = 0;  // 1 / r
-  double interference = 1;     // phi: share of a prefill's time that decoding sequences lose
-};
-
 struct CostCandidate {
-  StepCosts costs;
+  cluster::StepCosts costs;  // a, c, k and 1 / r, as the worker measures itself
+  double interference = 1;   // phi: share of a prefill's time that decoding sequences lose
   int slots = 1;
   int rows = 0;                // sequences that decode
   int64_t context_tokens = 0;  // of these

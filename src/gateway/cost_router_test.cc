@@ -5,11 +5,8 @@
 namespace pelton::gateway {
 namespace {
 
-constexpr StepCosts kCosts{.fixed_s = 0.01,
-                           .row_s = 0.0002,
-                           .context_token_s = 1e-8,
-                           .prefill_token_s = 1e-4,
-                           .interference = 1};
+constexpr cluster::StepCosts kCosts{
+    .fixed_s = 0.01, .prefill_token_s = 1e-4, .row_s = 2e-4, .context_token_s = 1e-8};
 
 CostCandidate worker(int rows) {
   return {.costs = kCosts, .slots = 64, .rows = rows, .context_tokens = rows * 1000};

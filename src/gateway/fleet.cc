@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
-#include "gateway/router.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
@@ -24,11 +23,26 @@ constexpr std::chrono::milliseconds kGapMax{200};
 constexpr size_t kWorkersMax = 4095;
 constexpr int64_t kWatchAgainNs = 200'000'000;
 constexpr int64_t kProbeAgainNs = 1'000'000'000;
-// What a worker was sent it has in its reports by then, or has never had.
-constexpr int64_t kUncountedNs = 2'000'000'000;
+constexpr int64_t kPollAgainNs = 500'000'000;
+constexpr size_t kModelsBytesMax = size_t{1} << 20;
+constexpr size_t kModelsMax = 256;
+constexpr int kForeignSlots = 64;  // nobody knows
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kWatchQuiet{3'000};
 constexpr std::chrono::milliseconds kProbeTime{2'000};
+
+Result<std::vector<std::string>> models_of_list(std::string_view body) {
+  const Result<Json> json = Json::parse(body);
+  const Json* data = json.ok() ? json->find("data") : nullptr;
+  if (data == nullptr || !data->is_array()) {
+    return Error{ErrorCode::kIo, "/v1/models is no list of models", {}};
+  }
+  std::vector<std::string> models;
+  for (const Json& card : data->as_array()) {
+    if (models.size() < kModelsMax) models.push_back(card.string("id").value_or(""));
+  }
+  return models;
+}
 
 // What is amiss with the worker's list of models, as it answers clients; empty: it has what its
 // record says.
@@ -85,6 +99,7 @@ Fleet::Fleet(Options options, const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
       clock_(clock, kGapMax),
       log_(log),
+      blocks_(options_.index_bytes),
       client_({.threads = 1, .trust = options_.trust}),
       ticker_({.name = "pelton-fleet", .interval = kTurn}, [this] { turn(); }) {}
 
@@ -95,9 +110,11 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     if (worker != nullptr) worker->leaves = true;
   }
   for (const WorkerConfig& config : workers) {
+    const auto pool = std::ranges::find(pools_, config.pool, &PoolConfig::name);
+    const bool is_foreign = pool != pools_.end() && pool->is_foreign;
     const auto is_this = [&](const std::unique_ptr<Worker>& worker) {
       return worker != nullptr && worker->config.host == config.host &&
-             worker->config.port == config.port;
+             worker->config.port == config.port && worker->is_foreign == is_foreign;
     };
     auto place = std::ranges::find_if(workers_, is_this);
     if (place != workers_.end()) {
@@ -110,6 +127,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     if (place == workers_.end()) place = workers_.emplace(place);
     *place = std::make_unique<Worker>();
     (*place)->config = config;
+    (*place)->is_foreign = is_foreign;
     (*place)->serial = ++serials_;
     (*place)->shown = net::format_host_port(config.host, config.port);
   }
@@ -144,6 +162,7 @@ void Fleet::turn() {
       if (!worker.leaves || worker.open > 0) continue;
       log_.info(fmt::format("worker {} is taken out", worker.shown));
       if (worker.watch) client_.cancel(*worker.watch);
+      blocks_.forget(static_cast<int>(i));
       workers_[i].reset();
     }
   }
@@ -154,8 +173,10 @@ void Fleet::turn() {
 
 // Is it time to watch or to probe it?
 void Fleet::tend(Worker& worker, const Place& place, int64_t now_ns) {
-  if (!worker.watch && now_ns >= worker.watch_again_ns) watch(worker, place);
-  const bool probes = worker.health.state(now_ns) == WorkerState::kProbing &&
+  if (!worker.watch && now_ns >= worker.watch_again_ns) {
+    worker.is_foreign ? poll(worker, place) : watch(worker, place);
+  }
+  const bool probes = !worker.is_foreign && worker.health.state(now_ns) == WorkerState::kProbing &&
                       worker.health.load().ready && !worker.probing &&
                       now_ns >= worker.probe_again_ns;
   if (probes) probe(worker, place);
@@ -230,26 +251,81 @@ void Fleet::watch(Worker& worker, const Place& place) {
   worker.watch = client_.start(std::move(call), std::move(events));
 }
 
+void Fleet::poll(Worker& worker, const Place& place) {
+  net::HttpCall call = call_to(worker, "GET", "/v1/models");
+  call.tls = false;
+  call.whole_time_max = kProbeTime;
+  call.body_bytes_max = kModelsBytesMax;
+  struct Answer {
+    int status = 0;
+    std::string body;
+  };
+  const auto answer = std::make_shared<Answer>();
+  net::HttpCallEvents events;
+  events.on_head = [answer](int status, const net::HttpHeaders&) { answer->status = status; };
+  events.on_body = [answer](std::string_view bytes) { answer->body += bytes; };
+  events.on_done = [this, place, answer](const Result<void>& result) {
+    if (!result.ok()) return on_polled(place, result.error());
+    if (answer->status == 200) return on_polled(place, models_of_list(answer->body));
+    on_polled(place,
+              Error{ErrorCode::kIo, fmt::format("/v1/models answers {}", answer->status), {}});
+  };
+  worker.watch = client_.start(std::move(call), std::move(events));
+}
+
+void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>& models) {
+  std::lock_guard lock(mutex_);
+  Worker* worker = at(place);
+  if (worker == nullptr) return;
+  const int64_t now_ns = clock_.now_ns();
+  worker->watch.reset();
+  worker->watch_again_ns = now_ns + kPollAgainNs;
+  if (!models.ok()) {
+    worker->trouble = models.error().message;
+    return worker->health.note_watch_lost(models.error().code == ErrorCode::kUnavailable, now_ns);
+  }
+  worker->trouble.clear();
+  worker->record = {.name = worker->shown,
+                    .incarnation = fmt::format("foreign {}", worker->serial),
+                    .models = *models,
+                    .slots = kForeignSlots};
+  worker->health.note_record(worker->record, now_ns);
+  worker->health.note_probe(true);
+  // It says nothing of its load: what it has of ours is known.
+  worker->health.note_load({.progress = worker->health.load().progress + 1,
+                            .running = worker->open,
+                            .dispatch = worker->dispatched},
+                           now_ns);
+  forget_counted(*worker, now_ns);
+}
+
 void Fleet::on_watch_bytes(const Place& place, std::string_view bytes) {
   std::lock_guard lock(mutex_);
   Worker* worker = at(place);
   if (worker == nullptr || !worker->watch) return;
   worker->reader.push(bytes);
-  const Result<void> read = read_watch(*worker, clock_.now_ns());
+  const Result<void> read = read_watch(place.index, *worker, clock_.now_ns());
   if (read.ok()) return;
   // Nothing can follow; what it says when it is asked again is another matter.
   worker->trouble = "its watch: " + read.error().message;
   client_.cancel(*worker->watch);
 }
 
-Result<void> Fleet::read_watch(Worker& worker, int64_t now_ns) {
+Result<void> Fleet::read_watch(size_t index, Worker& worker, int64_t now_ns) {
   for (;;) {
     TRY_ASSIGN(const std::optional<Frame> frame, worker.reader.next());
     if (!frame) return {};
-    if (frame->type == FrameType::kRecord) TRY(note_record(worker, frame->payload, now_ns));
+    if (frame->type == FrameType::kRecord) {
+      const std::string before = worker.record.incarnation;
+      TRY(note_record(worker, frame->payload, now_ns));
+      // What another start of it held is gone (RB-02).
+      if (worker.record.incarnation != before) blocks_.forget(static_cast<int>(index));
+    }
+    if (frame->type == FrameType::kBlocks) TRY(note_blocks(index, worker, frame->payload));
     if (frame->type != FrameType::kLoad) continue;
     TRY_ASSIGN(const cluster::WorkerLoad load, cluster::decode_worker_load(frame->payload));
     worker.health.note_load(load, now_ns);
+    forget_counted(worker, now_ns);
   }
 }
 
@@ -260,8 +336,15 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   worker.recorded = true;
   if (!worker.record.name.empty()) worker.shown = worker.record.name;
   worker.trouble.clear();
+  const int block_tokens = worker.record.block_tokens;
+  worker.names_agree =
+      options_.block_seed && block_tokens > 0 &&
+      worker.record.block_name == cluster::block_name_check(*options_.block_seed, block_tokens);
+  worker.groups = cluster::routed_groups(worker.record.windows, std::max(block_tokens, 1));
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.dispatched = 0;
+  worker.uncounted.clear();
+  worker.bias = 1;
   worker.probe_again_ns = 0;
   return {};
 }
@@ -314,12 +397,6 @@ void Fleet::on_probed(const Place& place, const std::string& incarnation,
   worker->trouble = trouble;
 }
 
-int Fleet::uncounted(const Worker& worker, int64_t now_ns) const {
-  if (now_ns - worker.dispatched_ns > kUncountedNs) return 0;
-  const int64_t count = worker.dispatched - worker.health.load().dispatch;
-  return static_cast<int>(std::clamp<int64_t>(count, 0, 1 << 20));
-}
-
 // One of its pool's models that it does not have, as it says itself: requests for that one are not
 // sent to it.
 std::string Fleet::missing_model(const Worker& worker) const {
@@ -332,42 +409,6 @@ std::string Fleet::missing_model(const Worker& worker) const {
                        fmt::join(worker.record.models, ", "));
   }
   return "";
-}
-
-std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
-  std::lock_guard lock(mutex_);
-  const int64_t now_ns = clock_.now_ns();
-  std::vector<Candidate> candidates;
-  candidates.reserve(workers_.size());
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const Worker* worker = workers_[i].get();
-    if (worker == nullptr) {
-      candidates.push_back({.usable = false});
-      continue;
-    }
-    const cluster::WorkerLoad& load = worker->health.load();
-    candidates.push_back(
-        {.slots = worker->record.slots,
-         .running = load.running,
-         .waiting = load.waiting,
-         .uncounted = uncounted(*worker, now_ns),
-         .usable = serves(*worker, wanted.pool, wanted.model, now_ns) &&
-                   std::ranges::find(wanted.excluded, i) == wanted.excluded.end()});
-  }
-  const std::optional<size_t> chosen = choose_worker(candidates, wanted.draw);
-  if (!chosen) return std::nullopt;
-  Worker& worker = *workers_[*chosen];
-  if (worker.health.state(now_ns) == WorkerState::kEjected) worker.health.note_trial();
-  worker.dispatched_ns = now_ns;
-  ++worker.requests;
-  ++worker.open;
-  return Assignment{.worker = *chosen,
-                    .serial = worker.serial,
-                    .host = worker.config.host,
-                    .port = worker.config.port,
-                    .trust = options_.trust,
-                    .incarnation = worker.record.incarnation,
-                    .dispatch = ++worker.dispatched};
 }
 
 bool Fleet::has_model(const Worker& worker, std::string_view model) {
@@ -434,11 +475,13 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .state = worker->health.state(now_ns),
                     .record = worker->record,
                     .load = worker->health.load(),
-                    .uncounted = uncounted(*worker, now_ns),
+                    .uncounted = static_cast<int>(worker->uncounted.size()),
                     .report_age_ms = worker->health.report_age_ns(now_ns) / 1'000'000,
                     .requests = worker->requests,
                     .failures = worker->failures,
-                    .reason = reason_of(*worker, now_ns)});
+                    .reason = reason_of(*worker, now_ns),
+                    .names_agree = worker->names_agree,
+                    .bias = worker->bias});
   }
   return rows;
 }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,7 +20,9 @@
 #include "cluster/frame.h"
 #include "cluster/worker_health.h"
 #include "gateway/awake_clock.h"
+#include "gateway/block_view.h"
 #include "gateway/config.h"
+#include "gateway/cost_router.h"
 #include "net/http_client.h"
 
 namespace pelton::gateway {
@@ -36,6 +40,8 @@ class Fleet {
   struct Options {
     std::string gateway;                         // this one's name, one for each start
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
+    std::optional<uint64_t> block_seed;          // of the fleet's block names; none: nobody's agree
+    size_t index_bytes = size_t{32} << 20;       // for what workers hold
   };
 
   // `clock` and `log` outlive it.
@@ -52,23 +58,49 @@ class Fleet {
     int port = 0;
     std::shared_ptr<const net::TlsTrust> trust;
     std::string incarnation;
+    bool is_foreign = false;  // it is sent the request as it came
     int64_t dispatch = 0;
+    int64_t hit_tokens = 0;  // of its prompt, that the worker is expected to find
+    double first_s = 0;      // predicted, to the first token
   };
-  // The least loaded worker of the pool that has the model (empty: any), but those in `excluded`;
-  // none: no worker takes requests.
+  // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
+  // those in `excluded`; none: no worker takes requests.
   struct Wanted {
     std::string_view pool;
     std::string_view model;
     const std::vector<size_t>& excluded;
+    const RoutedPrompt& prompt;
     uint64_t draw = 0;
   };
   std::optional<Assignment> assign(const Wanted& wanted);
+  // What assign() would choose among, and by what; nothing is sent.
+  struct Considered {
+    std::string name;
+    cluster::WorkerState state{};
+    std::string reason;
+    CostCandidate candidate;
+    CostTerms terms;
+    bool chosen = false;
+  };
+  std::vector<Considered> explain(const Wanted& wanted);
+  int64_t expected_output(std::string_view pool) const;
+
+  // How the pool's workers name blocks, those that name them as this gateway does.
+  struct Naming {
+    int block_tokens = 0;  // 0: there is none
+    std::string date;      // of prompts; empty: the calendar's
+  };
+  Naming naming(std::string_view pool) const;
+
   // `listener` hears of the loss of its worker until the attempt is over.
   void listen(const Assignment& assignment, std::weak_ptr<WorkerLossListener> listener,
               int attempt);
   // The attempt is over: whether the worker failed it.
   enum class Outcome { kServed, kFailed, kNeither };
   void note_outcome(const Assignment& assignment, Outcome outcome);
+  // Of its answer: what was measured, where something else was expected.
+  void note_first_token(const Assignment& assignment, double seconds);
+  void note_output(std::string_view pool, int64_t tokens);
 
   enum class Command { kDrain, kUndrain, kEject, kRestore };
   // False: no worker of that name.
@@ -86,8 +118,16 @@ class Fleet {
     int64_t requests = 0;
     int64_t failures = 0;
     std::string reason;  // why it gets no requests, or none of its pool's; empty: it does
+    bool names_agree = false;
+    double bias = 1;
   };
   std::vector<Row> rows() const;
+  // Names of blocks that workers are known to hold, and those that made room for others.
+  struct IndexSize {
+    size_t names = 0;
+    int64_t evictions = 0;
+  };
+  IndexSize index_size() const;
   // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool) const;
 
@@ -100,6 +140,7 @@ class Fleet {
     WorkerConfig config;
     uint64_t serial = 0;  // no two that have been there have the same
     std::string shown;    // HOST:PORT until its record says its name
+    bool is_foreign = false;
     bool leaves = false;  // taken out: nothing new for it
     int open = 0;         // attempts without an outcome
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
@@ -112,7 +153,16 @@ class Fleet {
     bool probing = false;
     int64_t probe_again_ns = 0;
     int64_t dispatched = 0;  // to this incarnation
-    int64_t dispatched_ns = 0;
+    // Requests that its reports may not count yet, in their order.
+    struct Uncounted {
+      int64_t dispatch = 0;
+      int64_t at_ns = 0;
+      int64_t tokens = 0;  // to be computed
+    };
+    std::deque<Uncounted> uncounted;
+    bool names_agree = false;  // its blocks are named as ours
+    cluster::RoutedGroups groups;
+    double bias = 1;  // measured by predicted time to the first token, lately
     int64_t requests = 0;
     int64_t failures = 0;
     std::string logged;  // state and reason, as they stand in the log
@@ -129,16 +179,23 @@ class Fleet {
   Worker* at(const Place& place);
   void tend(Worker& worker, const Place& place, int64_t now_ns);
   void watch(Worker& worker, const Place& place);
+  // Of a foreign worker, instead: its list of models, which is also the sign of life.
+  void poll(Worker& worker, const Place& place);
+  void on_polled(const Place& place, const Result<std::vector<std::string>>& models);
   void on_watch_bytes(const Place& place, std::string_view bytes);
   void on_watch_done(const Place& place, const Result<void>& result);
-  Result<void> read_watch(Worker& worker, int64_t now_ns);
+  Result<void> read_watch(size_t index, Worker& worker, int64_t now_ns);
   Result<void> note_record(Worker& worker, std::string_view payload, int64_t now_ns);
   void probe(Worker& worker, const Place& place);
   void on_probed(const Place& place, const std::string& incarnation, const std::string& trouble);
   std::vector<Listening> note_state(Worker& worker, int64_t now_ns);
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
   std::string missing_model(const Worker& worker) const;
-  int uncounted(const Worker& worker, int64_t now_ns) const;
+  Result<void> note_blocks(size_t index, const Worker& worker, std::string_view payload);
+  void forget_counted(Worker& worker, int64_t now_ns);
+  // By places; of those that are free, unusable ones.
+  std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
+  CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
   // As it says itself: one that was put into a pool by mistake gets none of its requests.
   static bool has_model(const Worker& worker, std::string_view model);
   static bool serves(const Worker& worker, std::string_view pool, std::string_view model,
@@ -152,6 +209,8 @@ class Fleet {
   // Guarded by mutex_, as the next. A worker keeps its place; null: it is free.
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<PoolConfig> pools_;
+  BlockView blocks_;                                    // workers are their places
+  std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   uint64_t serials_ = 0;
   // In this order: what they call back works with all above.
   net::HttpClient client_;

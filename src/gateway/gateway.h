@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,7 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/config.h"
+#include "gateway/dns_source.h"
 #include "gateway/fleet.h"
+#include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
@@ -26,9 +29,14 @@ namespace pelton::gateway {
 
 class Gateway {
  public:
+  // Of pools that have a tokenizer, by their names.
+  using ModelTexts = std::map<std::string, std::shared_ptr<const ModelText>, std::less<>>;
+
   struct Options {
     GatewayConfig config;
-    access::ApiKeys keys;                        // empty: none is asked for
+    access::ApiKeys keys;  // empty: none is asked for
+    ModelTexts texts;
+    std::optional<uint64_t> block_seed;  // of the fleet's block names; none: nothing has names
     std::shared_ptr<const net::TlsTrust> trust;  // of the workers; null: plain HTTP
     std::string version;
   };
@@ -43,7 +51,8 @@ class Gateway {
 
   // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
   // the file that have changed and are only read at the start.
-  std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys);
+  std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys,
+                                       ModelTexts texts);
   // The file is wrong: all stays as it was.
   void note_bad_reload() { ++counters_.reloads_refused; }
 
@@ -53,14 +62,24 @@ class Gateway {
   int64_t open() const { return counters_.open; }
 
  private:
-  using Config = std::shared_ptr<const GatewayConfig>;
+  struct Settings {
+    GatewayConfig config;
+    ModelTexts texts;
+  };
+  using Config = std::shared_ptr<const Settings>;
 
   uint64_t draw();
   Config config() const;
+  // Those of the file and those that were found.
+  void set_members();
   // Its own answers: health, the list of models.
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request) const;
   net::HttpResponse health() const;
   net::HttpResponse models() const;
+  // POST /v1/explain?path=/v1/chat/completions with a request's body.
+  net::HttpResponse explain(const net::HttpRequest& request);
+  PromptNamer::Naming naming_of(const Settings& settings, const PoolConfig& pool,
+                                int64_t created_ms) const;
 
   const std::shared_ptr<const net::TlsTrust> trust_;
   mutable std::mutex mutex_;
@@ -76,7 +95,10 @@ class Gateway {
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
   Fleet fleet_;
-  net::HttpClient client_;  // last: its callbacks work with all above
+  net::HttpClient client_;  // behind what its callbacks work with, as the next
+  PromptNamer namer_;
+  std::mutex members_mutex_;  // one at a time sets the fleet's
+  DnsSource dns_;
 };
 
 }  // namespace pelton::gateway

@@ -145,24 +145,43 @@ void PrefixIndex::forget(int worker) {
   }
 }
 
-void PrefixIndex::find(std::span<const kv::BlockHash> names, std::span<int> hits) {
+std::span<const uint16_t> PrefixIndex::workers_with(const kv::BlockHash& name) {
+  Slot* slot = find_slot(key_of(name));
+  if (slot == nullptr) return {};
+  slot->used = true;
+  return workers_of(*slot);
+}
+
+bool PrefixIndex::holds(const kv::BlockHash& name, int worker) {
+  return std::ranges::find(workers_with(name), static_cast<uint16_t>(worker)) !=
+         workers_with(name).end();
+}
+
+void PrefixIndex::find(std::span<const kv::BlockHash> names, PrefixIndex* beside,
+                       std::span<int> hits) {
   std::ranges::fill(hits, 0);
   std::vector<uint16_t> alive;  // hold every block so far
+  const auto contains = [](std::span<const uint16_t> known, uint16_t worker) {
+    return std::ranges::find(known, worker) != known.end();
+  };
   for (size_t i = 0; i < names.size(); ++i) {
-    Slot* slot = find_slot(key_of(names[i]));
-    if (slot == nullptr) return;
-    slot->used = true;
-    const std::span<const uint16_t> known = workers_of(*slot);
+    const std::span<const uint16_t> known = workers_with(names[i]);
+    const std::span<const uint16_t> more =
+        beside == nullptr ? std::span<const uint16_t>() : beside->workers_with(names[i]);
     if (i == 0) {
       alive.assign(known.begin(), known.end());
+      for (const uint16_t worker : more) {
+        if (!contains(known, worker)) alive.push_back(worker);
+      }
     } else {
-      std::erase_if(
-          alive, [&](uint16_t worker) { return std::ranges::find(known, worker) == known.end(); });
+      std::erase_if(alive, [&](uint16_t worker) {
+        return !contains(known, worker) && !contains(more, worker);
+      });
     }
+    if (alive.empty()) return;
     for (const uint16_t worker : alive) {
       if (worker < hits.size()) hits[worker] = static_cast<int>(i) + 1;
     }
-    if (alive.empty()) return;
   }
 }
 

@@ -28,9 +28,10 @@ class PrefixIndex {
   // It holds nothing any more.
   void forget(int worker);
 
-  // hits[w]: of the first so many blocks worker w holds each one. `hits` is as long as there are
-  // workers.
-  void find(std::span<const kv::BlockHash> names, std::span<int> hits);
+  // hits[w]: of the first so many blocks worker w holds each one, here or in `beside` (null: there
+  // is none). `hits` is as long as there are workers.
+  void find(std::span<const kv::BlockHash> names, PrefixIndex* beside, std::span<int> hits);
+  bool holds(const kv::BlockHash& name, int worker);
 
   size_t size() const { return size_; }  // names
   int64_t evictions() const { return evictions_; }
@@ -51,6 +52,8 @@ class PrefixIndex {
   void erase(size_t at);
   void evict_one();
   std::span<const uint16_t> workers_of(const Slot& slot) const;
+  // Those that hold it; none if nobody does. It has been used.
+  std::span<const uint16_t> workers_with(const kv::BlockHash& name);
   uint32_t list_of(const Slot& slot) const;
   void make_list(Slot& slot);
   void free_list(Slot& slot);

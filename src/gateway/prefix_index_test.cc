@@ -28,13 +28,13 @@ TEST(PrefixIndex, CountsTheBlocksFromTheFirstOn) {
   for (uint64_t i = 5; i < 10; ++i) index.add(name(i), 1);
   for (uint64_t i = 1; i < 10; ++i) index.add(name(i), 2);
   std::vector<int> hits(4);
-  index.find(names(0, 20), hits);
+  index.find(names(0, 20), nullptr, hits);
   EXPECT_EQ(hits, (std::vector<int>{10, 4, 0, 0}));
   index.remove(name(2), 0);
-  index.find(names(0, 20), hits);
+  index.find(names(0, 20), nullptr, hits);
   EXPECT_EQ(hits, (std::vector<int>{2, 4, 0, 0}));
   index.forget(1);
-  index.find(names(0, 20), hits);
+  index.find(names(0, 20), nullptr, hits);
   EXPECT_EQ(hits, (std::vector<int>{2, 0, 0, 0}));
 }
 
@@ -62,7 +62,7 @@ TEST(PrefixIndex, IsWhatAMapWouldBe) {
     EXPECT_EQ(index.size(), map.size()) << seed;
     for (uint64_t block = 0; block < 300; ++block) {
       std::vector<int> hits(9);
-      index.find(names(block, 1), hits);
+      index.find(names(block, 1), nullptr, hits);
       for (int worker = 0; worker < 9; ++worker) {
         EXPECT_EQ(hits[static_cast<size_t>(worker)],
                   map.contains(block) && map[block].contains(worker) ? 1 : 0)
@@ -83,7 +83,7 @@ TEST(PrefixIndex, IsBounded) {
     ASSERT_LE(index.size(), most);
   }
   EXPECT_GT(index.evictions(), 90'000);
-  index.find(names(1, 1), hits);
+  index.find(names(1, 1), nullptr, hits);
   EXPECT_EQ(hits[1], 1);
 }
 

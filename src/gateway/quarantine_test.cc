@@ -11,35 +11,58 @@ net::HttpRequest request_of(std::string body) {
   return {.method = "POST", .path = "/v1/completions", .body = std::move(body)};
 }
 
-TEST(Quarantine, RefusesFromTheSecondCrashOnForAWhile) {
-  Quarantine quarantine({.secret = "s", .time_ns = 600 * kS});
+class QuarantineTest : public testing::Test {
+ protected:
+  // Lost with nothing else begun there.
+  bool crash(const net::HttpRequest& request, int64_t now_ns) {
+    quarantine_.note_crash(request, std::to_string(++workers_), now_ns);
+    return quarantine_.judge(request);
+  }
+
+  Quarantine quarantine_{{.secret = "s", .time_ns = 600 * kS, .requests_max = 8}};
+  int workers_ = 0;
+};
+
+TEST_F(QuarantineTest, RefusesFromTheSecondCrashOnForAWhile) {
   const net::HttpRequest bad = request_of("poison");
-  EXPECT_FALSE(quarantine.holds(bad, 0));
-  EXPECT_FALSE(quarantine.note_crash(bad, 1 * kS));
-  EXPECT_FALSE(quarantine.holds(bad, 1 * kS));
-  EXPECT_TRUE(quarantine.note_crash(bad, 2 * kS)) << "another time that it is sent counts too";
-  EXPECT_TRUE(quarantine.holds(bad, 3 * kS));
-  EXPECT_FALSE(quarantine.holds(request_of("harmless"), 3 * kS));
-  EXPECT_TRUE(quarantine.holds(bad, 602 * kS));
-  EXPECT_FALSE(quarantine.holds(bad, 603 * kS));
-  EXPECT_FALSE(quarantine.note_crash(bad, 1300 * kS)) << "forgotten, it begins anew";
+  EXPECT_FALSE(quarantine_.holds(bad, 0));
+  EXPECT_FALSE(crash(bad, 1 * kS));
+  EXPECT_FALSE(quarantine_.holds(bad, 1 * kS));
+  EXPECT_TRUE(crash(bad, 2 * kS)) << "another time that it is sent counts too";
+  EXPECT_TRUE(quarantine_.holds(bad, 3 * kS));
+  EXPECT_FALSE(quarantine_.holds(request_of("harmless"), 3 * kS));
+  EXPECT_TRUE(quarantine_.holds(bad, 602 * kS));
+  EXPECT_FALSE(quarantine_.holds(bad, 603 * kS));
+  EXPECT_FALSE(crash(bad, 1300 * kS)) << "forgotten, it begins anew";
 }
 
-TEST(Quarantine, WhatHasBeenBegunIsClear) {
-  Quarantine quarantine({.secret = "s"});
+// Workers are killed under many requests: nobody is to blame.
+TEST_F(QuarantineTest, ThoseWhoAreLostTogetherAreBlamedLess) {
+  const net::HttpRequest one = request_of("one");
+  const net::HttpRequest other = request_of("other");
+  for (int loss = 1; loss <= 3; ++loss) {
+    const std::string incarnation = std::to_string(loss);
+    quarantine_.note_crash(one, incarnation, loss * kS);
+    quarantine_.note_crash(other, incarnation, loss * kS);
+    EXPECT_FALSE(quarantine_.judge(one));
+    EXPECT_FALSE(quarantine_.judge(other));
+  }
+  EXPECT_TRUE(crash(one, 4 * kS)) << "but not for ever";
+}
+
+TEST_F(QuarantineTest, WhatHasBeenBegunIsClear) {
   const net::HttpRequest bystander = request_of("hello");
-  EXPECT_FALSE(quarantine.note_crash(bystander, 1));
-  quarantine.note_begun(bystander);
-  EXPECT_FALSE(quarantine.note_crash(bystander, 2));
-  EXPECT_EQ(quarantine.size(), 1u);
+  EXPECT_FALSE(crash(bystander, 1));
+  quarantine_.note_begun(bystander);
+  EXPECT_FALSE(crash(bystander, 2));
+  EXPECT_EQ(quarantine_.size(), 1u);
 }
 
-TEST(Quarantine, IsBounded) {
-  Quarantine quarantine({.secret = "s", .requests_max = 3});
-  for (int i = 0; i < 10; ++i) quarantine.note_crash(request_of(std::to_string(i)), i);
-  EXPECT_EQ(quarantine.size(), 3u);
-  EXPECT_TRUE(quarantine.note_crash(request_of("9"), 11)) << "the newest are kept";
-  EXPECT_FALSE(quarantine.note_crash(request_of("0"), 12));
+TEST_F(QuarantineTest, IsBounded) {
+  for (int i = 0; i < 100; ++i) crash(request_of(std::to_string(i)), i);
+  EXPECT_EQ(quarantine_.size(), 8u);
+  EXPECT_TRUE(crash(request_of("99"), 101)) << "the newest are kept";
+  EXPECT_FALSE(crash(request_of("0"), 102));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "base/random.h"
 #include "gateway/client_headers.h"
 #include "gateway/interruption.h"
+#include "net/url.h"
 
 namespace pelton::gateway {
 namespace {
@@ -22,6 +24,8 @@ constexpr std::chrono::milliseconds kQuietTime{600'000};
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
 constexpr int kLossesMax = 4;
+// Until the others that were lost with a worker have been noted.
+constexpr std::chrono::milliseconds kJudgeTime{50};
 constexpr size_t kWholeMax = size_t{256} << 20;
 
 // An answer that another worker might give better.
@@ -63,20 +67,32 @@ void Relay::attempt() {
   if (over_ || running_) return;
   const uint64_t draw = base::random_bits(base::fnv1a64(request_.request_id), request_.seed) +
                         static_cast<uint64_t>(attempt_);
-  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(
-      {.pool = request_.pool, .model = request_.model, .excluded = tried_, .draw = draw});
+  std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
+                                                                        .model = request_.model,
+                                                                        .excluded = tried_,
+                                                                        .prompt = request_.prompt,
+                                                                        .draw = draw});
   if (!assignment) return wait_for_worker();
   assignment_ = *std::move(assignment);
   tried_.push_back(assignment_.worker);
   running_ = true;
   progressed_ = paused_ = false;
+  attempted_ns_ = services_.clock.now_ns();
   reader_ = AnswerReader();
+  foreign_.reset();
+  if (assignment_.is_foreign) foreign_.emplace(request_.http.path);
   const int number = attempt_;
   services_.fleet.listen(assignment_, weak_from_this(), number);
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   const auto status = std::make_shared<std::atomic<int>>(0);
-  events.on_head = [status](int got, const net::HttpHeaders&) { *status = got; };
+  events.on_head = [self, number, status, is_foreign = assignment_.is_foreign](
+                       int got, const net::HttpHeaders& headers) {
+    *status = got;
+    if (!is_foreign) return;
+    self->exchange_->post(
+        [self, number, got, headers] { self->on_foreign_head(number, got, headers); });
+  };
   events.on_body = [self, number](std::string_view bytes) {
     self->exchange_->post(
         [self, number, bytes = std::string(bytes)] { self->on_bytes(number, bytes); });
@@ -86,7 +102,8 @@ void Relay::attempt() {
       self->on_done(number, *status, result);
     });
   };
-  call_ = services_.client.start(call_to(assignment_), std::move(events));
+  call_ = services_.client.start(foreign_ ? foreign_call_to(assignment_) : call_to(assignment_),
+                                 std::move(events));
 }
 
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
@@ -94,7 +111,10 @@ void Relay::wait_for_worker() {
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
   if (refusal_ && !begun()) return send_refusal();
-  if (overdue || now_ns - stalled_ns_ >= services_.resume_budget_ns) {
+  if (overdue) {
+    return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
+  }
+  if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
   tried_.clear();
@@ -147,8 +167,64 @@ net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
           .quiet_time_max = kQuietTime};
 }
 
+net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const {
+  const net::HttpRequest& http = request_.http;
+  std::string target;
+  for (size_t at = 0; at < http.path.size();) {
+    const size_t end = std::min(http.path.find('/', at), http.path.size());
+    target += net::percent_encode(http.path.substr(at, end - at));
+    if (end < http.path.size()) target += '/';
+    at = end + 1;
+  }
+  if (!http.query.empty()) target += "?" + http.query;
+  net::HttpCall call{.method = http.method,
+                     .host = assignment.host,
+                     .port = assignment.port,
+                     .target = std::move(target),
+                     .headers = foreign_headers(http.headers, services_.gateway),
+                     .body = http.body,
+                     .connect_time_max = kConnectTime,
+                     .quiet_time_max = kQuietTime};
+  call.headers.add("x-request-id", request_.request_id);
+  return call;
+}
+
+void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& headers) {
+  if (over_ || !running_ || attempt != attempt_) return;
+  foreign_->begin(status, headers);
+  head_ = foreign_->head();
+}
+
+void Relay::on_foreign_bytes(const std::string& bytes) {
+  const Result<std::string> events = foreign_->push(bytes);
+  if (!events.ok()) return end_attempt(Failure::kLost, events.error().message);
+  if (!events->empty()) {
+    note_progress();
+    if (!std::exchange(streaming_, true)) {
+      exchange_->start_stream(head_->status, answer_headers(*head_));
+    }
+    exchange_->write(*events);
+  }
+  if (foreign_->ended()) return finish();
+  pause_if_behind();
+}
+
+void Relay::on_foreign_end() {
+  Result<std::string> body = foreign_->finish();
+  if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
+  send_whole(
+      {.status = head_->status, .headers = answer_headers(*head_), .body = *std::move(body)});
+}
+
+void Relay::pause_if_behind() {
+  if (!running_ || paused_ || exchange_->queued_bytes() <= kBacklogMax) return;
+  paused_ = true;
+  services_.client.pause(call_);
+}
+
 void Relay::on_bytes(int attempt, const std::string& bytes) {
   if (over_ || !running_ || attempt != attempt_) return;  // of an attempt that is over
+  if (foreign_) return on_foreign_bytes(bytes);
   reader_.push(bytes);
   while (running_ && !over_) {
     Result<std::optional<AnswerUpdate>> update = reader_.next();
@@ -156,10 +232,7 @@ void Relay::on_bytes(int attempt, const std::string& bytes) {
     if (!*update) break;
     if (!apply(**std::move(update))) return;
   }
-  if (running_ && !paused_ && exchange_->queued_bytes() > kBacklogMax) {
-    paused_ = true;
-    services_.client.pause(call_);
-  }
+  pause_if_behind();
 }
 
 bool Relay::apply(AnswerUpdate update) {
@@ -184,16 +257,40 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   }
   for (auto& [choice, end] : update.finished) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
+    note_end(end);
     TRY(said_[choice].finish(std::move(end)));
   }
   if (update.tokens.empty() && update.finished.empty()) return {};
-  progressed_ = true;
-  stalled_ns_ = services_.clock.now_ns();
+  note_progress();
   if (crashed_ && said_count() > 1) {
     crashed_ = false;
     services_.quarantine.note_begun(request_.http);
   }
   return {};
+}
+
+void Relay::note_progress() {
+  stalled_ns_ = services_.clock.now_ns();
+  if (!std::exchange(progressed_, true) && attempt_ == 0) {
+    services_.fleet.note_first_token(assignment_,
+                                     static_cast<double>(stalled_ns_ - attempted_ns_) * 1e-9);
+  }
+}
+
+// What the worker found of its prompt, beside what was expected; of an answer that has moved the
+// worker says something else than was asked of it.
+void Relay::note_end(const std::string& choice_end) {
+  const Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
+  if (!end.ok()) return;
+  services_.fleet.note_output(request_.pool, end->output_tokens);
+  if (attempt_ > 0 || request_.prompt.block_tokens == 0) return;
+  RelayCounters& counters = services_.counters;
+  ++counters.named;
+  counters.expected_hit_tokens += assignment_.hit_tokens;
+  counters.real_hit_tokens += end->cached_tokens;
+  const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
+  if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
+  if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 
 bool Relay::relay(AnswerUpdate& update) {
@@ -229,16 +326,20 @@ bool Relay::relay(AnswerUpdate& update) {
   }
   net::HttpResponse answer{
       .status = head_->status, .headers = answer_headers(*head_), .body = std::move(whole_)};
+  send_whole(std::move(answer));
+  return false;
+}
+
+void Relay::send_whole(net::HttpResponse answer) {
   if (is_elsewhere(answer.status)) {
+    const int status = answer.status;
     refusal_ = std::move(answer);
-    const bool busy = is_busy(head_->status);
-    end_attempt(busy ? Failure::kBusy : Failure::kRefused, fmt::format("status {}", head_->status));
-    return false;
+    return end_attempt(is_busy(status) ? Failure::kBusy : Failure::kRefused,
+                       fmt::format("status {}", status));
   }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   exchange_->send(std::move(answer));
-  return false;
 }
 
 // What the last worker that was tried said is the answer.
@@ -283,6 +384,7 @@ void Relay::on_done(int attempt, int status, const Result<void>& result) {
     const bool reached = result.error().code != ErrorCode::kUnavailable;
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
+  if (foreign_) return on_foreign_end();
   if (status != 200) return end_attempt(Failure::kBusy, fmt::format("fleet status {}", status));
   end_attempt(Failure::kLost, "the answer ended without its end");
 }
@@ -313,7 +415,26 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   const bool said_no = failure == Failure::kBusy || failure == Failure::kRefused;
   if (!said_no) stalled_ns_ = services_.clock.now_ns();
   const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
-  if (is_lost && note_crash()) return;
+  if (!is_lost || (foreign_ && streaming_)) return go_on(failure);
+  if (said_count() > 1) {
+    // Who says something is harmless to those who go on with it; who never does any more is not.
+    if (!progressed_ && ++losses_ == kLossesMax) return give_up_quarantined();
+    return go_on(failure);
+  }
+  crashed_ = true;
+  services_.quarantine.note_crash(request_.http, assignment_.incarnation, services_.clock.now_ns());
+  exchange_->post_after(kJudgeTime, [weak = weak_from_this(), failure] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->over_) return;
+    if (self->services_.quarantine.judge(self->request_.http)) return self->give_up_quarantined();
+    self->go_on(failure);
+  });
+}
+
+void Relay::go_on(Failure failure) {
+  if (foreign_ && streaming_) {
+    return give_up(502, "worker_failed", "the worker failed amid its answer");
+  }
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
     if (failure != Failure::kBusy && ++failures_ > kMovesMax) {
@@ -322,28 +443,17 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     ++services_.counters.moves;
     return attempt();
   }
-  const bool is_charged = said_no || failure == Failure::kError;
-  if (++failures_ > services_.retries_max ||
+  const bool is_charged =
+      failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kError;
+  // How many workers may be lost with it the quarantine says.
+  const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
+  if ((!is_lost && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
   ++services_.counters.retries;
   attempt();
-}
-
-// It may be the request that ends workers: one that two were lost with before its second token, or
-// several in a row amid its answer without a further one. Who says something is harmless to those
-// who go on with it.
-bool Relay::note_crash() {
-  if (said_count() <= 1) {
-    crashed_ = true;
-    if (!services_.quarantine.note_crash(request_.http, services_.clock.now_ns())) return false;
-  } else if (progressed_ || ++losses_ < kLossesMax) {
-    return false;
-  }
-  give_up_quarantined();
-  return true;
 }
 
 void Relay::give_up_quarantined() {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "gateway/answer_reader.h"
 #include "gateway/fleet.h"
+#include "gateway/foreign_answer.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
@@ -43,6 +44,7 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
     net::HttpRequest http;
     std::string pool;
     std::string model;  // empty: none is named
+    RoutedPrompt prompt;
     std::string request_id;
     access::Principal principal;
     uint64_t seed = 0;
@@ -76,16 +78,25 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   void wait_for_worker();
   std::string run_body(const Fleet::Assignment& assignment) const;
   net::HttpCall call_to(const Fleet::Assignment& assignment) const;
+  net::HttpCall foreign_call_to(const Fleet::Assignment& assignment) const;
+  void on_foreign_head(int attempt, int status, const net::HttpHeaders& headers);
+  void on_foreign_bytes(const std::string& bytes);
+  void on_foreign_end();
+  void pause_if_behind();
+  // The whole answer, or why another worker is asked instead.
+  void send_whole(net::HttpResponse answer);
   void on_bytes(int attempt, const std::string& bytes);
   void on_done(int attempt, int status, const Result<void>& result);
   // False: the attempt is over.
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
+  void note_progress();
+  void note_end(const std::string& choice_end);
   bool begun() const;         // something of the answer has been said
   size_t said_count() const;  // tokens of it, of all choices
-  // Whether that was one crash too many; if so it has been answered.
-  bool note_crash();
+  // The next attempt after one that failed so, or the end.
+  void go_on(Failure failure);
   void send_refusal();
   void finish();
   void close(Fleet::Outcome outcome);
@@ -109,8 +120,10 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   net::HttpClient::CallId call_ = 0;
   bool progressed_ = false;  // the running attempt has said something new
   bool paused_ = false;
+  int64_t attempted_ns_ = 0;
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;
+  std::optional<ForeignAnswer> foreign_;  // instead, of a worker that is no Pelton
 
   std::optional<cluster::AnswerHead> head_;
   std::string prompts_;           // kPrompt frames, the first that came

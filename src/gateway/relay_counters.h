@@ -16,8 +16,14 @@ struct RelayCounters {
   std::atomic<int64_t> quarantined{0};
   std::atomic<int64_t> left{0};  // by their clients
   std::atomic<int64_t> open{0};
-  std::atomic<int64_t> reloads{0};          // of the configuration
-  std::atomic<int64_t> reloads_refused{0};  // the file was wrong
+  // Of answers whose prompts had names: what their workers were expected to find of them, and did.
+  std::atomic<int64_t> named{0};
+  std::atomic<int64_t> expected_hit_tokens{0};
+  std::atomic<int64_t> real_hit_tokens{0};
+  std::atomic<int64_t> hit_mismatches{0};     // by a block or more
+  std::atomic<int64_t> prompt_mismatches{0};  // the worker counted other tokens
+  std::atomic<int64_t> reloads{0};            // of the configuration
+  std::atomic<int64_t> reloads_refused{0};    // the file was wrong
 };
 
 }  // namespace pelton::gateway

@@ -6,7 +6,7 @@
 
 #include "api/embedding_request.h"
 #include "api/embedding_response.h"
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 #include "server/chat_prompt.h"
 #include "server/completion_prompt.h"
 #include "server/embedding_request.h"
@@ -45,7 +45,7 @@ Result<std::vector<TokenId>> chat_to_embed(const api::EmbeddingRequest& request,
   };
   chat.begins_answer = request.begins_answer;
   TRY_ASSIGN(ChatPrompt prompt,
-             prompt_of(conversation_of(chat, date), model, turns.history({}), unknown));
+             prompt_of(prompt::conversation_of(chat, date), model, turns.history({}), unknown));
   std::vector<TokenId> opening;
   begin_turn(model, prompt, opening);
   if (!request.begins_answer) drop_turn_start(model, prompt.tokens);

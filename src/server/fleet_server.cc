@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "cluster/block_events.h"
+#include "cluster/block_names.h"
 #include "cluster/frame.h"
 #include "cluster/token_list.h"
 #include "engine/engine.h"
@@ -23,7 +25,10 @@ using cluster::FrameType;
 
 constexpr std::chrono::milliseconds kReportTime{100};
 constexpr size_t kGatewaysMax = 256;
-constexpr size_t kChoicesMax = 4096;  // of one request: prompts times n
+// So many at one report: a frame of some ten kilobytes, and a moment of the event log's lock.
+constexpr int kBlockEventsMax = 4096;
+constexpr int64_t kFitNs = 80'000'000;  // between two looks at what the engines have done
+constexpr size_t kChoicesMax = 4096;    // of one request: prompts times n
 
 // What a gateway sends with POST /fleet/v1/run.
 struct Run {
@@ -156,16 +161,48 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
       send(FrameType::kRecord, record_);
     }
     // A gateway that does not read is sent nothing more until it does.
-    if (exchange_->queued_bytes() == 0) send(FrameType::kLoad, encode(server_.load(gateway_)));
+    if (exchange_->queued_bytes() == 0) {
+      send(FrameType::kLoad, encode(server_.load(gateway_)));
+      report_blocks();
+    }
     exchange_->post_after(kReportTime, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->report();
     });
   }
 
+  // Where one model is served, whose blocks are named as the fleet's.
+  void report_blocks() {
+    const auto models = server_.server_.services().catalogue.serving();
+    if (!server_.options_.block_seed || models.size() != 1) return;
+    const ServedModel& model = *models.front();
+    cluster::BlockEvents announced{.clears = model.serial != blocks_of_, .events = {}};
+    if (announced.clears) next_event_ = 0;
+    blocks_of_ = model.serial;
+    const auto reading =
+        model.engine.kv_events().read({.from = next_event_, .events_max = kBlockEventsMax});
+    // What was removed unheard would be taken for held.
+    announced.clears = announced.clears || reading.missed > 0;
+    next_event_ = reading.next;
+    for (const auto& event : reading.events) {
+      if (event.tier != 0) continue;  // on the device only
+      announced.events.push_back({.stored = event.kind == decltype(event.kind)::kStored,
+                                  .group = event.group,
+                                  .name = event.block.low});
+    }
+    if (!announced.clears && announced.events.empty()) return;
+    std::string frames;
+    append_frame(
+        frames,
+        {.type = FrameType::kBlocks, .flags = Frame::kOptional, .payload = encode(announced)});
+    exchange_->write(frames);
+  }
+
   FleetServer& server_;
   const std::shared_ptr<net::Exchange> exchange_;
   const std::string gateway_;
-  std::string record_;  // as it was sent last
+  std::string record_;      // as it was sent last
+  uint64_t blocks_of_ = 0;  // the model whose events are being announced, by its serial
+  int64_t next_event_ = 0;
   bool over_ = false;
 };
 
@@ -255,12 +292,40 @@ cluster::WorkerRecord FleetServer::record() const {
     record.models.insert(record.models.end(), model->aliases.begin(), model->aliases.end());
     record.slots += model->engine.capacity().sequences_max;
     record.context_tokens = std::max(record.context_tokens, model->context_max);
+    record.date = model->current_date.value_or("");
   }
+  const auto models = server_.services().catalogue.serving();
+  if (!options_.block_seed || models.size() != 1) return record;
+  const engine::ExecutorCapacity& capacity = models.front()->engine.capacity();
+  record.block_tokens = capacity.block_tokens;
+  record.block_name = cluster::block_name_check(*options_.block_seed, capacity.block_tokens);
+  for (const auto& group : capacity.groups) record.windows.push_back(group.spec.sliding_window);
   return record;
 }
 
+void FleetServer::fit_steps(const cluster::WorkerLoad& load) {
+  Look now{.at_ns = server_.services().clock.now_ns(), .busy = load.busy_ms > 0};
+  for (const std::shared_ptr<const ServedModel>& model : server_.services().catalogue.serving()) {
+    const engine::StepCounts steps = model->engine.stats().steps;
+    now.steps += steps.count;
+    now.tokens += steps.tokens;
+    now.output_tokens += steps.output_tokens;
+  }
+  std::lock_guard lock(mutex_);
+  if (now.at_ns - looked_.at_ns < kFitNs) return;
+  const Look before = std::exchange(looked_, now);
+  // Only what it was busy with all the time shows how long that takes.
+  if (!before.busy || !now.busy || now.steps <= before.steps) return;
+  const int64_t outputs = now.output_tokens - before.output_tokens;
+  fit_.note({.seconds = static_cast<double>(now.at_ns - before.at_ns) * 1e-9,
+             .steps = now.steps - before.steps,
+             .prefill_tokens = std::max<int64_t>(now.tokens - before.tokens - outputs, 0),
+             .output_tokens = outputs,
+             .context_tokens = load.context_tokens});
+}
+
 // Of all models together: a slow step of one of them is the worker's.
-cluster::WorkerLoad FleetServer::load(const std::string& gateway) const {
+cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
   const Services& services = server_.services();
   cluster::WorkerLoad load;
   {
@@ -276,13 +341,25 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) const {
     const int64_t busy_since_ns = model->engine.busy_since_ns();
     load.progress += stats.steps.count;
     load.running += stats.running;
+    const engine::ExecutorCapacity& capacity = model->engine.capacity();
+    for (int group = 0; group < capacity.groups.size(); ++group) {
+      const int blocks = capacity.blocks(group, 0);
+      if (blocks == 0) continue;
+      const double used = static_cast<double>(stats.blocks_used[group]) / blocks;
+      load.kv_used = std::max(load.kv_used, std::min(used, 1.0));
+      if (capacity.groups[group].spec.slides()) continue;
+      load.context_tokens += int64_t{stats.blocks_used[group]} * capacity.block_tokens;
+    }
     load.waiting += std::max(stats.queued, stats.waiting);
     load.waiting_tokens += stats.queued_tokens;
     load.wait_s = std::max(load.wait_s, static_cast<double>(stats.queue_wait_ns) * 1e-9);
     if (busy_since_ns > 0) {
-      load.busy_ms = std::max(load.busy_ms, (now_ns - busy_since_ns) / 1'000'000);
+      load.busy_ms = std::max<int64_t>({load.busy_ms, (now_ns - busy_since_ns) / 1'000'000, 1});
     }
   }
+  fit_steps(load);
+  std::lock_guard lock(mutex_);
+  load.costs = fit_.costs();
   return load;
 }
 

@@ -5,7 +5,8 @@
 //
 //   POST /fleet/v1/run     frames in, frames out (server/fleet_exchange.h)
 //   GET  /fleet/v1/watch   a record, a load report every 100 ms, another record when models come
-//                          or go, until the gateway leaves
+//                          or go, what the prefix cache stores and lets go, until the gateway
+//                          leaves
 #pragma once
 
 #include <atomic>
@@ -13,11 +14,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "cluster/envelope.h"
+#include "cluster/step_fit.h"
 #include "net/http_server.h"
 #include "server/server.h"
 
@@ -32,6 +35,8 @@ class FleetServer {
     std::string name;  // of this worker
     std::string zone;
     std::vector<std::string> keys;  // for connections, derived of the fleet's; empty: plain HTTP
+    // Of the names of KV blocks, as its engines have it; none: theirs are nobody else's business.
+    std::optional<uint64_t> block_seed = {};
   };
 
   // Both outlive it.
@@ -50,8 +55,10 @@ class FleetServer {
   void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
   cluster::WorkerRecord record() const;
-  cluster::WorkerLoad load(const std::string& gateway) const;
+  cluster::WorkerLoad load(const std::string& gateway);
   void note_dispatch(const cluster::RunEnvelope& envelope);
+  // What its engines have done since the last look at them, if that is some time ago.
+  void fit_steps(const cluster::WorkerLoad& load);
 
   Server& server_;
   base::Log& log_;
@@ -61,6 +68,16 @@ class FleetServer {
   std::atomic<bool> closing_ = false;  // watches end
   mutable std::mutex mutex_;
   std::map<std::string, int64_t> dispatches_;  // the highest seen, by gateway; guarded by mutex_
+  // Guarded by mutex_, as the next.
+  cluster::StepFit fit_;
+  struct Look {
+    int64_t at_ns = 0;
+    int64_t steps = 0;
+    int64_t tokens = 0;  // computed
+    int64_t output_tokens = 0;
+    bool busy = false;
+  };
+  Look looked_;
 };
 
 }  // namespace pelton::server

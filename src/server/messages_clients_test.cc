@@ -12,7 +12,7 @@
 #include "api/messages_response.h"
 #include "chat/harmony_conversation.h"
 #include "chat/harmony_renderer.h"
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -38,7 +38,8 @@ api::MessagesRequest request_of(const std::string& members) {
 // The whole prompt, as text.
 std::string prompt_of(const std::string& members) {
   return chat::render_text(
-      chat::harmony_conversation(conversation_of(request_of(members).chat, "2025-06-28")), {});
+      chat::harmony_conversation(prompt::conversation_of(request_of(members).chat, "2025-06-28")),
+      {});
 }
 
 // Behind the system message.

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "api/messages_request.h"
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 #include "server/chat_prompt.h"
 #include "server/messages_answer.h"
 #include "server/random_turns.h"
@@ -371,9 +371,10 @@ TEST(Messages, HM01NothingACallerWritesIsAControlToken) {
         request(text), {.vocab_size = house.model().vocab_size}, api::MessagesUse::kCount);
     EXPECT_TRUE(parsed_request.ok());
     TurnCache turns({.seed = 1});
-    const ChatPrompt prompt = chat_prompt(conversation_of(parsed_request->chat, "2025-06-28"),
-                                          parsed_request->chat.messages, house.model(), turns, "")
-                                  .value();
+    const ChatPrompt prompt =
+        chat_prompt(prompt::conversation_of(parsed_request->chat, "2025-06-28"),
+                    parsed_request->chat.messages, house.model(), turns, "")
+            .value();
     for (const TokenId token : prompt.tokens) {
       if (house.model().tokenizer.is_special(token)) tokens.push_back(token);
     }

@@ -5,7 +5,7 @@
 #include "api/chat_request.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 
 namespace pelton::server {
 namespace {
@@ -27,7 +27,7 @@ Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedMod
   }
   const auto request = api::parse_chat_request(body.dump(), model.request_limits());
   if (!request.ok()) return bad_file(file, request.error().message);
-  chat::Conversation conversation = conversation_of(*request, current_date);
+  chat::Conversation conversation = prompt::conversation_of(*request, current_date);
   conversation.begins_turn = false;
   const auto made = model.chat->pieces(std::move(conversation));
   if (!made.ok()) return bad_file(file, made.error().message);

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 
 namespace pelton::server {
 namespace {
@@ -40,7 +40,7 @@ struct PlacedItem {
 
 class Conversing {
  public:
-  Conversing(chat::Conversation& conversation, Functions functions)
+  Conversing(chat::Conversation& conversation, prompt::Functions functions)
       : out_(conversation.messages), functions_(functions) {}
 
   void place(const std::vector<ResponseItem>& items, const std::vector<TokenId>* turn) {
@@ -94,7 +94,7 @@ class Conversing {
     result.name = call->second;
     result.content = item.text;
     result.tool_call_id = item.call_id;
-    out_.push_back(result_message(result, functions_));
+    out_.push_back(prompt::result_message(result, functions_));
     return {};
   }
 
@@ -145,8 +145,8 @@ class Conversing {
         message = {.kind = Part::kReasoning, .text = item.text};
         break;
       case Kind::kCall:
-        message = call_message({.id = item.call_id, .name = item.name, .arguments = item.text},
-                               functions_);
+        message = prompt::call_message(
+            {.id = item.call_id, .name = item.name, .arguments = item.text}, functions_);
         break;
       default: {
         const bool preamble = item.phase == ResponseItem::Phase::kPreamble ||
@@ -168,7 +168,7 @@ class Conversing {
   }
 
   std::vector<chat::Message>& out_;
-  const Functions functions_;
+  const prompt::Functions functions_;
   std::vector<PlacedItem> items_;
   int segments_ = 0;
   std::unordered_map<std::string, std::string> calls_;  // id -> function
@@ -197,7 +197,7 @@ chat::Conversation opening_of(const api::ResponseRequest& request, const Respons
   add(request.instructions);
   for (const PastResponse& past : source.history) add_from(past.input);
   add_from(request.items);
-  return conversation_of(told, source.current_date);
+  return prompt::conversation_of(told, source.current_date);
 }
 
 }  // namespace

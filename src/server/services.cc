@@ -10,7 +10,7 @@
 
 #include "api/json_object.h"
 #include "base/random.h"
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/resumed_answers.h"
@@ -227,7 +227,7 @@ Result<ChatPrompt> Services::chat_prompt_of(const api::ChatRequest& request,
                                             int64_t created_ms) {
   if (std::optional<Error> error = not_in_prompts(request, *model.chat)) return *std::move(error);
   const std::string date = model.current_date.value_or(base::local_date(created_ms));
-  return chat_prompt(conversation_of(request, date), request.messages, model, turn_cache,
+  return chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,
                      access_control.cache_salt(tenant, request.generation.cache_salt));
 }
 

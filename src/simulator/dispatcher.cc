@@ -56,7 +56,7 @@ int two_choices(std::span<const ReplicaState> replicas, uint64_t draw) {
 Dispatcher::Dispatcher(const Options& options)
     : options_(options),
       hasher_(options.hash_seed),
-      index_(looks_at_prefixes() ? options.index_bytes : 0) {}
+      view_(looks_at_prefixes() ? options.index_bytes : 0) {}
 
 int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& asked) {
   if (replicas.empty()) return -1;
@@ -81,21 +81,11 @@ int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& aske
   return -1;
 }
 
-std::vector<kv::BlockHash> Dispatcher::names_of(std::span<const TokenId> prompt) const {
-  const auto block = static_cast<size_t>(options_.block_tokens);
-  std::vector<kv::BlockHash> names;
-  kv::BlockHash parent = hasher_.root({});
-  for (size_t at = 0; at + block <= prompt.size(); at += block) {
-    parent = hasher_.extend(parent, prompt.subspan(at, block));
-    names.push_back(parent);
-  }
-  return names;
-}
-
 int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
-  const std::vector<kv::BlockHash> names = names_of(asked.prompt);
+  const std::vector<kv::BlockHash> names =
+      gateway::block_names(hasher_, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
-  index_.find(names, hits);
+  view_.find(names, options_.groups.window_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> candidates;
   for (size_t i = 0; i < replicas.size(); ++i) {
     const ReplicaState& replica = replicas[i];
@@ -116,24 +106,27 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
           ? gateway::choose_by_cost(request, candidates, asked.draw, nullptr)
           : gateway::choose_by_threshold(request, candidates);
   if (!chosen) return -1;
-  // It will hold them soon: who comes next with the same prefix should follow.
-  for (const kv::BlockHash& name : names) index_.add(name, static_cast<int>(*chosen));
+  const double first_s = gateway::cost_of(request, candidates[*chosen]).first_s;
+  view_.expect(names, {.worker = static_cast<int>(*chosen),
+                       .window_blocks = options_.groups.window_blocks,
+                       .now_ns = asked.now_ns,
+                       .until_ns = asked.now_ns + gateway::BlockView::expected_ns(first_s)});
   return static_cast<int>(*chosen);
 }
 
-void Dispatcher::note_events(int replica, std::span<const kv::Event> events, int widest_group) {
+void Dispatcher::note_events(int replica, std::span<const kv::Event> events) {
   for (const kv::Event& event : events) {
-    if (event.group != widest_group || event.tier != kv::kDevice) continue;
-    if (event.kind == kv::Event::Kind::kStored) {
-      index_.add(event.block, replica);
-    } else {
-      index_.remove(event.block, replica);
-    }
+    if (event.tier != kv::kDevice) continue;
+    view_.note({.worker = replica,
+                .group = event.group,
+                .stored = event.kind == kv::Event::Kind::kStored,
+                .name = event.block},
+               options_.groups);
   }
 }
 
 void Dispatcher::note_lost(int replica) {
-  if (looks_at_prefixes()) index_.forget(replica);
+  if (looks_at_prefixes()) view_.forget(replica);
 }
 
 void Dispatcher::note_output(int64_t tokens) {

@@ -12,8 +12,9 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "cluster/block_names.h"
+#include "gateway/block_view.h"
 #include "gateway/cost_router.h"
-#include "gateway/prefix_index.h"
 #include "kv/block_hash.h"
 #include "kv/event_log.h"
 
@@ -46,7 +47,8 @@ class Dispatcher {
     int block_tokens = 16;
     uint64_t hash_seed = 0;  // as the replicas name their blocks
     size_t index_bytes = size_t{512} << 20;
-    gateway::StepCosts costs;  // of each replica
+    cluster::StepCosts costs;  // of each replica
+    cluster::RoutedGroups groups;
   };
 
   explicit Dispatcher(const Options& options);
@@ -55,6 +57,7 @@ class Dispatcher {
     int64_t conversation = 0;
     std::span<const TokenId> prompt;
     uint64_t draw = 0;
+    int64_t now_ns = 0;
   };
   // The replica's index; -1: none is up.
   int choose(std::span<const ReplicaState> replicas, const Asked& asked);
@@ -63,19 +66,18 @@ class Dispatcher {
   bool looks_at_prefixes() const {
     return options_.policy == Policy::kCost || options_.policy == Policy::kPrefixThreshold;
   }
-  // What has become and ceased to be findable at a replica, of its widest KV group.
-  void note_events(int replica, std::span<const kv::Event> events, int widest_group);
+  // What has become and ceased to be findable at a replica.
+  void note_events(int replica, std::span<const kv::Event> events);
   void note_lost(int replica);
   // An answer had so many tokens.
   void note_output(int64_t tokens);
 
  private:
   int choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked);
-  std::vector<kv::BlockHash> names_of(std::span<const TokenId> prompt) const;
 
   const Options options_;
   const kv::BlockHasher hasher_;
-  gateway::PrefixIndex index_;
+  gateway::BlockView view_;
   double typical_output_ = 256;
   size_t next_ = 0;
 };

@@ -27,7 +27,15 @@ int kv_events_max(const engine::ExecutorCapacity& capacity) {
 }
 
 // A step's line through three points, and what a token of a prompt takes in a full step.
-gateway::StepCosts step_costs(const cost_model::StepTimeModel& times,
+cluster::RoutedGroups routed_groups(const engine::ExecutorCapacity& capacity) {
+  std::vector<int> windows;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    windows.push_back(group.spec.sliding_window);
+  }
+  return cluster::routed_groups(windows, capacity.block_tokens);
+}
+
+cluster::StepCosts step_costs(const cost_model::StepTimeModel& times,
                               const engine::ExecutorCapacity& capacity) {
   cost_model::Windows windows;
   for (const kv::GroupCapacity& group : capacity.groups) {
@@ -39,7 +47,7 @@ gateway::StepCosts step_costs(const cost_model::StepTimeModel& times,
   const auto decodes_s = [&](int64_t rows, int64_t context) {
     return times.seconds(cost_model::StepLoad::decodes(rows, context, windows));
   };
-  gateway::StepCosts costs;
+  cluster::StepCosts costs;
   costs.context_token_s = std::max(
       0.0, (decodes_s(kRows, kLong) - decodes_s(kRows, kShort)) / (kRows * (kLong - kShort)));
   costs.row_s = std::max(0.0, (decodes_s(kRows, kShort) - decodes_s(1, kShort)) / (kRows - 1) -
@@ -94,7 +102,8 @@ class Fleet {
                      .replicas = options.replica_count,
                      .block_tokens = options.replica.capacity.block_tokens,
                      .hash_seed = options.replica.hash_seed,
-                     .costs = step_costs(times, options.replica.capacity)}),
+                     .costs = step_costs(times, options.replica.capacity),
+                     .groups = routed_groups(options.replica.capacity)}),
         states_(static_cast<size_t>(options.replica_count)),
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
@@ -292,7 +301,8 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
   sent.replica = dispatcher_.choose(
       states_, {.conversation = static_cast<int64_t>(sent.conversation),
                 .prompt = sent.prompt,
-                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++)});
+                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
+                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
@@ -320,8 +330,7 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   replicas_[replica]->wake(now_ns, told_);
   for (const Replica::Told& told : told_) take(told);
   if (dispatcher_.looks_at_prefixes()) {
-    dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events(),
-                            kv::widest_group(options_.replica.capacity.groups));
+    dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events());
   }
   schedule(replica);
 }

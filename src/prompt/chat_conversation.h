@@ -7,7 +7,7 @@
 #include "api/chat_request.h"
 #include "chat/conversation.h"
 
-namespace pelton::server {
+namespace pelton::prompt {
 
 // System and developer messages become the developer's instructions, joined by a blank line, or
 // stand where they were said (api::InstructionsPlace). A result declares the deferred tools that it
@@ -24,4 +24,4 @@ using Functions = std::span<const std::string>;
 chat::Message call_message(const api::ToolCallFields& call, Functions functions);
 chat::Message result_message(const api::ChatMessage& result, Functions functions);
 
-}  // namespace pelton::server
+}  // namespace pelton::prompt

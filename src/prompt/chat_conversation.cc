@@ -1,4 +1,4 @@
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 
 #include <algorithm>
 #include <span>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace pelton::server {
+namespace pelton::prompt {
 namespace {
 
 using api::ChatMessage;
@@ -215,4 +215,4 @@ chat::Conversation conversation_of(const api::ChatRequest& request,
   return ConversationBuilder(request).build(current_date);
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::prompt

@@ -1,4 +1,4 @@
-#include "server/chat_conversation.h"
+#include "prompt/chat_conversation.h"
 
 #include <string>
 
@@ -8,7 +8,7 @@
 #include "chat/harmony_conversation.h"
 #include "chat/harmony_renderer.h"
 
-namespace pelton::server {
+namespace pelton::prompt {
 namespace {
 
 // The messages after the system message, as text.
@@ -103,4 +103,4 @@ TEST(ChatConversation, OffersFunctions) {
 }
 
 }  // namespace
-}  // namespace pelton::server
+}  // namespace pelton::prompt

@@ -1,0 +1,37 @@
+#include "cluster/block_names.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace pelton::cluster {
+namespace {
+
+FleetKey key_of(char digit) {
+  return *FleetKey::parse(std::string(64, digit) + "\n", "f");
+}
+
+TEST(BlockNames, AreTheSameUnderOneKeyOnly) {
+  EXPECT_EQ(block_seed(key_of('a')), block_seed(key_of('a')));
+  EXPECT_NE(block_seed(key_of('a')), block_seed(key_of('b')));
+  EXPECT_EQ(block_name_check(7, 16), block_name_check(7, 16));
+  EXPECT_NE(block_name_check(7, 16), block_name_check(8, 16));
+  EXPECT_NE(block_name_check(7, 16), block_name_check(7, 32));
+}
+
+TEST(BlockNames, ARouterLooksAtTheFullGroupAndOneWindow) {
+  const std::vector<int> oss{128, 0};
+  EXPECT_EQ(routed_groups(oss, 16).full, 1);
+  EXPECT_EQ(routed_groups(oss, 16).window, 0);
+  EXPECT_EQ(routed_groups(oss, 16).window_blocks, 8);
+  const std::vector<int> plain{0};
+  EXPECT_EQ(routed_groups(plain, 16).full, 0);
+  EXPECT_FALSE(routed_groups(plain, 16).window);
+  const std::vector<int> sliding{512, 4096, 1};
+  EXPECT_EQ(routed_groups(sliding, 16).full, 1);
+  EXPECT_EQ(routed_groups(sliding, 16).window_blocks, 32);
+  EXPECT_EQ(routed_groups({}, 16).full, 0);
+}
+
+}  // namespace
+}  // namespace pelton::cluster

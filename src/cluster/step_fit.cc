@@ -1,0 +1,68 @@
+#include "cluster/step_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pelton::cluster {
+namespace {
+
+// What 0.1 s may hold: terms of like size, so that one weight holds all four to the assumption.
+constexpr std::array<double, 4> kScales = {10, 1000, 1000, 1e6};
+constexpr double kFading = 0.99;   // an interval counts half after seventy others
+constexpr double kAssumed = 0.01;  // the assumption's weight, in intervals
+
+std::array<double, 4> assumed() {
+  const StepCosts costs;
+  return {costs.fixed_s * kScales[0], costs.prefill_token_s * kScales[1], costs.row_s * kScales[2],
+          costs.context_token_s * kScales[3]};
+}
+
+}  // namespace
+
+StepFit::StepFit() {
+  const Row first = assumed();
+  for (size_t i = 0; i < kTerms; ++i) {
+    squares_[i][i] = kAssumed;
+    products_[i] = kAssumed * first[i];
+  }
+}
+
+void StepFit::note(const Interval& interval) {
+  if (interval.steps < 1 || !(interval.seconds > 0)) return;
+  const auto steps = static_cast<double>(interval.steps);
+  const Row x = {steps / kScales[0], static_cast<double>(interval.prefill_tokens) / kScales[1],
+                 static_cast<double>(interval.output_tokens) / kScales[2],
+                 static_cast<double>(interval.context_tokens) * steps / kScales[3]};
+  const Row first = assumed();
+  for (size_t i = 0; i < kTerms; ++i) {
+    for (size_t j = 0; j < kTerms; ++j) squares_[i][j] = squares_[i][j] * kFading + x[i] * x[j];
+    products_[i] = products_[i] * kFading + x[i] * interval.seconds;
+    // What has faded of the assumption comes back: terms that are no longer seen return to it.
+    squares_[i][i] += kAssumed * (1 - kFading);
+    products_[i] += kAssumed * (1 - kFading) * first[i];
+  }
+  solve();
+}
+
+// Coordinate descent for the least squares without negative terms (each pass solves for one term
+// with the others held): a step never gets faster by more work.
+void StepFit::solve() {
+  constexpr int kPasses = 200;
+  Row terms = {costs_.fixed_s * kScales[0], costs_.prefill_token_s * kScales[1],
+               costs_.row_s * kScales[2], costs_.context_token_s * kScales[3]};
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (size_t i = 0; i < kTerms; ++i) {
+      double rest = products_[i];
+      for (size_t j = 0; j < kTerms; ++j) {
+        if (j != i) rest -= squares_[i][j] * terms[j];
+      }
+      terms[i] = std::max(rest / squares_[i][i], 0.0);
+    }
+  }
+  costs_ = {.fixed_s = terms[0] / kScales[0],
+            .prefill_token_s = terms[1] / kScales[1],
+            .row_s = terms[2] / kScales[2],
+            .context_token_s = terms[3] / kScales[3]};
+}
+
+}  // namespace pelton::cluster

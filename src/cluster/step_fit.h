@@ -1,0 +1,52 @@
+// How long a worker's steps take, fitted to what it sees of itself: a least-squares line through
+// intervals in which it was busy all the time, of which newer ones count more.
+//
+//   seconds = fixed steps + prefill tokens + row outputs + context (tokens of context x steps)
+//
+// Where little has been seen, the coefficients stay near what is assumed at first. Example:
+// intervals of 0.1 s with 25 steps, 25 outputs each and nothing else give fixed + 25 row = 4 ms.
+// Pure; one owner.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace pelton::cluster {
+
+// Seconds.
+struct StepCosts {
+  double fixed_s = 0.002;          // of a step
+  double prefill_token_s = 50e-6;  // for each token of a prompt
+  double row_s = 50e-6;            // for each sequence that decodes
+  double context_token_s = 10e-9;  // for each token that these have
+};
+
+class StepFit {
+ public:
+  // What was done in `seconds`, all of which it was busy.
+  struct Interval {
+    double seconds = 0;
+    int64_t steps = 0;
+    int64_t prefill_tokens = 0;
+    int64_t output_tokens = 0;
+    int64_t context_tokens = 0;  // of those that decode, at one time
+  };
+
+  StepFit();
+
+  void note(const Interval& interval);
+  const StepCosts& costs() const { return costs_; }
+
+ private:
+  static constexpr size_t kTerms = 4;
+  using Row = std::array<double, kTerms>;
+
+  void solve();
+
+  std::array<Row, kTerms> squares_{};  // sums of products, faded, with the assumption's weight
+  Row products_{};
+  StepCosts costs_;
+};
+
+}  // namespace pelton::cluster

@@ -1,0 +1,125 @@
+#include "gateway/block_view.h"
+
+#include <algorithm>
+
+namespace pelton::gateway {
+namespace {
+
+// Of the tables' bytes: a window group keeps few blocks of a prompt, requests on their way are few.
+constexpr size_t kFullShare = 2;
+constexpr size_t kWindowShare = 4;
+constexpr size_t kExpectedShare = 16;
+constexpr size_t kDispatchedMax = 4096;
+// From the end of what the full group holds: an end that a window's blocks were kept for is found
+// there or nowhere.
+constexpr int kScannedMax = 256;
+
+// A prompt that no worker takes is not named to its end.
+constexpr size_t kBlocksMax = 65'536;
+
+}  // namespace
+
+std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
+                                       std::span<const TokenId> prompt, int block_tokens) {
+  const auto block = static_cast<size_t>(block_tokens);
+  std::vector<kv::BlockHash> names;
+  kv::BlockHash parent = hasher.root({});
+  for (size_t at = 0; at + block < prompt.size() && names.size() < kBlocksMax; at += block) {
+    parent = hasher.extend(parent, prompt.subspan(at, block));
+    names.push_back(parent);
+  }
+  return names;
+}
+
+BlockView::BlockView(size_t bytes_max)
+    : full_(bytes_max / kFullShare),
+      window_(bytes_max / kWindowShare),
+      expected_(bytes_max / kExpectedShare),
+      expected_window_(bytes_max / kExpectedShare) {}
+
+void BlockView::note_stored(int worker, Group group, const kv::BlockHash& name) {
+  (group == Group::kFull ? full_ : window_).add(name, worker);
+}
+
+void BlockView::note_removed(int worker, Group group, const kv::BlockHash& name) {
+  (group == Group::kFull ? full_ : window_).remove(name, worker);
+}
+
+void BlockView::note(const Event& event, const cluster::RoutedGroups& groups) {
+  const bool is_full = event.group == groups.full;
+  if (!is_full && event.group != groups.window) return;
+  const Group group = is_full ? Group::kFull : Group::kWindow;
+  event.stored ? note_stored(event.worker, group, event.name)
+               : note_removed(event.worker, group, event.name);
+}
+
+int64_t BlockView::expected_ns(double first_s) {
+  constexpr double kMostS = 60;
+  return static_cast<int64_t>(std::clamp(2 * first_s, 0.05, kMostS) * 1e9);
+}
+
+void BlockView::forget(int worker) {
+  full_.forget(worker);
+  window_.forget(worker);
+  expected_.forget(worker);
+  expected_window_.forget(worker);
+  std::erase_if(dispatched_, [&](const Expected& one) { return one.dispatch.worker == worker; });
+}
+
+std::span<const kv::BlockHash> BlockView::window_of(std::span<const kv::BlockHash> names,
+                                                    const Dispatch& dispatch) {
+  return names.last(std::min(names.size(), static_cast<size_t>(dispatch.window_blocks)));
+}
+
+void BlockView::expect(std::span<const kv::BlockHash> names, const Dispatch& dispatch) {
+  expire(dispatch.now_ns);
+  if (names.empty() || dispatched_.size() == kDispatchedMax) return;
+  for (const kv::BlockHash& name : names) expected_.add(name, dispatch.worker);
+  for (const kv::BlockHash& name : window_of(names, dispatch)) {
+    expected_window_.add(name, dispatch.worker);
+  }
+  dispatched_.push_back({.dispatch = dispatch, .names = {names.begin(), names.end()}});
+}
+
+// In the order in which they were sent; one that was to be held for longer than those behind it
+// keeps them back.
+void BlockView::expire(int64_t now_ns) {
+  while (!dispatched_.empty() && dispatched_.front().dispatch.until_ns <= now_ns) {
+    const auto& [dispatch, names] = dispatched_.front();
+    for (const kv::BlockHash& name : names) expected_.remove(name, dispatch.worker);
+    for (const kv::BlockHash& name : window_of(names, dispatch)) {
+      expected_window_.remove(name, dispatch.worker);
+    }
+    dispatched_.pop_front();
+  }
+}
+
+void BlockView::find(std::span<const kv::BlockHash> names, int window_blocks, int64_t now_ns,
+                     std::span<int> hits) {
+  expire(now_ns);
+  full_.find(names, &expected_, hits);
+  if (window_blocks == 0) return;
+  for (size_t worker = 0; worker < hits.size(); ++worker) {
+    if (hits[worker] == 0) continue;
+    hits[worker] = windowed(names, window_blocks, static_cast<int>(worker), hits[worker]);
+  }
+}
+
+// The longest prefix of at most `full` blocks whose last `window_blocks` the window group holds
+// too. Example: full 10, window 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
+int BlockView::windowed(std::span<const kv::BlockHash> names, int window_blocks, int worker,
+                        int full) {
+  int end = full;  // of the run of held blocks that is being looked at
+  const int last = std::max(full - kScannedMax, 0);
+  for (int i = full - 1; i >= last; --i) {
+    const kv::BlockHash& name = names[static_cast<size_t>(i)];
+    if (!window_.holds(name, worker) && !expected_window_.holds(name, worker)) {
+      end = i;
+    } else if (end - i == window_blocks || i == 0) {
+      return end;
+    }
+  }
+  return 0;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,90 @@
+// What workers hold of prompts' keys and values, as they announce it, and how much of a new prompt
+// each of them would find. A hit of n blocks needs, in the full KV group, every block up to n, and
+// in the window group those that the query behind n looks back into. What a request that is on its
+// way will leave at its worker counts as held for a while, so that the next one with the same
+// prefix follows it. A wrong entry costs a wrong guess, never a wrong answer. Pure; one owner; the
+// simulator links the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "base/token_id.h"
+#include "cluster/block_names.h"
+#include "gateway/prefix_index.h"
+#include "kv/block_hash.h"
+
+namespace pelton::gateway {
+
+// A prompt to be routed.
+struct RoutedPrompt {
+  int64_t tokens = 0;                // an estimate where it has no names
+  std::vector<kv::BlockHash> names;  // of its whole blocks
+  int block_tokens = 0;              // of these; 0: it has none
+};
+
+// Of the whole blocks of a prompt, but for its last token, which is always computed.
+std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
+                                       std::span<const TokenId> prompt, int block_tokens);
+
+class BlockView {
+ public:
+  // `bytes_max`: of its tables together.
+  explicit BlockView(size_t bytes_max);
+
+  enum class Group { kFull, kWindow };
+  void note_stored(int worker, Group group, const kv::BlockHash& name);
+  void note_removed(int worker, Group group, const kv::BlockHash& name);
+  // The same of an event as a worker reports it; of groups that are not looked at it is passed
+  // over.
+  struct Event {
+    int worker = 0;
+    int group = 0;  // the model's
+    bool stored = true;
+    kv::BlockHash name;
+  };
+  void note(const Event& event, const cluster::RoutedGroups& groups);
+  // It holds nothing any more, nor will what is on its way to it.
+  void forget(int worker);
+  // A request with this prompt is on its way: held until then, unless the worker says so itself. Of
+  // the window group that is its end only.
+  struct Dispatch {
+    int worker = 0;
+    int window_blocks = 0;  // as find() has it
+    int64_t now_ns = 0;
+    int64_t until_ns = 0;
+  };
+  void expect(std::span<const kv::BlockHash> names, const Dispatch& dispatch);
+  // For how long, where so much time to the first token is predicted.
+  static int64_t expected_ns(double first_s);
+
+  // hits[w]: blocks that worker w would find. `window_blocks`: how far back the window group looks,
+  // in blocks; 0: there is no such group.
+  void find(std::span<const kv::BlockHash> names, int window_blocks, int64_t now_ns,
+            std::span<int> hits);
+
+  size_t size() const { return full_.size() + window_.size(); }  // names
+  int64_t evictions() const { return full_.evictions() + window_.evictions(); }
+
+ private:
+  struct Expected {
+    Dispatch dispatch;
+    std::vector<kv::BlockHash> names;
+  };
+
+  void expire(int64_t now_ns);
+  static std::span<const kv::BlockHash> window_of(std::span<const kv::BlockHash> names,
+                                                  const Dispatch& dispatch);
+  int windowed(std::span<const kv::BlockHash> names, int window_blocks, int worker, int full);
+
+  PrefixIndex full_;
+  PrefixIndex window_;
+  PrefixIndex expected_;         // of requests on their way
+  PrefixIndex expected_window_;  // the same of the window group
+  std::deque<Expected> dispatched_;
+};
+
+}  // namespace pelton::gateway

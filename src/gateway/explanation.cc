@@ -1,0 +1,48 @@
+#include "gateway/explanation.h"
+
+#include <algorithm>
+
+#include "base/json_writer.h"
+
+namespace pelton::gateway {
+namespace {
+
+void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
+  const CostCandidate& known = one.candidate;
+  const CostTerms& terms = one.terms;
+  w.begin_object().key("name").string(one.name).key("state").string(worker_state_name(one.state));
+  w.key("usable").boolean(known.usable).key("reason").string(one.reason);
+  w.key("hit_tokens").integer(known.hit_tokens).key("running").integer(known.rows);
+  w.key("waiting").integer(known.waiting).key("waiting_tokens").integer(known.waiting_tokens);
+  w.key("uncounted").integer(known.uncounted);
+  w.key("uncounted_tokens").integer(known.uncounted_tokens).key("kv_used").number(known.kv_used);
+  w.key("costs").begin_object().key("fixed_s").number(known.costs.fixed_s);
+  w.key("row_s").number(known.costs.row_s);
+  w.key("context_token_s").number(known.costs.context_token_s);
+  w.key("prefill_token_s").number(known.costs.prefill_token_s).end_object();
+  w.key("terms").begin_object().key("wait_s").number(terms.wait_s);
+  w.key("first_s").number(terms.first_s).key("rest_s").number(terms.rest_s);
+  w.key("harm_s").number(terms.harm_s).key("room_s").number(terms.room_s).end_object();
+  w.key("bias").number(std::clamp(known.bias, 0.5, 4.0)).key("cost_s").number(terms.total_s);
+  w.end_object();
+}
+
+}  // namespace
+
+std::string explanation_body(const Explanation& explanation) {
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("pool").string(explanation.pool);
+  w.key("prompt_tokens").integer(explanation.prompt.tokens);
+  w.key("blocks").integer(std::ssize(explanation.prompt.names));
+  w.key("output_tokens").integer(explanation.output_tokens).key("chosen");
+  const auto chosen = std::ranges::find_if(explanation.considered,
+                                           [](const Fleet::Considered& one) { return one.chosen; });
+  chosen == explanation.considered.end() ? w.null() : w.string(chosen->name);
+  w.key("candidates").begin_array();
+  for (const Fleet::Considered& one : explanation.considered) write_candidate(w, one);
+  w.end_array().end_object();
+  return body;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,66 @@
+#include "gateway/prompt_tokens.h"
+
+#include <utility>
+#include <variant>
+
+#include "api/chat_request.h"
+#include "api/completion_request.h"
+#include "api/generate_request.h"
+#include "api/messages_request.h"
+#include "prompt/chat_conversation.h"
+
+namespace pelton::gateway {
+namespace {
+
+using Tokens = std::optional<std::vector<TokenId>>;
+
+api::RequestLimits limits_of(const ModelText& text) {
+  return {.vocab_size = text.tokenizer->vocab_size()};
+}
+
+Tokens chat_tokens(const ModelText& text, const api::ChatRequest& request,
+                   const std::string& date) {
+  if (text.chat == nullptr || !request.generation.cache_salt.empty()) return std::nullopt;
+  Result<chat::RenderedPrompt> rendered = text.chat->render(prompt::conversation_of(request, date));
+  if (!rendered.ok()) return std::nullopt;
+  return std::move(rendered->tokens);
+}
+
+Tokens of_chat(const ModelText& text, const PromptSource& source) {
+  const auto request = api::parse_chat_request(source.body, limits_of(text));
+  return request.ok() ? chat_tokens(text, *request, source.date) : std::nullopt;
+}
+
+Tokens of_messages(const ModelText& text, const PromptSource& source) {
+  const auto request =
+      api::parse_messages_request(source.body, limits_of(text), api::MessagesUse::kGenerate);
+  return request.ok() ? chat_tokens(text, request->chat, source.date) : std::nullopt;
+}
+
+Tokens of_completion(const ModelText& text, const PromptSource& source) {
+  const auto request = api::parse_completion_request(source.body, limits_of(text));
+  if (!request.ok() || request->prompts.size() != 1 || !request->generation.cache_salt.empty()) {
+    return std::nullopt;
+  }
+  const api::Prompt& prompt = request->prompts.front();
+  if (const auto* words = std::get_if<std::string>(&prompt)) return text.tokenizer->encode(*words);
+  return std::get<std::vector<TokenId>>(prompt);
+}
+
+Tokens of_generate(const ModelText& text, const PromptSource& source) {
+  auto request = api::parse_generate_request(source.body, limits_of(text));
+  if (!request.ok() || !request->generation.cache_salt.empty()) return std::nullopt;
+  return std::move(request->tokens);
+}
+
+}  // namespace
+
+Tokens prompt_tokens(const ModelText& text, const PromptSource& source) {
+  if (source.path == "/v1/chat/completions") return of_chat(text, source);
+  if (source.path == "/v1/messages") return of_messages(text, source);
+  if (source.path == "/v1/completions") return of_completion(text, source);
+  if (source.path == "/inference/v1/generate") return of_generate(text, source);
+  return std::nullopt;
+}
+
+}  // namespace pelton::gateway

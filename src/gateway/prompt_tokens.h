@@ -1,0 +1,36 @@
+// A client's request as the tokens of its prompt, with the code that workers make theirs with: the
+// API's parsers, the chat format, the tokenizer. What is not understood, or depends on what only a
+// worker knows (past responses), has none: the request is routed by load then. A turn that a worker
+// sampled in other tokens than these ends the part that is known to be held. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/token_id.h"
+#include "chat/format.h"
+#include "tokenizer/tokenizer.h"
+
+namespace pelton::gateway {
+
+// A pool's model, as text.
+struct ModelText {
+  std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<const chat::ChatFormat> chat;  // null: it has no conversations
+};
+
+struct PromptSource {
+  std::string_view path;
+  std::string_view body;
+  std::string date;  // "2026-11-23", for formats that say it
+};
+
+// None: it has no single prompt, or is none of these: chat completions, messages, completions,
+// generate; or names a salt of its own.
+std::optional<std::vector<TokenId>> prompt_tokens(const ModelText& text,
+                                                  const PromptSource& source);
+
+}  // namespace pelton::gateway

@@ -1,0 +1,48 @@
+#include "gateway/prompt_tokens.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "chat/format_of.h"
+
+namespace pelton::gateway {
+namespace {
+
+ModelText box() {
+  ModelText text;
+  text.tokenizer = std::make_unique<const tokenizer::Tokenizer>(*tokenizer::Tokenizer::load(
+      std::string(PELTON_SOURCE_DIR) + "/models/pelton-box/tokenizer.json"));
+  text.chat = *chat::format_of(*text.tokenizer);
+  return text;
+}
+
+size_t count(const ModelText& text, std::string_view path, std::string_view body) {
+  const auto tokens = prompt_tokens(text, {.path = path, .body = body, .date = "2026-11-23"});
+  return tokens ? tokens->size() : 0;
+}
+
+TEST(PromptTokens, OfEachEndpointThatHasAPromptOfItsOwn) {
+  const ModelText text = box();
+  const size_t chat =
+      count(text, "/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hello"}]})");
+  EXPECT_GT(chat, 5u);
+  EXPECT_EQ(count(text, "/v1/messages",
+                  R"({"max_tokens":9,"messages":[{"role":"user","content":"Hello"}]})"),
+            chat);
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"Hello"})"),
+            text.tokenizer->encode("Hello").size());
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":[1,2,3]})"), 3u);
+  EXPECT_EQ(count(text, "/inference/v1/generate", R"({"token_ids":[1,2,3,4]})"), 4u);
+}
+
+TEST(PromptTokens, WhatOnlyAWorkerKnowsHasNone) {
+  const ModelText text = box();
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":["a","b"]})"), 0u);
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","cache_salt":"pepper"})"), 0u);
+  EXPECT_EQ(count(text, "/v1/chat/completions", "no JSON"), 0u);
+  EXPECT_EQ(count(text, "/v1/responses", R"({"input":"Hello"})"), 0u);
+  EXPECT_EQ(count(text, "/v1/embeddings", R"({"input":"Hello"})"), 0u);
+}
+
+}  // namespace
+}  // namespace pelton::gateway
