@@ -27,8 +27,7 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
       return DeviceChoice{
           .text = fmt::format("device: CPU; there is {}, whose kernels have never been tried on a "
                               "GPU: --device cuda asks for it",
-                              cuda::describe(found->info)),
-          .is_news = true};
+                              cuda::describe(found->info))};
     }
     std::string text =
         fmt::format("device: {}{}", cuda::describe(found->info),
