@@ -163,8 +163,9 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
+  cli::Interrupt interrupt;  // also while it loads: what is half written is taken away
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
-             load_model(arguments.text("MODEL"), options, never_stopped, clock, log));
+             load_model(arguments.text("MODEL"), options, stopped_by(interrupt), clock, log));
   const ChatSession::Options session_options{
       .effort = *chat::effort_from_name(arguments.text("--reasoning")),
       .instructions = arguments.text("--system"),
@@ -172,7 +173,6 @@ Result<void> run(const cli::Arguments& arguments) {
                                                       : base::local_date(clock.unix_ms()),
       .sampling = sampling_params(arguments),
       .tokens_max = static_cast<int>(arguments.integer("--max-tokens"))};
-  cli::Interrupt interrupt;
   TRY_ASSIGN(ChatSession session, ChatSession::make(*model, session_options, interrupt));
   if (!cli::trimmed(question).empty()) return ask_once(question, session, interrupt);
   if (cli::is_terminal(stderr)) {

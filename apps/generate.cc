@@ -132,8 +132,9 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
+  const cli::Interrupt interrupt;  // also while it loads: what is half written is taken away
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
-             load_model(arguments.text("MODEL"), options, never_stopped, clock, log));
+             load_model(arguments.text("MODEL"), options, stopped_by(interrupt), clock, log));
   TRY_ASSIGN(Prompt prompt, read_prompt(arguments, text, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;
@@ -148,7 +149,6 @@ Result<void> run(const cli::Arguments& arguments) {
     request.stop.stop_tokens = model->stop_tokens();
   }
 
-  const cli::Interrupt interrupt;
   const int64_t start_ns = clock.now_ns();
   TRY_ASSIGN(engine::TokenStream stream, model->engine().submit(std::move(request)));
   StreamReader reader(std::move(stream), interrupt);

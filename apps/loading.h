@@ -33,9 +33,6 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
 // Loads the model, fetched first if it is a hub's and not here, with a progress bar on a terminal
 // and log lines elsewhere. Ends with kCancelled once `stopped`, which is asked often, says so.
 using Stopped = std::function<bool()>;
-inline bool never_stopped() {
-  return false;
-}
 inline Stopped stopped_by(const cli::Interrupt& interrupt) {
   return [&interrupt] { return interrupt.pending(); };
 }
