@@ -138,7 +138,9 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(Prompt prompt, read_prompt(arguments, text, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;
-  if (const auto found = model->tokenizer(); found && !arguments.has("--ids")) tokenizer = *found;
+  // Where there is none ids are all that can be shown.
+  const bool shows_text = !arguments.has("--ids");
+  if (const auto found = model->tokenizer(); found && shows_text) tokenizer = *found;
   request::GenerationRequest request;
   request.id = "generate";
   request.prompt = std::move(prompt.ids);

@@ -8,7 +8,7 @@ cli::Flag speculation_flag() {
           .help =
               "speculation: guesses several tokens and checks them in one step, which changes "
               "no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
-              "'{\"method\":\"eagle3\",\"model\":\"./head\",\"num_speculative_tokens\":3}'"};
+              "'{\"method\":\"eagle3\",\"model\":\"./head\"}'"};
 }
 
 std::vector<cli::Flag> modelled_speculation_flags() {

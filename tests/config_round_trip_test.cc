@@ -96,6 +96,13 @@ Words all_flags(const Verb& verb, bool last) {
     const std::vector<Words> ways = ways_to_say(flag);
     Words way = last ? ways.back() : ways.front();
     for (const Flag& other : verb.flags) {
+      // With this value another flag has no effect.
+      const bool hinders =
+          std::ranges::any_of(other.not_with, [&](const cli::Circumstance& circumstance) {
+            return circumstance.flag == flag.name &&
+                   std::ranges::find(circumstance.values, way.back()) != circumstance.values.end();
+          });
+      if (hinders) way = last ? ways.front() : ways.back();
       const Words wanted = circumstances_of(verb, other);
       if (!wanted.empty() && wanted.front() == flag.name) way = wanted;
     }

@@ -170,6 +170,8 @@ class Flags(unittest.TestCase):
             "ps": [["ps"]],
             "stop": [["stop", "nobody"]],  # never --all alone: others' servers run here
             "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
+            "fleet explain": [["fleet", "explain", f / "schema.json", "--admin", "http://127.0.0.1:1"],
+                              ["fleet", "explain", f / "schema.json"]],
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
             "completion": [["completion", "bash"]],

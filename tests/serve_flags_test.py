@@ -213,7 +213,7 @@ class Flags(unittest.TestCase):
 
     def test_what_cannot_be_is_refused(self):
         if self.plan()["workspace_detail"]["kernels"] > 0:  # fast kernels
-            self.assertIn("--block-size 32", self.refused(4, "--block-size", 32))
+            self.assertIn("--block-size 32", self.refused(2, "--block-size", 32))
         self.assertIn("--block-size is one of", self.refused(2, "--block-size", 17))
         self.assertIn("--kv-cache-dtype is one of", self.refused(2, "--kv-cache-dtype", "fp4"))
         self.assertIn("--max-model-len", self.refused(5, "--max-model-len", "64K", "--kv-cache-memory", "5MB"))

@@ -79,7 +79,7 @@ class Banner(unittest.TestCase):
             session = Session(BINARY, "serve", folder + "/wheel", "--port", "0")
             self.addCleanup(session.close)
             banner = session.expect(r"listening on http://127.0.0.1:\d+")
-            self.assertLessEqual(banner.count("\n"), 6, banner)
+            self.assertLessEqual(banner.count("\n"), 9, banner)
             for part in ("wheel", "http://127.0.0.1:", "context", "curl http://127.0.0.1:", "KV cache of"):
                 self.assertIn(part, banner)
             session.send("\x03")

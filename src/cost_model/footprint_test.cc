@@ -170,7 +170,7 @@ TEST(Footprint, RefusesWithNumbers) {
   EXPECT_THAT(found.error().message, HasSubstr("131072 tokens"));
   EXPECT_EQ(
       footprint(gpt_oss_20b(), {.context_tokens = 200'000, .kv_bytes = 64 * kGiB}).error().code,
-      ErrorCode::kDoesNotFit);
+      ErrorCode::kInvalidArgument);
 }
 
 TEST(Footprint, UtilizationCountsEverything) {

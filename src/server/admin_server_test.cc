@@ -396,7 +396,7 @@ TEST(AdminServer, ALoadThatFailsSaysHow) {
   };
   const std::tuple<const char*, int, const char*> cases[] = {
       {"/not_found", 404, "model_not_found"}, {"/damaged", 400, "bad_checkpoint"},
-      {"/large", 507, "insufficient_memory"}, {"/unreadable", 500, "internal_error"},
+      {"/large", 507, "insufficient_memory"}, {"/unreadable", 400, "bad_file"},
       {"/unknown_kind", 400, "unsupported"},
   };
   for (const auto& [model, status, code] : cases) {

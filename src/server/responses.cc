@@ -102,6 +102,7 @@ Call call_in_background(Services& services, Call& asking, const api::ResponseHea
                                   .within = asked});
     access::RequestRecord& record = *call.entry->record();
     record.tenant = asked->tenant;
+    record.model = asked->model;
     record.asked = asked->asked;
     // It was in the engine's queue before it had a record of its own: its times count from there.
     record.arrived_ns = asked->arrived_ns;

@@ -80,7 +80,7 @@ std::vector<Field> fields() {
        {R"("documents":[])", kTaken},
        {R"("add_generation_prompt":false)", kRefused},
        {R"("add_generation_prompt":true)", kTaken},
-       {R"("echo":true)", kRefused},
+       {R"("echo":true)", kTaken},
        {R"("best_of":2)", kRefused},
        {R"("best_of":1)", kTaken},
        {R"("kv_transfer_params":{"remote_host":"x"})", kRefused},

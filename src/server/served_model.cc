@@ -69,7 +69,7 @@ std::optional<Error> ServedModel::no_text(std::string_view field) const {
   if (has_text) return std::nullopt;
   return Error{
       ErrorCode::kUnsupported,
-      fmt::format("'{}' needs a tokenizer, and '{}' has none: send a prompt of token ids to "
+      fmt::format("'{}' cannot be used, as '{}' has no tokenizer: send a prompt of token ids to "
                   "/v1/completions, with \"return_token_ids\" for the answer's",
                   field, id),
       std::string(field)};
