@@ -26,6 +26,12 @@ cli::Flag weights_cache_flag() {
           .may_be_empty = false};
 }
 
+cli::Flag purged_weights_cache_flag() {
+  cli::Flag flag = weights_cache_flag();
+  flag.only_with = {{"--packed"}};
+  return flag;
+}
+
 // Empty: there is none.
 std::string packed_cache(const cli::Arguments& arguments) {
   const std::string& folder = arguments.text("--weights-cache");
@@ -156,7 +162,7 @@ cli::Verb cache_purge_verb() {
                 {.name = "--packed",
                  .help = "only weights that were packed from MODEL, as `cache list` names it",
                  .kind = cli::Flag::Kind::kSwitch},
-                weights_cache_flag()},
+                purged_weights_cache_flag()},
       .exclusive = {{"MODEL", "--all"}},
       .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all",
                    "pelton cache purge --packed --all --weights-cache ./packed"},

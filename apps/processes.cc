@@ -69,7 +69,7 @@ Result<void> stop(const cli::Arguments& arguments) {
     ++count;
   }
   if (count > 0 || all) return {};
-  return Error{ErrorCode::kInvalidArgument,
+  return Error{ErrorCode::kNotFound,
                fmt::format("no server that runs here is {} or serves a model of that name; 'pelton "
                            "ps' lists them",
                            arguments.text("WHICH")),
