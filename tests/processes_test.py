@@ -47,7 +47,7 @@ class Processes(unittest.TestCase):
         self.assertGreater(seen["memory_bytes"], 1 << 20)
         self.assertRegex(pelton("ps").stdout, rf"(?m)^{server.pid} .*{name}$")
         wrong = pelton("stop", "no-such-model")
-        self.assertEqual(2, wrong.returncode, wrong.stderr)
+        self.assertEqual(4, wrong.returncode, wrong.stderr)
         self.assertIn("no-such-model", wrong.stderr)
         done = pelton("stop", name)
         self.assertEqual(0, done.returncode, done.stderr)
