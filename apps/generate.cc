@@ -44,8 +44,8 @@ Result<Prompt> read_prompt(const cli::Arguments& arguments, const std::string& t
     prompt.ids = std::move(file.prompt);
   } else {
     TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, model.tokenizer());
-    prompt.ids =
-        arguments.has("--special") ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
+    prompt.ids = arguments.has("--special") ? tokenizer->encode_with_special(text)
+                                            : tokenizer->encode_prompt(text);
     prompt.from_text = true;
   }
   for (const TokenId id : prompt.ids) {

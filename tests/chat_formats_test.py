@@ -187,6 +187,23 @@ class ChatFormats(unittest.TestCase):
                 status, answer = served.post("/v1/chat/completions", CHAT)
                 self.assertEqual(200, status, answer)
 
+    def test_a_text_begins_with_the_bos_token_once(self):
+        folder = pathlib.Path(self.scratch.name) / "with_bos"
+        subprocess.run([BINARY, "synth", "--like", ROOT / "testdata/golden/llama3/config.json", folder], check=True,
+                       capture_output=True, timeout=200)
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "add_bos_token": True}))
+        served = Served(self, folder, "--max-model-len", "256")
+        plain = served.post("/tokenize", {"prompt": "Hello", "add_special_tokens": False})[1]["tokens"]
+        whole = served.post("/tokenize", {"prompt": "Hello"})[1]["tokens"]
+        self.assertEqual(plain, whole[1:])
+        for body, tokens in (({"prompt": "Hello"}, len(whole)), ({"prompt": whole}, len(whole)),
+                             ({"prompt": "Hello", "add_special_tokens": False}, len(plain))):
+            status, answer = served.post("/v1/completions", {**body, "max_tokens": 1})
+            self.assertEqual((200, tokens), (status, answer["usage"]["prompt_tokens"]), answer)
+        rendered = served.post("/v1/chat/completions/render", CHAT)[1]
+        self.assertEqual(1, json.dumps(rendered, ensure_ascii=False).count(config["bos_token"]), rendered)
+
     def test_each_dialect_from_folder_to_call(self):
         for teaches, call in CALLS.items():
             with self.subTest(teaches):

@@ -99,6 +99,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
   read_logprobs(fields, limits, request);
   request.echo = fields.boolean("echo").value_or(false);
+  request.adds_special = fields.boolean("add_special_tokens").value_or(true);
   request.shows_marks = !fields.boolean("skip_special_tokens").value_or(true);
   // None: the prompt alone, as an echo or a count.
   request.generation =

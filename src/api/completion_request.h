@@ -20,6 +20,7 @@ struct CompletionRequest {
   int logprobs = -1;            // alternatives per token; -1: no logprobs
   bool shows_marks = false;     // control tokens are text too (skip_special_tokens: false)
   bool echo = false;            // the text begins with the prompt's
+  bool adds_special = true;     // a text begins with the model's bos token, if it has one
   std::string suffix;           // the answer stands before it; empty: none
   int choices_shown = 1;        // of each prompt's generation.n, those with the likeliest tokens
   GenerationFields generation;

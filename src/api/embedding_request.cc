@@ -128,6 +128,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
     read_chat(fields, request);
   } else {
     request.inputs = read_prompts(fields, "input", kEmbeddingInputsMax, limits);
+    request.adds_special = fields.boolean("add_special_tokens").value_or(true);
   }
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);

@@ -35,6 +35,7 @@ struct EmbeddingRequest {
   std::vector<Prompt> inputs;
   std::vector<ChatMessage> messages;  // in place of inputs: one chat's prompt
   bool begins_answer = false;         // that ends with "<|start|>assistant"
+  bool adds_special = true;           // texts stand between the model's own tokens, if it has such
   std::optional<int> dimensions;      // the first so many, normalised anew
   bool base64 = false;
 };

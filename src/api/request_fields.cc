@@ -19,8 +19,8 @@ constexpr DocumentedField kFields[] = {
     {"adaptive_decay", kNone, "", "number", "llama.cpp", "0.9"},
     {"adaptive_target", kChanges, "-1", "number", "llama.cpp", "0.5"},
     {"add_generation_prompt", kChanges, "true", "boolean", "vllm", "false"},
-    // The vocabulary's encoding adds none.
-    {"add_special_tokens", kNone, "", "boolean", "vllm", "true"},
+    // Of a text; a conversation's are its template's.
+    {"add_special_tokens", kChanges, "", "boolean", "vllm", "true"},
     {"allowed_token_ids", kText, "", "array", "vllm", "[72]"},
     // Of Bedrock's and Vertex's bodies, as the next.
     {"anthropic_beta", kNone, "", "array string", "anthropic", R"(["files-api-2025-04-14"])"},

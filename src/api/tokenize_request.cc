@@ -28,8 +28,10 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
     fields.refuse(has_messages ? "messages" : "prompt",
                   "either 'prompt' or 'messages' must be given, and not both");
   }
-  if (!has_messages)
+  if (!has_messages) {
+    request.adds_special = fields.boolean("add_special_tokens").value_or(true);
     check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
+  }
   if (complaint) return std::move(*complaint);
   if (has_messages) {
     RequestLimits alone = limits;

@@ -21,6 +21,7 @@ struct TokenizeRequest {
   std::string prompt;
   std::optional<ChatRequest> chat;
   bool token_texts = false;
+  bool adds_special = true;           // the prompt begins with the model's bos token, if it has one
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 

@@ -348,6 +348,17 @@ Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary_of(const Gg
   vocabulary.removes_extra_spaces = removes.value_or(false);
   vocabulary.unknown = unknown.value_or(-1);
   vocabulary.model = model.value_or("");
+  TRY_ASSIGN(const auto adds_bos, gguf.boolean("tokenizer.ggml.add_bos_token"));
+  TRY_ASSIGN(const auto bos, gguf.integer("tokenizer.ggml.bos_token_id"));
+  // As ggml has it where the file is silent: SentencePiece's models begin with theirs.
+  const bool is_pieces = vocabulary.model == "llama" || vocabulary.model == "gemma4";
+  if (bos && adds_bos.value_or(is_pieces)) {
+    if (*bos < 0 || static_cast<size_t>(*bos) >= vocabulary.tokens.size()) {
+      return gguf.bad("tokenizer.ggml.bos_token_id", fmt::format("is {}, but there are {} tokens",
+                                                                 *bos, vocabulary.tokens.size()));
+    }
+    vocabulary.begins_with = *bos;
+  }
   vocabulary.split = split.value_or("");
   if (gguf.has("tokenizer.ggml.token_type") &&
       vocabulary.types.size() != vocabulary.tokens.size()) {

@@ -6,12 +6,47 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/json.h"
 #include "tokenizer/ggml_vocabulary.h"
 
 namespace pelton::node {
 namespace {
 
 using tokenizer::Tokenizer;
+
+constexpr size_t kConfigBytesMax = size_t{64} << 20;  // some list thousands of tokens
+
+// `add_bos_token` overrules what the tokenizer's own file says, as the classes that read it do.
+Result<void> take_config(const std::string& file, Tokenizer& tokenizer) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return {};
+  TRY_ASSIGN(const std::string text, base::read_file(file, kConfigBytesMax));
+  const Result<Json> config = Json::parse(text);
+  if (!config.ok()) {
+    return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", file, config.error().message)};
+  }
+  const std::optional<bool> adds = config->boolean("add_bos_token");
+  if (!adds) return {};
+  if (!*adds) {
+    tokenizer.set_prompt_begin({});
+    return {};
+  }
+  const Json* const bos = config->find("bos_token");
+  if (bos == nullptr || bos->is_null()) return {};
+  const std::string name =
+      bos->is_string() ? bos->as_string() : bos->string("content").value_or("");
+  const std::optional<TokenId> id = tokenizer.special_id(name);
+  if (!id) {
+    return Error{
+        ErrorCode::kBadCheckpoint,
+        fmt::format("{}: bos_token \"{}\" is no control token of the vocabulary", file, name)};
+  }
+  tokenizer.set_prompt_begin({*id});
+  return {};
+}
 
 std::unique_ptr<Tokenizer> owned(Tokenizer tokenizer) {
   return std::make_unique<Tokenizer>(std::move(tokenizer));
@@ -33,6 +68,9 @@ Result<std::unique_ptr<Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata
                                              .removes_extra_spaces = stored->removes_extra_spaces,
                                              .unknown = stored->unknown};
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::from_ggml(vocabulary, gguf.path()));
+  if (stored->begins_with >= 0) {
+    tokenizer.set_prompt_begin({static_cast<TokenId>(stored->begins_with)});
+  }
   return owned(std::move(tokenizer));
 }
 
@@ -48,6 +86,7 @@ Result<std::unique_ptr<Tokenizer>> read_model_tokenizer(const checkpoint::Checkp
       std::error_code ignored;
       if (!std::filesystem::exists(file, ignored)) continue;
       TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
+      TRY(take_config(folder + "/tokenizer_config.json", tokenizer));
       return owned(std::move(tokenizer));
     }
   }

@@ -104,7 +104,9 @@ std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& sco
 std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prepared& with,
                                                         const Scope& scope) {
   const api::GenerationFields& fields = request_->generation;
-  auto tokens = completion_prompt(request_->prompts[index], scope.model, "prompt");
+  // Between a beginning and an end nothing begins.
+  const bool adds_special = request_->adds_special && request_->suffix.empty();
+  auto tokens = completion_prompt(request_->prompts[index], scope.model, "prompt", adds_special);
   if (!tokens.ok()) return api::api_error(tokens.error());
   std::vector<TokenId> stops;
   if (!request_->suffix.empty()) {

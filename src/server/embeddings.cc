@@ -93,7 +93,8 @@ class OpenAiEmbeddings final : public ModelRequest {
       prompts.add("messages", *std::move(tokens));
     }
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      auto tokens = completion_prompt(request_.inputs[i], scope.model, "input");
+      auto tokens =
+          completion_prompt(request_.inputs[i], scope.model, "input", request_.adds_special);
       if (!tokens.ok()) return api::api_error(tokens.error());
       prompts.add(api::item_path("input", i), *std::move(tokens));
     }
@@ -178,7 +179,7 @@ class Reranking final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("rerank-", request_.fields, scope);
     PooledPrompts prompts;
-    prompts.add("query", scope.model.tokenizer.encode(request_.query));
+    prompts.add("query", scope.model.tokenizer.encode_prompt(request_.query));
     prompts.add_texts("documents", request_.documents, scope.model.tokenizer);
     const int64_t document_tokens_max = request_.tokens_per_document_max.value_or(INT64_MAX);
     for (size_t i = 0; i < prompts.tokens().size(); ++i) {

@@ -42,7 +42,7 @@ class GrpcTokenization final : public ModelRequest {
       begin_turn(scope.model, prompt, opening);
       tokens = std::move(prompt.tokens);
     } else {
-      tokens = scope.model.tokenizer.encode(request_.prompt);
+      tokens = scope.model.tokenizer.encode_prompt(request_.prompt);
     }
     v1::TokenizeReply reply;
     for (const TokenId token : tokens) reply.add_tokens(static_cast<uint32_t>(token));

@@ -60,7 +60,7 @@ void PooledPrompts::add(std::string field, std::vector<TokenId> tokens) {
 void PooledPrompts::add_texts(std::string_view field, const std::vector<std::string>& texts,
                               const tokenizer::Tokenizer& tokenizer) {
   for (size_t i = 0; i < texts.size(); ++i) {
-    add(api::item_path(field, i), tokenizer.encode(texts[i]));
+    add(api::item_path(field, i), tokenizer.encode_prompt(texts[i]));
   }
 }
 

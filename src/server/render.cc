@@ -110,7 +110,8 @@ class CompletionRendering final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     answer_ = "[";
     for (size_t i = 0; i < request_.prompts.size(); ++i) {
-      const auto tokens = completion_prompt(request_.prompts[i], scope.model, "prompt");
+      const auto tokens =
+          completion_prompt(request_.prompts[i], scope.model, "prompt", request_.adds_special);
       if (!tokens.ok()) return api::api_error(tokens.error());
       if (i > 0) answer_ += ',';
       std::string id = answer_id("cmpl-", request_.generation.request_id, scope.identity.draw());

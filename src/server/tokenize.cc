@@ -39,7 +39,8 @@ class Tokenization final : public ModelRequest {
       tokens = std::move(prompt.tokens);
       if (!request_.chat->begins_answer) drop_turn_start(model, tokens);
     } else {
-      tokens = model.tokenizer.encode(request_.prompt);
+      tokens = request_.adds_special ? model.tokenizer.encode_prompt(request_.prompt)
+                                     : model.tokenizer.encode(request_.prompt);
     }
     api::Tokenized tokenized{
         .tokens = tokens, .context_max = model.context_limit(), .texts = std::nullopt};

@@ -46,12 +46,17 @@ class TekkenReader {
       return bad(fmt::format("vocab[{}]", id - special_count_), "is there twice");
     }
     MergeTable merges = MergeTable::of_ranks(tokens_, lookup);
+    PromptFrame frame;
+    for (const AddedToken& token : added_) {
+      if (token.text == "<s>") frame.begin = {token.id};
+    }
     return TokenizerParts{.tokens = std::move(tokens_),
                           .lookup = std::move(lookup),
                           .merges = std::move(merges),
                           .whole_pieces_first = true,
                           .split_patterns = {*pattern},
-                          .added = std::move(added_)};
+                          .added = std::move(added_),
+                          .frame = std::move(frame)};
   }
 
  private:

@@ -115,6 +115,16 @@ struct Strips {
   bool right = false;
 };
 
+// Llama's "<s>", Gemma's "<bos>": such models' prompts begin with it.
+std::vector<TokenId> beginning_piece(const PieceModel& model) {
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = model.pieces[id];
+    if (piece.type != PieceModel::Type::kControl) continue;
+    if (piece.text == "<s>" || piece.text == "<bos>") return {static_cast<TokenId>(id)};
+  }
+  return {};
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -130,6 +140,7 @@ struct Tokenizer::State {
   std::optional<WordPieces> word_pieces = std::nullopt;
   SpecialTexts added_normalized = {};  // looked for in the text's normal form
   std::vector<Strips> strips = {};     // by id, as far as there are any
+  PromptFrame frame = {};
 
   // The tokens of a text whose added tokens stand for themselves.
   void encode_with_added(std::string_view text, const SpecialTexts& texts,
@@ -211,6 +222,12 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts 
     TRY_ASSIGN(byte_tokens, find_byte_tokens(parts, name));
     TRY_ASSIGN(splitter, make_splitter(parts, name));
   }
+  for (const std::vector<TokenId>* side : {&parts.frame.begin, &parts.frame.end}) {
+    for (const TokenId id : *side) {
+      if (id < parts.tokens.size() && !parts.tokens[id].empty()) continue;
+      return bad_tokenizer(name, "post_processor", fmt::format("puts {}, which is no token", id));
+    }
+  }
   SpecialTexts added;
   SpecialTexts added_normalized;
   std::vector<bool> special(static_cast<size_t>(parts.tokens.size()));
@@ -242,7 +259,8 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts 
                 .sentence_pieces = std::move(parts.sentence_pieces),
                 .word_pieces = std::move(parts.word_pieces),
                 .added_normalized = std::move(added_normalized),
-                .strips = std::move(strips)});
+                .strips = std::move(strips),
+                .frame = std::move(parts.frame)});
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -275,7 +293,9 @@ Result<Tokenizer> Tokenizer::from_tiktoken(std::string_view text, const std::str
 
 Result<Tokenizer> Tokenizer::from_sentencepiece(std::string_view bytes, const std::string& name) {
   TRY_ASSIGN(const PieceModel model, read_sentencepiece_file(bytes, name));
-  return of(parts_of(model, name), name);
+  TRY_ASSIGN(TokenizerParts parts, parts_of(model, name));
+  parts.frame.begin = beginning_piece(model);
+  return of(std::move(parts), name);
 }
 
 Result<Tokenizer> Tokenizer::from_tekken(std::string_view text, const std::string& name) {
@@ -300,6 +320,23 @@ Tokenizer Tokenizer::without_tokens() {
 void Tokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
   std::string storage;
   state_->encode(repaired(text, storage), out);
+}
+
+std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
+  // Encoded by itself: white space that goes before a text's first word goes behind the frame.
+  const std::vector<TokenId> own = encode(text);
+  std::vector<TokenId> all = state_->frame.begin;
+  all.insert(all.end(), own.begin(), own.end());
+  all.insert(all.end(), state_->frame.end.begin(), state_->frame.end.end());
+  return all;
+}
+
+std::span<const TokenId> Tokenizer::prompt_begin() const {
+  return state_->frame.begin;
+}
+
+void Tokenizer::set_prompt_begin(std::vector<TokenId> tokens) {
+  state_->frame.begin = std::move(tokens);
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const {

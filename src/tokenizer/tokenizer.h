@@ -45,6 +45,13 @@ class Tokenizer {
   void encode(std::string_view text, std::vector<TokenId>& out) const;
   std::vector<TokenId> encode(std::string_view text) const;
 
+  // Of a text that is a prompt by itself: with what the model's files put before and behind one (a
+  // bos token; an encoder's [CLS] and [SEP]). A chat template writes those tokens itself.
+  std::vector<TokenId> encode_prompt(std::string_view text) const;
+  std::span<const TokenId> prompt_begin() const;
+  // Where another file knows better (tokenizer_config.json's add_bos_token).
+  void set_prompt_begin(std::vector<TokenId> tokens);
+
   // As encode, but the text of a control token becomes that token, with the white space beside it
   // that goes with it. Never for a user's text.
   std::vector<TokenId> encode_with_special(std::string_view text) const;

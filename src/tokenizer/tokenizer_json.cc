@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/json_pieces.h"
+#include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/sentence_pieces.h"
 #include "tokenizer/tokenizer_json_draft.h"
@@ -194,16 +195,7 @@ Result<MergeTable> read_merges(const Draft& draft, const std::string& name, bool
   return of_ranks.size() == merges.size() ? std::move(of_ranks) : std::move(merges);
 }
 
-}  // namespace
-
-Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::string& name) {
-  if (text.size() > kFileBytesMax) {
-    return bad_tokenizer(
-        name, "size",
-        fmt::format("{} bytes, the limit for a tokenizer.json is {}", text.size(), kFileBytesMax));
-  }
-  TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
-  if (!draft.has_model) return bad_tokenizer(name, "model", "is not there");
+Result<TokenizerParts> read_parts(const Draft& draft, const std::string& name) {
   const std::string type = draft.model.string("type").value_or("BPE");
   if (type == "Unigram") {
     TRY_ASSIGN(const std::vector<AddedToken> added, read_added_tokens(draft, name, false));
@@ -235,6 +227,21 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::str
                         .normal_form_c = normal_form_c,
                         .split_patterns = std::move(patterns),
                         .added = std::move(added)};
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::string& name) {
+  if (text.size() > kFileBytesMax) {
+    return bad_tokenizer(
+        name, "size",
+        fmt::format("{} bytes, the limit for a tokenizer.json is {}", text.size(), kFileBytesMax));
+  }
+  TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
+  if (!draft.has_model) return bad_tokenizer(name, "model", "is not there");
+  TRY_ASSIGN(TokenizerParts parts, read_parts(draft, name));
+  TRY_ASSIGN(parts.frame, read_post_processor(draft.document.find("post_processor"), name));
+  return parts;
 }
 
 }  // namespace pelton::tokenizer

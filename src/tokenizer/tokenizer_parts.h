@@ -53,6 +53,12 @@ struct SentencePieces {
   std::optional<Unigram> unigram = std::nullopt;  // none: BPE
 };
 
+// What is put before and behind a text that is a prompt by itself.
+struct PromptFrame {
+  std::vector<TokenId> begin;  // a bos token
+  std::vector<TokenId> end;
+};
+
 struct TokenizerParts {
   TokenBytes tokens;   // the added ones too
   TokenLookup lookup;  // of ordinary tokens only: encoding can yield nothing else
@@ -64,6 +70,7 @@ struct TokenizerParts {
   // One of these: then there are no patterns, and no lookup.
   std::optional<SentencePieces> sentence_pieces = std::nullopt;
   std::optional<WordPieces> word_pieces = std::nullopt;
+  PromptFrame frame = {};
 };
 
 // The longest token in use has 128 bytes. Bounds what a bad file can make us do.
