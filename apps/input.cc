@@ -114,11 +114,11 @@ Result<IdsFile> read_ids_file(const std::string& file) {
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   struct stat status {};
   const bool is_file = stat(model.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-  if (is_file && !model.ends_with(".gguf")) return tokenizer::Tokenizer::load(model);
+  if (is_file && !model.ends_with(".gguf")) return node::read_tokenizer_file(model);
   TRY_ASSIGN(const std::string place, checkpoint::resolve_model(model));
   // A tokenizer.json is enough: the weights need not be there.
   const std::string file = place + "/tokenizer.json";
-  if (stat(file.c_str(), &status) == 0) return tokenizer::Tokenizer::load(file);
+  if (stat(file.c_str(), &status) == 0) return node::read_tokenizer_file(file);
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(place));
   TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, node::read_model_tokenizer(checkpoint));
   if (found != nullptr) return std::move(*found);

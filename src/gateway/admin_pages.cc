@@ -12,6 +12,7 @@
 
 #include "api/error.h"
 #include "base/json_writer.h"
+#include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
 namespace {
@@ -60,38 +61,45 @@ std::string workers_body(const std::vector<Fleet::Row>& rows) {
 
 std::string metrics_text(const std::vector<Fleet::Row>& rows, const Fleet::IndexSize& index,
                          const RelayCounters& counters) {
-  std::string out;
-  const auto add = [&](std::string_view name, std::string_view type, int64_t value) {
-    out +=
-        fmt::format("# TYPE pelton_gateway_{0} {1}\npelton_gateway_{0} {2}\n", name, type, value);
+  telemetry::PrometheusText text;
+  const auto counter = [&](std::string_view name, std::string_view help, int64_t value) {
+    text.counter(fmt::format("pelton_gateway_{}", name), help, static_cast<double>(value));
   };
-  add("requests_total", "counter", counters.requests);
-  add("answered_total", "counter", counters.answered);
-  add("retries_total", "counter", counters.retries);
-  add("migrations_total", "counter", counters.moves);
-  add("streams_interrupted_total", "counter", counters.interrupted);
-  add("unserved_total", "counter", counters.unserved);
-  add("quarantined_total", "counter", counters.quarantined);
-  add("clients_left_total", "counter", counters.left);
-  add("requests_open", "gauge", counters.open);
-  add("prompts_named_total", "counter", counters.named);
-  add("expected_hit_tokens_total", "counter", counters.expected_hit_tokens);
-  add("real_hit_tokens_total", "counter", counters.real_hit_tokens);
-  add("hit_mismatch_total", "counter", counters.hit_mismatches);
-  add("prompt_mismatch_total", "counter", counters.prompt_mismatches);
-  add("index_names", "gauge", static_cast<int64_t>(index.names));
-  add("index_evictions_total", "counter", index.evictions);
-  add("config_reloads_total", "counter", counters.reloads);
-  add("config_reloads_refused_total", "counter", counters.reloads_refused);
-  out += "# TYPE pelton_gateway_workers gauge\n";
+  counter("requests_total", "Requests of clients.", counters.requests);
+  counter("answered_total", "Of these, answered wholly, whatever their status.", counters.answered);
+  counter("retries_total", "Requests sent to a further worker before the first token.",
+          counters.retries);
+  counter("migrations_total", "Answers that went on at another worker.", counters.moves);
+  counter("streams_interrupted_total", "Streams that ended with an error.", counters.interrupted);
+  counter("unserved_total", "Requests refused by the gateway itself.", counters.unserved);
+  counter("quarantined_total", "Requests refused because they ended workers.",
+          counters.quarantined);
+  counter("clients_left_total", "Requests whose client left.", counters.left);
+  text.gauge("pelton_gateway_requests_open", "Requests not answered yet.",
+             static_cast<double>(counters.open));
+  counter("prompts_named_total", "Prompts whose KV blocks were named here.", counters.named);
+  counter("expected_hit_tokens_total", "Prompt tokens expected in a worker's prefix cache.",
+          counters.expected_hit_tokens);
+  counter("real_hit_tokens_total", "Prompt tokens found there.", counters.real_hit_tokens);
+  counter("hit_mismatch_total", "Answers where these two differ by a block or more.",
+          counters.hit_mismatches);
+  counter("prompt_mismatch_total", "Prompts that a worker counts other tokens of.",
+          counters.prompt_mismatches);
+  text.gauge("pelton_gateway_index_names", "KV blocks known of workers.",
+             static_cast<double>(index.names));
+  counter("index_evictions_total", "Names that made room for others.", index.evictions);
+  counter("config_reloads_total", "Configurations read anew.", counters.reloads);
+  counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
+          counters.reloads_refused);
+  text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
+              "Workers by state.");
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
     const auto state = static_cast<cluster::WorkerState>(i);
     const auto count =
         std::ranges::count_if(rows, [&](const Fleet::Row& row) { return row.state == state; });
-    out +=
-        fmt::format("pelton_gateway_workers{{state=\"{}\"}} {}\n", worker_state_name(state), count);
+    text.sample({{"state", worker_state_name(state)}}, static_cast<double>(count));
   }
-  return out;
+  return text.text();
 }
 
 api::ApiError no_worker(std::string_view name) {
@@ -147,7 +155,7 @@ net::HttpResponse admin_answer(const net::HttpRequest& request, Fleet& fleet,
   const std::string_view path = request.path;
   if (path == kWorkers) return answer("application/json", workers_body(fleet.rows()));
   if (path == "/metrics") {
-    return answer("text/plain; version=0.0.4",
+    return answer(std::string(telemetry::kPrometheusContentType),
                   metrics_text(fleet.rows(), fleet.index_size(), counters));
   }
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {

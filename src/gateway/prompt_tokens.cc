@@ -39,11 +39,13 @@ Tokens of_messages(const ModelText& text, const PromptSource& source) {
 
 Tokens of_completion(const ModelText& text, const PromptSource& source) {
   const auto request = api::parse_completion_request(source.body, limits_of(text));
-  if (!request.ok() || request->prompts.size() != 1 || !request->generation.cache_salt.empty()) {
-    return std::nullopt;
-  }
+  const bool has_one = request.ok() && request->prompts.size() == 1 && request->suffix.empty();
+  if (!has_one || !request->generation.cache_salt.empty()) return std::nullopt;
   const api::Prompt& prompt = request->prompts.front();
-  if (const auto* words = std::get_if<std::string>(&prompt)) return text.tokenizer->encode(*words);
+  if (const auto* words = std::get_if<std::string>(&prompt)) {
+    return request->adds_special ? text.tokenizer->encode_prompt(*words)
+                                 : text.tokenizer->encode(*words);
+  }
   return std::get<std::vector<TokenId>>(prompt);
 }
 

@@ -35,8 +35,21 @@ TEST(PromptTokens, OfEachEndpointThatHasAPromptOfItsOwn) {
   EXPECT_EQ(count(text, "/inference/v1/generate", R"({"token_ids":[1,2,3,4]})"), 4u);
 }
 
+TEST(PromptTokens, ATextBeginsAsItsWorkersHaveIt) {
+  tokenizer::Tokenizer tokenizer = *tokenizer::Tokenizer::load(std::string(PELTON_SOURCE_DIR) +
+                                                               "/models/pelton-box/tokenizer.json");
+  const std::vector<TokenId> plain = tokenizer.encode("Hello");
+  tokenizer.set_prompt_begin({7});
+  ModelText text;
+  text.tokenizer = std::make_unique<const tokenizer::Tokenizer>(std::move(tokenizer));
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"Hello"})"), plain.size() + 1);
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"Hello","add_special_tokens":false})"),
+            plain.size());
+}
+
 TEST(PromptTokens, WhatOnlyAWorkerKnowsHasNone) {
   const ModelText text = box();
+  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","suffix":"b"})"), 0u);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":["a","b"]})"), 0u);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","cache_salt":"pepper"})"), 0u);
   EXPECT_EQ(count(text, "/v1/chat/completions", "no JSON"), 0u);

@@ -54,6 +54,13 @@ std::unique_ptr<Tokenizer> owned(Tokenizer tokenizer) {
 
 }  // namespace
 
+Result<Tokenizer> read_tokenizer_file(const std::string& file) {
+  TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  TRY(take_config((folder / "tokenizer_config.json").string(), tokenizer));
+  return tokenizer;
+}
+
 Result<std::unique_ptr<Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata& gguf) {
   TRY_ASSIGN(const auto stored, checkpoint::Checkpoint::vocabulary_of(gguf));
   if (!stored) return std::unique_ptr<Tokenizer>();
@@ -85,8 +92,7 @@ Result<std::unique_ptr<Tokenizer>> read_model_tokenizer(const checkpoint::Checkp
       const std::string file = folder + "/" + name;
       std::error_code ignored;
       if (!std::filesystem::exists(file, ignored)) continue;
-      TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
-      TRY(take_config(folder + "/tokenizer_config.json", tokenizer));
+      TRY_ASSIGN(Tokenizer tokenizer, read_tokenizer_file(file));
       return owned(std::move(tokenizer));
     }
   }

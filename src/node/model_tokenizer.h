@@ -4,12 +4,17 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::node {
+
+// Of one of these files, with what the tokenizer_config.json beside it says of how prompts begin.
+// Errors: the file's, kBadCheckpoint of the configuration.
+Result<tokenizer::Tokenizer> read_tokenizer_file(const std::string& file);
 
 // Null if the checkpoint has none, which is no error here; a broken one is.
 Result<std::unique_ptr<tokenizer::Tokenizer>> read_model_tokenizer(
