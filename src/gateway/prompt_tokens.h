@@ -28,8 +28,8 @@ struct PromptSource {
   std::string date;  // "2026-11-23", for formats that say it
 };
 
-// None: it has no single prompt, or one with a suffix, or is none of these: chat completions, messages, completions,
-// generate; or names a salt of its own.
+// None: it has no single prompt, or one with a suffix, or is none of these: chat completions,
+// messages, completions, generate; or names a salt of its own.
 std::optional<std::vector<TokenId>> prompt_tokens(const ModelText& text,
                                                   const PromptSource& source);
 
