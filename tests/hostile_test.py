@@ -4,6 +4,7 @@ server among hostile clients: whoever else asks it does not notice.
 
 usage: hostile_test.py BINARY
 """
+import contextlib
 import http.client
 import json
 import os
@@ -22,6 +23,9 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "chaos"))
+import hostile  # noqa: E402  (the requests that tests.chaos draws from)
+
 TINY = ROOT / "testdata" / "golden" / "tiny"
 BOX = ROOT / "models" / "pelton-box"
 BINARY = None
@@ -178,6 +182,25 @@ class Beside(unittest.TestCase):
             self.assertEqual(status, 400, text)
             self.assertIn("1000 ms", text)
             self.assertEqual(json.loads(text)["error"]["param"], "structured_outputs.structural_tag")
+
+    def test_each_request_that_chaos_draws_from(self):
+        """All of them, so that a limit that moved is seen here and not when the dice fall on it."""
+        port = self.serve()["http"]
+        wrong = []
+        for name, data, statuses in hostile.http_rows() + hostile.body_rows():
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+                try:
+                    link.sendall(data)
+                    link.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass  # closed before all was read: the answer may be there all the same
+                with contextlib.suppress(ConnectionError), link.makefile("rb") as answer:
+                    # Blank lines and 100 are what the server says while a slow answer is being made.
+                    heads = (line.split()[1] for line in answer if line.startswith(b"HTTP/1.1"))
+                    status = next((int(status) for status in heads if status != b"100"), None)
+                    if statuses and status is not None and status not in statuses:
+                        wrong.append(f"{name} {data[:160]!r} ... {data[-60:]!r}: {status}, not {statuses}")
+        self.assertEqual(wrong, [], "\n".join(wrong))
 
     def hold(self, port, count, words):
         held = []

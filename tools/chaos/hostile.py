@@ -85,7 +85,7 @@ def body_rows():
     rows += [("AP-03", post(CHAT, chat(model="nobody")), {404})]
     rows += [("AP", post(TEXT, body), BAD) for body in (
         text(prompt=""), text(prompt=[]), text(prompt=[[]]), text(prompt=[-1]), text(prompt=[2**31]),
-        text(prompt=[1.5]), text(prompt=["x"] * 1000), text(n=3, best_of=2), text(min_tokens=10**9),
+        text(prompt=[1.5]), text(prompt=["x"] * 1025), text(n=3, best_of=2), text(min_tokens=10**9),
         text(stop_token_ids=[-1]), text(suffix="x"), text(logprobs=99))]
     rows += [("AP", post("/v1/embeddings", json.dumps({"input": value})), BAD)
              for value in ([], [[]], [-1], [[2**31]], 7, ["x"] * 3000)]
