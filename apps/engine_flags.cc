@@ -170,7 +170,7 @@ std::vector<Flag> prompt_flags() {
           {.name = "--jump-ahead-tokens",
            .value = "N",
            .help = "what an output format leaves no choice about is not computed token by token "
-                   "but told with the token before it, so many at most; 0: none",
+                   "but emitted with the token before it, so many at most; 0: none",
            .kind = Flag::Kind::kInteger,
            .default_text = "16",
            .most = engine::kJumpTokensMax}};

@@ -55,7 +55,7 @@ std::vector<Flag> chat_flags() {
 Flag kernels_flag() {
   return {.name = "--kernels",
           .value = "K",
-          .help = "whose arithmetic",
+          .help = "which compute kernels",
           .default_text = "auto",
           .choices = {"auto", "reference", "avx512", "avx2"}};
 }

@@ -253,7 +253,7 @@ std::vector<cli::Flag> flags_of_this_machine() {
 cli::Verb plan_verb() {
   cli::Verb verb{
       .name = "plan",
-      .summary = "Foretells what a model takes, here or on other hardware, and what a load needs.",
+      .summary = "Says what a model takes, here or on other hardware, and what a load needs.",
       .about =
           "Reads configuration and headers, no weights. Without --gpu or --instance it is about "
           "this\n"

@@ -185,7 +185,7 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
                  "max-model-len"};
   }
   const int64_t context_wanted = request.context_tokens.value_or(config.context_max);
-  // Without a wish of the user's any context will do that holds a block.
+  // Where the user has not said, any context will do that holds a block.
   const int64_t context_needed =
       request.context_tokens ? context_wanted : std::min(context_wanted, tokens);
   const int64_t useful = useful_blocks(request, kv, context_wanted);

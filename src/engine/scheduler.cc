@@ -17,7 +17,7 @@ namespace {
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
 // And because they have no slot: these cost less.
-constexpr size_t kSeatlessPassedOverMax = 64;
+constexpr size_t kPassedOverMax = 64;
 
 // More blocks than there are in some group: an error with the numbers of all of them.
 Result<void> check_blocks(int64_t prompt, int64_t output, const ExecutorCapacity& capacity) {
@@ -222,7 +222,7 @@ void Scheduler::end_overdue(int64_t now_ns) {
 }
 
 // Steps run in order, so a block that only submitted steps read may be written by the next one. But
-// what is to be remembered has to stay until its step has succeeded.
+// what is to be cached has to stay until its step has succeeded.
 void Scheduler::return_unseen_blocks() {
   for (Sequence* sequence : running_) return_unseen_blocks(*sequence, ForSiblings::kKeep);
 }
@@ -341,8 +341,8 @@ void Scheduler::admit_waiting() {
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);
     if (free_slots(sequence).empty()) {
-      // Seats of the other kind are free: whoever waits for those is not kept waiting by this one.
-      if (passed_over.size() == kSeatlessPassedOverMax) break;
+      // Slots of the other kind are free: whoever waits for those is not kept waiting by this one.
+      if (passed_over.size() == kPassedOverMax) break;
       passed_over.push_back(*next);
       continue;
     }

@@ -223,7 +223,7 @@ kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& se
 }
 
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;
-// otherwise the prompt is merely remembered.
+// otherwise the prompt is merely cached.
 void Scheduler::pin(Sequence& sequence) {
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);

@@ -1,6 +1,6 @@
 // Threads on which requests' work is done that would hold up everything else on a net thread, on
 // gRPC's or on the engine's: compiling output formats (server/format_compiler.h), reading and
-// tokenising large bodies (server/preparation_pool.h). One or two lanes: a job is first tried for a
+// tokenising large bodies (Services::prepare_beside). One or two lanes: a job is first tried for a
 // short time; one that needs more starts again in the lane of the long ones, whose threads run at a
 // low priority. So what is done quickly waits for no more than the short tries of those before it,
 // as long as jobs end when Attempt says so. Within a lane tenants (accounts: without API keys all
