@@ -17,7 +17,7 @@ namespace {
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
 // And because they have no slot: these cost less.
-constexpr size_t kPassedOverMax = 64;
+constexpr size_t kPassedOverWithoutSlotMax = 64;
 
 // More blocks than there are in some group: an error with the numbers of all of them.
 Result<void> check_blocks(int64_t prompt, int64_t output, const ExecutorCapacity& capacity) {
@@ -342,7 +342,7 @@ void Scheduler::admit_waiting() {
     Sequence& sequence = sequences_.at(*next);
     if (free_slots(sequence).empty()) {
       // Slots of the other kind are free: whoever waits for those is not kept waiting by this one.
-      if (passed_over.size() == kPassedOverMax) break;
+      if (passed_over.size() == kPassedOverWithoutSlotMax) break;
       passed_over.push_back(*next);
       continue;
     }
