@@ -207,7 +207,7 @@ cli::Verb bench_latency_verb() {
           "which\n"
           "leaves out what other work on the machine holds up now and then. One measurement at a\n"
           "time on a machine: a second one waits.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),
                 number_flag("--output-len", "M", "decoded tokens of each", "64", 1, 1 << 20),

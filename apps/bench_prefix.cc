@@ -197,7 +197,7 @@ cli::Verb bench_prefix_verb() {
           "that\n"
           "share its beginning. Prints the medians of --runs and how many prompt tokens were\n"
           "computed.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {{.name = "--input-len",
                  .value = "N",
                  .help = "tokens of each prompt; default 8K, or what the context holds",

@@ -173,7 +173,7 @@ cli::Verb bench_throughput_verb() {
       .about =
           "Prompts go to the engine in this process as fast as its queue takes them. First turns\n"
           "only. Flags and printed lines are those of vLLM's `bench throughput`.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = throughput_flags(),
       .examples = {"pelton bench throughput ./model --num-prompts 32 --input-len 512 --output-len "
                    "64"},

@@ -193,7 +193,7 @@ cli::Verb chat_verb() {
           "and\n"
           "ends. Reads questions from a pipe too, one a line, or all of it as one with --file -.\n"
           "In the chat, /help lists the commands; what is pasted is one question.",
-      .positionals = {{"MODEL", "a model folder or a hub id"},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {.name = "QUESTION",
                        .help = "answered, and that is all; without it you are asked",
                        .required = false,

@@ -181,7 +181,7 @@ cli::Verb generate_verb() {
           "it; 'pelton chat MODEL QUESTION' does that. A text prompt's continuation ends at a "
           "stop\n"
           "token; one of --tokens has exactly --max-tokens tokens. Control tokens are left out.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {{.name = "--prompt", .value = "TEXT", .help = "the text to continue"},
                 {.name = "--file",
                  .value = "FILE",

@@ -171,7 +171,7 @@ cli::Verb grammar_verb() {
                .not_with = {{"--batch"}}},
               {.name = "--tokenizer",
                .value = "FILE",
-               .help = "a model folder, a hub id, a tokenizer.json or a .tiktoken file",
+               .help = "a model folder, a hub id or a tokenizer's file (.json, .model, .tiktoken)",
                .required = true},
               {.name = "--compact",
                .help = "no whitespace between the tokens of JSON",

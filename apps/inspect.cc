@@ -31,7 +31,7 @@ cli::Verb inspect_verb() {
       .about =
           "Opens every file and checks every tensor's name, type, shape and place; reads no "
           "weights. Says which chat format the tokenizer and the chat template give, and why.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {{.name = "--json",
                  .help = "one JSON object instead of a table",
                  .kind = cli::Flag::Kind::kSwitch}},

@@ -210,7 +210,7 @@ cli::Verb logits_verb() {
           "--draft writes instead what a drafter says behind every token: the logits of\n"
           "--draft-chain guesses, each the likeliest token behind the one before, float32\n"
           "[tokens, guesses, draft vocabulary]. An EAGLE-3 head has none behind the first token.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags =
           {
               {.name = "--tokens",

@@ -62,7 +62,8 @@ cli::Verb pack_verb() {
           "8-bit integers, and the head 4-bit ones, which find what is likely; that is computed\n"
           "with the head as shipped. The same text is computed with both models, and --weights\n"
           "auto keeps as shipped what would change too much: more than is asked of fast kernels,\n"
-          "or where nothing keeps to that, more than the model's own arithmetic, bf16, does.",
+          "or where nothing keeps to that, more than the model's own arithmetic, bf16, does.\n"
+          "Only models with MXFP4 experts can be packed.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
       .flags = {{.name = "--weights",

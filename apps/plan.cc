@@ -270,8 +270,8 @@ cli::Verb plan_verb() {
           "meets. MODEL may also be the name of a published shape or\n"
           "any config.json of a family that serve runs, before anything is downloaded.",
       .positionals = {{"MODEL",
-                       "a model folder, a hub id, gpt-oss-20b, gpt-oss-120b, llama-3.1-405b or a "
-                       "config.json",
+                       "a model folder, a .gguf file, a hub id, gpt-oss-20b, gpt-oss-120b, "
+                       "llama-3.1-405b or a config.json",
                        false}},
       .flags = {{.name = "--model", .value = "MODEL", .help = "the same as MODEL"},
                 {.name = "--memory",

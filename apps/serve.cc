@@ -264,10 +264,11 @@ cli::Verb serve_verb() {
           "answers end, then stops with exit code 0; a second signal stops at once. SIGHUP reads\n"
           "certificates, keys and log level anew, and opens the access log's file again. A hub id\n"
           "that is not here yet is fetched first, as pelton pull does.",
-      .positionals = {{.name = "MODEL",
-                       .help = "a model folder or a hub id; several share memory and threads",
-                       .many = true,
-                       .variables = {"PELTON_MODEL", "OPTION_MODEL_ID"}}},
+      .positionals =
+          {{.name = "MODEL",
+            .help = "a model folder, a .gguf file or a hub id; several share memory and threads",
+            .many = true,
+            .variables = {"PELTON_MODEL", "OPTION_MODEL_ID"}}},
       .flags = {{.name = "--host",
                  .value = "ADDRESS",
                  .help = "where to listen",

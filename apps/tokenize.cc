@@ -58,7 +58,8 @@ cli::Verb tokenize_verb() {
       .about =
           "Reads --text, --file or standard input. Text that looks like a control token becomes\n"
           "plain tokens, unless --special is given.",
-      .positionals = {{"MODEL", "a model folder, a hub id, a tokenizer.json or a .tiktoken file"}},
+      .positionals =
+          {{"MODEL", "a model folder, a hub id or a tokenizer's file (.json, .model, .tiktoken)"}},
       .flags =
           {
               {.name = "--text", .value = "TEXT", .help = "the text itself"},
