@@ -6,8 +6,10 @@ usage: docs_check.py ROOT
 In the tables of that page, a file is written `src/room/file.h` or `room/file` (then src/room/file.h or
 .cc must exist), a function `Type::function` or `function()`. A name in a row must occur in one of the
 files named in the same row. Also checks relative links in every Markdown page of the project, that tables of the
-users' pages have short cells, and that the tests named in the pages on hostile input exist.
+users' pages have short cells, that the tests named in the pages on hostile input exist, and the files named in the
+rooms' READMEs.
 """
+import fnmatch
 import pathlib
 import re
 import sys
@@ -100,6 +102,22 @@ def check_cells(root, errors):
                 errors.append(f"{page.name}:{number}: a table's cell of {longest} characters; at most {CELL_MAX}")
 
 
+def check_rooms(root, errors):
+    """The tables of files in the rooms' READMEs: each name in the first column is a file or folder of the room."""
+    for page in sorted((root / "src").glob("*/README.md")):
+        paths = {path.relative_to(page.parent) for path in page.parent.rglob("*")}
+        there = {str(path) for path in paths} | {path.name for path in paths} | {path.stem for path in paths}
+        of_files = False
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            cell = line.split("|")[1].strip() if line.startswith("|") else ""
+            if not cell or cell == "file":
+                of_files = cell == "file"
+            elif of_files:
+                for name in CODE.findall(cell):
+                    if not fnmatch.filter(there, name.rstrip("/")):
+                        errors.append(f"src/{page.parent.name}/README.md:{number}: no file '{name}' in the room")
+
+
 def check_hostile_files(root, errors):
     """Each test that the page of hostile files names is there: `room.Suite.Name`."""
     page = root / "docs" / "formats" / "hostile_files.md"
@@ -113,7 +131,7 @@ def check_hostile_files(root, errors):
 
 
 def check_hardening(root, errors):
-    """Each row of what clients may send has a test with its name, and the page names each suite."""
+    """Each row of what clients may send has a test with its name, and the tests that the page names exist."""
     rows = {"HT": 24, "JB": 12, "SE": 6, "WS": 14, "GR": 11}  # GR-12 is AP's rows through gRPC
     names = set()
     for file in (root / "src").rglob("*_test.cc"):
@@ -124,15 +142,19 @@ def check_hardening(root, errors):
             if f"{row}-{number:02}" not in names:
                 errors.append(f"hardening.md: row {row}-{number:02} has no test")
     page = (root / "docs" / "hardening.md").read_text()
-    for room, suite in set(re.findall(r"`(net|server|executor|engine|store)\.([A-Z]\w+)\.", page)):
-        pattern = re.compile(rf"TEST(?:_F|_P)?\(\s*{suite},")
-        if not any(pattern.search(file.read_text()) for file in (root / "src" / room).glob("*_test.cc")):
-            errors.append(f"hardening.md: there are no tests {room}.{suite}")
+    for room in sorted(path.name for path in (root / "src").iterdir() if path.is_dir()):
+        tests = [f"{suite}.{name}" for file in (root / "src" / room).rglob("*_test.cc")
+                 for suite, name in re.findall(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", file.read_text())]
+        # `room.Suite.Name`, `room.Instance/Suite.*`: '*' stands for any ending.
+        for suite, name in sorted(set(re.findall(rf"`{room}\.(?:\w+/)?([A-Z*][\w*]*)\.([\w*]+)`", page))):
+            if not fnmatch.filter(tests, f"{suite}.{name}"):
+                errors.append(f"hardening.md: there is no test {room}.{suite}.{name}")
 
 
 def main(root):
     errors = []
     check_hardening(root, errors)
+    check_rooms(root, errors)
     check_hostile_files(root, errors)
     check_cells(root, errors)
     rows = check_way(root, errors)
