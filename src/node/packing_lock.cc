@@ -50,7 +50,8 @@ Result<PackingLock> PackingLock::take(const std::string& folder, base::FunctionR
       break;
     }
     if (!std::exchange(told, true)) {
-      log.info(
+      // A warning, so that verbs that log nothing else do not seem to hang.
+      log.warning(
           fmt::format("another process is packing these weights into {}: waiting for it", folder));
     }
     if (!go_on()) return Error{ErrorCode::kCancelled, "interrupted"};

@@ -1,0 +1,117 @@
+#include "autoscaler/demand.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pelton::autoscaler {
+namespace {
+
+constexpr double kFastMax_s = 15;
+
+bool is_count(double value) {
+  return std::isfinite(value) && value >= 0;
+}
+
+}  // namespace
+
+Demand::Demand(double window_s)
+    : window_s_(window_s),
+      bucket_ns_(std::max<int64_t>(static_cast<int64_t>(window_s / kBuckets * 1e9), 1)),
+      buckets_(kBuckets) {}
+
+double Demand::fast_s() const {
+  return std::min(kFastMax_s, window_s_ / 4);
+}
+
+Demand::Bucket& Demand::bucket(int64_t now_ns) {
+  const int64_t index = now_ns / bucket_ns_;
+  Bucket& found = buckets_[static_cast<size_t>(index % kBuckets)];
+  if (found.index != index) found = {.index = index};
+  return found;
+}
+
+void Demand::note(std::span<const GatewayReport> reports, int64_t now_ns) {
+  Bucket& now = bucket(now_ns);
+  bool heard = false;
+  for (const GatewayReport& report : reports) heard = note_one(report, now, now_ns) || heard;
+  if (!heard) return;
+  if (observed_ns_ > 0 && now_ns > observed_ns_) {
+    now.span_s += std::min(static_cast<double>(now_ns - observed_ns_) * 1e-9, window_s_);
+  }
+  observed_ns_ = std::max(observed_ns_, now_ns);
+}
+
+// True if the report is a new one.
+bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_ns) {
+  if (report.requests < 0 || report.finished < 0 || !is_count(report.in_service_s) ||
+      !is_count(report.held_s)) {
+    ++rejected_;
+    return false;
+  }
+  const auto [found, is_new] = seen_.try_emplace(report.gateway);
+  Seen& seen = found->second;
+  if (is_new || seen.incarnation != report.incarnation) {
+    // Its past is not this window's: what it counted before the first report is unknown.
+    const bool began_anew = !is_new;
+    seen = {.incarnation = report.incarnation};
+    if (!began_anew) {
+      seen.requests = report.requests;
+      seen.finished = report.finished;
+      seen.in_service_s = report.in_service_s;
+      seen.held_s = report.held_s;
+      if (report.in_service > 0 || report.held > 0) last_request_ns_ = now_ns;
+    }
+  } else if (report.sequence <= seen.sequence) {
+    return false;
+  }
+  if (report.requests < seen.requests || report.finished < seen.finished ||
+      report.in_service_s < seen.in_service_s || report.held_s < seen.held_s) {
+    ++rejected_;
+    return false;
+  }
+  bucket.requests += report.requests - seen.requests;
+  bucket.finished += report.finished - seen.finished;
+  bucket.in_service_s += report.in_service_s - seen.in_service_s;
+  bucket.held_s += report.held_s - seen.held_s;
+  if (report.requests > seen.requests || report.in_service > 0 || report.held > 0) {
+    last_request_ns_ = std::max(last_request_ns_, now_ns);
+  }
+  seen = {.incarnation = report.incarnation,
+          .sequence = report.sequence,
+          .requests = report.requests,
+          .finished = report.finished,
+          .in_service_s = report.in_service_s,
+          .held_s = report.held_s};
+  last_report_ns_ = std::max(last_report_ns_, now_ns);
+  return true;
+}
+
+Demand::Window Demand::over(double seconds, int64_t now_ns) const {
+  const int64_t last = now_ns / bucket_ns_;
+  const auto wanted =
+      static_cast<int64_t>(std::ceil(seconds * 1e9 / static_cast<double>(bucket_ns_)));
+  const int64_t first = last - std::clamp<int64_t>(wanted, 1, kBuckets) + 1;
+  Window window;
+  int64_t requests = 0;
+  double in_service_s = 0;
+  double held_s = 0;
+  for (int64_t index = std::max<int64_t>(first, 0); index <= last; ++index) {
+    const Bucket& one = buckets_[static_cast<size_t>(index % kBuckets)];
+    if (one.index != index) continue;
+    requests += one.requests;
+    window.finished += one.finished;
+    in_service_s += one.in_service_s;
+    held_s += one.held_s;
+    window.span_s += one.span_s;
+  }
+  // The first moments alone would make a rate of one request: what was not observed counts as
+  // quiet.
+  const double span_s = std::max(window.span_s, std::min(seconds, fast_s()));
+  window.rate = static_cast<double>(requests) / span_s;
+  window.in_service = in_service_s / span_s;
+  window.held = held_s / span_s;
+  if (window.finished > 0) window.service_s = in_service_s / static_cast<double>(window.finished);
+  return window;
+}
+
+}  // namespace pelton::autoscaler

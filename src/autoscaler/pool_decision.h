@@ -1,0 +1,69 @@
+// What is decided for a pool, with every term that led to it. A value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pelton::autoscaler {
+
+// Which of the rules set the number.
+enum class Reason {
+  kDemand,        // flow and backlog (or Knative's average)
+  kPanic,         // the panic window's
+  kForecast,      // a climbing load, so far ahead as a start takes
+  kGuard,         // the KV cache or the queues are nearly full
+  kDelay,         // less would do, but not yet for scale_down_delay_s
+  kSurvivors,     // less would overload those that stay
+  kOneDirection,  // the other direction was taken within the window
+  kMinimum,       // replicas_min
+  kMaximum,       // replicas_max
+  kIdle,          // nothing for idle_to_zero_s
+  kHold,          // no facts, or old ones: nothing goes down
+};
+std::string_view reason_name(Reason reason);
+
+struct PoolDecision {
+  int desired = 0;  // replicas that are ready or coming
+  Reason reason = Reason::kDemand;
+  // What to do for it.
+  int start = 0;                    // new replicas
+  std::vector<std::string> wake;    // from standby
+  std::vector<std::string> recall;  // that drain
+  std::vector<std::string> drain;
+  // Not 0: the last replica is to go, and gateways hold new requests; it drains once all of them
+  // have said so (GatewayReport::holds_for) and nothing has come meanwhile.
+  uint64_t retirement = 0;
+  bool alarm = false;  // facts are missing, old or impossible
+
+  struct Terms {
+    double rate_fast = 0;  // requests a second
+    double rate_slow = 0;
+    double rate = 0;  // that was believed
+    double service_s = 0;
+    double concurrency_target = 0;  // of a replica
+    double flow = 0;                // in replicas
+    double backlog = 0;             // in replicas
+    double backlog_ahead = 0;       // requests that will wait when a replica ordered now is ready
+    int by_flow = 0;
+    int by_demand = 0;
+    int by_panic = 0;
+    int by_forecast = 0;
+    int by_guard = 0;
+    int over_delay = 0;  // the greatest need within the delay
+    double start_s_p90 = 0;
+    int ready = 0;
+    int coming = 0;  // ordered and starting that are still believed in
+    int draining = 0;
+    int standby = 0;
+    int held = 0;
+    int waiting = 0;  // in replicas, beyond their free slots
+  };
+  Terms terms;
+
+  // "3 replicas, 2 to start: demand (flow 2.4 from 2 requests/s x 8 s / 6.7, backlog 0.3)".
+  std::string text() const;
+};
+
+}  // namespace pelton::autoscaler

@@ -1,0 +1,432 @@
+#include "autoscaler/pool_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autoscaler/replica_count.h"
+
+namespace pelton::autoscaler {
+namespace {
+
+constexpr double kTick_s = 2;  // between two decisions, without an event
+constexpr int64_t kFactsAgeMax_ns = 10'000'000'000;
+constexpr int64_t kFinishedFewest = 20;   // before the time in service is believed
+constexpr double kRateRises = 1.3;        // fast over slow: the fast one is believed
+constexpr double kStaffing = 1.3;         // deviations of a Poisson load kept free
+constexpr double kSurvivorLoadMax = 0.8;  // of slots and of the KV cache
+constexpr double kKvNearlyFull = 0.8;
+constexpr int kQueueLong = 5;  // requests waiting, per ready replica
+constexpr int64_t kVictimAgeMin_ns = 60'000'000'000;
+
+int64_t nanoseconds(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+// Slots in use, R of them on average, leave 1.3 x sqrt(R) free: small pools keep a large share.
+double staffed(double in_service) {
+  return in_service + kStaffing * std::sqrt(in_service);
+}
+
+}  // namespace
+
+// The replicas as they are.
+struct PoolScaler::Supply {
+  int ready = 0;
+  int coming = 0;    // ordered or starting, and still believed in
+  int given_up = 0;  // ordered or starting, and far later than they should be
+  int draining = 0;
+  int standby = 0;
+  int slots = 1;    // of a replica
+  int running = 0;  // of those ready
+  int waiting = 0;  // beyond free slots
+  int held = 0;
+  int in_service = 0;
+  double kv_used = 0;  // sum over those ready
+  double start_p50_s = 0;
+  double start_p90_s = 0;
+  // For each of those coming, how much earlier than one that is ordered now it will be ready.
+  std::vector<double> ahead_s;
+
+  int present() const { return ready + coming; }
+};
+
+PoolScaler::PoolScaler(const PoolPolicy& policy)
+    : policy_(policy),
+      demand_(policy.window_s),
+      knative_({.target = policy.concurrency_target.value_or(100) *
+                          policy.target_utilization.value_or(0.7),
+                .panic_threshold = policy.panic_threshold,
+                .window_ns = nanoseconds(policy.window_s)}) {}
+
+PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
+  std::sort(facts.gateways.begin(), facts.gateways.end(),
+            [](const GatewayReport& a, const GatewayReport& b) { return a.gateway < b.gateway; });
+  std::sort(facts.replicas.begin(), facts.replicas.end(),
+            [](const ReplicaFacts& a, const ReplicaFacts& b) { return a.id < b.id; });
+  const int64_t rejected = demand_.rejected();
+  demand_.note(facts.gateways, now_ns);
+  learn(facts);
+  const Supply supply = this->supply(facts, now_ns);
+
+  PoolDecision decision;
+  PoolDecision::Terms& terms = decision.terms;
+  terms.start_s_p90 = supply.start_p90_s;
+  terms.ready = supply.ready;
+  terms.coming = supply.coming;
+  terms.draining = supply.draining;
+  terms.standby = supply.standby;
+  terms.held = supply.held;
+  terms.waiting = supply.waiting;
+
+  Need need = this->need(facts, supply, now_ns, terms);
+  const bool old = facts_are_old(facts, now_ns);
+  decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
+  if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
+  need = bounded(need);
+  if (!old) need = delayed(need, supply, now_ns, terms);
+  decision.desired = need.replicas;
+  decision.reason = need.reason;
+  if (!old) retire(facts, supply, now_ns, decision);
+  order(facts, supply, now_ns, decision);
+  note_direction(decision, supply, now_ns);
+  return decision;
+}
+
+void PoolScaler::learn(const PoolFacts& facts) {
+  int slots = 0;
+  for (const ReplicaFacts& one : facts.replicas) slots = std::max(slots, one.slots);
+  if (slots > 0) slots_ = slots;
+  std::map<std::string, bool> seen;
+  for (const ReplicaFacts& one : facts.replicas) {
+    const auto before = seen_ready_.find(one.id);
+    const bool was_ready = before != seen_ready_.end() && before->second;
+    const bool is_ready = one.phase == ReplicaPhase::kReady;
+    // One that was ready when it was first seen says nothing of its start.
+    if (is_ready && !was_ready && before != seen_ready_.end() && one.ordered_ns > 0) {
+      starts_.note(static_cast<double>(one.ready_ns - one.ordered_ns) * 1e-9);
+    }
+    seen[one.id] = was_ready || is_ready;
+  }
+  seen_ready_ = std::move(seen);
+}
+
+PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) const {
+  constexpr double kLate = 2;  // times the expected start, without progress
+  Supply supply;
+  supply.start_p50_s = starts_.percentile(0.5, facts.start_s_assumed);
+  supply.start_p90_s = starts_.percentile(0.9, facts.start_s_assumed);
+  supply.slots = slots_ > 0 ? slots_ : std::max(facts.slots_assumed, 1);
+  int free_slots = 0;
+  int waiting = 0;
+  for (const ReplicaFacts& one : facts.replicas) {
+    switch (one.phase) {
+      case ReplicaPhase::kOrdered:
+      case ReplicaPhase::kStarting: {
+        const int64_t since_ns = std::max(one.ordered_ns, one.progress_ns);
+        const bool late = now_ns - since_ns > nanoseconds(kLate * supply.start_p90_s);
+        ++(late ? supply.given_up : supply.coming);
+        if (!late) {
+          const double since_order_s = static_cast<double>(now_ns - one.ordered_ns) * 1e-9;
+          supply.ahead_s.push_back(std::clamp(since_order_s, 0.0, supply.start_p50_s));
+        }
+        break;
+      }
+      case ReplicaPhase::kReady:
+        ++supply.ready;
+        supply.running += std::max(one.running, 0);
+        supply.kv_used += std::isfinite(one.kv_used) ? std::clamp(one.kv_used, 0.0, 1.0) : 1.0;
+        free_slots += std::max(one.slots - one.running, 0);
+        waiting += std::max(one.waiting, 0);
+        break;
+      case ReplicaPhase::kStandby:
+        ++supply.standby;
+        break;
+      case ReplicaPhase::kDraining:
+        ++supply.draining;
+        break;
+    }
+  }
+  for (const GatewayReport& one : facts.gateways) {
+    supply.held += std::max(one.held, 0);
+    supply.in_service += std::max(one.in_service, 0);
+  }
+  supply.waiting = std::max(waiting + supply.held - free_slots, 0);
+  return supply;
+}
+
+bool PoolScaler::facts_are_old(const PoolFacts& facts, int64_t now_ns) const {
+  if (facts.gateways.empty()) return true;
+  return now_ns - demand_.last_report_ns() > kFactsAgeMax_ns;
+}
+
+PoolScaler::Need PoolScaler::need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                                  PoolDecision::Terms& terms) {
+  Need need;
+  if (policy_.rule == PoolPolicy::Rule::kKnative) {
+    const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
+    const Demand::Window panic =
+        demand_.over(policy_.window_s * policy_.panic_window_share, now_ns);
+    need.replicas = knative_.desired(slow.in_service + slow.held, panic.in_service + panic.held,
+                                     supply.ready, now_ns);
+    need.reason = knative_.in_panic() ? Reason::kPanic : Reason::kDemand;
+    terms.by_demand = need.replicas;
+    terms.rate = terms.rate_slow = slow.rate;
+    terms.service_s = slow.service_s;
+    // From nothing a single request that waits is enough.
+    if (need.replicas == 0 && supply.held > 0) need.replicas = 1;
+    return need;
+  }
+  need = concurrency_need(facts, supply, now_ns, terms);
+  terms.by_guard = guard_need(facts, supply, now_ns);
+  if (terms.by_guard > need.replicas) need = {terms.by_guard, Reason::kGuard};
+  return need;
+}
+
+double PoolScaler::backlog_s(const Supply& supply) const {
+  constexpr double kBacklog_s = 30;
+  return policy_.backlog_s.value_or(std::max(kBacklog_s, supply.start_p50_s / 4));
+}
+
+int64_t PoolScaler::scale_down_delay_ns(const Supply& supply) const {
+  constexpr double kStarts = 10;
+  constexpr double kDelay_s = 300;
+  const double otherwise_s =
+      std::clamp(kStarts * supply.start_p50_s, std::min(policy_.window_s, kDelay_s), kDelay_s);
+  return nanoseconds(policy_.scale_down_delay_s.value_or(otherwise_s));
+}
+
+// What will wait when a replica that is ordered now is ready: what waits now and comes meanwhile,
+// less what those that are there, and those that come before it, serve until then.
+//
+// 600 wait, 2 a second come, a start takes 300 s and a replica serves 2 a second. With none coming
+// 1 200 will wait; with five that were ordered 100 s ago, 1 200 - 5 x 2 x 100 = 200.
+double PoolScaler::backlog_ahead(const Supply& supply, const PoolDecision::Terms& terms) {
+  const double rate_each = terms.concurrency_target / std::max(terms.service_s, 1e-3);
+  double waiting = supply.waiting + (terms.rate - supply.ready * rate_each) * supply.start_p50_s;
+  for (const double ahead_s : supply.ahead_s) waiting -= rate_each * ahead_s;
+  return std::max(waiting, 0.0);
+}
+
+PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supply& supply,
+                                              int64_t now_ns, PoolDecision::Terms& terms) {
+  const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
+  const Demand::Window fast = demand_.over(demand_.fast_s(), now_ns);
+  terms.rate_slow = slow.rate;
+  terms.rate_fast = fast.rate;
+  terms.rate = fast.rate > kRateRises * slow.rate ? fast.rate : slow.rate;
+  terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
+  terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
+
+  const auto flow = [&](double rate) {
+    const double in_service = rate * terms.service_s;
+    const double slots =
+        policy_.target_utilization ? in_service / *policy_.target_utilization : staffed(in_service);
+    return slots / terms.concurrency_target;
+  };
+  terms.flow = flow(terms.rate);
+  terms.backlog_ahead = backlog_ahead(supply, terms);
+  terms.backlog =
+      terms.backlog_ahead * terms.service_s / (terms.concurrency_target * backlog_s(supply));
+  // A backlog is worked off and gone, a burst passes: only what has come for a whole window is held
+  // against scaling down.
+  terms.by_flow = replica_count(flow(slow.rate));
+  Need need;
+  // Nothing runs and requests wait: their rate since a moment ago says little, their number all.
+  const bool from_zero = supply.present() == 0 && supply.held > 0;
+  if (from_zero) {
+    terms.backlog_ahead = supply.waiting;
+    terms.backlog =
+        supply.waiting * terms.service_s / (terms.concurrency_target * backlog_s(supply));
+  }
+  terms.by_demand = from_zero ? std::max(replica_count(terms.backlog), 1)
+                              : replica_count(terms.flow + terms.backlog);
+  need.replicas = terms.by_demand;
+
+  const int fast_need = from_zero ? 0 : replica_count(flow(fast.rate) + terms.backlog);
+  if (fast_need >= policy_.panic_threshold * std::max(supply.ready, 1)) {
+    if (!in_panic_) panic_max_ = 0;
+    in_panic_ = true;
+    panic_ns_ = now_ns;
+  } else if (in_panic_ && now_ns - panic_ns_ > nanoseconds(policy_.window_s)) {
+    in_panic_ = false;
+  }
+  if (in_panic_) {
+    // What was started for this panic stays for a window, and is not asked for twice.
+    panic_max_ = std::max({panic_max_, need.replicas, std::min(fast_need, supply.present())});
+    terms.by_panic = panic_max_;
+    if (panic_max_ > need.replicas) need = {panic_max_, Reason::kPanic};
+  }
+
+  trend_.note(fast.rate, now_ns);
+  if (const auto ahead = trend_.ahead(supply.start_p90_s + kTick_s)) {
+    terms.by_forecast = replica_count(flow(*ahead));
+    if (terms.by_forecast > need.replicas) need = {terms.by_forecast, Reason::kForecast};
+  }
+  return need;
+}
+
+// One more than there are, once in the time that a start takes.
+int PoolScaler::guard_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns) {
+  if (supply.ready == 0) return 0;
+  int queued = 0;
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (one.phase == ReplicaPhase::kReady) queued += std::max(one.waiting, 0);
+  }
+  const bool kv_full = supply.kv_used / supply.ready >= kKvNearlyFull;
+  const bool queue_long = queued >= kQueueLong * supply.ready;
+  if (!kv_full && !queue_long) {
+    guarded_ns_ = -1;
+    return 0;
+  }
+  const bool asked = guarded_ns_ >= 0 && now_ns - guarded_ns_ < nanoseconds(supply.start_p90_s);
+  if (asked) return supply.present();
+  guarded_ns_ = now_ns;
+  return supply.present() + 1;
+}
+
+PoolScaler::Need PoolScaler::bounded(Need need) const {
+  if (need.replicas < policy_.replicas_min) return {policy_.replicas_min, Reason::kMinimum};
+  if (need.replicas > policy_.replicas_max) return {policy_.replicas_max, Reason::kMaximum};
+  return need;
+}
+
+// Fewer than there are: later, in steps, and only as many as can be spared.
+PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t now_ns,
+                                     PoolDecision::Terms& terms) {
+  const int64_t delay_ns = scale_down_delay_ns(supply);
+  const int64_t window_ns = nanoseconds(policy_.window_s);
+  const bool by_concurrency = policy_.rule == PoolPolicy::Rule::kConcurrency;
+  const int lasting = by_concurrency ? std::max(terms.by_flow, terms.by_forecast) : need.replicas;
+  terms.over_delay = greatest_need_.note(std::min(lasting, policy_.replicas_max), now_ns, delay_ns);
+  const int present = supply.present();
+  if (!by_concurrency) {  // all at once, once the delay is over
+    return terms.over_delay > need.replicas ? Need{terms.over_delay, Reason::kDelay} : need;
+  }
+  if (need.replicas >= present) {
+    // The other direction within a window only where requests wait, or the load has jumped.
+    const bool just_down = last_down_ns_ >= 0 && now_ns - last_down_ns_ < window_ns;
+    const bool urgent = supply.waiting > 0 || in_panic_ || need.replicas <= policy_.replicas_min;
+    if (need.replicas > present && just_down && !urgent && present > 0) {
+      return {present, Reason::kOneDirection};
+    }
+    return need;
+  }
+  if (need.replicas < terms.over_delay) need = {terms.over_delay, Reason::kDelay};
+  if (need.replicas >= present) return {present, Reason::kDelay};
+  if (last_up_ns_ >= 0 && now_ns - last_up_ns_ < window_ns) {
+    return {present, Reason::kOneDirection};
+  }
+  // One step in each delay; what it allows need not go at once, as some may be too young.
+  const bool in_step = last_down_ns_ >= 0 && now_ns - last_down_ns_ < delay_ns;
+  const int surplus = present - need.replicas;
+  const int step = in_step ? step_left_ : replica_count(surplus * policy_.scale_down_rate_max);
+  if (step == 0) return {present, Reason::kDelay};
+  // The last one goes by its own rule: retire().
+  const int most = std::min(step, present - std::max(need.replicas, 1));
+  const int drop = affordable_drop(most, supply, terms);
+  if (drop < most) need.reason = Reason::kSurvivors;
+  if (!in_step) step_left_ = most;
+  return {present - drop, need.reason};
+}
+
+int PoolScaler::affordable_drop(int drop, const Supply& supply,
+                                const PoolDecision::Terms& terms) const {
+  const double load_max = std::max(kSurvivorLoadMax, policy_.target_utilization.value_or(0));
+  const double target = terms.concurrency_target > 0
+                            ? terms.concurrency_target
+                            : policy_.concurrency_target.value_or(supply.slots);
+  for (; drop > 0; --drop) {
+    const int stay = supply.ready - drop;  // those that come do not carry anything yet
+    if (stay <= 0) continue;
+    const double load = (supply.running + supply.waiting) / (target * stay);
+    if (load <= load_max && supply.kv_used / stay <= kSurvivorLoadMax) return drop;
+  }
+  return 0;
+}
+
+// From one to none: announced first, so that no request is sent to a replica that goes.
+void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                        PoolDecision& decision) {
+  const int64_t idle_ns = now_ns - demand_.last_request_ns();
+  const bool idle = policy_.replicas_min == 0 && supply.held == 0 && supply.in_service == 0 &&
+                    supply.running == 0 && supply.waiting == 0 &&
+                    idle_ns >= nanoseconds(policy_.idle_to_zero_s) && demand_.last_report_ns() > 0;
+  if (!idle || decision.desired > 1) {
+    retirement_ = 0;
+    if (supply.present() > 0) decision.desired = std::max(decision.desired, 1);
+    return;
+  }
+  if (supply.present() == 0) {
+    decision.desired = 0;
+    decision.reason = Reason::kIdle;
+    return;
+  }
+  if (retirement_ == 0) {
+    retirement_ = ++retirements_;
+    retirement_ns_ = now_ns;
+  }
+  decision.retirement = retirement_;
+  decision.reason = Reason::kIdle;
+  const bool all_hold =
+      std::all_of(facts.gateways.begin(), facts.gateways.end(), [&](const GatewayReport& one) {
+        return one.holds_for == retirement_ && one.at_ns >= retirement_ns_;
+      });
+  decision.desired = all_hold ? 0 : 1;
+}
+
+void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                       PoolDecision& decision) {
+  int missing = decision.desired + policy_.standby * (decision.desired > 0 ? 1 : 0) -
+                supply.present() - supply.standby;
+  int to_wake = std::max(decision.desired - supply.present(), 0);
+  // What is there already goes first: those that drain, then those that stand by.
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (to_wake == 0) break;
+    if (one.phase != ReplicaPhase::kDraining || one.reclaimed || !one.healthy) continue;
+    decision.recall.push_back(one.id);
+    --to_wake;
+    --missing;
+  }
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (to_wake == 0) break;
+    if (one.phase != ReplicaPhase::kStandby || !one.healthy) continue;
+    decision.wake.push_back(one.id);
+    --to_wake;
+  }
+  const int room = policy_.replicas_max - supply.present() - supply.standby - supply.draining;
+  if (now_ns >= facts.start_again_ns) decision.start = std::clamp(missing, 0, std::max(room, 0));
+
+  int surplus = supply.present() - decision.desired;
+  if (surplus <= 0) return;
+  std::vector<const ReplicaFacts*> victims;
+  const int64_t age_min_ns = std::max(kVictimAgeMin_ns, nanoseconds(2 * supply.start_p90_s));
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (one.phase != ReplicaPhase::kReady) continue;
+    const bool old_enough = now_ns - one.ready_ns >= age_min_ns;
+    if (old_enough || one.reclaimed || !one.healthy || decision.desired == 0)
+      victims.push_back(&one);
+  }
+  std::stable_sort(victims.begin(), victims.end(), [](const auto* a, const auto* b) {
+    if (a->reclaimed != b->reclaimed) return a->reclaimed;
+    if (a->healthy != b->healthy) return b->healthy;
+    if (a->price != b->price) return a->price > b->price;
+    if (a->kept_value != b->kept_value) return a->kept_value < b->kept_value;
+    return a->ready_ns > b->ready_ns;
+  });
+  for (const ReplicaFacts* one : victims) {
+    if (surplus-- == 0) break;
+    decision.drain.push_back(one->id);
+  }
+}
+
+void PoolScaler::note_direction(const PoolDecision& decision, const Supply& supply,
+                                int64_t now_ns) {
+  const bool up = decision.start > 0 || !decision.wake.empty() || !decision.recall.empty();
+  if (up && decision.desired > supply.present()) last_up_ns_ = now_ns;
+  if (decision.drain.empty()) return;
+  const bool in_step = last_down_ns_ >= 0 && now_ns - last_down_ns_ < scale_down_delay_ns(supply);
+  if (!in_step) last_down_ns_ = now_ns;
+  step_left_ = std::max(step_left_ - static_cast<int>(decision.drain.size()), 0);
+}
+
+}  // namespace pelton::autoscaler

@@ -1,0 +1,413 @@
+#include "autoscaler/pool_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "autoscaler/test_pool.h"
+#include "base/random.h"
+
+namespace pelton::autoscaler {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+PoolPolicy policy(int most) {
+  return {.replicas_min = 1, .replicas_max = most};
+}
+
+TEST(PoolScalerExample, FlowIsRateTimesServiceOverTarget) {
+  PoolPolicy asked = policy(64);
+  asked.target_utilization = 0.7;
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.give(2);
+  pool.seconds(400, 2);  // 16 in service / (16 x 70 %) = 1.43
+  EXPECT_EQ(pool.ready(), 2);
+  EXPECT_NEAR(pool.decision().terms.flow, 16 / 11.2, 0.05);
+  EXPECT_THAT(pool.decision().text(), HasSubstr("2 replicas: "));
+}
+
+TEST(PoolScalerExample, SmallPoolsKeepALargerShareFree) {
+  TestPool one({.policy = policy(64), .start_s = 5});
+  one.give(1);
+  one.seconds(400, 1);  // 8 + 1.3 sqrt(8) = 11.7 slots of 16
+  EXPECT_EQ(one.decision().terms.by_flow, 1);
+  TestPool many({.policy = policy(64), .start_s = 5});
+  many.give(21);
+  many.seconds(400, 40);  // 320 + 1.3 sqrt(320) = 343 slots: 21.5
+  EXPECT_EQ(many.decision().terms.by_flow, 22);
+}
+
+// Ratio rules cascade while replicas start: 2, 4, 8, 16 on a load that does not change.
+TEST(PoolScalerTest, ReplicasThatStartDoNotMakeTheNumberGrow) {
+  PoolPolicy asked = policy(64);
+  asked.backlog_s = 300;
+  TestPool pool({.policy = asked, .start_s = 300});
+  pool.give(2);
+  pool.seconds(700, 2);
+  const int before = pool.ready();
+  ASSERT_LE(before, 3);
+  pool.seconds(60, 8);
+  // 64 in service are 75 slots, 5 replicas; at most 1 200 requests will have piled up: 2 in 300 s.
+  // The step looks like a climb for a while: as many again, by the forecast.
+  ASSERT_GE(pool.coming(), 1);
+  EXPECT_LE(before + pool.coming(), 8);
+  pool.seconds(230, 8);
+  EXPECT_LE(before + pool.coming(), 14);
+  pool.seconds(400, 8);
+  EXPECT_EQ(pool.held(), 0);
+}
+
+TEST(PoolScalerExample, WhatWillWaitWhenAReplicaIsReady) {
+  TestPool pool({.policy = policy(64), .start_s = 300});
+  pool.second(2);
+  // 2 a second for 300 s, within 75 s, at 2 a second each: 4 replicas, and the flow's 1.3.
+  EXPECT_NEAR(pool.decision().terms.backlog_ahead, 2.0 / 15 * 300, 50);
+  pool.seconds(20, 2);
+  EXPECT_LE(pool.coming(), 6);
+  const int ordered = pool.coming();
+  pool.seconds(278, 2);
+  EXPECT_EQ(pool.coming(), ordered);
+}
+
+TEST(PoolScalerTest, WhatHasPiledUpIsWorkedOffWithinBacklogSeconds) {
+  PoolPolicy patient = policy(64);
+  patient.backlog_s = 300;
+  PoolPolicy eager = policy(64);
+  eager.backlog_s = 15;
+  int most[2] = {};
+  for (const bool is_eager : {false, true}) {
+    TestPool pool({.policy = is_eager ? eager : patient, .start_s = 30});
+    pool.seconds(300, 2);
+    for (int i = 0; i < 300; ++i)
+      most[is_eager] = std::max(most[is_eager], pool.second(20).desired);
+  }
+  EXPECT_LT(most[0], most[1]);
+}
+
+TEST(PoolScalerTest, DownInStepsAfterTheDelay) {
+  PoolPolicy asked = policy(64);
+  asked.scale_down_delay_s = 100;
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.give(13);
+  pool.seconds(2000, 20);
+  const int before = pool.ready();
+  const int64_t late = pool.late();
+  ASSERT_GE(before, 12);
+  ASSERT_LE(before, 13);
+  pool.seconds(100, 2);
+  EXPECT_EQ(pool.ready(), before) << "within the delay";
+  std::vector<int> seen = {before};
+  for (int i = 0; i < 900; ++i) {
+    pool.second(2);
+    if (pool.ready() != seen.back()) seen.push_back(pool.ready());
+  }
+  ASSERT_GE(seen.size(), 3u);
+  // Half of the surplus in each delay.
+  EXPECT_GE(seen[1], before - (before + 1) / 2);
+  EXPECT_LE(seen.back(), 3);
+  EXPECT_EQ(pool.late(), late) << "nobody waited";
+}
+
+TEST(PoolScalerTest, NoneGoesThatTheOthersCouldNotDoWithout) {
+  PoolPolicy asked = policy(8);
+  asked.target_utilization = 1;
+  asked.scale_down_delay_s = 0;
+  PoolScaler scaler(asked);
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  for (int i = 0; i < 4; ++i) {
+    facts.replicas.push_back({.id = "r" + std::to_string(i),
+                              .phase = ReplicaPhase::kReady,
+                              .slots = 10,
+                              .running = 2,
+                              .kv_used = 0.75});
+  }
+  PoolDecision decision;
+  for (int64_t second = 1; second < 200; ++second) {
+    facts.gateways = {{.gateway = "g",
+                       .incarnation = 1,
+                       .sequence = static_cast<uint64_t>(second),
+                       .requests = second,
+                       .finished = second,
+                       .in_service_s = static_cast<double>(second),
+                       .in_service = 8,
+                       .at_ns = second * kSecond}};
+    decision = scaler.decide(facts, second * kSecond);
+    EXPECT_THAT(decision.drain, IsEmpty()) << second;
+  }
+  EXPECT_EQ(decision.reason, Reason::kSurvivors);  // the KV cache of three would be full
+  for (ReplicaFacts& one : facts.replicas) one.kv_used = 0.2;
+  facts.gateways[0].sequence = 1000;
+  decision = scaler.decide(facts, 300 * kSecond);
+  EXPECT_FALSE(decision.drain.empty());
+}
+
+TEST(PoolScalerTest, TheLastOneGoesWhenAllGatewaysHold) {
+  PoolPolicy asked{.replicas_min = 0, .replicas_max = 4, .idle_to_zero_s = 60};
+  asked.scale_down_delay_s = 0;
+  PoolScaler scaler(asked);
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  facts.replicas = {{.id = "r", .phase = ReplicaPhase::kReady, .slots = 4}};
+  facts.gateways = {{.gateway = "a", .incarnation = 1}, {.gateway = "b", .incarnation = 1}};
+  const auto at = [&](int64_t second) {
+    for (GatewayReport& one : facts.gateways) {
+      one.sequence = static_cast<uint64_t>(second);
+      one.at_ns = second * kSecond;
+    }
+    return scaler.decide(facts, second * kSecond);
+  };
+  at(1);
+  facts.gateways[0].requests = facts.gateways[0].finished = 1;
+  EXPECT_EQ(at(2).retirement, 0u);
+  PoolDecision decision;
+  for (int64_t second = 3; second < 62; ++second) {
+    decision = at(second);
+    ASSERT_EQ(decision.retirement, 0u) << second;
+    ASSERT_EQ(decision.desired, 1) << second;
+  }
+  decision = at(62);
+  const uint64_t retirement = decision.retirement;
+  ASSERT_NE(retirement, 0u);
+  EXPECT_THAT(decision.drain, IsEmpty());
+
+  facts.gateways[0].holds_for = retirement;
+  EXPECT_THAT(at(63).drain, IsEmpty()) << "b has not said so";
+  // A request comes meanwhile: all is as before.
+  facts.gateways[1].requests = 1;
+  facts.gateways[1].held = 1;
+  decision = at(64);
+  EXPECT_EQ(decision.retirement, 0u);
+  EXPECT_EQ(decision.desired, 1);
+  EXPECT_THAT(decision.drain, IsEmpty());
+  facts.gateways[1].held = 0;
+  facts.gateways[1].finished = 1;
+  for (int64_t second = 65; second < 124; ++second) ASSERT_EQ(at(second).retirement, 0u);
+  decision = at(124);
+  ASSERT_NE(decision.retirement, 0u);
+  ASSERT_NE(decision.retirement, retirement) << "an old promise does not count";
+  for (GatewayReport& one : facts.gateways) one.holds_for = retirement;
+  EXPECT_THAT(at(125).drain, IsEmpty());
+  for (GatewayReport& one : facts.gateways) one.holds_for = decision.retirement;
+  decision = at(126);
+  EXPECT_EQ(decision.desired, 0);
+  EXPECT_EQ(decision.reason, Reason::kIdle);
+  EXPECT_THAT(decision.drain, ElementsAre("r"));
+}
+
+TEST(PoolScalerTest, OneHeldRequestWakesAnEmptyPool) {
+  PoolPolicy asked{.replicas_min = 0, .replicas_max = 4, .concurrency_target = 10};
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.seconds(100, 0);
+  EXPECT_EQ(pool.replicas(), 0);
+  pool.second(1);
+  EXPECT_EQ(pool.coming(), 1);
+  pool.seconds(60, 0.2);
+  EXPECT_EQ(pool.started(), 1);
+  EXPECT_EQ(pool.held(), 0);
+}
+
+TEST(PoolScalerTest, ManyHeldRequestsStartAsManyAsWorkThemOff) {
+  PoolPolicy asked{.replicas_min = 0, .replicas_max = 100};
+  asked.concurrency_target = 16;
+  TestPool pool({.policy = asked, .start_s = 30});
+  pool.seconds(5, 0);
+  pool.second(600);  // 600 x 8 / (16 x 30) = 10
+  EXPECT_EQ(pool.coming(), 10);
+}
+
+TEST(PoolScalerTest, AStartThatNeverComesIsReplaced) {
+  PoolScaler scaler(policy(4));
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 30};
+  facts.gateways = {{.gateway = "g", .incarnation = 1}};
+  facts.replicas = {{.id = "stuck", .phase = ReplicaPhase::kStarting, .ordered_ns = 1 * kSecond}};
+  const auto at = [&](int64_t second) {
+    facts.gateways[0].sequence = static_cast<uint64_t>(second);
+    return scaler.decide(facts, second * kSecond);
+  };
+  EXPECT_EQ(at(2).start, 0);
+  EXPECT_EQ(at(61).start, 0);
+  const PoolDecision late = at(62);
+  EXPECT_EQ(late.start, 1);
+  EXPECT_TRUE(late.alarm);
+  // One that makes progress is slow, not lost.
+  facts.replicas[0].progress_ns = 60 * kSecond;
+  EXPECT_EQ(at(63).start, 0);
+}
+
+TEST(PoolScalerTest, AfterAFailedStartNoneBeforeItsTime) {
+  PoolScaler scaler(policy(4));
+  PoolFacts facts{.start_again_ns = 100 * kSecond};
+  facts.gateways = {{.gateway = "g", .incarnation = 1}};
+  const auto at = [&](int64_t second) {
+    facts.gateways[0].sequence = static_cast<uint64_t>(second);
+    return scaler.decide(facts, second * kSecond);
+  };
+  EXPECT_EQ(at(99).start, 0);
+  EXPECT_EQ(at(99).desired, 1);
+  EXPECT_EQ(at(100).start, 1);
+}
+
+TEST(PoolScalerTest, OldFactsNeverLeadDown) {
+  PoolPolicy asked = policy(8);
+  asked.scale_down_delay_s = 0;
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.seconds(300, 8);
+  const int before = pool.ready();
+  ASSERT_GE(before, 4);
+  PoolFacts facts = pool.facts();  // the gateway is silent from now on
+  for (int64_t second = pool.now_s() + 11; second < pool.now_s() + 2000; second += 2) {
+    const PoolDecision decision = pool.scaler().decide(facts, second * kSecond);
+    ASSERT_THAT(decision.drain, IsEmpty());
+    ASSERT_TRUE(decision.alarm);
+    ASSERT_GE(decision.desired, before);
+  }
+  facts.gateways.clear();
+  EXPECT_EQ(pool.scaler().decide(facts, 10'000 * kSecond).reason, Reason::kHold);
+}
+
+TEST(PoolScalerTest, ASquareWaveTurnsOnceAWindowAtMost) {
+  PoolPolicy asked = policy(32);
+  asked.scale_down_delay_s = 30;
+  TestPool pool({.policy = asked, .start_s = 5});
+  for (int wave = 0; wave < 30; ++wave) pool.seconds(60, wave % 2 == 0 ? 12 : 2);
+  EXPECT_LE(pool.direction_changes(), 30);
+}
+
+TEST(PoolScalerTest, StandbyReplicasAreWokenBeforeOthersAreStarted) {
+  PoolScaler scaler(policy(8));
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  facts.gateways = {{.gateway = "g", .incarnation = 1, .sequence = 1, .held = 3}};
+  facts.replicas = {{.id = "draining", .phase = ReplicaPhase::kDraining},
+                    {.id = "standby", .phase = ReplicaPhase::kStandby}};
+  PoolDecision decision = scaler.decide(facts, kSecond);
+  EXPECT_THAT(decision.recall, ElementsAre("draining"));
+  EXPECT_THAT(decision.wake, IsEmpty());
+  EXPECT_EQ(decision.start, 0);
+  facts.replicas.erase(facts.replicas.begin());
+  facts.gateways[0].sequence = 2;
+  decision = scaler.decide(facts, 2 * kSecond);
+  EXPECT_THAT(decision.wake, ElementsAre("standby"));
+}
+
+TEST(PoolScalerTest, WhoGoesFirst) {
+  PoolPolicy asked = policy(8);
+  asked.scale_down_delay_s = 0;
+  asked.scale_down_rate_max = 1;
+  PoolScaler scaler(asked);
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  const auto replica = [](const char* id, double price, double kept, int64_t ready_s) {
+    return ReplicaFacts{.id = id,
+                        .phase = ReplicaPhase::kReady,
+                        .ready_ns = ready_s * kSecond,
+                        .slots = 4,
+                        .price = price,
+                        .kept_value = kept};
+  };
+  facts.replicas = {replica("kept", 1, 9, 1), replica("old", 1, 0, 1), replica("young", 1, 0, 5),
+                    replica("dear", 2, 5, 1), replica("taken", 0, 9, 999)};
+  facts.replicas.back().reclaimed = true;
+  PoolDecision decision;
+  for (int64_t second = 900; second <= 1000 && decision.drain.empty(); ++second) {
+    facts.gateways = {
+        {.gateway = "g", .incarnation = 1, .sequence = static_cast<uint64_t>(second)}};
+    decision = scaler.decide(facts, second * kSecond);
+  }
+  EXPECT_THAT(decision.drain, ElementsAre("taken", "dear", "young", "old"));
+}
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* const given = std::getenv(name);
+  return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
+}
+
+// Some of them impossible.
+template <typename Draw>
+void draw_facts(Draw& draw, int64_t now_ns, PoolFacts& facts) {
+  facts.replicas.clear();
+  const auto count = draw(12);
+  for (int64_t i = 0; i < count; ++i) {
+    facts.replicas.push_back(
+        {.id = "r" + std::to_string(draw(20)) + "." + std::to_string(i),
+         .phase = static_cast<ReplicaPhase>(draw(5)),
+         .ordered_ns = draw(now_ns),
+         .ready_ns = draw(now_ns),
+         .slots = 1 + static_cast<int>(draw(16)),
+         .running = static_cast<int>(draw(20)) - 1,
+         .waiting = static_cast<int>(draw(8)) - 1,
+         .kv_used = draw(20) == 0 ? std::nan("") : static_cast<double>(draw(12)) / 10});
+  }
+  for (GatewayReport& one : facts.gateways) {
+    if (draw(5) == 0) continue;
+    ++one.sequence;
+    one.at_ns = now_ns;
+    one.requests += draw(50);
+    one.finished += draw(50);
+    one.in_service_s += static_cast<double>(draw(100));
+    one.held = static_cast<int>(draw(20));
+    one.holds_for = static_cast<uint64_t>(draw(3));
+    if (draw(50) == 0) one.requests = -1;
+    if (draw(50) == 0) one.in_service_s = draw(2) == 0 ? std::nan("") : 1e300;
+    if (draw(30) == 0) one = {.gateway = one.gateway, .incarnation = one.incarnation + 1};
+  }
+}
+
+// What must hold whatever comes.
+TEST(PoolScalerProperty, BoundsAndOneDirection) {
+  const uint64_t seed = from_environment("PELTON_SEED", std::random_device{}());
+  SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
+  const auto streams = static_cast<int>(from_environment("PELTON_SEEDS", 300));
+  for (int stream = 0; stream < streams; ++stream) {
+    uint64_t draws = 0;
+    const auto draw = [&](int64_t below) {
+      return static_cast<int64_t>(base::random_bits(seed + static_cast<uint64_t>(stream), draws++) %
+                                  static_cast<uint64_t>(below));
+    };
+    PoolPolicy asked{.replicas_min = static_cast<int>(draw(3)),
+                     .replicas_max = 3 + static_cast<int>(draw(20)),
+                     .window_s = 6.0 + static_cast<double>(draw(60)),
+                     .scale_down_delay_s = static_cast<double>(draw(100)),
+                     .standby = static_cast<int>(draw(2))};
+    if (draw(2) == 0) asked.rule = PoolPolicy::Rule::kKnative;
+    ASSERT_TRUE(asked.check().ok());
+    PoolScaler scaler(asked);
+    PoolScaler reversed(asked);
+    PoolFacts facts;
+    for (int i = 0; i < 3; ++i) {
+      facts.gateways.push_back({.gateway = std::string(1, static_cast<char>('a' + i))});
+    }
+    int64_t now_ns = kSecond;
+    for (int tick = 0; tick < 100; ++tick) {
+      now_ns += draw(3 * kSecond);
+      draw_facts(draw, now_ns, facts);
+      const PoolDecision decision = scaler.decide(facts, now_ns);
+      ASSERT_GE(decision.desired, asked.replicas_min);
+      ASSERT_LE(decision.desired,
+                std::max(asked.replicas_max, decision.terms.ready + decision.terms.coming));
+      ASSERT_GE(decision.start, 0);
+      if (!decision.drain.empty()) {
+        ASSERT_EQ(decision.start, 0);
+        ASSERT_THAT(decision.recall, IsEmpty());
+        ASSERT_LE(static_cast<int>(decision.drain.size()),
+                  decision.terms.ready + decision.terms.coming - decision.desired);
+      }
+      ASSERT_LE(decision.terms.ready + decision.terms.coming + decision.start,
+                std::max(asked.replicas_max, decision.terms.ready + decision.terms.coming));
+      // Whichever gateway reports first.
+      PoolFacts reordered = facts;
+      std::reverse(reordered.gateways.begin(), reordered.gateways.end());
+      std::reverse(reordered.replicas.begin(), reordered.replicas.end());
+      ASSERT_EQ(reversed.decide(reordered, now_ns).text(), decision.text());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pelton::autoscaler
