@@ -52,6 +52,16 @@ class Functions(unittest.TestCase):
             self.assertGreater(lines, tidy.FUNCTION_LINES if ":" in what else tidy.FILE_LINES, what)
 
 
+class GroupFields(unittest.TestCase):
+    def test_a_field_for_one_kv_group_is_seen_wherever_it_stands(self):
+        for text in ("int32_t full_blocks;", "std::vector<Item> window_items_;", "layout.full_slots", "window_tables_max"):
+            self.assertTrue(tidy.GROUP_FIELDS.search(text), text)
+        for text in ("int tail_blocks;", "is_full_run()", "sliding_window", "full_test"):
+            self.assertFalse(tidy.GROUP_FIELDS.search(text), text)
+        for path in ("src/cuda/device_abi.h", "src/models/device_model.cc", "src/gateway/block_view.cc"):
+            self.assertFalse(tidy.GROUP_FIELDS_ALLOWED.search(path), path)
+
+
 class Words(unittest.TestCase):
     def test_rows_have_a_pattern_that_counts(self):
         rows = tidy.read_words()

@@ -45,7 +45,7 @@ RoutedGroups routed_groups(std::span<const int> windows, int block_tokens) {
     groups.window = static_cast<int>(i);
     // The query right behind n blocks sees the window's tokens but itself: 127 of 128 are eight
     // blocks of sixteen.
-    groups.window_blocks = (windows[i] - 1 + block_tokens - 1) / block_tokens;
+    groups.tail_blocks = (windows[i] - 1 + block_tokens - 1) / block_tokens;
   }
   return groups;
 }

@@ -24,7 +24,7 @@ std::string block_name_check(uint64_t seed, int block_tokens);
 struct RoutedGroups {
   int full = 0;               // the one that sees the most
   std::optional<int> window;  // the first that sees less
-  int window_blocks = 0;      // how far back from the end of a hit its blocks are needed
+  int tail_blocks = 0;        // how far back from the end of a hit its blocks are needed
 };
 RoutedGroups routed_groups(std::span<const int> windows, int block_tokens);
 

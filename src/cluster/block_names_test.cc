@@ -23,13 +23,13 @@ TEST(BlockNames, ARouterLooksAtTheFullGroupAndOneWindow) {
   const std::vector<int> oss{128, 0};
   EXPECT_EQ(routed_groups(oss, 16).full, 1);
   EXPECT_EQ(routed_groups(oss, 16).window, 0);
-  EXPECT_EQ(routed_groups(oss, 16).window_blocks, 8);
+  EXPECT_EQ(routed_groups(oss, 16).tail_blocks, 8);
   const std::vector<int> plain{0};
   EXPECT_EQ(routed_groups(plain, 16).full, 0);
   EXPECT_FALSE(routed_groups(plain, 16).window);
   const std::vector<int> sliding{512, 4096, 1};
   EXPECT_EQ(routed_groups(sliding, 16).full, 1);
-  EXPECT_EQ(routed_groups(sliding, 16).window_blocks, 32);
+  EXPECT_EQ(routed_groups(sliding, 16).tail_blocks, 32);
   EXPECT_EQ(routed_groups({}, 16).full, 0);
 }
 

@@ -117,7 +117,7 @@ ArenaLayout arena_layout(const ModelShape& shape, const Limits& limits) {
   }
   out.weight_bytes = next.at();
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const int64_t blocks = shape.is_sliding[layer] != 0 ? limits.window_blocks : limits.full_blocks;
+    const int64_t blocks = limits.kv_blocks[shape.group_of_layer[layer]];
     out.layers[static_cast<size_t>(layer)].kv =
         next.take(blocks * kv_block_bytes(shape, limits.kv_type));
   }

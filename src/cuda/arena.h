@@ -10,6 +10,7 @@
 namespace pelton::cuda {
 
 inline constexpr int kLayersMax = 256;
+inline constexpr int kKvGroupsMax = 2;  // of layers that keep keys and values of the same tokens
 
 struct ModelShape {
   int32_t layers;
@@ -21,12 +22,13 @@ struct ModelShape {
   int32_t experts;
   int32_t choices;  // experts of a token
   int32_t vocab;
-  int32_t window;
+  int32_t kv_groups = 1;          // that the layers form, kKvGroupsMax at most
+  int32_t windows[kKvGroupsMax];  // by group: the tokens that a row sees; 0: all before it
   float epsilon;
   float attention_scale;
   float swiglu_alpha;
   float swiglu_limit;
-  uint8_t is_sliding[kLayersMax];
+  uint8_t group_of_layer[kLayersMax];
 
   int qkv_rows() const { return (heads + 2 * kv_heads) * head_size; }
   int attention_columns() const { return heads * head_size; }
@@ -36,9 +38,8 @@ struct Limits {
   int32_t rows_max;       // of a step
   int32_t sequences_max;  // of a step
   int32_t logit_rows_max;
-  int32_t positions_max;  // of a sequence
-  int32_t full_blocks;    // in a full layer's cache
-  int32_t window_blocks;  // in a window layer's
+  int32_t positions_max;            // of a sequence
+  int32_t kv_blocks[kKvGroupsMax];  // by group: in the cache of each of its layers
   KvType kv_type = KvType::kF16;
   int64_t partial_bytes_max;  // for attention that several warps share
 };

@@ -112,21 +112,17 @@ class AttentionCase {
                            .kv_heads = model_.kv_heads,
                            .head_size = model_.head_size,
                            .vocab = 1,
-                           .window = model_.window};
+                           .windows = {model_.window}};
     const Limits limits{.rows_max = row_count,
                         .sequences_max = static_cast<int32_t>(step_rows.size()),
                         .logit_rows_max = 0,
                         .positions_max = 1 << 20,
-                        .full_blocks = block_count_,
-                        .window_blocks = block_count_,
+                        .kv_blocks = {block_count_},
                         .partial_bytes_max = divided ? 64 << 20 : 0};
     StepArrays arrays(shape, limits);
     std::vector<StepSequence> sequences;
-    // A window's table has holes; nobody looks at the other group's here.
-    const std::vector<int32_t> none(4096, 0);
     for (size_t s = 0; s < step_rows.size(); ++s) {
-      sequences.push_back({step_rows[s].start, step_rows[s].count,
-                           model_.window > 0 ? none.data() : tables_[s].data(), tables_[s].data()});
+      sequences.push_back({step_rows[s].start, step_rows[s].count, {tables_[s].data()}});
     }
     const std::vector<int32_t> tokens(static_cast<size_t>(row_count), 0);
     const Step step{tokens.data(), row_count, sequences.data(), limits.sequences_max, nullptr, 0};
@@ -148,24 +144,22 @@ class AttentionCase {
     const int32_t spans = arrays.sizes().spans;
     const DeviceBuffer<float> partials(
         std::max<int64_t>(1, int64_t{row_count} * model_.heads * spans * (model_.head_size + 2)));
-    const bool is_window = model_.window > 0;
-    const Attention args{
-        .out = out.data(),
-        .q = q.data(),
-        .cache = {cache.data(), model_.kv_heads, model_.head_size, model_.type},
-        .tables = at<int32_t>(plan, layout.tables),
-        .items = at<AttentionItem>(plan, is_window ? layout.window_items : layout.full_items),
-        .sinks = sinks.data(),
-        .partials = partials.data(),
-        .positions = at<int32_t>(plan, layout.positions),
-        .live = at<int32_t>(plan, layout.live),
-        .partial_rows = at<int32_t>(plan, layout.partial_rows),
-        .rows_max = arrays.sizes().rows,
-        .items_max = is_window ? arrays.sizes().window_items : arrays.sizes().full_items,
-        .spans_max = is_window ? 0 : spans,
-        .heads = model_.heads,
-        .window = model_.window,
-        .scale = scale()};
+    const Attention args{.out = out.data(),
+                         .q = q.data(),
+                         .cache = {cache.data(), model_.kv_heads, model_.head_size, model_.type},
+                         .tables = at<int32_t>(plan, layout.tables),
+                         .items = at<AttentionItem>(plan, layout.items[0]),
+                         .sinks = sinks.data(),
+                         .partials = partials.data(),
+                         .positions = at<int32_t>(plan, layout.positions),
+                         .live = at<int32_t>(plan, layout.live),
+                         .partial_rows = at<int32_t>(plan, layout.partial_rows),
+                         .rows_max = arrays.sizes().rows,
+                         .items_max = arrays.sizes().items[0],
+                         .spans_max = model_.window > 0 ? 0 : spans,
+                         .heads = model_.heads,
+                         .window = model_.window,
+                         .scale = scale()};
     device().attention(&args);
     std::vector<float> values;
     const std::vector<Bf16Bits> bits = out.get();

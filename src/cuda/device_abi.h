@@ -16,7 +16,7 @@
 
 namespace pelton::cuda {
 
-inline constexpr uint32_t kAbiVersion = 9;
+inline constexpr uint32_t kAbiVersion = 10;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 // The most that `stage` hands out at a time.
@@ -40,8 +40,8 @@ struct DeviceInfo {
 struct StepSequence {
   int32_t start;  // position of its first row
   int32_t count;
-  const int32_t* full_blocks;  // by position / 16, as far as the step needs them
-  const int32_t* window_blocks;
+  // By KV group, then by position / 16, as far as the step needs them.
+  const int32_t* blocks[kKvGroupsMax];
 };
 struct Step {
   const int32_t* tokens;  // below 0: what row ~token of the logits of the step before gave

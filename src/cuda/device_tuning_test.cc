@@ -20,12 +20,13 @@ ModelShape small_shape() {
                    .experts = 4,
                    .choices = 2,
                    .vocab = 200,
-                   .window = 128,
+                   .kv_groups = 2,
+                   .windows = {0, 128},
                    .epsilon = 1e-5f,
                    .attention_scale = 0.17f,
                    .swiglu_alpha = 1.702f,
                    .swiglu_limit = 7.0f};
-  shape.is_sliding[0] = 1;
+  shape.group_of_layer[0] = 1;
   return shape;
 }
 
@@ -56,7 +57,7 @@ class DeviceTuningTest : public ::testing::Test {
   std::vector<float> logits() {
     const int32_t tokens[] = {7, 11, 150, 0, 3};
     const int32_t blocks[] = {1};
-    const StepSequence sequence{0, 5, blocks, blocks};
+    const StepSequence sequence{0, 5, {blocks, blocks}};
     const int32_t rows[] = {0, 1, 2, 3, 4};
     const Step step{tokens, 5, &sequence, 1, rows, 5};
     const float* const got = device().step(session_, &step);
@@ -81,8 +82,7 @@ class DeviceTuningTest : public ::testing::Test {
                           .sequences_max = 2,
                           .logit_rows_max = 5,
                           .positions_max = 64,
-                          .full_blocks = 4,
-                          .window_blocks = 4,
+                          .kv_blocks = {4, 4},
                           .partial_bytes_max = 1 << 16};
   const DeviceInfo info_ = *test_library().device(0);
   const KernelDevice config_device_ = {info_.shared_bytes_max, info_.has_wide_configs != 0};

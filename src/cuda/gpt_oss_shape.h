@@ -17,12 +17,13 @@ inline ModelShape gpt_oss_shape(int layers = 24, int experts = 32) {
                    .experts = experts,
                    .choices = 4,
                    .vocab = 201088,
-                   .window = 128,
+                   .kv_groups = 2,
+                   .windows = {0, 128},
                    .epsilon = 1e-5f,
                    .attention_scale = 0.125f,
                    .swiglu_alpha = 1.702f,
                    .swiglu_limit = 7.0f};
-  for (int i = 0; i < layers; i += 2) shape.is_sliding[i] = 1;
+  for (int i = 0; i < layers; i += 2) shape.group_of_layer[i] = 1;
   return shape;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/arena.h"
 #include "cuda/operations.h"
 
 namespace pelton::cuda {
@@ -27,10 +28,10 @@ struct PersistentLayer {
   Weights gate_up;
   Weights down;
   KvCache cache;
-  int32_t is_sliding;
+  int32_t kv_group;
 };
 
-// What attention of full layers or of sliding ones gets.
+// What attention of a KV group's layers gets.
 struct PersistentAttention {
   const int64_t* slots;
   const AttentionItem* items;
@@ -50,7 +51,7 @@ struct PersistentStep {
   const int32_t* tables;
   const int32_t* partial_rows;
   const int32_t* logit_rows;
-  PersistentAttention attention[2];  // of full layers, of sliding ones
+  PersistentAttention attention[kKvGroupsMax];
   const float* turns;
   int32_t heads;
   int32_t experts;

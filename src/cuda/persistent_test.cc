@@ -29,13 +29,14 @@ ModelShape random_shape(Random& random) {
                    .experts = experts,
                    .choices = 1 + random.below(std::min(experts, 4)),
                    .vocab = 100 + random.below(200),
-                   .window = 128,
+                   .kv_groups = 2,
+                   .windows = {0, 128},
                    .epsilon = 1e-5f,
                    .attention_scale = 0.17f,
                    .swiglu_alpha = 1.702f,
                    .swiglu_limit = 7.0f};
   for (int i = 0; i < shape.layers; ++i) {
-    shape.is_sliding[i] = static_cast<uint8_t>(random.below(2));
+    shape.group_of_layer[i] = static_cast<uint8_t>(random.below(2));
   }
   return shape;
 }
@@ -49,8 +50,7 @@ class Twins {
                         .sequences_max = kSequencesMax,
                         .logit_rows_max = kPersistentRowsMax,
                         .positions_max = kPositionsMax,
-                        .full_blocks = blocks,
-                        .window_blocks = blocks,
+                        .kv_blocks = {blocks, blocks},
                         .kv_type = kv_type,
                         .partial_bytes_max = partial_bytes};
     KernelConfigs configs =
@@ -66,8 +66,8 @@ class Twins {
     }
     for (int s = 0; s < kSequencesMax; ++s) {
       for (int b = 0; b < kPositionsMax / kBlockTokens + 1; ++b) {
-        full_[s].push_back(b * kSequencesMax + s);
-        window_[s].push_back((b * kSequencesMax + s + 3) % blocks);
+        blocks_[s][0].push_back(b * kSequencesMax + s);
+        blocks_[s][1].push_back((b * kSequencesMax + s + 3) % blocks);
       }
     }
   }
@@ -83,7 +83,7 @@ class Twins {
     std::vector<int32_t> logit_rows;
     for (size_t i = 0; i < sequences.size(); ++i) {
       const auto s = static_cast<size_t>(sequences[i]);
-      parts.push_back({at_[s], rows[i], full_[s].data(), window_[s].data()});
+      parts.push_back({at_[s], rows[i], {blocks_[s][0].data(), blocks_[s][1].data()}});
       at_[s] += rows[i];
     }
     const auto count = static_cast<int32_t>(tokens.size());
@@ -115,8 +115,7 @@ class Twins {
  private:
   const ModelShape shape_;
   Session* sessions_[2] = {};
-  std::vector<int32_t> full_[kSequencesMax];
-  std::vector<int32_t> window_[kSequencesMax];
+  std::vector<int32_t> blocks_[kSequencesMax][kKvGroupsMax];
   std::vector<int> at_ = std::vector<int>(kSequencesMax, 0);
 };
 

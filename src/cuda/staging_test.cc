@@ -25,8 +25,7 @@ class StagingTest : public ::testing::Test {
                         .sequences_max = 1,
                         .logit_rows_max = 1,
                         .positions_max = 16,
-                        .full_blocks = static_cast<int32_t>(kBytes / (2 * 64 * 16 * 2)),
-                        .window_blocks = 0,
+                        .kv_blocks = {static_cast<int32_t>(kBytes / (2 * 64 * 16 * 2))},
                         .partial_bytes_max = 0};
     const ArenaLayout arena = arena_layout(shape, limits);
     room_ = arena.layers[0].kv;
@@ -100,7 +99,7 @@ TEST_F(StagingTest, WhatCannotBeSentSaysSo) {
   const int32_t token = 1;
   const int32_t block = 0;
   const int32_t row = 0;
-  const StepSequence sequence{0, 1, &block, &block};
+  const StepSequence sequence{0, 1, {&block}};
   const Step step{&token, 1, &sequence, 1, &row, 1};
   EXPECT_EQ(device().step(session_, &step), nullptr);
   EXPECT_NE(failure().find("on their way"), std::string::npos);

@@ -27,14 +27,13 @@ int32_t first_seen(int32_t position, int32_t window) {
 const char* wrong_blocks(const StepSequence& sequence, const ModelShape& shape,
                          const Limits& limits) {
   const int32_t last = (sequence.start + sequence.count - 1) / kBlockTokens;
-  for (int32_t b = 0; b <= last; ++b) {
-    if (sequence.full_blocks[b] < 0 || sequence.full_blocks[b] >= limits.full_blocks) {
-      return "a block of keys and values that there is not";
-    }
-  }
-  for (int32_t b = first_seen(sequence.start, shape.window) / kBlockTokens; b <= last; ++b) {
-    if (sequence.window_blocks[b] < 0 || sequence.window_blocks[b] >= limits.window_blocks) {
-      return "a window block of keys and values that there is not";
+  for (int group = 0; group < shape.kv_groups; ++group) {
+    const int32_t first = first_seen(sequence.start, shape.windows[group]) / kBlockTokens;
+    for (int32_t b = first; b <= last; ++b) {
+      const int32_t block = sequence.blocks[group][b];
+      if (block < 0 || block >= limits.kv_blocks[group]) {
+        return "a block of keys and values that there is not";
+      }
     }
   }
   return nullptr;
@@ -68,12 +67,12 @@ StepLayout step_layout(const StepSizes& sizes) {
   out.arrivals = take(1, kArrivalsBytes);
   out.tokens = take(sizes.rows, 4);
   out.positions = take(sizes.rows, 4);
-  out.full_slots = take(sizes.rows, 8);
-  out.window_slots = take(sizes.rows, 8);
+  for (int64_t& slots : out.slots) slots = take(sizes.rows, 8);
   out.partial_rows = take(sizes.rows, 4);
   out.logit_rows = take(sizes.logit_rows, 4);
-  out.full_items = take(sizes.full_items, sizeof(AttentionItem));
-  out.window_items = take(sizes.window_items, sizeof(AttentionItem));
+  for (int group = 0; group < kKvGroupsMax; ++group) {
+    out.items[group] = take(sizes.items[group], sizeof(AttentionItem));
+  }
   out.tables = next;
   return out;
 }
@@ -86,11 +85,14 @@ int64_t step_bytes_max(const ModelShape& shape, const Limits& limits) {
   StepSizes sizes;
   sizes.rows = rounded_up(limits.rows_max);
   sizes.logit_rows = rounded_up(limits.logit_rows_max);
-  sizes.full_items = rounded_up(static_cast<int32_t>(items));
-  sizes.window_items = rounded_up(limits.rows_max);
+  for (int group = 0; group < shape.kv_groups; ++group) {
+    sizes.items[group] =
+        rounded_up(shape.windows[group] == 0 ? static_cast<int32_t>(items) : limits.rows_max);
+  }
   const int64_t blocks_each = (limits.positions_max + kBlockTokens - 1) / kBlockTokens;
   // Rows of one sequence share tables; sequences that share blocks still have tables of their own.
-  return step_layout(sizes).tables + int64_t{limits.sequences_max} * 2 * blocks_each * 4;
+  return step_layout(sizes).tables +
+         int64_t{limits.sequences_max} * shape.kv_groups * blocks_each * 4;
 }
 
 StepArrays::StepArrays(const ModelShape& shape, const Limits& limits)
@@ -132,20 +134,20 @@ const char* StepArrays::set(const Step& step, std::span<const uint8_t> drawn) {
   plan_attention(step);
   sizes_ = {.rows = rounded_up(step.row_count),
             .logit_rows = rounded_up(step.logit_row_count),
-            .full_items = rounded_up(full_items_max_),
-            .window_items = rounded_up(static_cast<int32_t>(window_items_.size())),
             .spans = spans_,
             .sampling = step.sampling != nullptr
                             ? sampling_needs(*step.sampling, step.logit_row_count)
                             : SamplingNeeds{}};
+  for (int group = 0; group < shape_.kv_groups; ++group) {
+    sizes_.items[group] = rounded_up(items_max_[group]);
+  }
   write(step);
   return nullptr;
 }
 
 void StepArrays::plan_attention(const Step& step) {
   tables_.clear();
-  full_items_.clear();
-  window_items_.clear();
+  for (std::vector<AttentionItem>& items : items_) items.clear();
   partial_rows_.assign(static_cast<size_t>(step.row_count), -1);
   partial_count_ = 0;
   // Rows that are alone in their sequence and see more than one span are divided among warps, if
@@ -161,37 +163,40 @@ void StepArrays::plan_attention(const Step& step) {
   spans_ = rounded_up(spans_);
   if (divided * spans_ > partials_max_) spans_ = 0;
   // As if all had the longest's spans: so that sizes change as seldom as those do.
-  full_items_max_ = static_cast<int32_t>(spans_ > 0 ? divided * spans_ : 0);
+  for (int group = 0; group < shape_.kv_groups; ++group) {
+    const bool divides = spans_ > 0 && shape_.windows[group] == 0;
+    items_max_[group] = static_cast<int32_t>(divides ? divided * spans_ : 0);
+  }
 
   int32_t row = 0;
   for (int32_t s = 0; s < step.sequence_count; ++s) {
     const StepSequence& sequence = step.sequences[s];
     const int32_t blocks = (sequence.start + sequence.count - 1) / kBlockTokens + 1;
-    for (const bool is_window : {false, true}) {
+    for (int group = 0; group < shape_.kv_groups; ++group) {
       const auto table = static_cast<int32_t>(tables_.size());
-      const int32_t* from = is_window ? sequence.window_blocks : sequence.full_blocks;
+      const int32_t* from = sequence.blocks[group];
       tables_.insert(tables_.end(), from, from + blocks);
-      add_items(sequence, row, table, is_window);
+      add_items(sequence, row, table, group);
     }
     row += sequence.count;
   }
 }
 
 void StepArrays::add_items(const StepSequence& sequence, int32_t first_row, int32_t table,
-                           bool is_window) {
-  std::vector<AttentionItem>& items = is_window ? window_items_ : full_items_;
-  const int32_t window = is_window ? shape_.window : 0;
+                           int group) {
+  std::vector<AttentionItem>& items = items_[group];
+  const int32_t window = shape_.windows[group];
   const bool is_divided =
-      !is_window && spans_ > 0 && sequence.count == 1 && sequence.start >= kSpanTokens;
+      window == 0 && spans_ > 0 && sequence.count == 1 && sequence.start >= kSpanTokens;
   if (is_divided) {
-    partial_rows_[static_cast<size_t>(first_row)] = partial_count_;
+    int32_t& partial = partial_rows_[static_cast<size_t>(first_row)];
+    if (partial < 0) partial = partial_count_++;
     for (int32_t span = 0; span <= sequence.start / kSpanTokens; ++span) {
-      items.push_back({first_row, 1, sequence.start, table, span, span + 1, partial_count_});
+      items.push_back({first_row, 1, sequence.start, table, span, span + 1, partial});
     }
-    ++partial_count_;
     return;
   }
-  if (!is_window) full_items_max_ += (sequence.count - 1) / rows_of_item(shape_) + 1;
+  items_max_[group] += (sequence.count - 1) / rows_of_item(shape_) + 1;
   const int32_t each = rows_of_item(shape_);
   for (int32_t i = 0; i < sequence.count; i += each) {
     const int32_t count = std::min(each, sequence.count - i);
@@ -205,8 +210,7 @@ void StepArrays::write(const Step& step) {
   const StepLayout layout = step_layout(sizes_);
   bytes_.assign(static_cast<size_t>(layout.tables) + tables_.size() * sizeof(int32_t), 0);
   std::vector<int32_t> positions;
-  std::vector<int64_t> full_slots;
-  std::vector<int64_t> window_slots;
+  std::vector<int64_t> slots[kKvGroupsMax];
   const auto slot = [](const int32_t* blocks, int32_t position) {
     return int64_t{blocks[position / kBlockTokens]} * kBlockTokens + position % kBlockTokens;
   };
@@ -214,20 +218,21 @@ void StepArrays::write(const Step& step) {
     const StepSequence& sequence = step.sequences[s];
     for (int32_t p = sequence.start; p < sequence.start + sequence.count; ++p) {
       positions.push_back(p);
-      full_slots.push_back(slot(sequence.full_blocks, p));
-      window_slots.push_back(slot(sequence.window_blocks, p));
+      for (int group = 0; group < shape_.kv_groups; ++group) {
+        slots[group].push_back(slot(sequence.blocks[group], p));
+      }
     }
   }
   put(bytes_, layout.live, std::vector<int32_t>{step.row_count, step.logit_row_count});
   put(bytes_, layout.tokens, std::vector<int32_t>(step.tokens, step.tokens + step.row_count));
   put(bytes_, layout.positions, positions);
-  put(bytes_, layout.full_slots, full_slots);
-  put(bytes_, layout.window_slots, window_slots);
+  for (int group = 0; group < shape_.kv_groups; ++group) {
+    put(bytes_, layout.slots[group], slots[group]);
+    put(bytes_, layout.items[group], items_[group]);
+  }
   put(bytes_, layout.partial_rows, partial_rows_);
   put(bytes_, layout.logit_rows,
       std::vector<int32_t>(step.logit_rows, step.logit_rows + step.logit_row_count));
-  put(bytes_, layout.full_items, full_items_);
-  put(bytes_, layout.window_items, window_items_);
   put(bytes_, layout.tables, tables_);
 }
 

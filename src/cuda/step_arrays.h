@@ -19,8 +19,7 @@ struct Step;
 struct StepSizes {
   int32_t rows = 0;
   int32_t logit_rows = 0;
-  int32_t full_items = 0;
-  int32_t window_items = 0;
+  int32_t items[kKvGroupsMax] = {};
   int32_t spans = 0;  // the most that one row's attention is divided into; 0: none is divided
   SamplingNeeds sampling;
 
@@ -37,12 +36,10 @@ struct StepLayout {
   int64_t arrivals;  // uint32, zero: of a persistent step, with a line of memory of its own
   int64_t tokens;
   int64_t positions;
-  int64_t full_slots;    // int64 (rows)
-  int64_t window_slots;  // int64 (rows)
-  int64_t partial_rows;  // int32 (rows); of full layers: window layers have no partials
+  int64_t slots[kKvGroupsMax];  // int64 (rows)
+  int64_t partial_rows;         // int32 (rows); groups with a window have no partials
   int64_t logit_rows;
-  int64_t full_items;
-  int64_t window_items;
+  int64_t items[kKvGroupsMax];
   int64_t tables;  // int32, of unknown length: the end
 };
 StepLayout step_layout(const StepSizes& sizes);
@@ -64,7 +61,7 @@ class StepArrays {
 
  private:
   void plan_attention(const Step& step);
-  void add_items(const StepSequence& sequence, int32_t first_row, int32_t table, bool is_window);
+  void add_items(const StepSequence& sequence, int32_t first_row, int32_t table, int group);
   void write(const Step& step);
 
   const ModelShape shape_;
@@ -72,12 +69,11 @@ class StepArrays {
   int64_t partials_max_ = 0;  // spans of one row and all its heads
   StepSizes sizes_;
   std::vector<int32_t> tables_;
-  std::vector<AttentionItem> full_items_;
-  std::vector<AttentionItem> window_items_;
+  std::vector<AttentionItem> items_[kKvGroupsMax];
   std::vector<int32_t> partial_rows_;
   int32_t partial_count_ = 0;
   int32_t spans_ = 0;
-  int32_t full_items_max_ = 0;
+  int32_t items_max_[kKvGroupsMax] = {};
   std::vector<uint8_t> bytes_;
 };
 

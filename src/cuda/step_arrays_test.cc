@@ -18,8 +18,7 @@ Limits limits() {
           .sequences_max = 64,
           .logit_rows_max = 64,
           .positions_max = 32768,
-          .full_blocks = 10000,
-          .window_blocks = 2000,
+          .kv_blocks = {10000, 2000},
           .partial_bytes_max = 64 << 20};
 }
 
@@ -27,7 +26,7 @@ Limits limits() {
 struct Decodes {
   Decodes(int count, int start) : tokens(static_cast<size_t>(count), 5), blocks(4096, 3) {
     for (int i = 0; i < count; ++i) {
-      sequences.push_back({start, 1, blocks.data(), blocks.data()});
+      sequences.push_back({start, 1, {blocks.data(), blocks.data()}});
       rows.push_back(i);
     }
     step = {tokens.data(), count, sequences.data(), count, rows.data(), count};
@@ -77,7 +76,7 @@ TEST(StepArraysTest, OneGraphServesARangeOfPositions) {
     last = arrays.sizes();
     EXPECT_EQ(last.rows, 8);
     EXPECT_EQ(last.logit_rows, 8);
-    EXPECT_EQ(last.window_items, 8);
+    EXPECT_EQ(last.items[1], 8);
   }
   EXPECT_LE(sizes, 5);
 }
@@ -87,38 +86,36 @@ TEST(StepArraysTest, LongDecodesAreDividedIfThereIsRoom) {
   const Decodes some(4, 1000);
   ASSERT_EQ(arrays.set(some.step), nullptr);
   EXPECT_EQ(arrays.sizes().spans, 8);
-  EXPECT_EQ(arrays.sizes().full_items, 32);
-  EXPECT_EQ(arrays.sizes().window_items, 4);
+  EXPECT_EQ(arrays.sizes().items[0], 32);
+  EXPECT_EQ(arrays.sizes().items[1], 4);
   // 64 bytes KiB of partials hold 3971 spans of all heads; these would be 64 times 256.
   const Decodes many(64, 32000);
   ASSERT_EQ(arrays.set(many.step), nullptr);
   EXPECT_EQ(arrays.sizes().spans, 0);
-  EXPECT_EQ(arrays.sizes().full_items, 64);
+  EXPECT_EQ(arrays.sizes().items[0], 64);
 }
 
 TEST(StepArraysTest, ItemsCoverEveryRowOnce) {
   StepArrays arrays(gpt_oss_shape(), limits());
   Decodes step(2, 300);
-  step.sequences.push_back({70, 9, step.blocks.data(), step.blocks.data()});
+  step.sequences.push_back({70, 9, {step.blocks.data(), step.blocks.data()}});
   step.tokens.resize(11, 5);
   step.step = {step.tokens.data(), 11, step.sequences.data(), 3, step.rows.data(), 2};
   ASSERT_EQ(arrays.set(step.step), nullptr);
   const StepLayout layout = arrays.layout();
-  for (const bool is_window : {false, true}) {
+  for (const int group : {0, 1}) {
     std::vector<int> spans(11, 0);
-    const int count = is_window ? arrays.sizes().window_items : arrays.sizes().full_items;
+    const int count = arrays.sizes().items[group];
     for (int i = 0; i < count; ++i) {
       AttentionItem item;
-      std::memcpy(&item,
-                  arrays.bytes().data() + (is_window ? layout.window_items : layout.full_items) +
-                      i * sizeof item,
+      std::memcpy(&item, arrays.bytes().data() + layout.items[group] + i * sizeof item,
                   sizeof item);
       for (int r = 0; r < item.row_count; ++r) {
         spans[static_cast<size_t>(item.first_row + r)] += item.span_end - item.span_begin;
       }
     }
     for (int row = 0; row < 2; ++row) {  // positions 300: spans 0, 1, 2, of a window 1 and 2
-      EXPECT_EQ(spans[static_cast<size_t>(row)], is_window ? 2 : 3);
+      EXPECT_EQ(spans[static_cast<size_t>(row)], group == 1 ? 2 : 3);
     }
     for (int row = 2; row < 11; ++row) EXPECT_EQ(spans[static_cast<size_t>(row)], 1) << row;
   }

@@ -68,7 +68,7 @@ void BlockView::forget(int worker) {
 
 std::span<const kv::BlockHash> BlockView::window_of(std::span<const kv::BlockHash> names,
                                                     const Dispatch& dispatch) {
-  return names.last(std::min(names.size(), static_cast<size_t>(dispatch.window_blocks)));
+  return names.last(std::min(names.size(), static_cast<size_t>(dispatch.tail_blocks)));
 }
 
 void BlockView::expect(std::span<const kv::BlockHash> names, const Dispatch& dispatch) {
@@ -94,20 +94,20 @@ void BlockView::expire(int64_t now_ns) {
   }
 }
 
-void BlockView::find(std::span<const kv::BlockHash> names, int window_blocks, int64_t now_ns,
+void BlockView::find(std::span<const kv::BlockHash> names, int tail_blocks, int64_t now_ns,
                      std::span<int> hits) {
   expire(now_ns);
   full_.find(names, &expected_, hits);
-  if (window_blocks == 0) return;
+  if (tail_blocks == 0) return;
   for (size_t worker = 0; worker < hits.size(); ++worker) {
     if (hits[worker] == 0) continue;
-    hits[worker] = windowed(names, window_blocks, static_cast<int>(worker), hits[worker]);
+    hits[worker] = windowed(names, tail_blocks, static_cast<int>(worker), hits[worker]);
   }
 }
 
-// The longest prefix of at most `full` blocks whose last `window_blocks` the window group holds
+// The longest prefix of at most `full` blocks whose last `tail_blocks` the window group holds
 // too. Example: full 10, window 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
-int BlockView::windowed(std::span<const kv::BlockHash> names, int window_blocks, int worker,
+int BlockView::windowed(std::span<const kv::BlockHash> names, int tail_blocks, int worker,
                         int full) {
   int end = full;  // of the run of held blocks that is being looked at
   const int last = std::max(full - kScannedMax, 0);
@@ -115,7 +115,7 @@ int BlockView::windowed(std::span<const kv::BlockHash> names, int window_blocks,
     const kv::BlockHash& name = names[static_cast<size_t>(i)];
     if (!window_.holds(name, worker) && !expected_window_.holds(name, worker)) {
       end = i;
-    } else if (end - i == window_blocks || i == 0) {
+    } else if (end - i == tail_blocks || i == 0) {
       return end;
     }
   }

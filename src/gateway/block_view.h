@@ -53,7 +53,7 @@ class BlockView {
   // the window group that is its end only.
   struct Dispatch {
     int worker = 0;
-    int window_blocks = 0;  // as find() has it
+    int tail_blocks = 0;  // as find() has it
     int64_t now_ns = 0;
     int64_t until_ns = 0;
   };
@@ -61,9 +61,9 @@ class BlockView {
   // For how long, where so much time to the first token is predicted.
   static int64_t expected_ns(double first_s);
 
-  // hits[w]: blocks that worker w would find. `window_blocks`: how far back the window group looks,
+  // hits[w]: blocks that worker w would find. `tail_blocks`: how far back the window group looks,
   // in blocks; 0: there is no such group.
-  void find(std::span<const kv::BlockHash> names, int window_blocks, int64_t now_ns,
+  void find(std::span<const kv::BlockHash> names, int tail_blocks, int64_t now_ns,
             std::span<int> hits);
 
   size_t size() const { return full_.size() + window_.size(); }  // names
@@ -78,7 +78,7 @@ class BlockView {
   void expire(int64_t now_ns);
   static std::span<const kv::BlockHash> window_of(std::span<const kv::BlockHash> names,
                                                   const Dispatch& dispatch);
-  int windowed(std::span<const kv::BlockHash> names, int window_blocks, int worker, int full);
+  int windowed(std::span<const kv::BlockHash> names, int tail_blocks, int worker, int full);
 
   PrefixIndex full_;
   PrefixIndex window_;

@@ -21,10 +21,10 @@ std::vector<kv::BlockHash> names_of(int count, uint64_t seed = 1) {
 
 class View : public testing::Test {
  protected:
-  std::vector<int> find(std::span<const kv::BlockHash> names, int window_blocks = 0,
+  std::vector<int> find(std::span<const kv::BlockHash> names, int tail_blocks = 0,
                         int64_t now_ns = 0) {
     std::vector<int> hits(3);
-    view_.find(names, window_blocks, now_ns, hits);
+    view_.find(names, tail_blocks, now_ns, hits);
     return hits;
   }
 
@@ -60,7 +60,7 @@ TEST_F(View, AndAsFarAsAWindowIsHeldBeforeItsEnd) {
 TEST_F(View, WhatIsOnItsWayCountsForAWhile) {
   const auto names = names_of(4);
   view_.note_stored(1, Group::kFull, names[0]);
-  view_.expect(names, {.worker = 1, .window_blocks = 2, .now_ns = 10, .until_ns = 100});
+  view_.expect(names, {.worker = 1, .tail_blocks = 2, .now_ns = 10, .until_ns = 100});
   EXPECT_EQ(find(names, 2, 50), (std::vector<int>{0, 4, 0}));
   EXPECT_EQ(find(std::span(names).first(3), 2, 50)[1], 0) << "no window is kept amid a prompt";
   EXPECT_EQ(find(std::span(names).first(3), 0, 50)[1], 3);
@@ -88,14 +88,14 @@ TEST_F(View, IsTheLongestPrefixThatBothGroupsHold) {
       held.erase(i);
       view_.note_removed(2, group, names[static_cast<size_t>(i)]);
     }
-    const int window_blocks = static_cast<int>(random() % 5);
+    const int tail_blocks = static_cast<int>(random() % 5);
     int expected = 0;
     for (int n = 1; n <= std::ssize(names) && full.contains(n - 1); ++n) {
       bool fits = true;
-      for (int b = std::max(n - window_blocks, 0); b < n; ++b) fits = fits && window.contains(b);
+      for (int b = std::max(n - tail_blocks, 0); b < n; ++b) fits = fits && window.contains(b);
       if (fits) expected = n;
     }
-    ASSERT_EQ(find(names, window_blocks)[2], expected) << "round " << round;
+    ASSERT_EQ(find(names, tail_blocks)[2], expected) << "round " << round;
   }
 }
 

@@ -45,7 +45,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
   // Windows are one model's: the same for all of a pool.
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != wanted.pool || !worker->names_agree) continue;
-    blocks_.find(wanted.prompt.names, worker->groups.window_blocks, now_ns, hits);
+    blocks_.find(wanted.prompt.names, worker->groups.tail_blocks, now_ns, hits);
     break;
   }
   std::vector<CostCandidate> all(workers_.size(), CostCandidate{.usable = false});
@@ -111,7 +111,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   if (worker.names_agree) {
     blocks_.expect(wanted.prompt.names,
                    {.worker = static_cast<int>(*chosen),
-                    .window_blocks = worker.groups.window_blocks,
+                    .tail_blocks = worker.groups.tail_blocks,
                     .now_ns = now_ns,
                     .until_ns = now_ns + BlockView::expected_ns(assignment.first_s)});
   }

@@ -1,5 +1,6 @@
 #include "models/device_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,63 +23,43 @@ cuda::ModelShape shape_of(const families::ModelConfig& config) {
       .experts = config.expert_count,
       .choices = config.experts_per_token,
       .vocab = config.vocab_size,
-      .window = config.sliding_window,
+      .kv_groups = 0,
+      .windows = {},
       .epsilon = static_cast<float>(config.rms_norm_epsilon),
       .attention_scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size)),
       .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
       .swiglu_limit = static_cast<float>(config.swiglu_limit)};
+  // The device's groups are the model's, in their order; load() has refused what does not fit.
+  const families::KvGroups groups = families::kv_groups(config, {});
+  shape.kv_groups = std::min(groups.specs.size(), cuda::kKvGroupsMax);
+  for (int group = 0; group < shape.kv_groups; ++group) {
+    shape.windows[group] = groups.specs[group].sliding_window;
+  }
   for (int i = 0; i < config.layer_count() && i < cuda::kLayersMax; ++i) {
-    shape.is_sliding[i] = config.is_sliding(i) ? 1 : 0;
+    shape.group_of_layer[i] = static_cast<uint8_t>(
+        std::min(groups.of_layer[static_cast<size_t>(i)], shape.kv_groups - 1));
   }
   return shape;
 }
 
-// The device library knows two block tables: of layers that keep every token, and of one window
-// (cuda/device_abi.h). Which groups of a model those are; without a window group the
-// library gets the other's table twice. Any other set of groups is refused.
-struct DeviceTables {
-  int every_token = 0;
-  int window = 0;
-};
-
-Result<DeviceTables> device_tables(const kv::PerGroup<kv::GroupSpec>& groups) {
-  DeviceTables tables;
-  int sliding = 0;
-  for (int group = 0; group < groups.size(); ++group) {
-    sliding += groups[group].slides() ? 1 : 0;
-    (groups[group].slides() ? tables.window : tables.every_token) = group;
+cuda::Limits limits_of(const DeviceModel::Options& options) {
+  cuda::Limits limits{.rows_max = options.batch_tokens_max,
+                      .sequences_max = options.sequences_max,
+                      .logit_rows_max = options.logit_rows_max,
+                      .positions_max = options.positions_max,
+                      .kv_blocks = {},
+                      .kv_type = options.kv_type,
+                      .partial_bytes_max = options.partial_bytes_max};
+  for (int group = 0; group < options.block_counts.size() && group < cuda::kKvGroupsMax; ++group) {
+    limits.kv_blocks[group] = options.block_counts[group];
   }
-  if (groups.size() - sliding == 1 && sliding <= 1) {
-    if (sliding == 0) tables.window = tables.every_token;
-    return tables;
-  }
-  return Error{
-      ErrorCode::kUnsupported,
-      fmt::format("a device computes models with one group of layers that keep every token "
-                  "and at most one with a sliding window; this one has {} and {}",
-                  groups.size() - sliding, sliding),
-      "device"};
-}
-
-cuda::Limits limits_of(const families::ModelConfig& config, const DeviceModel::Options& options) {
-  const Result<DeviceTables> tables = device_tables(families::kv_groups(config, {}).specs);
-  const auto blocks = [&](int group) {
-    return group < options.block_counts.size() ? options.block_counts[group] : 0;
-  };
-  return {.rows_max = options.batch_tokens_max,
-          .sequences_max = options.sequences_max,
-          .logit_rows_max = options.logit_rows_max,
-          .positions_max = options.positions_max,
-          .full_blocks = tables.ok() ? blocks(tables->every_token) : 0,
-          .window_blocks = tables.ok() ? blocks(tables->window) : 0,
-          .kv_type = options.kv_type,
-          .partial_bytes_max = options.partial_bytes_max};
+  return limits;
 }
 
 }  // namespace
 
 cuda::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
-  return cuda::arena_layout(shape_of(config), limits_of(config, options));
+  return cuda::arena_layout(shape_of(config), limits_of(options));
 }
 
 DeviceModel::DeviceModel(const families::ModelConfig& config, const cuda::DeviceLibrary& library,
@@ -107,10 +88,16 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
       config.expert_intermediate_size % 32 != 0) {
     return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
   }
-  TRY(device_tables(families::kv_groups(config, {}).specs));
+  if (const int groups = families::kv_groups(config, {}).specs.size();
+      groups > cuda::kKvGroupsMax) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("a device computes models with at most {} KV groups; this one has {}",
+                             cuda::kKvGroupsMax, groups),
+                 "device"};
+  }
   std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
   const cuda::ModelShape shape = shape_of(config);
-  const cuda::Limits limits = limits_of(config, options);
+  const cuda::Limits limits = limits_of(options);
   model->session_ = library.table().open(options.device, &shape, &limits);
   TRY(library.check("opening the device"));
   CHECK(model->session_ != nullptr);
@@ -133,11 +120,14 @@ Result<float*> DeviceModel::forward(const ForwardInput& input) {
 }
 
 void DeviceModel::begin(const ForwardInput& input, const Draws& draws) {
-  const DeviceTables tables = *device_tables(groups_.specs);
   sequences_.clear();
   for (const ForwardInput::Sequence& sequence : input.sequences) {
-    sequences_.push_back({sequence.start, sequence.count, sequence.tables[tables.every_token],
-                          sequence.tables[tables.window]});
+    cuda::StepSequence& added = sequences_.emplace_back();
+    added.start = sequence.start;
+    added.count = sequence.count;
+    for (int group = 0; group < groups_.specs.size(); ++group) {
+      added.blocks[group] = sequence.tables[group];
+    }
   }
   const cuda::Step step{.tokens = input.tokens.data(),
                         .row_count = static_cast<int32_t>(input.tokens.size()),

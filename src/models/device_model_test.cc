@@ -444,9 +444,11 @@ std::string tiny_of_one_kind(const std::string& kind) {
   return folder;
 }
 
-// The library gets the one table twice: the same logits as on the host, but for rounding.
-TEST(DeviceModelTest, AModelWithoutAWindowComputesAsOnTheHost) {
-  const std::string folder = tiny_of_one_kind("full_attention");
+// One KV group, with a window or without: the same logits as on the host, but for rounding.
+class DeviceModelOfOneKind : public testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceModelOfOneKind, ComputesAsOnTheHost) {
+  const std::string folder = tiny_of_one_kind(GetParam());
   const auto checkpoint = checkpoint::Checkpoint::open(folder);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   ASSERT_EQ(families::kv_groups(checkpoint->config(), {}).specs.size(), 1);
@@ -488,18 +490,9 @@ TEST(DeviceModelTest, AModelWithoutAWindowComputesAsOnTheHost) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(DeviceModelTest, GroupsThatTheLibraryDoesNotKnowAreRefused) {
-  const std::string folder = tiny_of_one_kind("sliding_attention");
-  const auto checkpoint = checkpoint::Checkpoint::open(folder);
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-  base::ThreadPool pool({.threads = 1, .pin = false});
-  const auto loaded = DeviceModel::load(*checkpoint, library(),
-                                        {.batch_tokens_max = 16, .block_counts = {2}}, pool);
-  ASSERT_FALSE(loaded.ok());
-  EXPECT_EQ(loaded.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(loaded.error().message.find("sliding window"), std::string::npos);
-  std::filesystem::remove_all(folder);
-}
+INSTANTIATE_TEST_SUITE_P(DeviceModel, DeviceModelOfOneKind,
+                         testing::Values("full_attention", "sliding_attention"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // A scale of the last layer's experts is no number: most of the weights are on their way to the
 // device when that is found.

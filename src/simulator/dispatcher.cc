@@ -85,7 +85,7 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   const std::vector<kv::BlockHash> names =
       gateway::block_names(hasher_, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
-  view_.find(names, options_.groups.window_blocks, asked.now_ns, hits);
+  view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> candidates;
   for (size_t i = 0; i < replicas.size(); ++i) {
     const ReplicaState& replica = replicas[i];
@@ -108,7 +108,7 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   if (!chosen) return -1;
   const double first_s = gateway::cost_of(request, candidates[*chosen]).first_s;
   view_.expect(names, {.worker = static_cast<int>(*chosen),
-                       .window_blocks = options_.groups.window_blocks,
+                       .tail_blocks = options_.groups.tail_blocks,
                        .now_ns = asked.now_ns,
                        .until_ns = asked.now_ns + gateway::BlockView::expected_ns(first_s)});
   return static_cast<int>(*chosen);

@@ -341,6 +341,12 @@ class Bench {
     for (const std::string& problem : configs->problems) fmt::print("  {}\n", problem);
   }
 
+  // Tokens of `context` that a row of the layer attends to.
+  int seen_by(int layer, int context) const {
+    const int window = shape_.windows[shape_.group_of_layer[layer]];
+    return window > 0 ? std::min(context, window) : context;
+  }
+
   // Bytes that a decode step of `batch` at `context` reads, with even routing.
   double decode_bytes(int batch, int context) const {
     const double hidden = shape_.hidden;
@@ -353,8 +359,7 @@ class Bench {
     double bytes =
         2.0 * hidden * shape_.vocab + shape_.layers * (attention + router + each * touched);
     for (int i = 0; i < shape_.layers; ++i) {
-      bytes +=
-          batch * key * (shape_.is_sliding[i] != 0 ? std::min(context, shape_.window) : context);
+      bytes += batch * key * seen_by(i, context);
     }
     return bytes;
   }
@@ -459,8 +464,7 @@ class Bench {
             .sequences_max = batch,
             .logit_rows_max = batch,
             .positions_max = context + 64,
-            .full_blocks = blocks,
-            .window_blocks = blocks,
+            .kv_blocks = {blocks, blocks},
             .kv_type = kv_type_,
             .partial_bytes_max = int64_t{256} << 20};
   }
@@ -485,7 +489,7 @@ class Bench {
         }
         Session* const session = open(limits);
         check("opening a session");
-        Batch input = batch_of(batch, 1, context, limits.full_blocks);
+        Batch input = batch_of(batch, 1, context, limits.kv_blocks[0]);
         const double with_logits = step_seconds(session, input.step, settings_.runs);
         draw_rows(input, true);
         const double with_top_p = step_seconds(session, input.step, settings_.runs);
@@ -520,7 +524,7 @@ class Bench {
         const Limits limits = decode_limits(batch, context);
         Session* const session = open(limits);
         check("opening a session");
-        Batch input = batch_of(batch, 1, context, limits.full_blocks);
+        Batch input = batch_of(batch, 1, context, limits.kv_blocks[0]);
         draw_rows(input, false);
         const Result<DeviceInfo> info = library_.device(0);
         if (!info.ok()) give_up(info.error().message);
@@ -556,8 +560,7 @@ class Bench {
                           .sequences_max = 1,
                           .logit_rows_max = 1,
                           .positions_max = tokens,
-                          .full_blocks = blocks,
-                          .window_blocks = blocks,
+                          .kv_blocks = {blocks, blocks},
                           .kv_type = kv_type_,
                           .partial_bytes_max = 0};
       Session* const session = open(limits);
@@ -566,7 +569,7 @@ class Bench {
       const double seconds = step_seconds(session, input.step, std::min(settings_.runs, 8));
       double attended = 0;
       for (int i = 0; i < shape_.layers; ++i) {
-        attended += shape_.is_sliding[i] != 0 ? std::min(tokens / 2, shape_.window) : tokens / 2;
+        attended += seen_by(i, tokens / 2);
       }
       const double each = shape_.layers * 2.0 * hidden *
                               (shape_.qkv_rows() + shape_.attention_columns() + shape_.experts +

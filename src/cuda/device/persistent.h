@@ -174,7 +174,7 @@ class PersistentBlock {
     begin();
     for (int index = 0; index < step_.layer_count; ++index) {
       const PersistentLayer& layer = shared_.layers[index % 2];
-      const PersistentAttention& attention = step_.attention[layer.is_sliding];
+      const PersistentAttention& attention = step_.attention[layer.kv_group];
       project(layer, attention);
       if constexpr (kType == KvType::kFp8) store_keys(layer, attention);
       attend(layer, attention, index + 1);

@@ -413,7 +413,8 @@ void Session::norm_rows(const Place& weight, const StepSizes& sizes, const StepL
 
 void Session::attention_block(int layer, const StepSizes& sizes, const StepLayout& layout) {
   const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
-  const bool is_sliding = shape_.is_sliding[layer] != 0;
+  const int group = shape_.group_of_layer[layer];
+  const int32_t window = shape_.windows[group];
   char* const plan = at<char>(arena_.plan);
 
   norm_rows(places.attention_norm, sizes, layout, layer > 0, false);
@@ -430,18 +431,17 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
                       .q = at<uint16_t>(arena_.q),
                       .cache = product.cache,
                       .tables = reinterpret_cast<const int32_t*>(plan + layout.tables),
-                      .items = reinterpret_cast<const AttentionItem*>(
-                          plan + (is_sliding ? layout.window_items : layout.full_items)),
+                      .items = reinterpret_cast<const AttentionItem*>(plan + layout.items[group]),
                       .sinks = at<float>(places.sinks),
                       .partials = at<float>(arena_.partials),
                       .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
                       .live = live(layout),
                       .partial_rows = reinterpret_cast<const int32_t*>(plan + layout.partial_rows),
                       .rows_max = sizes.rows,
-                      .items_max = is_sliding ? sizes.window_items : sizes.full_items,
-                      .spans_max = is_sliding ? 0 : sizes.spans,
+                      .items_max = sizes.items[group],
+                      .spans_max = window == 0 ? sizes.spans : 0,
                       .heads = shape_.heads,
-                      .window = is_sliding ? shape_.window : 0,
+                      .window = window,
                       .scale = shape_.attention_scale});
   linear(stream_, o_of(layer, sizes, layout));
 }

@@ -26,7 +26,7 @@ void Session::provide_layers() {
          .gate_up = expert_weights(ProductKind::kGateUp, i),
          .down = expert_weights(ProductKind::kDown, i),
          .cache = {at<void>(places.kv), shape_.kv_heads, shape_.head_size, limits_.kv_type},
-         .is_sliding = shape_.is_sliding[i] != 0 ? 1 : 0});
+         .kv_group = shape_.group_of_layer[i]});
   }
   write(arena_.persistent_layers.offset, layers.data(), arena_.persistent_layers.bytes);
   layers_are_there_ = true;
@@ -37,53 +37,50 @@ void Session::forward_persistent(const StepSizes& sizes, const StepLayout& layou
   const auto numbers = [&](int64_t offset) {
     return reinterpret_cast<const int32_t*>(plan + offset);
   };
-  const auto attention = [&](int64_t slots, int64_t items, int items_max) {
-    return PersistentAttention{.slots = reinterpret_cast<const int64_t*>(plan + slots),
-                               .items = reinterpret_cast<const AttentionItem*>(plan + items),
-                               .items_max = items_max,
-                               .spans_max = 0,
-                               .window = 0};
-  };
-  PersistentAttention full = attention(layout.full_slots, layout.full_items, sizes.full_items);
-  full.spans_max = sizes.spans;
-  PersistentAttention sliding =
-      attention(layout.window_slots, layout.window_items, sizes.window_items);
-  sliding.window = shape_.window;
-  persistent_step(
-      stream_, shape_, limits_.kv_type,
-      {.layers = at<PersistentLayer>(arena_.persistent_layers),
-       .layer_count = shape_.layers,
-       .rows_max = sizes.rows,
-       .arrivals = reinterpret_cast<uint32_t*>(plan + layout.arrivals),
-       .live = live(layout),
-       .embed = embed_of(sizes, layout),
-       .positions = numbers(layout.positions),
-       .tables = numbers(layout.tables),
-       .partial_rows = numbers(layout.partial_rows),
-       .logit_rows = numbers(layout.logit_rows),
-       .attention = {full, sliding},
-       .turns = at<float>(arena_.turns),
-       .heads = shape_.heads,
-       .experts = shape_.experts,
-       .choices = shape_.choices,
-       .hidden = shape_.hidden,
-       .epsilon = shape_.epsilon,
-       .attention_scale = shape_.attention_scale,
-       .alpha = shape_.swiglu_alpha,
-       .limit = shape_.swiglu_limit,
-       .x = at<float>(arena_.x),
-       .normed = at<Bf16Bits>(arena_.normed),
-       .q = at<uint16_t>(arena_.q),
-       .staged = limits_.kv_type == KvType::kFp8 ? at<float>(arena_.kv_staged) : nullptr,
-       .attended = at<Bf16Bits>(arena_.attended),
-       .partials = at<float>(arena_.partials),
-       .router_logits = at<float>(arena_.router_logits),
-       .h = at<Bf16Bits>(arena_.h),
-       .y = at<float>(arena_.y),
-       .norm = at<float>(arena_.norm),
-       .head = weights(arena_.head, {}, shape_.vocab, shape_.hidden),
-       .logit_rows_max = sizes.logit_rows,
-       .logits = at<float>(arena_.logits)});
+  PersistentStep step{
+      .layers = at<PersistentLayer>(arena_.persistent_layers),
+      .layer_count = shape_.layers,
+      .rows_max = sizes.rows,
+      .arrivals = reinterpret_cast<uint32_t*>(plan + layout.arrivals),
+      .live = live(layout),
+      .embed = embed_of(sizes, layout),
+      .positions = numbers(layout.positions),
+      .tables = numbers(layout.tables),
+      .partial_rows = numbers(layout.partial_rows),
+      .logit_rows = numbers(layout.logit_rows),
+      .attention = {},
+      .turns = at<float>(arena_.turns),
+      .heads = shape_.heads,
+      .experts = shape_.experts,
+      .choices = shape_.choices,
+      .hidden = shape_.hidden,
+      .epsilon = shape_.epsilon,
+      .attention_scale = shape_.attention_scale,
+      .alpha = shape_.swiglu_alpha,
+      .limit = shape_.swiglu_limit,
+      .x = at<float>(arena_.x),
+      .normed = at<Bf16Bits>(arena_.normed),
+      .q = at<uint16_t>(arena_.q),
+      .staged = limits_.kv_type == KvType::kFp8 ? at<float>(arena_.kv_staged) : nullptr,
+      .attended = at<Bf16Bits>(arena_.attended),
+      .partials = at<float>(arena_.partials),
+      .router_logits = at<float>(arena_.router_logits),
+      .h = at<Bf16Bits>(arena_.h),
+      .y = at<float>(arena_.y),
+      .norm = at<float>(arena_.norm),
+      .head = weights(arena_.head, {}, shape_.vocab, shape_.hidden),
+      .logit_rows_max = sizes.logit_rows,
+      .logits = at<float>(arena_.logits)};
+  for (int group = 0; group < shape_.kv_groups; ++group) {
+    const int32_t window = shape_.windows[group];
+    step.attention[group] = {
+        .slots = reinterpret_cast<const int64_t*>(plan + layout.slots[group]),
+        .items = reinterpret_cast<const AttentionItem*>(plan + layout.items[group]),
+        .items_max = sizes.items[group],
+        .spans_max = window == 0 ? sizes.spans : 0,
+        .window = window};
+  }
+  persistent_step(stream_, shape_, limits_.kv_type, step);
 }
 
 }  // namespace pelton::cuda

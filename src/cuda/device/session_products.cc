@@ -27,7 +27,7 @@ Weights Session::weights(const Place& data, const Place& bias, int rows, int col
 
 Qkv Session::qkv_of(int layer, const StepSizes& sizes, const StepLayout& layout) const {
   const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
-  const int64_t slots = shape_.is_sliding[layer] != 0 ? layout.window_slots : layout.full_slots;
+  const int64_t slots = layout.slots[shape_.group_of_layer[layer]];
   char* const plan = at<char>(arena_.plan);
   return {.weights = weights(places.qkv, places.qkv_bias, shape_.qkv_rows(), shape_.hidden),
           .input = {at<Bf16Bits>(arena_.normed), nullptr, live(layout), sizes.rows},

@@ -56,7 +56,7 @@ void Session::prepare_trials(const StepSizes& sizes) {
   auto* const live = reinterpret_cast<int32_t*>(plan.data() + layout.live);
   live[0] = sizes.rows;
   live[1] = sizes.logit_rows;
-  for (const int64_t slots : {layout.full_slots, layout.window_slots}) {
+  for (const int64_t slots : layout.slots) {
     std::fill_n(reinterpret_cast<int64_t*>(plan.data() + slots), sizes.rows, int64_t{-1});
   }
   const std::vector<int32_t> choices = random_choices(shape_, sizes.rows);
@@ -99,7 +99,7 @@ bool Session::prepare_steps(int rows, StepArrays& arrays) {
   for (int row = 0; row < rows; ++row) {
     tokens.push_back(row * 977 % shape_.vocab);
     logit_rows.push_back(row);
-    sequences.push_back({position, 1, blocks.data(), blocks.data()});
+    sequences.push_back({position, 1, {blocks.data(), blocks.data()}});
   }
   const char* const wrong = arrays.set({.tokens = tokens.data(),
                                         .row_count = rows,
@@ -117,7 +117,7 @@ bool Session::prepare_steps(int rows, StepArrays& arrays) {
   uint8_t* const plan = flights_[0].plan;
   std::copy(arrays.bytes().begin(), arrays.bytes().end(), plan);
   const StepLayout layout = arrays.layout();
-  for (const int64_t slots : {layout.full_slots, layout.window_slots}) {
+  for (const int64_t slots : layout.slots) {
     std::fill_n(reinterpret_cast<int64_t*>(plan + slots), rows, int64_t{-1});
   }
   return true;
