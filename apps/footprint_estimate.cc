@@ -24,7 +24,7 @@ Error not_of_this_machine(const std::string& model, const std::string& why) {
                fmt::format("what {} takes of this machine is not known: {}; with --gpu or "
                            "--instance it is planned for that hardware. Known here: {}, and a "
                            "folder, hub id or config.json of a family that serve runs",
-                           model, why, families::kPublishedModels),
+                           model, why, families::published_model_names()),
                "model"};
 }
 

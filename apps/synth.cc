@@ -127,7 +127,7 @@ cli::Verb synth_verb() {
       .positionals = {{"OUT", "the folder to make, or a FILE.gguf"}},
       .flags = {{.name = "--like",
                  .value = "SHAPE",
-                 .help = std::string(families::kPublishedModels) + " or a config.json",
+                 .help = families::published_model_names() + " or a config.json",
                  .required = true},
                 {.name = "--layers",
                  .value = "N",

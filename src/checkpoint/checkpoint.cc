@@ -97,13 +97,17 @@ Result<Index> read_index(const std::string& path) {
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::string& model) {
+  return open(model, families::Registry::built_in());
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string& model, const families::Registry& registry) {
   Checkpoint checkpoint;
   TRY_ASSIGN(checkpoint.layout_, find_layout(model));
   checkpoint.folder_ = checkpoint.layout_.folder;
   if (checkpoint.layout_.kind == LayoutKind::kGguf) {
-    TRY(checkpoint.open_gguf());
+    TRY(checkpoint.open_gguf(registry));
   } else {
-    TRY(checkpoint.open_safetensors());
+    TRY(checkpoint.open_safetensors(registry));
   }
   checkpoint.weight_bytes_ -= checkpoint.unused_.bytes;
   checkpoint.find_weight_layout();
@@ -112,8 +116,8 @@ Result<Checkpoint> Checkpoint::open(const std::string& model) {
   return checkpoint;
 }
 
-Result<void> Checkpoint::open_safetensors() {
-  TRY_ASSIGN(config_, read_model_config(layout_.config_folder));
+Result<void> Checkpoint::open_safetensors(const families::Registry& registry) {
+  TRY_ASSIGN(config_, read_model_config(layout_.config_folder, registry));
   const bool own = layout_.kind == LayoutKind::kMistral;
   if (own) config_.rope.pairs = families::RopePairs::kNeighbours;
   const std::string single = own ? "consolidated.safetensors" : kSingleFile;
@@ -233,14 +237,15 @@ Result<void> Checkpoint::add_view(const std::string& name, const std::string& pa
   return {};
 }
 
-Result<GgufMetadata> Checkpoint::map_gguf(const std::string& path) {
+Result<GgufMetadata> Checkpoint::map_gguf(const std::string& path,
+                                          const families::Registry& registry) {
   TRY_ASSIGN(base::MappedFile file, map_regular_file(path));
   // The later parts of a split model have no architecture of their own.
   const bool first = files_.empty();
   TRY_ASSIGN(GgufFile parsed,
              parse_gguf(file.bytes(), path, [&](const GgufMetadata& metadata) -> Result<void> {
                if (!first) return {};
-               TRY_ASSIGN(gguf_family_, gguf_family(metadata));
+               TRY_ASSIGN(gguf_family_, gguf_family(metadata, registry));
                return {};
              }));
   for (GgufTensor& tensor : parsed.tensors) {
@@ -252,10 +257,10 @@ Result<GgufMetadata> Checkpoint::map_gguf(const std::string& path) {
   return std::move(parsed.metadata);
 }
 
-Result<void> Checkpoint::open_gguf() {
+Result<void> Checkpoint::open_gguf(const families::Registry& registry) {
   std::vector<GgufMetadata> parts;
   for (const std::string& path : layout_.gguf_files) {
-    TRY_ASSIGN(GgufMetadata metadata, map_gguf(path));
+    TRY_ASSIGN(GgufMetadata metadata, map_gguf(path, registry));
     parts.push_back(std::move(metadata));
   }
   TRY(check_parts(parts, file_of_stored_.size()));
@@ -263,12 +268,14 @@ Result<void> Checkpoint::open_gguf() {
   const auto embedding = tensors_.find("model.embed_tokens.weight");
   const bool has_embedding = embedding != tensors_.end() && embedding->second.shape.size() == 2;
   TRY_ASSIGN(const Json json,
-             config_from_gguf(*gguf_, {.vocab_size = has_embedding ? embedding->second.shape[0] : 0,
-                                       .has_head = has("lm_head.weight")}));
+             config_from_gguf(*gguf_family_, *gguf_,
+                              {.vocab_size = has_embedding ? embedding->second.shape[0] : 0,
+                               .has_head = has("lm_head.weight")}));
   if (!has_embedding) {
     return bad(gguf_->path(), "tensor \"token_embd.weight\" is missing or no matrix");
   }
-  Result<families::ModelConfig> config = families::parse_model_config(json, nullptr, gguf_->path());
+  Result<families::ModelConfig> config =
+      families::parse_model_config(json, nullptr, gguf_->path(), registry);
   if (!config.ok()) {
     // In GGUF's words.
     Error error = config.error();

@@ -20,6 +20,10 @@
 #include "families/model_config.h"
 #include "tensor/tensor_view.h"
 
+namespace pelton::families {
+class Registry;
+}
+
 namespace pelton::checkpoint {
 
 class Checkpoint {
@@ -30,6 +34,8 @@ class Checkpoint {
   // exactly the tensors that the configuration asks for, under the names of expected_tensors.h.
   // Errors name file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
   static Result<Checkpoint> open(const std::string& model);
+  // The same, of any family in `registry`.
+  static Result<Checkpoint> open(const std::string& model, const families::Registry& registry);
 
   const std::string& folder() const { return folder_; }
   // From here on its folder, and where texts are looked for, are those of `source`, of which these
@@ -91,11 +97,11 @@ class Checkpoint {
   int shard_count() const { return static_cast<int>(files_.size()); }
 
  private:
-  Result<void> open_safetensors();
-  Result<void> open_gguf();
+  Result<void> open_safetensors(const families::Registry& registry);
+  Result<void> open_gguf(const families::Registry& registry);
   Result<void> map_file(const std::string& name);
   Result<void> map_shards(const std::string& path);
-  Result<GgufMetadata> map_gguf(const std::string& path);
+  Result<GgufMetadata> map_gguf(const std::string& path, const families::Registry& registry);
   Result<void> check_parts(const std::vector<GgufMetadata>& parts, size_t tensor_count) const;
   std::span<const uint8_t> aligned(std::span<const uint8_t> bytes, tensor::DType dtype);
   Result<void> note_tiles(const base::MappedFile& file);

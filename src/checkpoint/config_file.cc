@@ -38,15 +38,16 @@ Result<Json> read_config_json(const std::string& folder) {
   return config;
 }
 
-Result<families::ModelConfig> read_model_config(const std::string& folder) {
+Result<families::ModelConfig> read_model_config(const std::string& folder,
+                                                const families::Registry& registry) {
   const std::string path = folder + "/config.json";
   TRY_ASSIGN(const Json config, read_config_json(folder));
   Result<Json> generation = parse_file(folder + "/generation_config.json");
   if (!generation.ok() && generation.error().code != ErrorCode::kNotFound) {
     return std::move(generation).error();
   }
-  return families::parse_model_config(config, generation.ok() ? &generation.value() : nullptr,
-                                      path);
+  return families::parse_model_config(config, generation.ok() ? &generation.value() : nullptr, path,
+                                      registry);
 }
 
 }  // namespace pelton::checkpoint

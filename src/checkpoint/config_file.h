@@ -5,13 +5,14 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "families/model_config.h"
+#include "families/registry.h"
 
 namespace pelton::checkpoint {
 
 // Reads FOLDER/config.json and, if there, generation_config.json. Errors: kNotFound,
 // kBadCheckpoint, kUnsupported.
-Result<families::ModelConfig> read_model_config(const std::string& folder);
+Result<families::ModelConfig> read_model_config(
+    const std::string& folder, const families::Registry& registry = families::Registry::built_in());
 
 // `folder`'s config.json in Hugging Face's words, whichever of the two layouts it is in.
 Result<Json> read_config_json(const std::string& folder);

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     (void)metadata.integers(key);
   }
-  (void)gguf_family(metadata);
-  (void)config_from_gguf(metadata, {.vocab_size = 512});
+  const auto family = gguf_family(metadata);
+  if (family.ok()) (void)config_from_gguf(**family, metadata, {.vocab_size = 512});
   return 0;
 }

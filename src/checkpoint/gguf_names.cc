@@ -142,7 +142,8 @@ Result<void> check_value_length(const Family& family, const GgufMetadata& metada
 
 }  // namespace
 
-Result<const Family*> gguf_family(const GgufMetadata& metadata) {
+Result<const Family*> gguf_family(const GgufMetadata& metadata,
+                                  const families::Registry& registry) {
   constexpr std::string_view kKey = "general.architecture";
   TRY_ASSIGN(const std::optional<std::string_view> architecture, metadata.text(kKey));
   if (!architecture) return metadata.bad(kKey, "is missing");
@@ -152,11 +153,10 @@ Result<const Family*> gguf_family(const GgufMetadata& metadata) {
   // Older files of DeepSeek V2 do not say it.
   TRY_ASSIGN(const std::optional<int64_t> gating,
              metadata.integer(fmt::format("{}.expert_gating_func", *architecture)));
-  const Family* const found =
-      families::find_gguf_family(*architecture, has_experts, gating.value_or(1));
+  const Family* const found = registry.find_gguf(*architecture, has_experts, gating.value_or(1));
   if (found != nullptr) return found;
   std::string known;
-  for (const Family* family : families::all_families()) {
+  for (const Family* family : registry.families()) {
     if (family->gguf == nullptr) continue;
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->gguf->architecture);
   }
@@ -190,34 +190,34 @@ std::string gguf_key_of(const Family& family, std::string_view config_key) {
   return "";
 }
 
-Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFacts& tensors) {
-  TRY_ASSIGN(const Family* const family, gguf_family(metadata));
+Result<Json> config_from_gguf(const Family& family, const GgufMetadata& metadata,
+                              const GgufTensorFacts& tensors) {
   Json config;
-  config.set("architectures", Json::Array{family->architecture});
-  config.set("model_type", family->model_type);
-  for (const FullKey& key : integer_keys(*family)) {
+  config.set("architectures", Json::Array{family.architecture});
+  config.set("model_type", family.model_type);
+  for (const FullKey& key : integer_keys(family)) {
     TRY_ASSIGN(std::optional<int64_t> value, metadata.integer(key.gguf));
     if (!value && key.config == "intermediate_size") {
-      TRY_ASSIGN(value, metadata.integer(key_of(*family, "feed_forward_length")));
+      TRY_ASSIGN(value, metadata.integer(key_of(family, "feed_forward_length")));
       if (!value) return metadata.bad(key.gguf, "is missing");
     }
     if (!value && key.required) return metadata.bad(key.gguf, "is missing");
     if (value) config.set(key.config, *value);
   }
-  for (const families::GgufFlag& flag : family->gguf->flags) config.set(flag.config, flag.value);
-  for (const NamePair& pair : family->gguf->reals) {
-    TRY_ASSIGN(const auto value, metadata.number(key_of(*family, pair.foreign)));
+  for (const families::GgufFlag& flag : family.gguf->flags) config.set(flag.config, flag.value);
+  for (const NamePair& pair : family.gguf->reals) {
+    TRY_ASSIGN(const auto value, metadata.number(key_of(family, pair.foreign)));
     if (value) config.set(pair.ours, *value);
   }
-  for (const NamePair& pair : family->gguf->booleans) {
-    TRY_ASSIGN(const auto value, metadata.boolean(key_of(*family, pair.foreign)));
+  for (const NamePair& pair : family.gguf->booleans) {
+    TRY_ASSIGN(const auto value, metadata.boolean(key_of(family, pair.foreign)));
     if (value) config.set(pair.ours, *value);
   }
-  TRY(check_value_length(*family, metadata, config));
-  TRY_ASSIGN(const auto theta, metadata.number(key_of(*family, "rope.freq_base")));
+  TRY(check_value_length(family, metadata, config));
+  TRY_ASSIGN(const auto theta, metadata.number(key_of(family, "rope.freq_base")));
   TRY_ASSIGN(const auto epsilon,
-             metadata.number(key_of(*family, "attention.layer_norm_rms_epsilon")));
-  config.set("rope_theta", theta.value_or(family->gguf->rope_theta));
+             metadata.number(key_of(family, "attention.layer_norm_rms_epsilon")));
+  config.set("rope_theta", theta.value_or(family.gguf->rope_theta));
   // 1e-5 as a float32 is not 1e-5: say what was meant.
   if (epsilon) {
     double meant = *epsilon;
@@ -226,11 +226,11 @@ Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFact
     }
     config.set("rms_norm_eps", meant);
   }
-  TRY_ASSIGN(Json rope, rope_from_gguf(*family, metadata));
+  TRY_ASSIGN(Json rope, rope_from_gguf(family, metadata));
   config.set("rope_scaling", std::move(rope));
   config.set("vocab_size", tensors.vocab_size);
   config.set("tie_word_embeddings", !tensors.has_head);
-  if (family->gguf->complete != nullptr) family->gguf->complete(config);
+  if (family.gguf->complete != nullptr) family.gguf->complete(config);
   return config;
 }
 

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/gguf.h"
-#include "families/family.h"
+#include "families/registry.h"
 
 namespace pelton::checkpoint {
 
@@ -21,7 +21,9 @@ std::string name_from_gguf(const families::Family& family, std::string_view gguf
 std::string name_to_gguf(const families::Family& family, std::string_view name);
 
 // Whose file it is. kUnsupported names those that are known; Ollama's "gptoss" is told apart.
-Result<const families::Family*> gguf_family(const GgufMetadata& metadata);
+Result<const families::Family*> gguf_family(
+    const GgufMetadata& metadata,
+    const families::Registry& registry = families::Registry::built_in());
 
 struct GgufTensorFacts {
   int64_t vocab_size = 0;  // rows of the embedding
@@ -29,7 +31,8 @@ struct GgufTensorFacts {
 };
 // The metadata as a config.json would say it, to be read by parse_model_config. What GGUF does not
 // say is as the family publishes it. Errors: kBadCheckpoint naming the key.
-Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFacts& tensors);
+Result<Json> config_from_gguf(const families::Family& family, const GgufMetadata& metadata,
+                              const GgufTensorFacts& tensors);
 
 // The reverse: everything but tokenizer and tensors.
 void config_to_gguf(const families::Family& family, const Json& config, GgufHeader& header);

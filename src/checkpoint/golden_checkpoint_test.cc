@@ -23,7 +23,7 @@ TEST(GoldenCheckpoint, TinyIsTheStoredFile) {
   EXPECT_TRUE(text(made) == stored);
 }
 
-// The FNV-1a sums are of files whose SHA-256 is the one in testdata/golden/SHA256SUMS.
+// The FNV-1a sums are of files whose SHA-256 is the one in their case.json.
 TEST(GoldenCheckpoint, MidAndOutlierAreTheFilesOfTheGoldenRuns) {
   EXPECT_EQ(base::fnv1a64(text(golden_safetensors(GoldenCase::kMid))), 18197698481925591638ull);
   EXPECT_EQ(base::fnv1a64(text(golden_safetensors(GoldenCase::kOutlier))), 15862859070925950389ull);

@@ -371,7 +371,7 @@ Result<SyntheticOptions> synthetic_like(const std::string& like, int layers) {
     if (!std::filesystem::exists(like)) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("expected {} or a config.json, found \"{}\"",
-                               families::kPublishedModels, like),
+                               families::published_model_names(), like),
                    "--like"};
     }
     TRY_ASSIGN(const std::string text, base::read_file(like, size_t{1} << 20));
@@ -406,9 +406,9 @@ SyntheticOptions synthetic_tiny(int vocab_size) {
 Result<void> write_synthetic(const SyntheticOptions& options, const std::string& folder,
                              base::ThreadPool& pool,
                              base::FunctionRef<void(int64_t, int64_t)> progress) {
-  TRY_ASSIGN(
-      const families::ModelConfig config,
-      families::parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  TRY_ASSIGN(const families::ModelConfig config,
+             families::parse_model_config(options.config, &options.generation,
+                                          folder + "/config.json", *options.registry));
   if (config.quantization >= families::WeightQuantization::kGptq) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("{}: integer weights are not made up; take quantization_config out",

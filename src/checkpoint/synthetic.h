@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/convert.h"
 #include "families/expected_tensors.h"
+#include "families/registry.h"
 
 namespace pelton::checkpoint {
 
@@ -24,9 +25,10 @@ struct SyntheticOptions {
   Json generation;  // becomes generation_config.json
   uint64_t seed = 0;
   int64_t shard_bytes_max = kShardBytesMax;
+  const families::Registry* registry = &families::Registry::built_in();  // of write_synthetic
 };
 
-// `like`: one of families::kPublishedModels or the path of a config.json; layers: 0 keeps their
+// `like`: one of families::published_models() or the path of a config.json; layers: 0 keeps their
 // number.
 Result<SyntheticOptions> synthetic_like(const std::string& like, int layers);
 

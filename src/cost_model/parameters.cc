@@ -120,10 +120,11 @@ Result<ModelConfig> find_model_config(const std::string& model) {
   std::string file = model;
   if (std::filesystem::is_directory(file)) file += "/config.json";
   if (!std::filesystem::exists(file)) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("{} is no folder or config.json, nor {}, {}", model,
-                             families::kPublishedModels, fmt::join(data_names("models/"), ", ")),
-                 "model"};
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("{} is no folder or config.json, nor {}, {}", model,
+                    families::published_model_names(), fmt::join(data_names("models/"), ", ")),
+        "model"};
   }
   TRY_ASSIGN(const std::string text, base::read_file(file));
   TRY_ASSIGN(const Json json, Json::parse(text));

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/family_golden.h"
+#include "checkpoint/golden_cases.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 
@@ -55,13 +55,12 @@ std::vector<request::GenerationRequest> make_requests(int vocabulary) {
   return requests;
 }
 
-class Families : public testing::TestWithParam<const char*> {
+class Families : public testing::TestWithParam<checkpoint::GoldenFolder> {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "families_test_" + GetParam();
+    folder_ = testing::TempDir() + "families_test_" + GetParam().name;
     std::filesystem::remove_all(folder_);
-    const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + GetParam();
-    ASSERT_TRUE(checkpoint::write_family_golden(golden, folder_).ok());
+    ASSERT_TRUE(checkpoint::write_weights(GetParam(), folder_).ok());
     auto opened = checkpoint::Checkpoint::open(folder_);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     checkpoint_.emplace(std::move(opened).value());
@@ -135,7 +134,7 @@ TEST_P(Families, AnAnswerDoesNotDependOnWhatRunsBesideIt) {
   for (size_t i = 0; i < std::size(kConditions); ++i) {
     if (i != drawn && std::getenv("PELTON_FULL") == nullptr) continue;
     const Condition& condition = kConditions[i];
-    std::printf("%s: %s, PELTON_SEED=%llu\n", GetParam(), condition.name,
+    std::printf("%s: %s, PELTON_SEED=%llu\n", GetParam().name.c_str(), condition.name,
                 static_cast<unsigned long long>(seed));
     EXPECT_EQ(answers(condition), alone) << condition.name;
     const families::ModelConfig& config = checkpoint_->config();
@@ -145,16 +144,10 @@ TEST_P(Families, AnAnswerDoesNotDependOnWhatRunsBesideIt) {
   }
 }
 
-std::string family_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(All, Families,
-                         testing::Values("deepseek-v3", "gemma3", "llama3", "mistral", "mixtral",
-                                         "qwen2", "qwen3", "qwen3-moe"),
-                         family_name);
+                         testing::ValuesIn(checkpoint::family_folders(PELTON_SOURCE_DIR
+                                                                      "/testdata/golden")),
+                         [](const auto& info) { return info.param.test_name(); });
 
 }  // namespace
 }  // namespace pelton::executor

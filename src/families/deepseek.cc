@@ -1,8 +1,14 @@
-#include "families/deepseek.h"
-
+// DeepSeek V3 (also R1, V3.1, Kimi K2, Moonlight) and V2: latent attention (arXiv 2405.04434),
+// neighbours rotated, many small experts in groups beside shared ones, dense layers ahead of them.
+// Sources: deepseek-ai/DeepSeek-V3 inference/model.py; transformers' models/deepseek_v2,
+// deepseek_v3.
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "families/family.h"
+#include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
@@ -183,20 +189,46 @@ constexpr std::string_view kV3Defaults = R"({
   "n_group": 8, "topk_group": 4, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
   "first_k_dense_replace": 3})";
 
+Json deepseek_v3() {
+  Json config = published_decoder({"DeepseekV3ForCausalLM", "deepseek_v3", 61, 7168, 128, 128,
+                                   18432, 129280, 163840, 10000.0, 1e-06});
+  Json rope;
+  rope.set("beta_fast", 32).set("beta_slow", 1).set("factor", 40).set("mscale", 1.0);
+  rope.set("mscale_all_dim", 1.0).set("original_max_position_embeddings", 4096);
+  rope.set("type", "yarn");
+  Json quantization;
+  quantization.set("activation_scheme", "dynamic").set("fmt", "e4m3").set("quant_method", "fp8");
+  quantization.set("weight_block_size", Json::Array{128, 128});
+  config.set("attention_bias", false).set("bos_token_id", 0).set("eos_token_id", 1);
+  config.set("ep_size", 1).set("first_k_dense_replace", 3).set("kv_lora_rank", 512);
+  config.set("moe_intermediate_size", 2048).set("moe_layer_freq", 1).set("n_group", 8);
+  config.set("n_routed_experts", 256).set("n_shared_experts", 1).set("norm_topk_prob", true);
+  config.set("num_experts_per_tok", 8).set("num_nextn_predict_layers", 1);
+  config.set("q_lora_rank", 1536);
+  config.set("qk_nope_head_dim", 128).set("qk_rope_head_dim", 64);
+  config.set("quantization_config", std::move(quantization)).set("rope_scaling", std::move(rope));
+  config.set("routed_scaling_factor", 2.5).set("scoring_func", "sigmoid").set("topk_group", 4);
+  config.set("topk_method", "noaux_tc").set("v_head_dim", 128);
+  return config;
+}
+
+constexpr PublishedConfig kPublished[] = {{"deepseek-v3", deepseek_v3}};
+
 }  // namespace
 
-const Family kDeepseekV2{.architecture = "DeepseekV2ForCausalLM",
-                         .model_type = "deepseek_v2",
-                         .read = read_v2,
-                         .layer_names = kLayerNames,
-                         .gguf = &kGgufV2};
+extern const Family kDeepseekV2{.architecture = "DeepseekV2ForCausalLM",
+                                .model_type = "deepseek_v2",
+                                .read = read_v2,
+                                .layer_names = kLayerNames,
+                                .gguf = &kGgufV2};
 
-const Family kDeepseekV3{.architecture = "DeepseekV3ForCausalLM",
-                         .model_type = "deepseek_v3",
-                         .read = read_v3,
-                         .defaults = kV3Defaults,
-                         .layer_names = kLayerNames,
-                         .aliases = kAliases,
-                         .gguf = &kGgufV3};
+extern const Family kDeepseekV3{.architecture = "DeepseekV3ForCausalLM",
+                                .model_type = "deepseek_v3",
+                                .read = read_v3,
+                                .defaults = kV3Defaults,
+                                .layer_names = kLayerNames,
+                                .aliases = kAliases,
+                                .gguf = &kGgufV3,
+                                .published = kPublished};
 
 }  // namespace pelton::families

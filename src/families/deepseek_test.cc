@@ -1,5 +1,3 @@
-#include "families/deepseek.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -49,7 +47,7 @@ Json v2_lite() {
 TEST(DeepseekV3, ReadsThePublishedFile) {
   const Result<ModelConfig> config = read(v3());
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, &kDeepseekV3);
+  EXPECT_EQ(config->architecture, "DeepseekV3ForCausalLM");
   EXPECT_EQ(config->count(AttentionKind::kLatent), 61);
   EXPECT_EQ(config->expert_layers(), 58);
   EXPECT_FALSE(config->layers[2].has_experts);
@@ -119,13 +117,13 @@ TEST(DeepseekV3, RefusesVariantsThatItWouldComputeWrongly) {
 TEST(DeepseekV3, KimiComesUnderAnotherName) {
   const Result<ModelConfig> config = with(v3(), "model_type", "\"kimi_k2\"");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, &kDeepseekV3);
+  EXPECT_EQ(config->architecture, "DeepseekV3ForCausalLM");
 }
 
 TEST(DeepseekV2, ReadsTheLiteModelsFile) {
   const Result<ModelConfig> config = read(v2_lite());
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, &kDeepseekV2);
+  EXPECT_EQ(config->architecture, "DeepseekV2ForCausalLM");
   EXPECT_EQ(config->latent.q_rank, 0);
   EXPECT_EQ(config->router.kind, RouterKind::kSoftmax);
   EXPECT_FALSE(config->router.normalises || config->router.correction);

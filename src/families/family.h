@@ -68,6 +68,12 @@ struct FamilyAlias {
   std::string_view model_type;
 };
 
+// config.json of a published model, every key: published_config.h.
+struct PublishedConfig {
+  std::string_view name;  // "qwen3-0.6b"
+  Json (*config)();
+};
+
 struct Family {
   std::string_view architecture;  // in config.json's `architectures`
   std::string_view model_type;
@@ -82,7 +88,8 @@ struct Family {
   // expected_tensors calls them; "*" stands for a number in both.
   std::span<const NamePair> layer_names = {};
   std::span<const FamilyAlias> aliases = {};
-  const GgufNames* gguf = nullptr;  // null: they are refused by name
+  const GgufNames* gguf = nullptr;                  // null: they are refused by name
+  std::span<const PublishedConfig> published = {};  // what pelton synth --like makes
 };
 
 }  // namespace pelton::families

@@ -1,6 +1,11 @@
-#include "families/gemma3.h"
-
+// Gemma 3, text: norms that multiply with 1 + w, four in each layer; embeddings times the root of
+// the hidden size; GELU; five sliding layers to one that keeps every token, each kind with its own
+// rotation. Source: transformers' models/gemma3/modular_gemma3.py.
 #include <cmath>
+#include <utility>
+
+#include "families/family.h"
+#include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
@@ -101,13 +106,30 @@ constexpr GgufNames kGguf{.architecture = "gemma3",
                           .complete = complete,
                           .rope_theta = 1e6};
 
+Json gemma3_4b() {
+  Json config = published_decoder({"Gemma3ForCausalLM", "gemma3_text", 34, 2560, 8, 4, 10240,
+                                   262208, 131072, 1e6, 1e-06, true});
+  Json rope;
+  rope.set("factor", 8.0).set("rope_type", "linear");
+  config.set("hidden_act", nullptr).set("hidden_activation", "gelu_pytorch_tanh");
+  config.set("attention_bias", false).set("attn_logit_softcapping", nullptr);
+  config.set("bos_token_id", 2).set("eos_token_id", Json::Array{1, 106}).set("head_dim", 256);
+  config.set("final_logit_softcapping", nullptr).set("query_pre_attn_scalar", 256);
+  config.set("rope_local_base_freq", 10000.0).set("rope_scaling", std::move(rope));
+  config.set("sliding_window", 1024).set("sliding_window_pattern", 6);
+  return config;
+}
+
+constexpr PublishedConfig kPublished[] = {{"gemma-3-4b", gemma3_4b}};
+
 }  // namespace
 
-const Family kGemma3{.architecture = "Gemma3ForCausalLM",
-                     .model_type = "gemma3_text",
-                     .read = read,
-                     .defaults = kDefaults,
-                     .aliases = kAliases,
-                     .gguf = &kGguf};
+extern const Family kGemma3{.architecture = "Gemma3ForCausalLM",
+                            .model_type = "gemma3_text",
+                            .read = read,
+                            .defaults = kDefaults,
+                            .aliases = kAliases,
+                            .gguf = &kGguf,
+                            .published = kPublished};
 
 }  // namespace pelton::families

@@ -1,10 +1,7 @@
-#include "families/llama.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "families/mixtral.h"
 #include "families/registry.h"
 
 namespace pelton::families {
@@ -35,7 +32,7 @@ void expect_refused(const Result<ModelConfig>& config, const std::string& messag
 TEST(Llama, ReadsThePublishedFile) {
   const Result<ModelConfig> config = parse_model_config(published(), nullptr, "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, &kLlama);
+  EXPECT_EQ(config->architecture, "LlamaForCausalLM");
   EXPECT_EQ(config->layer_count(), 32);
   EXPECT_EQ(config->count(AttentionKind::kFull), 32);
   EXPECT_EQ(config->hidden_size, 4096);
@@ -86,12 +83,13 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
 
 // Mixtral's files say "llama" too.
 TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
-  EXPECT_EQ(find_gguf_family("llama", false, 1), &kLlama);
-  EXPECT_EQ(find_gguf_family("llama", true, 1), &kMixtral);
-  EXPECT_EQ(find_gguf_family("gpt-oss", true, 1)->model_type, "gpt_oss");
-  EXPECT_EQ(find_gguf_family("mamba", false, 1), nullptr);
-  EXPECT_EQ(find_gguf_family("deepseek2", true, 1)->model_type, "deepseek_v2");
-  EXPECT_EQ(find_gguf_family("deepseek2", true, 2)->model_type, "deepseek_v3");
+  const Registry& registry = Registry::built_in();
+  EXPECT_EQ(registry.find_gguf("llama", false, 1)->model_type, "llama");
+  EXPECT_EQ(registry.find_gguf("llama", true, 1)->model_type, "mixtral");
+  EXPECT_EQ(registry.find_gguf("gpt-oss", true, 1)->model_type, "gpt_oss");
+  EXPECT_EQ(registry.find_gguf("mamba", false, 1), nullptr);
+  EXPECT_EQ(registry.find_gguf("deepseek2", true, 1)->model_type, "deepseek_v2");
+  EXPECT_EQ(registry.find_gguf("deepseek2", true, 2)->model_type, "deepseek_v3");
 }
 
 // What is not computed because of how its weights are packed is counted all the same.

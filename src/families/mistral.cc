@@ -1,4 +1,6 @@
-#include "families/mistral.h"
+// Mistral: Llama's arithmetic, with a sliding window on every layer (7B v0.1) or none.
+#include "families/family.h"
+#include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
@@ -13,12 +15,22 @@ Result<void> read(const ConfigFields& fields, ModelConfig& config) {
 
 constexpr FamilyAlias kAliases[] = {{"Mistral3ForConditionalGeneration", "mistral3"}};
 
+Json mistral_7b() {
+  Json config = published_decoder(
+      {"MistralForCausalLM", "mistral", 32, 4096, 32, 8, 14336, 32768, 32768, 1e6, 1e-05});
+  config.set("bos_token_id", 1).set("eos_token_id", 2).set("sliding_window", nullptr);
+  return config;
+}
+
+constexpr PublishedConfig kPublished[] = {{"mistral-7b-v0.3", mistral_7b}};
+
 }  // namespace
 
 // GGUF files say architecture "llama", and are read as Llama's.
-const Family kMistral{.architecture = "MistralForCausalLM",
-                      .model_type = "mistral",
-                      .read = read,
-                      .aliases = kAliases};
+extern const Family kMistral{.architecture = "MistralForCausalLM",
+                             .model_type = "mistral",
+                             .read = read,
+                             .aliases = kAliases,
+                             .published = kPublished};
 
 }  // namespace pelton::families

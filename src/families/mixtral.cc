@@ -1,6 +1,6 @@
-#include "families/mixtral.h"
-
+// Mixtral: Mistral with experts, of which the softmax over the best two logits is the weight.
 #include "families/gguf_tables.h"
+#include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
@@ -38,12 +38,24 @@ constexpr GgufNames kGguf{.architecture = "llama",
                           .turns_neighbours = true,
                           .has_experts = true};
 
+Json mixtral_8x7b() {
+  Json config = published_decoder(
+      {"MixtralForCausalLM", "mixtral", 32, 4096, 32, 8, 14336, 32000, 32768, 1e6, 1e-05});
+  config.set("bos_token_id", 1).set("eos_token_id", 2).set("sliding_window", nullptr);
+  config.set("num_experts_per_tok", 2).set("num_local_experts", 8);
+  config.set("output_router_logits", false).set("router_aux_loss_coef", 0.02);
+  return config;
+}
+
+constexpr PublishedConfig kPublished[] = {{"mixtral-8x7b", mixtral_8x7b}};
+
 }  // namespace
 
-const Family kMixtral{.architecture = "MixtralForCausalLM",
-                      .model_type = "mixtral",
-                      .read = read,
-                      .layer_names = kLayerNames,
-                      .gguf = &kGguf};
+extern const Family kMixtral{.architecture = "MixtralForCausalLM",
+                             .model_type = "mixtral",
+                             .read = read,
+                             .layer_names = kLayerNames,
+                             .gguf = &kGguf,
+                             .published = kPublished};
 
 }  // namespace pelton::families

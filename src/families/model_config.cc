@@ -45,13 +45,14 @@ Json with_defaults(const Family& family, const Json& file) {
   return filled;
 }
 
-Result<const Family*> family_of(const Json& json, const ConfigFields& fields) {
+Result<const Family*> family_of(const Json& json, const ConfigFields& fields,
+                                const Registry& registry) {
   const std::string model_type = json.string("model_type").value_or("");
   const Json* list = fields.find("architectures");
   if (list != nullptr && list->is_array()) {
     for (const Json& name : list->as_array()) {
       if (!name.is_string()) continue;
-      const Family* family = find_family(name.as_string(), model_type);
+      const Family* family = registry.find(name.as_string(), model_type);
       if (family != nullptr) return family;
     }
   }
@@ -59,7 +60,7 @@ Result<const Family*> family_of(const Json& json, const ConfigFields& fields) {
       list != nullptr && list->is_array() ? shown(*list) : std::string("missing");
   return fields.unsupported("architectures",
                             fmt::format("is {} with model_type {}; supported: {}", architectures,
-                                        shown(Json(model_type)), supported_families()));
+                                        shown(Json(model_type)), registry.supported()));
 }
 
 // Each expert has tensors of its own: what their names take is bounded, too. DeepSeek V3 has 14 848
@@ -88,11 +89,16 @@ int ModelConfig::expert_layers() const {
 
 Result<ModelConfig> parse_model_config(const Json& config, const Json* generation,
                                        const std::string& file) {
+  return parse_model_config(config, generation, file, Registry::built_in());
+}
+
+Result<ModelConfig> parse_model_config(const Json& config, const Json* generation,
+                                       const std::string& file, const Registry& registry) {
   ModelConfig parsed{.name = file};
   TRY(refuse_duplicate_keys(config, file));
   const Json text = unwrapped(config);
   TRY(refuse_duplicate_keys(text, file));
-  TRY_ASSIGN(parsed.family, family_of(text, ConfigFields(text, file)));
+  TRY_ASSIGN(parsed.family, family_of(text, ConfigFields(text, file), registry));
   const Json filled = with_defaults(*parsed.family, text);
   const ConfigFields fields(filled, file);
   parsed.architecture = parsed.family->architecture;

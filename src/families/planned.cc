@@ -1,6 +1,5 @@
 // Families whose bytes and operations are counted: those that this engine computes, as their own
-// files read them, and others that it does not: what is made like Llama: Qwen 2 with experts,
-// Granite.
+// files read them, and others that it does not: what is made like Llama.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -16,11 +15,9 @@ namespace {
 // Far beyond every model there is; products of four of them and a batch stay within 63 bits.
 constexpr double kParametersMax = 1e15;
 
-constexpr std::string_view kLlamaTypes[] = {"qwen2_moe", "granite"};
-
-template <size_t kCount>
-bool is_one_of(const std::string& type, const std::string_view (&types)[kCount]) {
-  return std::find(std::begin(types), std::end(types), type) != std::end(types);
+bool is_planned(std::string_view type) {
+  const std::span<const std::string_view> types = planned_types();
+  return std::find(types.begin(), types.end(), type) != types.end();
 }
 
 double bits_of(const std::string& method, const Json& quantization) {
@@ -95,7 +92,7 @@ Result<void> read(const ConfigFields& fields, const Json& json, ModelConfig& con
 }
 
 const Family* computed_family(std::string_view type) {
-  for (const Family* family : all_families()) {
+  for (const Family* family : Registry::built_in().families()) {
     if (family->model_type == type) return family;
     for (const FamilyAlias& alias : family->aliases) {
       if (alias.model_type == type && alias.architecture == family->architecture) return family;
@@ -120,8 +117,8 @@ Result<ModelConfig> read_computed(const Family& family, Json json, const std::st
 
 std::string countable_types() {
   std::vector<std::string_view> types;
-  for (const Family* family : all_families()) types.push_back(family->model_type);
-  types.insert(types.end(), std::begin(kLlamaTypes), std::end(kLlamaTypes));
+  for (const Family* family : Registry::built_in().families()) types.push_back(family->model_type);
+  types.insert(types.end(), planned_types().begin(), planned_types().end());
   return fmt::format("{}", fmt::join(types, ", "));
 }
 
@@ -135,7 +132,7 @@ Result<ModelConfig> parse_planned_config(const Json& json, const std::string& fi
     TRY_ASSIGN(config, read_computed(*family, json, file));
     // Experts that the family does not have (mixtures of its models, under its name) are counted.
     if (!config.has_experts()) TRY(read_any_experts(fields, config));
-  } else if (is_one_of(config.model_type, kLlamaTypes)) {
+  } else if (is_planned(config.model_type)) {
     TRY(read(fields, json, config));
   } else {
     return fields.unsupported(

@@ -1,7 +1,8 @@
 // The configuration files of the published models, as values: what synthetic checkpoints start
-// from. Pure.
+// from. A family's own stand in its file (Family::published). Pure.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,14 +12,10 @@
 
 namespace pelton::families {
 
-// The names below, for messages.
-inline constexpr std::string_view kPublishedModels =
-    "gpt-oss-20b, gpt-oss-120b, deepseek-v3, gemma-3-4b, llama-3.1-8b, mistral-7b-v0.3, "
-    "mixtral-8x7b, qwen2.5-0.5b, "
-    "qwen3-0.6b, qwen3-30b-a3b";
-
-// The same, one by one.
+// The names of all families' published models, gpt-oss first.
 std::vector<std::string_view> published_models();
+// The same with commas between, for messages.
+std::string published_model_names();
 
 // config.json of one of these, every key (kNotFound for another name).
 Result<Json> published_config(std::string_view model);
@@ -29,5 +26,24 @@ Json published_generation_config();
 // Sets num_hidden_layers, and layer_types, if the file has them, to gpt-oss' alternation that
 // starts with a sliding layer.
 void set_layer_count(Json& config, int layer_count);
+
+// For the families' files: what those of Llama's descendants say alike.
+struct PublishedSizes {
+  const char* architecture;
+  const char* model_type;
+  int layers;
+  int hidden;
+  int heads;
+  int kv_heads;
+  int intermediate;
+  int vocab;
+  int context;
+  double theta;
+  double epsilon;
+  bool tied = false;
+};
+Json published_decoder(const PublishedSizes& sizes);
+// Sets what Qwen's files say alike: tokens, and a window from `first_sliding` on that is off.
+void add_qwen_keys(Json& config, int first_sliding);
 
 }  // namespace pelton::families

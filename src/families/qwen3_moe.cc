@@ -1,8 +1,8 @@
-#include "families/qwen3_moe.h"
-
+// Qwen 3 with experts: Qwen 3's attention; layers of experts, with dense ones between on request.
 #include <algorithm>
 
 #include "families/gguf_tables.h"
+#include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
@@ -56,12 +56,26 @@ constexpr GgufNames kGguf{.architecture = "qwen3moe",
                           .flags = kGgufFlags,
                           .rope_theta = 1e6};
 
+Json qwen3_30b_a3b() {
+  Json config = published_decoder(
+      {"Qwen3MoeForCausalLM", "qwen3_moe", 48, 2048, 32, 4, 6144, 151936, 40960, 1e6, 1e-06});
+  config.set("attention_bias", false).set("head_dim", 128).set("sliding_window", nullptr);
+  config.set("decoder_sparse_step", 1).set("mlp_only_layers", Json::Array{});
+  config.set("moe_intermediate_size", 768).set("norm_topk_prob", true).set("num_experts", 128);
+  config.set("num_experts_per_tok", 8).set("output_router_logits", false);
+  add_qwen_keys(config, 48);
+  return config;
+}
+
+constexpr PublishedConfig kPublished[] = {{"qwen3-30b-a3b", qwen3_30b_a3b}};
+
 }  // namespace
 
-const Family kQwen3Moe{.architecture = "Qwen3MoeForCausalLM",
-                       .model_type = "qwen3_moe",
-                       .read = read,
-                       .layer_names = kLayerNames,
-                       .gguf = &kGguf};
+extern const Family kQwen3Moe{.architecture = "Qwen3MoeForCausalLM",
+                              .model_type = "qwen3_moe",
+                              .read = read,
+                              .layer_names = kLayerNames,
+                              .gguf = &kGguf,
+                              .published = kPublished};
 
 }  // namespace pelton::families

@@ -9,14 +9,32 @@
 
 namespace pelton::families {
 
-std::span<const Family* const> all_families();
+// The families that a configuration is looked up in. The program knows one registry, built_in();
+// the tests of the seam make one with a family of their own, and hand it to what reads files.
+class Registry {
+ public:
+  // The families, and the array of them, outlive the registry.
+  explicit constexpr Registry(std::span<const Family* const> families) : families_(families) {}
 
-// Null if there is none.
-const Family* find_family(std::string_view architecture, std::string_view model_type);
-const Family* find_gguf_family(std::string_view architecture, bool has_experts,
-                               int64_t expert_gating);
+  static const Registry& built_in();
 
-// "GptOssForCausalLM (gpt_oss), ...", for messages.
-std::string supported_families();
+  std::span<const Family* const> families() const { return families_; }
+  // Null if there is none.
+  const Family* find(std::string_view architecture, std::string_view model_type) const;
+  const Family* find_gguf(std::string_view architecture, bool has_experts,
+                          int64_t expert_gating) const;
+  // "GptOssForCausalLM (gpt_oss), ...", for messages.
+  std::string supported() const;
+
+ private:
+  std::span<const Family* const> families_;
+};
+
+// What parse_model_config(config, generation, file) does with the families built in.
+Result<ModelConfig> parse_model_config(const Json& config, const Json* generation,
+                                       const std::string& file, const Registry& registry);
+
+// Values of model_type that are counted and planned for, not computed: made like Llama.
+std::span<const std::string_view> planned_types();
 
 }  // namespace pelton::families

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <ostream>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/family_golden.h"
+#include "checkpoint/golden_cases.h"
 #include "checkpoint/safetensors.h"
+#include "families/family.h"
 #include "models/sequence_runner.h"
 #include "tensor/bits.h"
 
@@ -63,45 +66,51 @@ void round_corrections(std::vector<uint8_t>& file) {
   }
 }
 
-// Makes a folder of a golden case, or of what it is made of: GGUF files are written of bf16, and
-// DeepSeek V2 has no case of its own.
-void write_source(const std::string& name, const std::string& folder) {
-  const bool is_v2 = name == "deepseek-v2";
-  const std::string golden =
-      std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + (is_v2 ? "deepseek-v3" : name);
-  if (!name.starts_with("deepseek")) {
-    ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
-    return;
+// A configuration whose GGUF file is compared with its source: a golden case's own, or, as GGUF
+// files are of bf16 and say less, what its case.json makes of it ("gguf": name -> keys).
+struct GgufCase {
+  std::string name;
+  Json config;
+  Json facts;
+};
+void PrintTo(const GgufCase& gguf, std::ostream* out) {
+  *out << gguf.name;
+}
+
+std::vector<GgufCase> gguf_cases() {
+  std::vector<GgufCase> cases;
+  for (const auto& golden : checkpoint::family_folders(PELTON_SOURCE_DIR "/testdata/golden")) {
+    const auto parsed = families::parse_model_config(golden.config, nullptr, golden.path);
+    CHECK(parsed.ok(), parsed.ok() ? "" : parsed.error().message);
+    if (parsed->family->gguf == nullptr) continue;
+    Json variants;
+    variants.set(golden.name, Json::Object{});
+    if (const Json* given = golden.facts.find("gguf")) variants = *given;
+    for (const Json::Member& variant : variants.as_object()) {
+      Json config = golden.config;
+      for (const Json::Member& key : variant.value.as_object()) config.set(key.key, key.value);
+      cases.push_back({variant.key, std::move(config), golden.facts});
+    }
   }
-  Json config = Json::parse(*base::read_file(golden + "/config.json")).value();
-  config.set("quantization_config", nullptr).set("num_nextn_predict_layers", 0);
-  if (is_v2) {
-    config.set("architectures", Json::Array{"DeepseekV2ForCausalLM"});
-    config.set("model_type", "deepseek_v2").set("scoring_func", "softmax");
-    config.set("topk_method", "group_limited_greedy").set("norm_topk_prob", false);
-  }
-  const Json seed = Json::parse(*base::read_file(golden + "/case.json")).value();
-  auto made = checkpoint::family_golden_safetensors(config, seed);
+  return cases;
+}
+
+void write_source(const GgufCase& gguf, const std::string& folder) {
+  auto made = checkpoint::family_golden_safetensors(gguf.config, gguf.facts);
   ASSERT_TRUE(made.ok()) << made.error().message;
   round_corrections(*made);
   std::filesystem::create_directories(folder);
-  ASSERT_TRUE(base::write_file(folder + "/config.json", config.dump()).ok());
+  ASSERT_TRUE(base::write_file(folder + "/config.json", gguf.config.dump()).ok());
   const std::string_view bytes(reinterpret_cast<const char*>(made->data()), made->size());
   ASSERT_TRUE(base::write_file(folder + "/model.safetensors", bytes).ok());
 }
 
-class GgufFamilies : public testing::TestWithParam<const char*> {};
+class GgufFamilies : public testing::TestWithParam<GgufCase> {};
 
 TEST_P(GgufFamilies, ComputeWhatTheirSourceComputes) {
-  const std::string name = GetParam();
-  const std::string folder = testing::TempDir() + "foreign_layouts_test_" + name;
+  const std::string folder = testing::TempDir() + "foreign_layouts_test_" + GetParam().name;
   std::filesystem::remove_all(folder);
-  write_source(name, folder);
-  Json config = Json::parse(*base::read_file(folder + "/config.json")).value();
-  if (name == "gemma3") {  // a GGUF file does not say it: the head size, unless the model is 27B
-    config.set("query_pre_attn_scalar", *config.integer("head_dim"));
-  }
-  ASSERT_TRUE(base::write_file(folder + "/config.json", config.dump()).ok());
+  write_source(GetParam(), folder);
   const std::string file = folder + "/model.gguf";
   {
     const auto source = checkpoint::Checkpoint::open(folder);
@@ -120,23 +129,19 @@ TEST_P(GgufFamilies, ComputeWhatTheirSourceComputes) {
     };
     base::ThreadPool pool({.threads = 2, .pin = false});
     const auto quiet = [](int64_t, int64_t) {};
-    const Result<void> written = checkpoint::write_gguf(config, {}, bytes, file, pool, quiet);
+    const Result<void> written =
+        checkpoint::write_gguf(GetParam().config, {}, bytes, file, pool, quiet);
     ASSERT_TRUE(written.ok()) << written.error().message;
   }
   EXPECT_LT(relative_error(logits_of(file), logits_of(folder)), 2e-6);
   std::filesystem::remove_all(folder);
 }
 
-std::string case_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(All, GgufFamilies, testing::ValuesIn(gguf_cases()), [](const auto& info) {
+  std::string name = info.param.name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, GgufFamilies,
-                         testing::Values("deepseek-v2", "deepseek-v3", "gemma3", "llama3",
-                                         "mixtral", "qwen2", "qwen3", "qwen3-moe"),
-                         case_name);
+});
 
 // By hand: other names, and rows of each head of q and k so that neighbours rotate together.
 void write_mistral_original(const checkpoint::Checkpoint& source, const std::string& folder) {

@@ -15,8 +15,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/family_golden.h"
-#include "checkpoint/golden_checkpoint.h"
+#include "checkpoint/golden_cases.h"
 #include "layers/output_head.h"
 #include "layers/pack_weights.h"
 #include "models/accuracy_gate.h"
@@ -77,7 +76,18 @@ std::vector<float> floats(const std::string& path) {
   return {data, data + array->bytes.size() / sizeof(float)};
 }
 
-Golden read_golden(const std::string& folder) {
+const checkpoint::GoldenFolder& folder_of(const std::string& name) {
+  static const std::vector<checkpoint::GoldenFolder> kFolders =
+      checkpoint::golden_folders(std::string(PELTON_SOURCE_DIR) + "/testdata/golden");
+  for (const checkpoint::GoldenFolder& folder : kFolders) {
+    if (folder.name == name) return folder;
+  }
+  CHECK(false, name);
+  return kFolders.front();
+}
+
+Golden read_golden(const std::string& name) {
+  const std::string folder = folder_of(name).path;
   const Json json = *Json::parse(*base::read_file(folder + "/tokens.json"));
   Golden golden;
   golden.tokens = integers(json, "prompt");
@@ -87,8 +97,8 @@ Golden read_golden(const std::string& folder) {
   golden.hidden_positions = integers(json, "hidden_positions");
   golden.logits = floats(folder + "/logits_exact.npy");
   golden.top_gap = floats(folder + "/top_gap.npy");
-  const bool of_family = std::filesystem::exists(folder + "/case.json");  // gpt-oss needs no pardon
-  if (of_family && std::filesystem::exists(folder + "/router_margin.npy")) {
+  const bool is_gpt_oss = folder_of(name).formula() == "gpt-oss";  // needs no pardon
+  if (!is_gpt_oss && std::filesystem::exists(folder + "/router_margin.npy")) {
     golden.router_margin = floats(folder + "/router_margin.npy");
   }
   if (std::filesystem::exists(folder + "/hidden_exact.npy")) {
@@ -97,25 +107,16 @@ Golden read_golden(const std::string& folder) {
   return golden;
 }
 
-Result<void> write_weights(const std::string& name, const std::string& kept,
-                           const std::string& folder) {
-  if (std::filesystem::exists(kept + "/case.json")) {
-    return checkpoint::write_family_golden(kept, folder);
-  }
-  return checkpoint::write_golden_checkpoint(
-      name == "mid" ? checkpoint::GoldenCase::kMid : checkpoint::GoldenCase::kOutlier, folder);
-}
-
 // The case's weights: kept for a few, made from the closed formula for the others.
 std::string weights_folder(const std::string& name) {
-  const std::string kept = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
+  const std::string kept = folder_of(name).path;
   if (std::filesystem::exists(kept + "/model.safetensors")) return kept;
   const std::string made = std::string(PELTON_BINARY_DIR) + "/golden/" + name;
   if (!std::filesystem::exists(made + "/model.safetensors")) {
     // ctest runs cases side by side: each writes a folder of its own, one of them gets the name.
     const std::string own = made + "." + std::to_string(::getpid());
     std::filesystem::create_directories(own);
-    const Result<void> written = write_weights(name, kept, own);
+    const Result<void> written = write_weights(folder_of(name), own);
     CHECK(written.ok(), written.ok() ? "" : written.error().message);
     std::error_code taken;
     std::filesystem::rename(own, made, taken);
@@ -239,7 +240,7 @@ double divergence(const float* got, const float* exact, int vocab) {
 }
 
 struct Case {
-  const char* name;
+  std::string name;
   kernels::KernelChoice kernels;
   int chunk;                          // 0: whole
   std::optional<tensor::DType> kv{};  // empty: what the kernels prefer
@@ -256,7 +257,7 @@ void PrintTo(const Case& param, std::ostream* out) {
 }
 
 Tolerance tolerance_of(const Case& param) {
-  const bool outlier = param.name == std::string_view("outlier");
+  const bool outlier = param.name == "outlier";
   if (param.kv == tensor::DType::kBf16) return outlier ? kBf16Outlier : kBf16;
   if (param.kv == tensor::DType::kI8) return outlier ? kInt8Outlier : kInt8;
   if (param.kv == tensor::DType::kF8E4m3) return outlier ? kFp8Outlier : kFp8;
@@ -289,8 +290,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   const Tolerance tolerance = tolerance_of(param);
   const tensor::DType kv = param.kv.value_or(kernels.kv_dtype());
 
-  const Golden golden =
-      read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + param.name);
+  const Golden golden = read_golden(param.name);
   const std::string folder = param.chosen    ? chosen_folder(param.name, golden.tokens)
                              : param.packing ? packed_folder(param.name, *param.packing)
                                              : weights_folder(param.name);
@@ -355,7 +355,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   std::printf(
       "%s %s%s %s chunk %d: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, "
       "lost at a gap of up to %.3f\n",
-      param.name, std::string(kernels.name()).c_str(),
+      param.name.c_str(), std::string(kernels.name()).c_str(),
       param.packing ? (" " + packing_name(*param.packing)).c_str() : "",
       std::string(tensor::kv_type_name(kv)).c_str(), param.chunk, error_sum / rows, error_max,
       kl_sum / rows, 100.0 * agreed / rows, static_cast<double>(lost_gap));
@@ -376,7 +376,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
 class GoldenInBf16 : public ::testing::Test {
  protected:
   AccuracyGate gate(const char* name) {
-    const Golden golden = read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name);
+    const Golden golden = read_golden(name);
     const Result<checkpoint::Checkpoint> checkpoint =
         checkpoint::Checkpoint::open(weights_folder(name));
     CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
@@ -437,9 +437,10 @@ bool is_full_run() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const char* name : {"tiny", "mid", "outlier", "deepseek-v3", "gemma3", "llama3", "qwen2",
-                           "qwen3", "qwen3-moe", "mistral", "mixtral"}) {
-    const bool large = name == std::string_view("mid") || name == std::string_view("outlier");
+  for (const checkpoint::GoldenFolder& folder :
+       checkpoint::golden_folders(std::string(PELTON_SOURCE_DIR) + "/testdata/golden")) {
+    const std::string& name = folder.name;
+    const bool large = folder.config.integer("hidden_size").value_or(0) >= 512;
     for (const auto kernels : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx512,
                                kernels::KernelChoice::kAvx2}) {
       for (const int chunk : {0, 7, 1}) {
@@ -491,9 +492,8 @@ std::vector<Case> all_cases() {
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   static constexpr const char* kNames[] = {"auto", "reference", "avx512", "avx2"};
   const int chunk = info.param.chunk;
-  std::string name = info.param.name;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
+  return folder_of(info.param.name).test_name() + "_" +
+         kNames[static_cast<int>(info.param.kernels)] + "_" +
          (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk)) +
          (info.param.kv ? "_" + std::string(tensor::kv_type_name(*info.param.kv)) : "") +
          (info.param.packing ? "_" + packing_name(*info.param.packing) : "") +

@@ -34,7 +34,7 @@ Error cannot(const std::string& path, const char* what, const std::error_code& w
 Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
   Json config;
   if (source.gguf() != nullptr) {
-    TRY_ASSIGN(config, checkpoint::config_from_gguf(*source.gguf(),
+    TRY_ASSIGN(config, checkpoint::config_from_gguf(*source.config().family, *source.gguf(),
                                                     {.vocab_size = source.config().vocab_size,
                                                      .has_head = !source.config().tied_head}));
   } else {
