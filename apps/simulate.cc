@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/autoscale_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
 #include "apps/footprint_estimate.h"
@@ -100,6 +101,8 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   }
   options.overhead = choice.calibration.overhead;
   options.replica_count = static_cast<int>(arguments.integer("--replicas"));
+  TRY_ASSIGN(options.autoscaling,
+             read_autoscaling(arguments, options.replica_count, options.replica.capacity));
   TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
@@ -107,7 +110,9 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
     const std::string& file = arguments.text("--faults");
     TRY_ASSIGN(const std::string text, read_input(file));
     TRY_ASSIGN(const Json json, Json::parse(text));
-    TRY_ASSIGN(options.faults, simulator::parse_faults(json, options.replica_count, file));
+    const int places =
+        options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+    TRY_ASSIGN(options.faults, simulator::parse_faults(json, places, file));
   }
   return options;
 }
@@ -287,9 +292,11 @@ cli::Verb simulate_verb() {
                  .help = "which percentiles",
                  .default_text = "50,90,99"},
                 {.name = "--json", .value = "FILE", .help = "also write the result; - is stdout"}},
-      .examples = {"pelton simulate gpt-oss-120b --gpu h100 --max-num-seqs 64 --request-rate 4",
-                   "pelton simulate ./model --calibration c.json --workload conversation",
-                   "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
+      .examples =
+          {"pelton simulate gpt-oss-120b --gpu h100 --max-num-seqs 64 --request-rate 4",
+           "pelton simulate ./model --calibration c.json --workload conversation",
+           "pelton simulate gpt-oss-20b --gpu h100 --autoscale concurrency --max-replicas 4",
+           "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
       .run = run};
   std::vector<cli::Flag> hardware = hardware_flags();
   for (cli::Flag& flag : hardware) {
@@ -300,8 +307,8 @@ cli::Verb simulate_verb() {
   for (cli::Flag& flag : batch) {
     if (flag.name == "--swap-space") flag.not_with = named_hardware();
   }
-  for (std::vector<cli::Flag> some :
-       {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags()}) {
+  for (std::vector<cli::Flag> some : {hardware, workload_flags(), memory, batch, queue_flags(),
+                                      modelled_speculation_flags(), autoscale_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   return verb;

@@ -22,6 +22,24 @@ std::string drafts_text(const engine::SchedulerCounters& counted) {
                      1 + static_cast<double>(counted.accepted_tokens) / drafts);
 }
 
+// Where replicas started and stopped.
+std::string scaling_text(const SimulationResult& result) {
+  if (!result.scaling) return "";
+  const ScalingCounts& counts = *result.scaling;
+  constexpr double kHour = 3600;
+  return fmt::format(
+      "{:.2f} replica-hours, {:.1f} replicas on average and {} at most; {} started, {} changes of "
+      "direction\n",
+      counts.replica_s / kHour, counts.replica_s / std::max(result.duration_s, 1e-9),
+      counts.replicas_most, counts.started, counts.direction_changes);
+}
+
+// On average, of those that were there.
+double replicas_of(const SimulationOptions& options, const SimulationResult& result) {
+  if (!result.scaling) return options.replica_count;
+  return std::max(result.scaling->replica_s / std::max(result.duration_s, 1e-9), 1e-9);
+}
+
 }  // namespace
 
 double cached_share(const SimulationResult& result) {
@@ -33,7 +51,7 @@ double cached_share(const SimulationResult& result) {
 std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
                        const std::string& load, double took_s) {
   const ReplicaCounts all = sum_of(result);
-  const double replicas = options.replica_count;
+  const double replicas = replicas_of(options, result);
   const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
   const double rows = static_cast<double>(all.rows) / steps;
   const int slots = options.replica.capacity.sequences_max;
@@ -41,11 +59,12 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "\n{} replica{}: load {}\n"
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
-      "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
+      "{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
       "{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
-      rows / slots * 100, all.steps, all.steps_failed, cached_share(result) * 100,
+      rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
+      cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), result.duration_s / std::max(took_s, 1e-9));
 }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "cost_model/slices.h"
+#include "workload/offered_load.h"
 
 namespace pelton::simulator {
 namespace {
@@ -65,7 +66,7 @@ int64_t nanoseconds(double seconds) {
 }
 
 struct Event {
-  enum class Kind { kFaultBegins, kFaultEnds, kDue, kArrives, kWakes };
+  enum class Kind { kFaultBegins, kFaultEnds, kDue, kArrives, kWakes, kScales, kReplicaReady };
 
   int64_t at_ns = 0;
   int64_t order = 0;  // of two at the same time, the one that was made first
@@ -91,6 +92,10 @@ struct Request {
   std::vector<TokenId> answer;  // kept where another turn follows
 };
 
+int replicas_max(const SimulationOptions& options) {
+  return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+}
+
 class Fleet {
  public:
   Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -99,17 +104,23 @@ class Fleet {
         workload_(workload),
         times_(times),
         dispatcher_({.policy = options.dispatch,
-                     .replicas = options.replica_count,
+                     .replicas = replicas_max(options),
                      .block_tokens = options.replica.capacity.block_tokens,
                      .hash_seed = options.replica.hash_seed,
                      .costs = step_costs(times, options.replica.capacity),
                      .groups = routed_groups(options.replica.capacity)}),
-        states_(static_cast<size_t>(options.replica_count)),
+        states_(static_cast<size_t>(replicas_max(options))),
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
         histories_(workload.conversations.size()),
         counts_(states_.size()) {
     for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
+    if (!options.autoscaling) return;
+    control_.emplace(PoolControl::Options{.asked = *options.autoscaling,
+                                          .slots = options.replica.capacity.sequences_max,
+                                          .service_s_assumed = service_s_assumed(),
+                                          .seed = options.seed});
+    for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
   }
 
   SimulationResult run();
@@ -130,6 +141,7 @@ class Fleet {
   void send_due(int64_t now_ns);
   void send(int64_t now_ns, int64_t request);
   void arrive(int64_t now_ns, int64_t request);
+  void dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states);
   void fail(int64_t now_ns, int64_t request, const std::string& why);
   void finish(int64_t now_ns, int64_t request);
   void wake(int64_t now_ns, size_t replica);
@@ -139,6 +151,17 @@ class Fleet {
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
   void crash(int64_t now_ns, size_t replica);
+  // Of a fleet that is scaled.
+  void tick(int64_t now_ns);
+  void scale(int64_t now_ns);
+  void become_ready(int64_t now_ns, size_t replica);
+  void follow_phase(size_t replica) {
+    states_[replica].is_up = control_->takes_requests(static_cast<int>(replica));
+  }
+  void send_held(int64_t now_ns);
+  void retire_if_empty(int64_t now_ns, size_t replica);
+  bool only_scaling_left() const;
+  double service_s_assumed() const;
   double drawn(const std::vector<double>& residuals) {
     if (residuals.empty()) return 1;
     return cost_model::draw(residuals,
@@ -153,6 +176,10 @@ class Fleet {
   const workload::Workload& workload_;
   const cost_model::StepTimeModel& times_;
   Dispatcher dispatcher_;
+  std::optional<PoolControl> control_;
+  std::deque<int64_t> held_;               // requests for which no replica has a free slot
+  std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them
+  size_t scaling_events_ = 0;              // that are to come
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<ReplicaState> states_;
   std::vector<int64_t> versions_;
@@ -185,11 +212,12 @@ SimulationResult Fleet::run() {
   for (size_t i = 0; i < workload_.conversations.size(); ++i) {
     add_turn(i, 0, nanoseconds(workload_.at_s[i]));
   }
+  if (control_) tick(0);
   const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
   size_t faults_left = 2 * options_.faults.size();
   while (!events_.empty() && events_.top().at_ns <= end_ns) {
     // Faults to come are of no interest when all is done.
-    if (events_.size() == faults_left) break;
+    if (events_.size() == faults_left + scaling_events_ && only_scaling_left()) break;
     const Event event = events_.top();
     events_.pop();
     if (event.kind == Event::Kind::kFaultBegins || event.kind == Event::Kind::kFaultEnds) {
@@ -210,6 +238,12 @@ SimulationResult Fleet::run() {
     counts_[i] += replicas_[i]->counts();
     result_.replicas.push_back(counts_[i]);
   }
+  if (control_) {
+    result_.scaling = {.replica_s = control_->replica_seconds(nanoseconds(result_.duration_s)),
+                       .replicas_most = control_->most(),
+                       .started = control_->started(),
+                       .direction_changes = control_->direction_changes()};
+  }
   return std::move(result_);
 }
 
@@ -228,6 +262,12 @@ void Fleet::handle(const Event& event) {
     case Event::Kind::kWakes:
       if (event.version == versions_[index]) wake(event.at_ns, index);
       return;
+    case Event::Kind::kScales:
+      --scaling_events_;
+      return tick(event.at_ns);
+    case Event::Kind::kReplicaReady:
+      --scaling_events_;
+      return become_ready(event.at_ns, index);
   }
 }
 
@@ -296,14 +336,27 @@ void Fleet::observe(size_t replica) {
 }
 
 void Fleet::arrive(int64_t now_ns, int64_t request) {
+  if (!control_) {
+    for (size_t i = 0; i < states_.size(); ++i) observe(i);
+    return dispatch(now_ns, request, states_);
+  }
+  const bool returned = requests_[static_cast<size_t>(request)].retries > 0;
+  if (!returned) control_->note_request(now_ns);
+  held_.push_back(request);
+  send_held(now_ns);
+  // The first one that an empty pool holds sets it in motion.
+  if (!held_.empty() && control_->empty()) scale(now_ns);
+}
+
+void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states) {
   Request& sent = requests_[static_cast<size_t>(request)];
-  for (size_t i = 0; i < states_.size(); ++i) observe(i);
   sent.replica = dispatcher_.choose(
-      states_, {.conversation = static_cast<int64_t>(sent.conversation),
-                .prompt = sent.prompt,
-                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
-                .now_ns = now_ns});
+      states, {.conversation = static_cast<int64_t>(sent.conversation),
+               .prompt = sent.prompt,
+               .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
+               .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  if (control_) control_->note_sent(now_ns);
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
@@ -312,6 +365,72 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
   const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
   if (!taken.ok()) return fail(now_ns, request, taken.error().message);
   schedule(index);
+}
+
+// In the order of their coming, while a replica has a free slot.
+void Fleet::send_held(int64_t now_ns) {
+  while (!held_.empty()) {
+    for (size_t i = 0; i < states_.size(); ++i) observe(i);
+    free_states_ = states_;
+    bool any = false;
+    for (ReplicaState& one : free_states_) {
+      one.is_up = one.is_up && one.running + one.queued < one.slots;
+      any = any || one.is_up;
+    }
+    if (!any) return;
+    const int64_t request = held_.front();
+    held_.pop_front();
+    dispatch(now_ns, request, free_states_);
+  }
+}
+
+void Fleet::scale(int64_t now_ns) {
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  for (const PoolControl::Start& start : control_->decide(now_ns, states_)) {
+    add({.at_ns = start.ready_ns, .kind = Event::Kind::kReplicaReady, .index = start.replica});
+    ++scaling_events_;
+  }
+  for (size_t i = 0; i < states_.size(); ++i) {
+    follow_phase(i);
+    retire_if_empty(now_ns, i);
+  }
+  send_held(now_ns);
+}
+
+void Fleet::tick(int64_t now_ns) {
+  scale(now_ns);
+  add({.at_ns = now_ns + control_->tick_ns(), .kind = Event::Kind::kScales});
+  ++scaling_events_;
+}
+
+void Fleet::become_ready(int64_t now_ns, size_t replica) {
+  if (!control_->become_ready(static_cast<int>(replica), now_ns)) return;
+  follow_phase(replica);
+  send_held(now_ns);
+}
+
+void Fleet::retire_if_empty(int64_t now_ns, size_t replica) {
+  if (!control_->drains(static_cast<int>(replica))) return;
+  if (replicas_[replica]->running_count() + replicas_[replica]->queued_count() > 0) return;
+  control_->note_gone(static_cast<int>(replica), now_ns);
+  counts_[replica] += replicas_[replica]->counts();
+  replicas_[replica] = make_replica(replica);  // what it had cached is gone with it
+  dispatcher_.note_lost(static_cast<int>(replica));
+  schedule(replica);
+}
+
+// Nothing is to come but decisions about replicas that nobody asks anything of.
+bool Fleet::only_scaling_left() const {
+  return !control_ || (held_.empty() && open_ == 0);
+}
+
+// Of a request of the load's mean length, alone: what the autoscaler assumes until it has seen
+// some.
+double Fleet::service_s_assumed() const {
+  const workload::OfferedLoad load = workload::offered_load(workload_);
+  const cluster::StepCosts costs = step_costs(times_, options_.replica.capacity);
+  const double step_s = costs.fixed_s + costs.row_s + costs.context_token_s * load.prompt_tokens;
+  return load.prompt_tokens * costs.prefill_token_s + load.output_tokens * step_s;
 }
 
 // One pending event a replica: an older one is told by its version and passed over.
@@ -333,6 +452,9 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
     dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events());
   }
   schedule(replica);
+  if (!control_) return;
+  retire_if_empty(now_ns, replica);
+  send_held(now_ns);
 }
 
 void Fleet::take(const Replica::Told& told) {
@@ -383,6 +505,7 @@ void Fleet::finish(int64_t now_ns, int64_t request) {
   if (records_[index].ok) dispatcher_.note_output(records_[index].output_tokens);
   Request& done = requests_[index];
   done.done = true;
+  if (control_) control_->note_finished(now_ns, done.replica >= 0);
   last_ns_ = std::max(last_ns_, now_ns);
   --open_;
   const auto& turns = workload_.conversations[done.conversation].turns;
@@ -417,7 +540,8 @@ void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
 
 void Fleet::end_fault(const Fault& fault) {
   const auto replica = static_cast<size_t>(fault.replica);
-  if (fault.kind == Fault::Kind::kCrash) states_[replica].is_up = true;
+  // Where replicas are scaled, a new one is started instead.
+  if (fault.kind == Fault::Kind::kCrash && !control_) states_[replica].is_up = true;
   if (fault.kind == Fault::Kind::kSlow) {
     slowness_[replica] = 1;
     replicas_[replica]->slow_down(1);
@@ -431,17 +555,19 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   replicas_[replica]->slow_down(slowness_[replica]);
   states_[replica].is_up = false;
   dispatcher_.note_lost(static_cast<int>(replica));
+  if (control_) control_->note_gone(static_cast<int>(replica), now_ns);
   schedule(replica);
   const size_t known = requests_.size();
   for (size_t i = 0; i < known; ++i) {
     Request& request = requests_[i];
     if (request.done || request.replica != static_cast<int>(replica)) continue;
-    request.replica = -1;
     const bool may_retry = records_[i].first_byte_ns < 0 && request.retries < options_.retries_max;
     if (!may_retry) {
       fail(now_ns, static_cast<int64_t>(i), "its replica died");
       continue;
     }
+    request.replica = -1;
+    if (control_) control_->note_returned(now_ns);
     ++request.retries;
     ++result_.redispatched;
     add({.at_ns = now_ns, .kind = Event::Kind::kArrives, .index = static_cast<int64_t>(i)});
@@ -456,6 +582,13 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   const auto bad = [](const std::string& field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, what, field};
   };
+  if (options.autoscaling) {
+    TRY(options.autoscaling->policy.check());
+    const int most = options.autoscaling->policy.replicas_max;
+    if (options.autoscaling->replicas < 0 || options.autoscaling->replicas > most) {
+      return bad("replicas", fmt::format("replicas at the beginning must be 0 to {}", most));
+    }
+  }
   if (options.replica_count < 1 || options.replica_count > kReplicasMax) {
     return bad("replicas", fmt::format("replicas must be 1 to {}", kReplicasMax));
   }
@@ -466,7 +599,7 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
     if (conversation.turns.empty()) return bad("workload", "a conversation has no turn");
   }
   for (const Fault& fault : options.faults) {
-    if (fault.replica < 0 || fault.replica >= options.replica_count) {
+    if (fault.replica < 0 || fault.replica >= replicas_max(options)) {
       return bad("faults", fmt::format("there is no replica {}", fault.replica));
     }
   }

@@ -14,6 +14,7 @@
 #include "report/request_record.h"
 #include "simulator/dispatcher.h"
 #include "simulator/fault.h"
+#include "simulator/pool_control.h"
 #include "simulator/replica.h"
 #include "workload/spec.h"
 
@@ -22,6 +23,7 @@ namespace pelton::simulator {
 struct SimulationOptions {
   Replica::Options replica;  // of each; seeds differ
   int replica_count = 1;
+  std::optional<Autoscaling> autoscaling;  // instead of a fixed count
   Dispatcher::Policy dispatch = Dispatcher::Policy::kLeastBusy;
   cost_model::RequestOverhead overhead;
   std::vector<Fault> faults;
@@ -34,6 +36,14 @@ struct SimulationOptions {
   uint64_t seed = 0;
 };
 
+// Of a fleet that was scaled.
+struct ScalingCounts {
+  double replica_s = 0;  // from each order until its replica was gone
+  int replicas_most = 0;
+  int started = 0;
+  int direction_changes = 0;
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
   double duration_s = 0;                       // until the last answer's end, or the cut
@@ -41,6 +51,7 @@ struct SimulationResult {
   int64_t redispatched = 0;
   int64_t unfinished = 0;
   std::vector<ReplicaCounts> replicas;
+  std::optional<ScalingCounts> scaling;
 };
 
 // Errors: kInvalidArgument.
