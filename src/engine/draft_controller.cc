@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pelton::engine {
 namespace {
@@ -118,13 +119,16 @@ void DraftController::estimate_step_times(int rows_max) {
   }
 }
 
-// By survival to a 256th, a pass of counting; equals stay in order, so each sequence's first come
-// first.
+// By survival to a 2^22nd, the likeliest first: two passes of counting, by the lower and by the
+// upper half of the digits. Equals stay in order, so each sequence's first come first.
 void DraftController::rank_guesses(std::span<const Candidate> candidates) {
-  constexpr size_t kSteps = 256;
-  std::array<size_t, kSteps + 1> begins{};
-  const auto step_of = [](float survival) {
-    return kSteps - 1 - std::min(kSteps - 1, static_cast<size_t>(survival * kSteps));
+  constexpr int kDigitBits = 11;
+  constexpr uint32_t kDigits = 1 << kDigitBits;
+  constexpr uint32_t kKeyMax = kDigits * kDigits - 1;
+  std::array<std::array<uint32_t, kDigits>, 2> begins{};
+  const auto digit_of = [](float survival, int pass) {
+    const uint32_t key = kKeyMax - static_cast<uint32_t>(survival * static_cast<float>(kKeyMax));
+    return pass == 0 ? key % kDigits : key / kDigits;
   };
   std::array<double, kPlaces> by_place;
   for (size_t place = 0; place < kPlaces; ++place) by_place[place] = acceptance(place);
@@ -136,12 +140,18 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
                                candidates[i].history->factor,
                            0.99);
       unranked_.push_back({static_cast<float>(survival), static_cast<int>(i)});
-      ++begins[step_of(unranked_.back().survival) + 1];
+      for (const int pass : {0, 1})
+        ++begins[static_cast<size_t>(pass)][digit_of(unranked_.back().survival, pass)];
     }
   }
-  for (size_t i = 1; i <= kSteps; ++i) begins[i] += begins[i - 1];
   guesses_.resize(unranked_.size());
-  for (const Guess& guess : unranked_) guesses_[begins[step_of(guess.survival)]++] = guess;
+  for (const int pass : {0, 1}) {
+    auto& begin = begins[static_cast<size_t>(pass)];
+    uint32_t next = 0;
+    for (uint32_t& count : begin) next += std::exchange(count, next);
+    for (const Guess& guess : unranked_) guesses_[begin[digit_of(guess.survival, pass)]++] = guess;
+    if (pass == 0) std::swap(guesses_, unranked_);
+  }
 }
 
 void DraftController::choose(std::span<Candidate> candidates, int rows, int guesses_max) {
