@@ -208,5 +208,27 @@ TEST_P(PrefixReuseOneSlot, a_prefix_checkpoint_outlives_an_other_prompt) {
   EXPECT_EQ(run(branch(first, 520, 4)).computed, 600 - 512);
 }
 
+// Whoever keeps state beside the blocks (speculative/eagle3.h) learns whose may be shared: that of
+// equal salts, and none where the cache is off.
+TEST(PrefixReuseOrigin, TN_07_an_arrival_says_who_may_share) {
+  for (const bool prefix_cache : {true, false}) {
+    Scheduler scheduler(kUsual, {.prefix_cache = prefix_cache, .hash_seed = 1});
+    for (const char* salt : {"a", "a", "b", ""}) {
+      request::GenerationRequest request;
+      request.prompt = random_tokens(1, 20);
+      request.stop.max_new_tokens = 1;
+      request.cache_salt = salt;
+      ASSERT_TRUE(scheduler.submit(std::move(request)).ok());
+    }
+    const StepPlan plan = scheduler.plan(0);
+    ASSERT_EQ(plan.arrivals.size(), 4u);
+    const auto origin = [&](size_t i) { return plan.arrivals[i].origin; };
+    EXPECT_EQ(origin(0), origin(1));
+    EXPECT_EQ(origin(0) == origin(2), !prefix_cache);
+    EXPECT_EQ(origin(0) == origin(3), !prefix_cache);
+    EXPECT_EQ(origin(3) == kv::BlockHash{}, !prefix_cache);
+  }
+}
+
 }  // namespace
 }  // namespace pelton::engine

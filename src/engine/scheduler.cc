@@ -514,6 +514,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
                            capacity_.draft_tokens_max > 0;
     if (remembers) arrival.history = sequence.tokens;
     if (arrival.guide) arrival.tenant = sequence.request.tenant;
+    arrival.origin = sequence.origin;
     if (capacity_.draft_tokens_max > 0) arrival.prediction = sequence.request.prediction;
   }
   row.start = sequence.computed;

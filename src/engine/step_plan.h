@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "grammar/grammar_state.h"
+#include "kv/block_hash.h"
 #include "kv/block_id.h"
 #include "kv/group.h"
 #include "request/generation_request.h"
@@ -72,6 +73,8 @@ struct Arrival {
   std::optional<grammar::GrammarState> guide;
   std::string tenant;               // whose work the guide's is; empty without one
   std::vector<TokenId> prediction;  // what the caller expects to come; where guesses are computed
+  // Who may share what is computed of it: those with the same (BlockHasher::root). Zero: nobody.
+  kv::BlockHash origin;
 };
 
 inline constexpr int32_t kNoArrival = -1;

@@ -22,7 +22,8 @@ void Drafter::apply(const engine::StepPlan& plan) {
                       .tokens = tokens,
                       .prompt_count = arrival->prompt_count,
                       .sampling = &arrival->sampling,
-                      .prediction = arrival->prediction});
+                      .prediction = arrival->prediction,
+                      .origin = arrival->origin});
   }
 }
 

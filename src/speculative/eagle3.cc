@@ -57,6 +57,7 @@ Result<void> Eagle3::allocate(const checkpoint::Checkpoint& target) {
   for (size_t i = 0; i < slots; ++i) {
     slots_[i].blocks = blocks_.data() + i * static_cast<size_t>(slot_blocks);
     slots_[i].feature = slot_features_.data() + i * hidden;
+    slots_[i].tokens.reserve(static_cast<size_t>(options_.tokens_max));
   }
   return {};
 }
@@ -73,14 +74,17 @@ Result<int64_t> Eagle3::bytes_for(const Options& options, const families::ModelC
       options.slot_count + int64_t{kEagle3Taps} * options.batch_tokens_max + Eagle3Head::kRowsMax;
   return head.weights + head.workspace +
          groups.specs[0].block_bytes * options.slot_count * blocks_of(options.tokens_max) +
+         int64_t{sizeof(TokenId)} * options.slot_count * options.tokens_max +
          kFloatBytes * hidden * rows +
          GuessSampler::bytes_for(facts.threads, config.draft_vocab_size);
 }
 
 int64_t Eagle3::bytes() const {
   const size_t floats = slot_features_.capacity() + taps_.capacity() + features_.capacity();
+  int64_t tokens = 0;
+  for (const Slot& slot : slots_) tokens += static_cast<int64_t>(slot.tokens.capacity());
   return head_->weight_bytes() + head_->workspace_bytes() + kv_->bytes() + sampler_->bytes() +
-         static_cast<int64_t>(floats) * kFloatBytes;
+         tokens * int64_t{sizeof(TokenId)} + static_cast<int64_t>(floats) * kFloatBytes;
 }
 
 std::string Eagle3::warning() const {
@@ -93,8 +97,37 @@ std::string Eagle3::warning() const {
 
 void Eagle3::begin(const NewSequence& sequence) {
   Slot& slot = slots_[static_cast<size_t>(sequence.slot)];
-  slot.first = slot.next = 0;
+  take_beginning(slot, sequence);
   if (sequence.sampling != nullptr) slot.sampling = params_of(*sequence.sampling);
+}
+
+// The longest beginning of the sequence that any slot holds, of those it may share with, becomes
+// the slot's; its own stays where it is. Bounded: tokens_max tokens of each slot are looked at, and
+// as many keys and values copied.
+void Eagle3::take_beginning(Slot& slot, const NewSequence& sequence) {
+  const std::span<const TokenId> tokens = sequence.tokens;
+  const Slot* longest = &slot;
+  size_t common = 0;
+  for (const Slot& other : slots_) {
+    if (sequence.origin == kv::BlockHash{} || !(other.origin == sequence.origin)) continue;
+    const auto end =
+        std::mismatch(other.tokens.begin(), other.tokens.end(), tokens.begin(), tokens.end());
+    const auto length = static_cast<size_t>(end.first - other.tokens.begin());
+    if (length > common || (length == common && &other == &slot)) {
+      longest = &other;
+      common = length;
+    }
+  }
+  if (longest != &slot) {
+    for (int block = 0; block < blocks_of(static_cast<int>(common)); ++block) {
+      kv_->copy_block(*kv_, {.from = longest->blocks[block], .to = slot.blocks[block]}, 0);
+    }
+  }
+  slot.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common));
+  slot.origin = sequence.origin;
+  slot.first = 0;
+  slot.next = static_cast<int>(common);
+  slot.has_feature = false;
 }
 
 // (rows, hidden) of one tap into (rows, taps, hidden).
@@ -117,6 +150,11 @@ void Eagle3::make_room(Slot& slot, const ComputedRows& rows) const {
     slot.first = std::max(rows.start, rows.start + rows.count - room);
     slot.next = slot.first;
   }
+  // What is kept from the beginning another sequence may begin with.
+  const int kept = slot.first == 0 ? rows.start + rows.count : 0;
+  const int same = std::min({slot.next, kept, static_cast<int>(slot.tokens.size())});
+  slot.tokens.resize(static_cast<size_t>(same));
+  slot.tokens.insert(slot.tokens.end(), rows.tokens.begin() + same, rows.tokens.begin() + kept);
 }
 
 void Eagle3::observe(std::span<const ComputedRows> computed) {
@@ -156,6 +194,7 @@ void Eagle3::keep() {
                      .blocks = slot.blocks});
     std::copy_n(feature, hidden, slot.feature);
     slot.next = kept_[i].position + 1;
+    slot.has_feature = true;
   }
   head_->remember(rows_, kv_->layer(0));
   kept_.clear();
@@ -164,7 +203,8 @@ void Eagle3::keep() {
 // The target has computed all tokens but the newest, and something of them is kept.
 bool Eagle3::can_draft(const DraftRequest& request) const {
   const Slot& slot = slots_[static_cast<size_t>(request.slot)];
-  return slot.next > slot.first && slot.next + 1 == static_cast<int>(request.tokens.size());
+  return slot.has_feature && slot.next > slot.first &&
+         slot.next + 1 == static_cast<int>(request.tokens.size());
 }
 
 Result<void> Eagle3::draft(std::span<DraftRequest> requests) {

@@ -2,10 +2,17 @@
 // with the target's parameters and noise. Much cheaper than a draft model: one layer.
 //
 // It sees each step of the target (Proposer::see, observe) and keeps keys and values of its slots,
-// as far as tokens_max, by the slot of the executor. Of a sequence whose beginning the target did
-// not compute here (a hit in the prefix cache, a sequence that was swapped) it knows the part that
-// was, and guesses from that: only distances between positions count. What it wrote for guesses of
-// its own is overwritten by what the target computed.
+// as far as tokens_max, by the slot of the executor. A sequence that begins as one that a slot
+// holds takes that beginning over: what the target does not compute again (a hit in the prefix
+// cache) the head has, too, if the two may share it. Where no slot has it (or a sequence that was
+// swapped out has grown beyond) it guesses from the part that was computed here: only distances
+// between positions count. What it wrote for guesses of its own is overwritten by what the target
+// computed.
+//
+// Example: slot 0 holds a b c d e; a sequence a b c x begins in slot 1. Keys and values of
+// positions 0, 1 and 2 are copied: position p's are of the target's feature of p and the token
+// behind it. For position 2 that is d instead of x: its feature is right, its token is not, and if
+// the target does not compute position 2 again one slot stays a little wrong.
 #pragma once
 
 #include <memory>
@@ -63,8 +70,11 @@ class Eagle3 final : public Proposer {
     // p - first. first == next: none.
     int first = 0;
     int next = 0;
+    kv::BlockHash origin = {};  // of its sequence
     const int32_t* blocks = nullptr;
-    float* feature = nullptr;  // (hidden): of position next - 1
+    float* feature = nullptr;          // (hidden): of position next - 1
+    bool has_feature = false;          // else what was taken over is not gone on with yet
+    std::vector<TokenId> tokens = {};  // those of [0, next), while first is 0; else none
   };
   // A row of the target that is to be kept.
   struct Kept {
@@ -82,6 +92,7 @@ class Eagle3 final : public Proposer {
   Eagle3(const Options& options, base::ThreadPool& pool) : options_(options), pool_(pool) {}
 
   Result<void> allocate(const checkpoint::Checkpoint& target);
+  void take_beginning(Slot& slot, const NewSequence& sequence);
   void make_room(Slot& slot, const ComputedRows& rows) const;
   void keep();
   bool can_draft(const DraftRequest& request) const;

@@ -370,10 +370,11 @@ class Watched {
   }
 
   // Greedy, so that guesses are the likeliest.
-  void begin(int slot, const Tokens& tokens) {
+  void begin(int slot, const Tokens& tokens, uint64_t origin = 0) {
     request::SamplingParams sampling;
     sampling.temperature = 0;
-    proposer->begin({.slot = slot, .tokens = tokens, .sampling = &sampling});
+    proposer->begin(
+        {.slot = slot, .tokens = tokens, .sampling = &sampling, .origin = {.low = origin}});
   }
 
   // Steps over positions [start, start + count) of the text, in front of which lie `others` rows of
@@ -463,6 +464,64 @@ TEST_F(Eagle3Proposer, knows_what_it_has_seen_and_no_more) {
   // Another sequence in its slot.
   watched.begin(0, known);
   EXPECT_EQ(watched.guesses(later, 0, 4), Tokens{});
+}
+
+// What the target does not compute again, because its prefix cache has it, a slot of the head's
+// may.
+TEST_F(Eagle3Proposer, a_beginning_that_a_slot_holds_is_taken_over) {
+  const Text first(40);
+  Text second = first;  // other tokens, and so other states, from position 20 on
+  const Text other(40, 9);
+  std::copy(other.tokens.begin() + 20, other.tokens.end(), second.tokens.begin() + 20);
+  std::copy(other.taps.begin() + 20 * kWidth, other.taps.end(), second.taps.begin() + 20 * kWidth);
+  const Twin twin(folder());
+  const Tokens known = second.known(31);
+  const Tokens expected = twin.guesses(known, second.taps, 0, 5);
+  ASSERT_NE(expected, twin.guesses(known, second.taps, 16, 5));
+  for (const int slot : {0, 1, 2}) {  // the slot that holds it, and others
+    Watched watched(folder(), 3);
+    watched.begin(1, other.known(31), 7);  // nothing of it
+    watched.compute(other, other.known(31), 1, 0, 30);
+    watched.begin(0, first.known(31), 7);
+    watched.compute(first, first.known(31), 0, 0, 30);
+    const int64_t bytes = watched.proposer->bytes();
+    watched.begin(slot, known, 7);
+    EXPECT_EQ(watched.guesses(second.known(21), slot, 5), Tokens{});  // no state to go on from
+    watched.compute(second, known, slot, 16, 14);
+    EXPECT_EQ(watched.guesses(known, slot, 5), expected) << slot;
+    EXPECT_EQ(watched.proposer->bytes(), bytes);
+  }
+  // A hit that ends where the two part: one slot was written with the other's token behind it.
+  Watched watched(folder());
+  watched.begin(0, first.known(31), 7);
+  watched.compute(first, first.known(31), 0, 0, 30);
+  watched.begin(1, known, 7);
+  watched.compute(second, known, 1, 20, 10);
+  EXPECT_EQ(watched.guesses(known, 1, 5).size(), 5u);
+  // A hit beyond what any slot holds.
+  Watched beyond(folder());
+  beyond.begin(0, first.known(31), 7);
+  beyond.compute(first, first.known(31), 0, 0, 30);
+  beyond.begin(1, known, 7);
+  beyond.compute(second, known, 1, 25, 5);
+  EXPECT_EQ(beyond.guesses(known, 1, 5), twin.guesses(known, second.taps, 25, 5));
+}
+
+// Neither from a sequence with another salt, nor from any where nothing may be shared.
+TEST_F(Eagle3Proposer, TN_07_nothing_is_taken_over_from_who_has_another_salt) {
+  const Text text(40);
+  const Twin twin(folder());
+  const Tokens known = text.known(31);
+  for (const auto& [mine, theirs] : {std::pair{7, 8}, std::pair{0, 0}, std::pair{0, 7}}) {
+    Watched watched(folder(), 2);
+    watched.begin(0, known, static_cast<uint64_t>(theirs));
+    watched.compute(text, known, 0, 0, 30);
+    for (const int slot : {1, 0}) {
+      watched.begin(slot, known, static_cast<uint64_t>(mine));
+      watched.compute(text, known, slot, 16, 14);
+      EXPECT_EQ(watched.guesses(known, slot, 5), twin.guesses(known, text.taps, 16, 5));
+    }
+  }
 }
 
 TEST_F(Eagle3Proposer, looks_back_at_the_latest_part_of_a_long_sequence) {

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "kv/block_hash.h"
 #include "request/generation_request.h"
 
 namespace pelton::speculative {
@@ -25,6 +26,9 @@ struct NewSequence {
   // What its tokens are sampled with; gone behind the call. Null: not known.
   const request::SamplingParams* sampling = nullptr;
   std::span<const TokenId> prediction = {};  // what the caller expects to come; may be empty
+  // State may be taken over from a sequence with the same, and from no other: who shares neither
+  // salt nor adapter must not learn by timing what others have asked. Zero: from none.
+  kv::BlockHash origin = {};
 };
 
 struct DraftRequest {
