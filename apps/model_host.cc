@@ -15,6 +15,7 @@
 #include "apps/loading.h"
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
+#include "base/log_context.h"
 #include "base/machine.h"
 #include "cli/exit_code.h"
 #include "cli/human_size.h"
@@ -303,7 +304,7 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
   };
   std::vector<Start> starts;
   for (const node::NamedModel& named : models) {
-    Plan plan{.named = named, .arguments = arguments, .options = {}};
+    Plan plan{.named = named, .arguments = arguments, .options = {}, .is_only = models.size() == 1};
     TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
     plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, models.size() == 1);
     Start& start = starts.emplace_back();
@@ -383,6 +384,8 @@ server::ModelLoader::Order ModelHost::order_of(Plan plan, std::shared_ptr<std::s
 
 Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     const Plan& plan, const server::ModelLoader::Stop& stop) {
+  std::optional<base::LogContext> context;
+  if (!plan.is_only) context.emplace(cli::without_controls(plan.named.id));
   node::LoadedModel::Options options = plan.options;
   options.budget = &budget_;
   options.name = plan.named.id;

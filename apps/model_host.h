@@ -79,6 +79,7 @@ class ModelHost {
     node::NamedModel named;
     std::shared_ptr<const cli::Arguments> arguments;
     node::LoadedModel::Options options;
+    bool is_only = false;  // no other model is served: lines of the log need not name it
   };
 
   // Errors: kInvalidArgument with the field.

@@ -100,6 +100,9 @@ class SeveralModels(unittest.TestCase):
             alone[name] = [served.tokens(name, prompt) for prompt in prompts]
             served.process.kill()
         served = Served(self, BOX, self.qwen, "--alias", f"gpt={BOX}")
+        for name in alone:  # whose lines a load writes
+            for line in ("model: ", "chat format: ", "memory: "):
+                self.assertTrue([said for said in served.log if f" {name}: {line}" in said], served.log)
         got = {}
 
         def ask(name):

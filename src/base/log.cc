@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/json_writer.h"
+#include "base/log_context.h"
 #include "base/utc_time.h"
 
 namespace pelton::base {
@@ -43,17 +44,20 @@ void Log::write(LogLevel level, std::string_view message) {
     return;
   }
   const int64_t dropped = std::exchange(dropped_, 0);
+  const std::string_view about = LogContext::current();
   if (options_.json) {
     JsonWriter writer(line);
     writer.begin_object();
     writer.key("time").string(utc_time(clock_.unix_ms()));
     writer.key("level").string(level_name(level));
+    if (!about.empty()) writer.key("about").string(about);
     writer.key("message").string(message);
     if (dropped > 0) writer.key("lines_dropped_before").integer(dropped);
     writer.end_object();
     line += '\n';
   } else {
-    line = fmt::format("{} {:<7} {}\n", utc_time(clock_.unix_ms()), level_name(level), message);
+    line = fmt::format("{} {:<7} {}{}{}\n", utc_time(clock_.unix_ms()), level_name(level), about,
+                       about.empty() ? "" : ": ", message);
   }
   if (dropped > 0 && !options_.json) {
     line.insert(

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <thread>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log_context.h"
 
 namespace pelton::base {
 namespace {
@@ -47,6 +50,38 @@ class PipedLog {
   int reading_ = -1;
   std::FILE* file_ = nullptr;
 };
+
+TEST(Log, LinesSayWhatTheyAreAbout) {
+  for (const bool json : {false, true}) {
+    PipedLog piped(json);
+    {
+      const LogContext context("model-a");
+      piped.log->info("first");
+      {
+        const LogContext inner("model-b");
+        piped.log->info("second");
+      }
+      std::thread([&] { piped.log->info("third"); }).join();  // its own thread's alone
+      piped.log->info("fourth");
+    }
+    piped.log->info("fifth");
+    std::istringstream lines(piped.read_all());
+    for (const auto& [about, message] :
+         {std::pair{"model-a", "first"}, std::pair{"model-b", "second"}, std::pair{"", "third"},
+          std::pair{"model-a", "fourth"}, std::pair{"", "fifth"}}) {
+      std::string line;
+      std::getline(lines, line);
+      if (json) {
+        const Json object = Json::parse(line).value();
+        EXPECT_EQ(object.string("about").value_or(""), about) << line;
+        EXPECT_EQ(object.string("message").value_or(""), message) << line;
+      } else {
+        const std::string name = *about == '\0' ? "" : std::string(about) + ": ";
+        EXPECT_TRUE(line.ends_with(" info    " + name + message)) << line;
+      }
+    }
+  }
+}
 
 TEST(Log, FT_53_NobodyWaitsForAReader) {
   for (const bool json : {false, true}) {

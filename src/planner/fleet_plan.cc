@@ -19,15 +19,23 @@ double d(int64_t value) {
   return static_cast<double>(value);
 }
 
-constexpr int64_t kLengths[] = {2048, 8192, 32768, 131072};
+// Of sequences that are asked about, in tokens: those that the model takes.
+std::vector<int64_t> lengths_of(const ModelConfig& shape) {
+  std::vector<int64_t> lengths;
+  for (const int64_t length : {2048, 8192, 32768, 131072}) {
+    if (length <= shape.context_max) lengths.push_back(length);
+  }
+  return lengths;
+}
 
 std::vector<Cell> fit_row(MemoryOptions options, const std::string& name) {
   options.layout = {};
   std::vector<Cell> row{{.text = name}};
   const int devices = fewest_devices(options);
+  const std::vector<int64_t> lengths = lengths_of(options.shape);
   if (devices == 0) {
     row.push_back({.text = "no"});
-    for (size_t i = 0; i < 2 + std::size(kLengths); ++i) row.push_back({.text = "-"});
+    for (size_t i = 0; i < 2 + lengths.size(); ++i) row.push_back({.text = "-"});
     return row;
   }
   options.layout = {.tensor = devices};
@@ -35,20 +43,22 @@ std::vector<Cell> fit_row(MemoryOptions options, const std::string& name) {
   row.push_back({.value = d(devices), .unit = Unit::kCount});
   row.push_back({.value = plan.kv_bytes, .unit = Unit::kBytes});
   row.push_back({.value = d(plan.longest_context(options)), .unit = Unit::kTokens});
-  for (const int64_t length : kLengths) {
+  for (const int64_t length : lengths) {
     row.push_back({.value = d(plan.sequences_at(length, options)), .unit = Unit::kCount});
   }
   return row;
 }
 
-std::vector<std::string> fit_columns(const std::string& first) {
+std::vector<std::string> fit_columns(const std::string& first, const ModelConfig& shape) {
   std::vector<std::string> columns{first, "devices", "for KV on each", "longest"};
-  for (const int64_t length : kLengths) columns.push_back(fmt::format("at {}K", length / 1024));
+  for (const int64_t length : lengths_of(shape)) {
+    columns.push_back(fmt::format("at {}K", length / 1024));
+  }
   return columns;
 }
 
 Table what_if(const MemoryOptions& options) {
-  Table table{.key = "what_if", .columns = fit_columns("instead"), .rows = {}};
+  Table table{.key = "what_if", .columns = fit_columns("instead", options.shape), .rows = {}};
   table.rows.push_back(fit_row(options, "as planned"));
   const auto add = [&](const std::string& name, const auto& change) {
     MemoryOptions other = options;
@@ -219,8 +229,7 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
   }
   figures.push_back({"longest_context", "longest context", d(plan.longest_context(options)),
                      Unit::kTokens, "what is left / a token, at most what the model knows"});
-  for (const int64_t length : kLengths) {
-    if (length > options.shape.context_max) continue;
+  for (const int64_t length : lengths_of(options.shape)) {
     figures.push_back({fmt::format("sequences_at_{}", length),
                        fmt::format("at once, of {} tokens", length),
                        d(plan.sequences_at(length, options)), Unit::kCount,
@@ -272,8 +281,8 @@ Section closed_form_section(const FleetPlanOptions& options) {
 
 Section what_fits_section(const MemoryOptions& options) {
   Section section{.key = "what_fits",
-                  .title = "What fits: the fewest devices, and sequences at once of 2K to 128K"};
-  Table table{.key = "hardware", .columns = fit_columns("hardware"), .rows = {}};
+                  .title = "What fits: the fewest devices, and sequences at once by length"};
+  Table table{.key = "hardware", .columns = fit_columns("hardware", options.shape), .rows = {}};
   for (const std::string& name : cost_model::data_names("hardware/")) {
     MemoryOptions other = options;
     other.hardware = *cost_model::find_hardware(name);

@@ -299,6 +299,15 @@ TEST(Published, TheRackAndTheSplitAreWhereTheyShouldBe) {
   fmt::print("{}", to_text({.title = "", .sections = {published_section()}}, Explain::kYes, 80));
 }
 
+TEST(PlanReport, NamesNoLengthBeyondTheModelsContext) {
+  FleetPlanOptions options;
+  options.capacity = capacity_of("h100", 1);
+  options.capacity.memory.shape = *cost_model::find_model_config("qwen3-0.6b");  // 40 960 tokens
+  const std::string text = to_text(*plan_fleet(options), Explain::kNo, 0);
+  EXPECT_THAT(text, HasSubstr("at 32K"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("128K")));
+}
+
 TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
   FleetPlanOptions options;
   options.capacity = capacity_of("h100", 8);
