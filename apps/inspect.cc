@@ -10,16 +10,32 @@
 namespace pelton::apps {
 namespace {
 
+// "chat dialect      hermes", "template filters  tojson, trim"
+std::string chat_lines(const node::ChatDescription& chat) {
+  std::string lines = fmt::format("{:<18}{}\n", "chat format", chat.choice);
+  if (!chat.dialect.empty()) lines += fmt::format("{:<18}{}\n", "chat dialect", chat.dialect);
+  if (!chat.features) return lines;
+  std::string used;
+  for (const Json::Member& kind : chat.features->as_object()) {
+    std::string names;
+    for (const Json& name : kind.value.as_array()) names += " " + name.as_string();
+    if (!names.empty()) used += fmt::format("{}{}:{}", used.empty() ? "" : "; ", kind.key, names);
+  }
+  return lines + fmt::format("{:<18}{}\n", "template uses", used);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  const node::ChatDescription chat = node::describe_chat(checkpoint);
   if (arguments.has("--json")) {
     Json json = checkpoint::describe_json(checkpoint);
-    json.set("chat_format", node::chat_choice(checkpoint));
+    json.set("chat_format", chat.choice);
+    if (!chat.dialect.empty()) json.set("chat_dialect", chat.dialect);
+    if (chat.features) json.set("chat_template", *chat.features);
     return write_output(json.dump() + "\n");
   }
-  return write_text(checkpoint::describe(checkpoint) +
-                    fmt::format("{:<18}{}\n", "chat format", node::chat_choice(checkpoint)));
+  return write_text(checkpoint::describe(checkpoint) + chat_lines(chat));
 }
 
 }  // namespace
@@ -30,7 +46,8 @@ cli::Verb inspect_verb() {
       .summary = "Shows a model's shape, parameters, bytes and context.",
       .about =
           "Opens every file and checks every tensor's name, type, shape and place; reads no "
-          "weights. Says which chat format the tokenizer and the chat template give, and why.",
+          "weights. Says which chat format the tokenizer and the chat template give, and why; how "
+          "its turns are read; and what of Jinja the template makes use of.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {{.name = "--json",
                  .help = "one JSON object instead of a table",

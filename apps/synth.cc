@@ -15,6 +15,7 @@
 #include "families/published_config.h"
 #include "speculative/random_eagle3.h"
 #include "tokenizer/ggml_vocabulary.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
 namespace pelton::apps {
@@ -45,13 +46,32 @@ Result<void> write_text_files(const tokenizer::SyntheticTokenizer& made,
   return base::write_file(folder + "/tokenizer_config.json", config.dump());
 }
 
+// The vocabulary's own first and last tokens, whatever the shape's configuration says of the
+// published one.
+Result<void> set_ends(const tokenizer::SyntheticTokenizer& made,
+                      checkpoint::SyntheticOptions& options) {
+  if (made.json.empty()) return {};
+  TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
+             tokenizer::Tokenizer::from_json(made.json, "the synthetic tokenizer"));
+  for (const auto& [key, text] :
+       {std::pair("bos_token_id", &made.bos_token), std::pair("eos_token_id", &made.eos_token)}) {
+    const std::optional<TokenId> id = tokenizer.special_id(*text);
+    if (!id) continue;
+    options.config.set(key, *id);
+    options.generation.set(key, *id);
+  }
+  return {};
+}
+
 Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
-                                             const std::string& tokenizer, int vocab_size) {
+                                             const tokenizer::SyntheticTokenizer& tokenizer,
+                                             int vocab_size) {
   checkpoint::GgufOptions options;
   if (arguments.text("--gguf-type") == "q8_0") options.matrices = tensor::DType::kQ8_0;
-  if (tokenizer.empty()) return options;
+  if (tokenizer.json.empty()) return options;
   TRY_ASSIGN(tokenizer::GgmlTables tables,
-             tokenizer::ggml_tables_of(tokenizer, "the synthetic tokenizer", vocab_size));
+             tokenizer::ggml_tables_of(tokenizer.json, "the synthetic tokenizer", vocab_size));
+  options.vocabulary.begins_with_bos = !tokenizer.bos_token.empty();
   options.vocabulary.tokens = std::move(tables.tokens);
   options.vocabulary.merges = std::move(tables.merges);
   options.vocabulary.types = std::move(tables.types);
@@ -78,6 +98,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
   const std::string model_type = options.config.string("model_type").value_or("");
   TRY_ASSIGN(const tokenizer::SyntheticTokenizer tokenizer, make_tokenizer(vocab_size, model_type));
+  TRY(set_ends(tokenizer, options));
 
   const base::SystemClock clock;
   base::ThreadPool pool({});
@@ -92,7 +113,7 @@ Result<void> run(const cli::Arguments& arguments) {
     };
     if (format == "gguf") {
       TRY_ASSIGN(const checkpoint::GgufOptions gguf,
-                 gguf_options(arguments, tokenizer.json, vocab_size));
+                 gguf_options(arguments, tokenizer, vocab_size));
       const std::string file = out.ends_with(".gguf") ? out : out + "/model.gguf";
       TRY(checkpoint::write_synthetic_gguf(options, gguf, file, pool, report));
     } else if (format == "original") {

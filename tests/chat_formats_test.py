@@ -180,6 +180,13 @@ class ChatFormats(unittest.TestCase):
                                check=True, capture_output=True, timeout=200)
                 done = subprocess.run([BINARY, "inspect", folder], capture_output=True, text=True, timeout=120)
                 self.assertIn("chat format       template of ", done.stdout)
+                self.assertRegex(done.stdout, "template uses     variables: .*messages.*; statements: .*for")
+                done = subprocess.run([BINARY, "inspect", folder, "--json"], capture_output=True, text=True, timeout=120)
+                described = json.loads(done.stdout)
+                self.assertIn("add_generation_prompt" if name != "mistral" and name != "mixtral" else "eos_token",
+                              described["chat_template"]["variables"])
+                self.assertEqual({"llama3": "llama3_json", "mistral": "mistral", "mixtral": "mistral", "gemma3": "plain",
+                                  "deepseek-v3": "deepseek_v31"}[name], described["chat_dialect"])
                 served = Served(self, folder, "--max-model-len", "256")
                 status, rendered = served.post("/v1/chat/completions/render", CHAT)
                 self.assertEqual(200, status, rendered)
@@ -187,13 +194,17 @@ class ChatFormats(unittest.TestCase):
                 status, answer = served.post("/v1/chat/completions", CHAT)
                 self.assertEqual(200, status, answer)
 
-    def test_a_text_begins_with_the_bos_token_once(self):
-        folder = pathlib.Path(self.scratch.name) / "with_bos"
+    def with_bos(self, *flags):
+        """A model whose tokenizer.json begins texts with a bos token."""
+        folder = pathlib.Path(self.scratch.name) / f"bos_{self._testMethodName}"
         subprocess.run([BINARY, "synth", "--like", ROOT / "testdata/golden/llama3/config.json", folder], check=True,
                        capture_output=True, timeout=200)
+        return folder, Served(self, folder, "--max-model-len", "256", *flags)
+
+    def test_a_text_begins_with_the_bos_token_once(self):
+        folder, served = self.with_bos()
         config = json.loads((folder / "tokenizer_config.json").read_text())
-        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "add_bos_token": True}))
-        served = Served(self, folder, "--max-model-len", "256")
+        self.assertNotIn("add_bos_token", config)
         plain = served.post("/tokenize", {"prompt": "Hello", "add_special_tokens": False})[1]["tokens"]
         whole = served.post("/tokenize", {"prompt": "Hello"})[1]["tokens"]
         self.assertEqual(plain, whole[1:])
@@ -203,6 +214,51 @@ class ChatFormats(unittest.TestCase):
             self.assertEqual((200, tokens), (status, answer["usage"]["prompt_tokens"]), answer)
         rendered = served.post("/v1/chat/completions/render", CHAT)[1]
         self.assertEqual(1, json.dumps(rendered, ensure_ascii=False).count(config["bos_token"]), rendered)
+        self.assertEqual(1, rendered["token_ids"].count(whole[0]))
+        for path, body, texts in (("/v1/embeddings", {"input": ["Hello", "Hello"]}, 2),
+                                  ("/v2/embed", {"texts": ["Hello"], "input_type": "search_query",
+                                                 "embedding_types": ["float"]}, 1),
+                                  ("/v1/rerank", {"query": "Hello", "documents": ["Hello", "Hello"]}, 3)):
+            status, answer = served.post(path, body)
+            self.assertEqual(200, status, (path, answer))
+            usage = answer.get("usage") or answer["meta"]["billed_units"]
+            tokens = usage.get("total_tokens") or usage["input_tokens"]
+            self.assertEqual(texts * len(whole), tokens, (path, answer))
+        # Another file may know better.
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "add_bos_token": False}))
+        without = Served(self, folder, "--max-model-len", "256")
+        self.assertEqual(plain, without.post("/tokenize", {"prompt": "Hello"})[1]["tokens"])
+
+    def test_what_is_shown_of_a_prompt_is_the_text(self):
+        _, served = self.with_bos()
+        whole = served.post("/tokenize", {"prompt": "Hello"})[1]["tokens"]
+        body = {"prompt": "Hello", "max_tokens": 1, "echo": True, "logprobs": 0}
+        choice = served.post("/v1/completions", body)[1]["choices"][0]
+        self.assertTrue(choice["text"].startswith("Hello"), choice)
+        tokens, offsets = choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"]
+        self.assertEqual(len(whole) + 1, len(tokens))
+        self.assertEqual([0, 0], offsets[:2], "bos has no text in it")
+        for token, offset in list(zip(tokens, offsets))[1:len(whole)]:
+            self.assertEqual(token, choice["text"][offset:offset + len(token)])
+        marked = served.post("/v1/completions", {**body, "skip_special_tokens": False})[1]["choices"][0]
+        self.assertTrue(marked["text"].startswith("<|begin_of_text|>Hello"), marked)
+        ids = served.post("/v1/completions", {**body, "prompt": whole})[1]["choices"][0]
+        self.assertTrue(ids["text"].startswith("Hello"), ids)
+
+    def test_a_prompt_that_is_cut_keeps_its_bos_token(self):
+        _, served = self.with_bos()
+        whole = served.post("/tokenize", {"prompt": "Hello, world"})[1]["tokens"]
+        for side, kept in (("left", whole[:1] + whole[-2:]), ("right", whole[:3])):
+            body = {"prompt": "Hello, world", "max_tokens": 1, "truncate_prompt_tokens": 3, "truncation_side": side,
+                    "return_token_ids": True}
+            status, answer = served.post("/v1/completions", body)
+            self.assertEqual(200, status, answer)
+            self.assertEqual(kept, answer["choices"][0]["prompt_token_ids"], side)
+        status, answer = served.post("/v2/embed", {"texts": ["Hello, world"], "input_type": "search_query",
+                                                   "embedding_types": ["float"], "max_tokens": 3, "truncate": "START"})
+        self.assertEqual(200, status, answer)
+        short = served.post("/v1/embeddings", {"input": whole[:1] + whole[-2:]})[1]
+        self.assertEqual(short["data"][0]["embedding"], answer["embeddings"]["float"][0])
 
     def test_each_dialect_from_folder_to_call(self):
         for teaches, call in CALLS.items():

@@ -61,7 +61,8 @@ struct CallSyntax {
   std::string_view name;
   std::string_view opening;  // "": none
   std::string_view closing;  // "": the turn's end
-  // The closing marker within a string of JSON is text of that string.
+  // The closing marker within a string of JSON is text of that string. False: only in a section
+  // that begins as JSON does.
   bool json_strings = true;
   BeginsCall (*begins)(std::string_view text) = nullptr;  // null: never
   // Nothing: it is no call, and stays text.

@@ -77,9 +77,17 @@ struct Members {
   std::optional<std::string> name;
   std::string_view arguments;
   std::string_view behind;  // the last value
+  // There are others, or one twice: as a call, some of what was said would be lost.
+  bool has_more = false;
 };
 
-// Of members given twice the last holds, as in Json.
+// What a call's object may hold; its own id and type are not shown.
+bool is_member_of_call(const Json& key) {
+  constexpr const char* kKeys[] = {"name", "function", "arguments", "parameters", "id", "type"};
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [&](const char* known) { return key == Json(known); });
+}
+
 Members members_of(std::string_view text) {
   Members members;
   MemberScan scan(text);
@@ -89,7 +97,9 @@ Members members_of(std::string_view text) {
     if (!key.ok()) break;
     const auto end = member->value.data() + member->value.size() - text.data();
     members.behind = text.substr(static_cast<size_t>(end));
+    if (!is_member_of_call(*key)) members.has_more = true;
     if (*key == Json("arguments") || *key == Json("parameters")) {
+      members.has_more = members.has_more || !members.arguments.empty();
       members.arguments = member->value;
     }
     if (!(*key == Json("name")) && !(*key == Json("function"))) continue;
@@ -120,14 +130,14 @@ std::optional<ChatMlCall> read_call(std::string_view text) {
   const Result<Json> call = Json::parse(text);
   if (!call.ok() || !call->is_object()) return std::nullopt;
   Members members = members_of(text);
-  if (!members.name || members.name->empty()) return std::nullopt;
+  if (!members.name || members.name->empty() || members.has_more) return std::nullopt;
   return ChatMlCall{std::move(*members.name),
                     members.arguments.empty() ? "{}" : arguments_of(members.arguments)};
 }
 
 std::optional<ChatMlCall> read_cut_call(std::string_view text) {
   Members members = members_of(text);
-  if (!members.name || members.name->empty()) return std::nullopt;
+  if (!members.name || members.name->empty() || members.has_more) return std::nullopt;
   // What else was begun behind the last value would be lost.
   if (members.behind.find_first_not_of(" \t\r\n,}") != std::string_view::npos) return std::nullopt;
   return ChatMlCall{std::move(*members.name), std::string(members.arguments)};

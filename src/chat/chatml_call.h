@@ -13,7 +13,7 @@ struct ChatMlCall {
   std::string arguments;  // as the model wrote them, where it wrote an object; never empty
 };
 
-// Nothing if it is no call: no JSON object, or one without a name.
+// Nothing if it is no call: no JSON object, one without a name, or one with other members besides.
 std::optional<ChatMlCall> read_call(std::string_view text);
 
 // Of a call that was cut off: its name and as much of its arguments as there is, maybe nothing.

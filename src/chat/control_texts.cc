@@ -32,9 +32,13 @@ void ControlTexts::encode(const jinja::Text& text, std::vector<TokenId>& out) co
       from = match->begin + 1;
       continue;
     }
-    tokenizer_.encode(bytes.substr(done, match->begin - done), out);
+    const tokenizer::Tokenizer::Strips takes = tokenizer_.strips(match->id);
+    std::string_view before = bytes.substr(done, match->begin - done);
+    if (takes.left) before.remove_suffix(tokenizer::white_space_at_end(before));
+    tokenizer_.encode(before, out);
     out.push_back(match->id);
     done = from = match->begin + match->length;
+    if (takes.right) done = from += tokenizer::white_space_at_front(bytes.substr(done));
   }
   tokenizer_.encode(bytes.substr(done), out);
 }

@@ -16,8 +16,8 @@ class ControlTexts {
   // `tokenizer` outlives it.
   explicit ControlTexts(const tokenizer::Tokenizer& tokenizer);
 
-  // An added token's text becomes that token where no byte of it is input; everything else is
-  // encoded as ordinary text.
+  // An added token's text becomes that token where no byte of it is input, with the white space
+  // beside it that belongs to it, whosever that is; everything else is encoded as ordinary text.
   void encode(const jinja::Text& text, std::vector<TokenId>& out) const;
 
  private:

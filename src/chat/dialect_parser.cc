@@ -20,6 +20,12 @@ bool may_become(std::string_view text, std::string_view marker) {
   return text.size() < marker.size() && marker.starts_with(text);
 }
 
+// Of a section: one that is written in tags may be JSON all the same, where a grammar had it so.
+bool begins_with_json(std::string_view section) {
+  const size_t first = section.find_first_not_of(kSpace);
+  return first != std::string_view::npos && section[first] == '{';
+}
+
 }  // namespace
 
 DialectParser::DialectParser(const tokenizer::Tokenizer& tokenizer, const Dialect& dialect,
@@ -240,7 +246,7 @@ size_t DialectParser::read_call_text(std::string_view text, Events& events) {
       continue;
     }
     escaped_ = false;
-    in_string_ = c == '"' && dialect_.calls->json_strings;
+    in_string_ = c == '"' && (dialect_.calls->json_strings || begins_with_json(calls_));
     if (c != closing[0]) continue;
     const std::string_view behind = std::string_view(calls_).substr(calls_read_);
     if (may_become(behind, closing)) return text.size();  // to be decided

@@ -3,48 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "chat/byte_tokenizer.h"
 #include "chat/checked_reply.h"
 #include "chat/dialect_grammar.h"
 #include "chat/dialect_parser.h"
 #include "grammar/ebnf.h"
-#include "tokenizer/tokenizer_json_writer.h"
 
 namespace pelton::chat {
 namespace {
-
-constexpr std::string_view kMarkers[] = {"<think>",
-                                         "</think>",
-                                         "<tool_call>",
-                                         "</tool_call>",
-                                         "[THINK]",
-                                         "[/THINK]",
-                                         "<｜tool▁calls▁begin｜>",
-                                         "<｜tool▁calls▁end｜>",
-                                         "[ARGS]",
-                                         "[TOOL_CALLS]",
-                                         "<｜tool▁call▁begin｜>",
-                                         "<｜tool▁call▁end｜>",
-                                         "[CALL_ID]",
-                                         "<|tool_call|>",
-                                         "<｜tool▁sep｜>",
-                                         "<|python_tag|>",
-                                         "<|/tool_call|>"};
-constexpr std::string_view kDialects[] = {"hermes",       "deepseek_r1", "deepseek_v31",
-                                          "llama3_json",  "pythonic",    "mistral",
-                                          "mistral_args", "qwen3_coder", "phi4_mini"};
-constexpr std::string_view kEnd = "<end>";
-
-// A token for each byte; and, if they are tokens, one for each marker.
-tokenizer::Tokenizer byte_tokenizer(bool with_markers) {
-  tokenizer::TokenizerFile file{.split_pattern = "[^\\n]+|\\n+"};
-  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
-  TokenId next = 256;
-  file.added.push_back({next++, std::string(kEnd), true});
-  for (const std::string_view marker : kMarkers) {
-    if (with_markers) file.added.push_back({next++, std::string(marker), true});
-  }
-  return tokenizer::Tokenizer::from_json(write_tokenizer_json(file), "bytes").value();
-}
 
 struct Case {
   std::string_view dialect;

@@ -8,10 +8,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "chat/byte_tokenizer.h"
 #include "chat/checked_reply.h"
 #include "chat/dialect_parser.h"
 #include "chat/prompt_template.h"
-#include "tokenizer/tokenizer_json_writer.h"
 
 namespace pelton::chat {
 namespace {
@@ -23,18 +23,21 @@ std::optional<Json> golden(const std::string& name) {
   return Json::parse(base::read_file(std::string(folder) + "/" + name, 1 << 24).value()).value();
 }
 
-// A token for each byte, so that a stream is cut wherever it can be.
-tokenizer::Tokenizer byte_tokenizer() {
-  tokenizer::TokenizerFile file{.split_pattern = "[^\\n]+|\\n+"};
-  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
-  file.added.push_back({256, "<end>", true});
-  return tokenizer::Tokenizer::from_json(write_tokenizer_json(file), "bytes").value();
+void expect_as(const Reply& reply, const Json& expected) {
+  EXPECT_EQ(reply.reasoning.value_or(""), expected.string("reasoning_content").value());
+  EXPECT_EQ(reply.content.value_or(""), expected.string("content").value());
+  const Json::Array& calls = expected.find("tool_calls")->as_array();
+  ASSERT_EQ(reply.tool_calls.size(), calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(reply.tool_calls[i].name, calls[i].string("name").value());
+    EXPECT_EQ(reply.tool_calls[i].arguments, calls[i].string("arguments").value());
+  }
 }
 
+// Byte by byte, and in two at every byte.
 TEST(GoldenDialects, AreReadAsExpected) {
   const std::optional<Json> file = golden("dialects.json");
   if (!file) GTEST_SKIP() << "PELTON_GOLDEN_CHAT is not set";
-  const tokenizer::Tokenizer tokenizer = byte_tokenizer();
   const auto functions = std::make_shared<const std::vector<FunctionTool>>(
       std::vector<FunctionTool>{{.name = "write",
                                  .description = {},
@@ -46,26 +49,27 @@ TEST(GoldenDialects, AreReadAsExpected) {
     const std::string output = row.string("output").value();
     SCOPED_TRACE(name + ": " + output);
     const bool brackets = output.find("[THINK]") != std::string::npos;
-    Dialect dialect = make_dialect(*find_reasoning_syntax(brackets ? "mistral" : "think"),
-                                   *find_call_syntax(name), tokenizer);
-    dialect.stops = {256};
     const bool opened = row.boolean("prompt_ends_in_think").value_or(false);
-    std::vector<TokenId> tokens = tokenizer.encode((opened ? "<think>\n" : "") + output);
-    const bool cut = row.string("finish_reason") == "length";
-    if (!cut) tokens.push_back(256);
-    ParserOptions options(Calls::kRead);
-    options.functions = functions;
-    const Reply reply = checked_reply(
-        ReplyBuilder(std::make_unique<DialectParser>(tokenizer, dialect, options), {}), tokens,
-        cut ? StopCause::kLength : StopCause::kStopToken);
-    const Json& expected = *row.find("expected");
-    EXPECT_EQ(reply.reasoning.value_or(""), expected.string("reasoning_content").value());
-    EXPECT_EQ(reply.content.value_or(""), expected.string("content").value());
-    const Json::Array& calls = expected.find("tool_calls")->as_array();
-    ASSERT_EQ(reply.tool_calls.size(), calls.size());
-    for (size_t i = 0; i < calls.size(); ++i) {
-      EXPECT_EQ(reply.tool_calls[i].name, calls[i].string("name").value());
-      EXPECT_EQ(reply.tool_calls[i].arguments, calls[i].string("arguments").value());
+    const std::string text = (opened ? "<think>\n" : "") + output;
+    const bool is_short = row.string("finish_reason") == "length";
+    const auto expect_reply = [&](const tokenizer::Tokenizer& tokenizer,
+                                  std::vector<TokenId> tokens) {
+      Dialect dialect = make_dialect(*find_reasoning_syntax(brackets ? "mistral" : "think"),
+                                     *find_call_syntax(name), tokenizer);
+      dialect.stops = {256};
+      if (!is_short) tokens.push_back(256);
+      ParserOptions options(Calls::kRead);
+      options.functions = functions;
+      expect_as(checked_reply(
+                    ReplyBuilder(std::make_unique<DialectParser>(tokenizer, dialect, options), {}),
+                    tokens, is_short ? StopCause::kLength : StopCause::kStopToken),
+                *row.find("expected"));
+    };
+    const tokenizer::Tokenizer bytes = byte_tokenizer(false);
+    expect_reply(bytes, bytes.encode(text));
+    for (size_t cut = 0; cut <= text.size() && !testing::Test::HasFailure(); ++cut) {
+      const CutText two = cut_text(text, cut);
+      expect_reply(two.tokenizer, two.tokens);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -73,6 +74,25 @@ Result<PromptTemplate> PromptTemplate::compile(TemplateSource source) {
     TRY_ASSIGN(for_tools, compiled(source, source.for_tools));
   }
   return PromptTemplate(std::move(source), std::move(plain), std::move(for_tools));
+}
+
+Json PromptTemplate::features() const {
+  const jinja::Features of_either[] = {plain_.features(), for_tools_.features()};
+  Json json;
+  const auto add = [&](std::string_view kind, const auto member) {
+    std::set<std::string, std::less<>> names;
+    for (const jinja::Features& features : of_either) {
+      names.insert((features.*member).begin(), (features.*member).end());
+    }
+    json.set(kind, Json::Array(names.begin(), names.end()));
+  };
+  add("variables", &jinja::Features::variables);
+  add("filters", &jinja::Features::filters);
+  add("tests", &jinja::Features::tests);
+  add("functions", &jinja::Features::functions);
+  add("methods", &jinja::Features::methods);
+  add("statements", &jinja::Features::statements);
+  return json;
 }
 
 bool PromptTemplate::names(std::string_view variable) const {

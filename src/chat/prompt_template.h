@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "chat/conversation.h"
 #include "jinja/template.h"
@@ -34,6 +35,9 @@ class PromptTemplate {
   Result<jinja::Text> render(const Conversation& conversation) const;
 
   const TemplateSource& source() const { return source_; }
+  // By kind ("variables", "filters", "tests", "functions", "methods", "statements") the names that
+  // it makes use of, of either text; in the order of the alphabet.
+  Json features() const;
   // Whether its text names this variable.
   bool names(std::string_view variable) const;
 

@@ -94,6 +94,17 @@ Result<Index> read_index(const std::string& path) {
   return index;
 }
 
+// "bos" or "eos", if the file, or else `adds`, says that it is put beside a prompt; -1: it is not.
+Result<int64_t> added_token(const GgufMetadata& gguf, const char* name, bool adds,
+                            int64_t token_count) {
+  const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+  TRY_ASSIGN(const auto said, gguf.boolean(fmt::format("tokenizer.ggml.add_{}_token", name)));
+  TRY_ASSIGN(const auto id, gguf.integer(key));
+  if (!id || !said.value_or(adds)) return int64_t{-1};
+  if (*id >= 0 && *id < token_count) return *id;
+  return gguf.bad(key, fmt::format("is {}, but there are {} tokens", *id, token_count));
+}
+
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::string& model) {
@@ -355,17 +366,15 @@ Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary_of(const Gg
   vocabulary.removes_extra_spaces = removes.value_or(false);
   vocabulary.unknown = unknown.value_or(-1);
   vocabulary.model = model.value_or("");
-  TRY_ASSIGN(const auto adds_bos, gguf.boolean("tokenizer.ggml.add_bos_token"));
-  TRY_ASSIGN(const auto bos, gguf.integer("tokenizer.ggml.bos_token_id"));
-  // As ggml has it where the file is silent: SentencePiece's models begin with theirs.
-  const bool is_pieces = vocabulary.model == "llama" || vocabulary.model == "gemma4";
-  if (bos && adds_bos.value_or(is_pieces)) {
-    if (*bos < 0 || static_cast<size_t>(*bos) >= vocabulary.tokens.size()) {
-      return gguf.bad("tokenizer.ggml.bos_token_id", fmt::format("is {}, but there are {} tokens",
-                                                                 *bos, vocabulary.tokens.size()));
-    }
-    vocabulary.begins_with = *bos;
-  }
+  // As ggml has it where the file is silent: SentencePiece's models begin with theirs, and so do
+  // those with Llama 3's and Mistral's newer vocabularies.
+  const std::string_view pre = split.value_or("");
+  const bool adds_bos = vocabulary.model == "llama" || vocabulary.model == "gemma4" ||
+                        pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3" ||
+                        pre == "tekken";
+  const auto token_count = static_cast<int64_t>(vocabulary.tokens.size());
+  TRY_ASSIGN(vocabulary.begins_with, added_token(gguf, "bos", adds_bos, token_count));
+  TRY_ASSIGN(vocabulary.ends_with, added_token(gguf, "eos", false, token_count));
   vocabulary.split = split.value_or("");
   if (gguf.has("tokenizer.ggml.token_type") &&
       vocabulary.types.size() != vocabulary.tokens.size()) {

@@ -66,6 +66,7 @@ class Checkpoint {
     bool removes_extra_spaces = false;
     int64_t unknown = -1;
     int64_t begins_with = -1;  // the token that prompts begin with; -1: none
+    int64_t ends_with = -1;    // likewise
   };
   Result<std::optional<Vocabulary>> vocabulary() const;
   // What a GGUF file says of it, whatever model it is for.

@@ -314,6 +314,10 @@ void add_vocabulary(const Json& config, const GgufVocabulary& vocabulary, GgufHe
   if (vocabulary.tokens.empty()) return;
   header.text("tokenizer.ggml.model", "gpt2");
   header.text("tokenizer.ggml.pre", vocabulary.split);
+  if (vocabulary.begins_with_bos) {
+    id("bos_token_id", "tokenizer.ggml.bos_token_id");
+    header.boolean("tokenizer.ggml.add_bos_token", true);
+  }
   header.texts("tokenizer.ggml.tokens", vocabulary.tokens);
   header.i32s("tokenizer.ggml.token_type", vocabulary.types);
   header.texts("tokenizer.ggml.merges", vocabulary.merges);

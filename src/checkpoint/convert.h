@@ -29,6 +29,7 @@ struct GgufVocabulary {
   std::vector<std::string> merges;
   std::vector<int32_t> types;
   std::string split = "gpt-4o";
+  bool begins_with_bos = false;  // prompts do; its id is the configuration's
 };
 
 struct GgufOptions {

@@ -20,4 +20,8 @@ Result<Text> Template::render(const Dict& context, const Options& options) const
   return Evaluator(options.limits, options.unix_seconds).run(*body_, context);
 }
 
+Features Template::features() const {
+  return features_of(*body_);
+}
+
 }  // namespace pelton::jinja

@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "jinja/features.h"
 #include "jinja/runtime.h"
 #include "jinja/value.h"
 
 namespace pelton::jinja {
-
-struct Statement;
 
 class Template {
  public:
@@ -37,6 +36,8 @@ class Template {
   // Keys of `context` are names. Error kInvalidArgument: the line, and the template's own words if
   // it raised an exception.
   Result<Text> render(const Dict& context, const Options& options) const;
+
+  Features features() const;
 
  private:
   explicit Template(std::shared_ptr<const std::vector<Statement>> body) : body_(std::move(body)) {}

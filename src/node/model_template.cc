@@ -109,16 +109,24 @@ Result<std::optional<chat::TemplateSource>> read_model_template(
   return std::optional(std::move(source));
 }
 
-std::string chat_choice(const checkpoint::Checkpoint& checkpoint) {
+ChatDescription describe_chat(const checkpoint::Checkpoint& checkpoint) {
+  const auto none = [](const std::string& why) {
+    return ChatDescription{.choice = "none: " + why};
+  };
   const auto tokenizer = read_model_tokenizer(checkpoint);
-  if (!tokenizer.ok()) return "none: " + tokenizer.error().message;
-  if (*tokenizer == nullptr) return "none: the model's files have no tokenizer";
+  if (!tokenizer.ok()) return none(tokenizer.error().message);
+  if (*tokenizer == nullptr) return none("the model's files have no tokenizer");
   auto chat_template = read_model_template(checkpoint, "");
-  if (!chat_template.ok()) return "none: " + chat_template.error().message;
+  if (!chat_template.ok()) return none(chat_template.error().message);
   const auto format = chat::format_of({.tokenizer = **tokenizer,
-                                       .chat_template = *std::move(chat_template),
+                                       .chat_template = *chat_template,
                                        .stops = checkpoint.config().eos_tokens});
-  return format.ok() ? (*format)->choice() : "none: " + format.error().message;
+  if (!format.ok()) return none(format.error().message);
+  ChatDescription found{.choice = (*format)->choice(), .dialect = std::string((*format)->name())};
+  if (!(*format)->runs_template()) return found;
+  const auto compiled = chat::PromptTemplate::compile(**std::move(chat_template));
+  if (compiled.ok()) found.features = compiled->features();
+  return found;
 }
 
 }  // namespace pelton::node

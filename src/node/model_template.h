@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "chat/prompt_template.h"
 #include "checkpoint/checkpoint.h"
@@ -17,7 +18,13 @@ namespace pelton::node {
 Result<std::optional<chat::TemplateSource>> read_model_template(
     const checkpoint::Checkpoint& checkpoint, const std::string& file);
 
-// Which chat format the checkpoint has without flags, and why, in a sentence; or why it has none.
-std::string chat_choice(const checkpoint::Checkpoint& checkpoint);
+struct ChatDescription {
+  // Which chat format the checkpoint has without flags, and why, in a sentence; or why it has none.
+  std::string choice;
+  std::string dialect;             // how its turns are read: "hermes"; empty: no format
+  std::optional<Json> features{};  // of the template that prompts are written with, if any
+                                   // (PromptTemplate::features)
+};
+ChatDescription describe_chat(const checkpoint::Checkpoint& checkpoint);
 
 }  // namespace pelton::node

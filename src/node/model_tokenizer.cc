@@ -19,7 +19,22 @@ using tokenizer::Tokenizer;
 
 constexpr size_t kConfigBytesMax = size_t{64} << 20;  // some list thousands of tokens
 
-// `add_bos_token` overrules what the tokenizer's own file says, as the classes that read it do.
+// The id of config's `key`, a token's text or an object with its "content"; nothing if it has none.
+Result<std::optional<TokenId>> token_of(const Json& config, const char* key,
+                                        const std::string& file, const Tokenizer& tokenizer) {
+  const Json* const token = config.find(key);
+  if (token == nullptr || token->is_null()) return std::optional<TokenId>();
+  const std::string name =
+      token->is_string() ? token->as_string() : token->string("content").value_or("");
+  const std::optional<TokenId> id = tokenizer.special_id(name);
+  if (id) return id;
+  return Error{ErrorCode::kBadCheckpoint,
+               fmt::format("{}: {} \"{}\" is no control token of the vocabulary", file, key, name)};
+}
+
+// `add_bos_token` overrules what the tokenizer's own file says, as the classes that read it do. So
+// does an `add_eos_token` that is true; one that is false stands in files of models whose class
+// does not read it, and whose tokenizer.json has an end (Qwen's embedding models).
 Result<void> take_config(const std::string& file, Tokenizer& tokenizer) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};
@@ -28,23 +43,16 @@ Result<void> take_config(const std::string& file, Tokenizer& tokenizer) {
   if (!config.ok()) {
     return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", file, config.error().message)};
   }
-  const std::optional<bool> adds = config->boolean("add_bos_token");
-  if (!adds) return {};
-  if (!*adds) {
-    tokenizer.set_prompt_begin({});
-    return {};
+  const std::optional<bool> adds_bos = config->boolean("add_bos_token");
+  if (adds_bos == false) tokenizer.set_prompt_begin({});
+  if (adds_bos == true) {
+    TRY_ASSIGN(const auto bos, token_of(*config, "bos_token", file, tokenizer));
+    if (bos) tokenizer.set_prompt_begin({*bos});
   }
-  const Json* const bos = config->find("bos_token");
-  if (bos == nullptr || bos->is_null()) return {};
-  const std::string name =
-      bos->is_string() ? bos->as_string() : bos->string("content").value_or("");
-  const std::optional<TokenId> id = tokenizer.special_id(name);
-  if (!id) {
-    return Error{
-        ErrorCode::kBadCheckpoint,
-        fmt::format("{}: bos_token \"{}\" is no control token of the vocabulary", file, name)};
+  if (config->boolean("add_eos_token") == true) {
+    TRY_ASSIGN(const auto eos, token_of(*config, "eos_token", file, tokenizer));
+    if (eos) tokenizer.set_prompt_end({*eos});
   }
-  tokenizer.set_prompt_begin({*id});
   return {};
 }
 
@@ -77,6 +85,9 @@ Result<std::unique_ptr<Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::from_ggml(vocabulary, gguf.path()));
   if (stored->begins_with >= 0) {
     tokenizer.set_prompt_begin({static_cast<TokenId>(stored->begins_with)});
+  }
+  if (stored->ends_with >= 0) {
+    tokenizer.set_prompt_end({static_cast<TokenId>(stored->ends_with)});
   }
   return owned(std::move(tokenizer));
 }

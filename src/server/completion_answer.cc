@@ -53,10 +53,12 @@ void CompletionAnswer::know_prompt(size_t prompt, const std::vector<engine::Prom
     echoed.push_back(token_logprobs(model_.tokenizer, one.scored, names));
     cut(echoed.back().top, options_.logprobs);
   }
+  const std::vector<size_t>& hidden = options_.hidden_prompt_tokens;
+  const size_t first_shown = hidden.empty() ? 0 : hidden.at(prompt);
   size_t offset = 0;
-  for (api::TokenLogprobs& one : echoed) {
-    one.text_offset = offset;
-    offset += one.token.bytes.size();
+  for (size_t i = 0; i < echoed.size(); ++i) {
+    echoed[i].text_offset = offset;
+    if (i >= first_shown) offset += echoed[i].token.bytes.size();
   }
   for (size_t i = 0; i < options_.choices_per_prompt; ++i) {
     Choice& choice = choices_[prompt * options_.choices_per_prompt + i];

@@ -41,6 +41,8 @@ class CompletionAnswer final : public Answer {
     std::vector<TokenId> stop_token_ids;        // of the request: that one of them ended it is told
     std::vector<std::vector<TokenId>> prompts;  // if they, or their log-probabilities, are told
     std::vector<std::string> echoes;  // of each prompt: what its texts begin with; or empty
+    // Of each prompt, how many tokens at its front have no text in its echo (bos); empty: none.
+    std::vector<size_t> hidden_prompt_tokens;
   };
 
   CompletionAnswer(const ServedModel& model, Options options);

@@ -1,6 +1,7 @@
 // POST /v1/completions: text or tokens -> engine -> Generation, n choices for each prompt.
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -104,7 +105,7 @@ std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& sco
 std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prepared& with,
                                                         const Scope& scope) {
   const api::GenerationFields& fields = request_->generation;
-  // Between a beginning and an end nothing begins.
+  // Between a beginning and an end nothing begins: what does stands before both.
   const bool adds_special = request_->adds_special && request_->suffix.empty();
   auto tokens = completion_prompt(request_->prompts[index], scope.model, "prompt", adds_special);
   if (!tokens.ok()) return api::api_error(tokens.error());
@@ -114,6 +115,10 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
     auto middle = fill_in_middle(scope.model.tokenizer, *tokens, request_->suffix);
     if (!middle.ok()) return api::api_error(middle.error());
     tokens = std::move(middle->prompt);
+    if (request_->adds_special) {
+      const std::span<const TokenId> begin = scope.model.tokenizer.prompt_begin();
+      tokens->insert(tokens->begin(), begin.begin(), begin.end());
+    }
     stops = std::move(middle->stops);
   }
   if (!fields.stop.empty()) {
@@ -153,7 +158,14 @@ void Completion::describe_prompts(const ServedModel& model) {
     prompt_sizes_.push_back(static_cast<int64_t>(prompt.size()));
     options_.prompt_tokens += prompt_sizes_.back();
     if (keeps) options_.prompts.push_back(prompt);
-    if (request_->echo) options_.echoes.push_back(model.tokenizer.decode(prompt));
+    if (!request_->echo) continue;
+    // A bos token is shown where other control tokens are (skip_special_tokens: false).
+    const std::span<const TokenId> begin = model.tokenizer.prompt_begin();
+    const bool begins = !request_->shows_marks && prompt.size() >= begin.size() &&
+                        std::equal(begin.begin(), begin.end(), prompt.begin());
+    options_.hidden_prompt_tokens.push_back(begins ? begin.size() : 0);
+    options_.echoes.push_back(
+        model.tokenizer.decode(std::span(prompt).subspan(options_.hidden_prompt_tokens.back())));
   }
 }
 

@@ -52,14 +52,13 @@ Result<std::vector<TokenId>> chat_to_embed(const api::EmbeddingRequest& request,
   return std::move(prompt.tokens);
 }
 
-void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedRequest::Truncate how) {
-  const auto over = static_cast<int64_t>(tokens.size()) - tokens_max;
-  if (over <= 0 || how == api::EmbedRequest::Truncate::kNone) return;
-  if (how == api::EmbedRequest::Truncate::kStart) {
-    tokens.erase(tokens.begin(), tokens.begin() + over);
-  } else {
-    tokens.resize(static_cast<size_t>(tokens_max));
-  }
+// The text gets shorter, not what stands around it: a vector may be the last token's.
+void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedRequest::Truncate how,
+              const tokenizer::Tokenizer& tokenizer) {
+  using Cut = tokenizer::Tokenizer::Cut;
+  if (how == api::EmbedRequest::Truncate::kNone) return;
+  tokenizer.cut_prompt(tokens, static_cast<size_t>(tokens_max),
+                       how == api::EmbedRequest::Truncate::kStart ? Cut::kBegin : Cut::kEnd);
 }
 
 std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_view field) {
@@ -139,7 +138,7 @@ class CohereEmbeddings final : public ModelRequest {
     const int64_t tokens_max =
         std::min(scope.model.context_limit(), request_.max_tokens.value_or(INT64_MAX));
     for (std::vector<TokenId>& tokens : prompts.tokens()) {
-      truncate(tokens, tokens_max, request_.truncate);
+      truncate(tokens, tokens_max, request_.truncate, scope.model.tokenizer);
     }
     return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
   }
@@ -185,7 +184,7 @@ class Reranking final : public ModelRequest {
     for (size_t i = 0; i < prompts.tokens().size(); ++i) {
       truncate(prompts.tokens()[i],
                std::min(scope.model.context_limit(), i == 0 ? INT64_MAX : document_tokens_max),
-               api::EmbedRequest::Truncate::kEnd);
+               api::EmbedRequest::Truncate::kEnd, scope.model.tokenizer);
     }
     return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
   }

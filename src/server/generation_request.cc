@@ -92,19 +92,16 @@ request::ThinkingBudget reasoning_quota(const ServedModel& model, int64_t tokens
           .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer)};
 }
 
-// As many tokens as are asked for; of -1 those that leave the answer its room.
+// As many tokens as are asked for; of -1 those that leave the answer its room. A bos token stays.
 void truncate_prompt(const ServedModel& model, const api::GenerationFields& fields,
                      std::vector<TokenId>& prompt) {
   if (!fields.prompt_tokens_max) return;
   const int64_t answer = std::max({fields.max_tokens.value_or(1), fields.min_tokens, int64_t{1}});
   const int64_t fits = std::max<int64_t>(model.context_limit() - answer, 1);
   const int64_t asked = *fields.prompt_tokens_max < 0 ? fits : *fields.prompt_tokens_max;
-  const auto kept = static_cast<size_t>(std::min<int64_t>(asked, std::ssize(prompt)));
-  if (fields.cuts_right) {
-    prompt.resize(kept);
-  } else {
-    prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(kept));
-  }
+  using Cut = tokenizer::Tokenizer::Cut;
+  model.tokenizer.cut_prompt(prompt, static_cast<size_t>(asked),
+                             fields.cuts_right ? Cut::kEnd : Cut::kBegin);
 }
 
 // The schema that the model is shown (one with a name), if it is most of the prompt: then it is

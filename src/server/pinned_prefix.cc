@@ -1,5 +1,7 @@
 #include "server/pinned_prefix.h"
 
+#include <span>
+
 #include <fmt/format.h>
 
 #include "api/chat_request.h"
@@ -46,7 +48,12 @@ Result<std::vector<TokenId>> pinned_prefix(const PrefixFile& file, const ServedM
   if (!base::is_valid_utf8(file.text)) return bad_file(file, "the text is not valid UTF-8");
   if (file.text.empty()) return bad_file(file, "the file is empty");
   if (const auto error = model.no_text(file.name)) return bad_file(file, error->message);
-  return model.tokenizer.encode(file.text);
+  // As prompts that begin with this text do, which then go on.
+  const std::span<const TokenId> begin = model.tokenizer.prompt_begin();
+  const std::vector<TokenId> text = model.tokenizer.encode(file.text);
+  std::vector<TokenId> tokens(begin.begin(), begin.end());
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  return tokens;
 }
 
 }  // namespace pelton::server

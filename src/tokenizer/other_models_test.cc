@@ -122,8 +122,29 @@ TEST(OtherModels, Llama3) {
               ElementsAre(id("I"), id("'LL"), id("\r\n\r\n"), id("!?\n")));
   EXPECT_THAT(loaded->encode_with_special("<|begin_of_text|>Hello<|eot_id|>"),
               ElementsAre(266, id("Hello"), 267));
+  EXPECT_THAT(loaded->encode_prompt("Hello"), ElementsAre(266, id("Hello")));
+  EXPECT_THAT(loaded->encode_prompt(""), ElementsAre(266));
   EXPECT_EQ(loaded->special_id("<|eot_id|>"), 267);
   EXPECT_GT(loaded->encode("<|eot_id|>").size(), 1u);
+}
+
+// What a prompt's text is put between stays, as long as there is room for some of the text.
+TEST(OtherModels, PromptsAreCutWithinWhatStandsAroundThem) {
+  using Cut = Tokenizer::Cut;
+  auto tokenizer = Tokenizer::from_json(llama3_file({}), "tokenizer.json").value();
+  tokenizer.set_prompt_end({257});
+  const auto cut = [&](std::vector<TokenId> tokens, size_t tokens_max, Cut side) {
+    tokenizer.cut_prompt(tokens, tokens_max, side);
+    return tokens;
+  };
+  const std::vector<TokenId> whole = tokenizer.encode_prompt("abcd");
+  ASSERT_THAT(whole, ElementsAre(256, 'a', 'b', 'c', 'd', 257));
+  EXPECT_EQ(cut(whole, 6, Cut::kEnd), whole);
+  EXPECT_THAT(cut(whole, 4, Cut::kEnd), ElementsAre(256, 'a', 'b', 257));
+  EXPECT_THAT(cut(whole, 3, Cut::kBegin), ElementsAre(256, 'd', 257));
+  EXPECT_THAT(cut(whole, 2, Cut::kBegin), ElementsAre('d', 257));
+  EXPECT_THAT(cut(whole, 1, Cut::kEnd), ElementsAre(256));
+  EXPECT_THAT(cut({'a', 'b', 'c'}, 2, Cut::kBegin), ElementsAre('b', 'c')) << "other tokens";
 }
 
 TEST(OtherModels, Qwen2) {

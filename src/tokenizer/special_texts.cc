@@ -1,6 +1,8 @@
 #include "tokenizer/special_texts.h"
 
 #include "base/check.h"
+#include "base/utf8.h"
+#include "tokenizer/unicode_class.h"
 
 namespace pelton::tokenizer {
 namespace {
@@ -11,7 +13,35 @@ uint64_t edge(uint32_t node, char byte) {
   return uint64_t{node} << 8 | static_cast<uint8_t>(byte);
 }
 
+bool is_white_space(uint32_t code_point) {
+  const UnicodeClass of = unicode_class(code_point);
+  return of == UnicodeClass::kSpace || of == UnicodeClass::kNewline;
+}
+
 }  // namespace
+
+size_t white_space_at_front(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const base::Utf8Step step = base::utf8_step(text.substr(end));
+    if (step.kind != base::Utf8Step::Kind::kCodePoint || !is_white_space(step.code_point)) break;
+    end += step.bytes;
+  }
+  return end;
+}
+
+size_t white_space_at_end(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0) {
+    size_t first = begin - 1;
+    while (first > 0 && (text[first] & 0xC0) == 0x80) --first;
+    const base::Utf8Step step = base::utf8_step(text.substr(first, begin - first));
+    if (step.kind != base::Utf8Step::Kind::kCodePoint || step.bytes != begin - first) break;
+    if (!is_white_space(step.code_point)) break;
+    begin = first;
+  }
+  return text.size() - begin;
+}
 
 uint32_t SpecialTexts::child(uint32_t node, char byte) const {
   const auto found = children_.find(edge(node, byte));

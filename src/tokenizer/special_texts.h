@@ -44,4 +44,8 @@ class SpecialTexts {
   bool starts_[256] = {};
 };
 
+// The bytes of white space (Unicode's White_Space) at the front and at the end of valid UTF-8.
+size_t white_space_at_front(std::string_view text);
+size_t white_space_at_end(std::string_view text);
+
 }  // namespace pelton::tokenizer

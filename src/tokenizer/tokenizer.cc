@@ -109,12 +109,6 @@ Result<std::unique_ptr<Splitter>> make_splitter(const TokenizerParts& parts,
 
 namespace {
 
-// White space that goes with an added token.
-struct Strips {
-  bool left = false;
-  bool right = false;
-};
-
 // Llama's "<s>", Gemma's "<bos>": such models' prompts begin with it.
 std::vector<TokenId> beginning_piece(const PieceModel& model) {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
@@ -141,6 +135,11 @@ struct Tokenizer::State {
   SpecialTexts added_normalized = {};  // looked for in the text's normal form
   std::vector<Strips> strips = {};     // by id, as far as there are any
   PromptFrame frame = {};
+
+  Strips strips_of(TokenId id) const {
+    const auto index = static_cast<size_t>(id);
+    return index < strips.size() ? strips[index] : Strips{};
+  }
 
   // The tokens of a text whose added tokens stand for themselves.
   void encode_with_added(std::string_view text, const SpecialTexts& texts,
@@ -197,17 +196,15 @@ struct Tokenizer::State {
 void Tokenizer::State::encode_with_added(std::string_view text, const SpecialTexts& texts,
                                          base::FunctionRef<void(std::string_view)> encode_part,
                                          std::vector<TokenId>& out) const {
-  constexpr std::string_view kSpace = " \t\r\n\v\f";
   size_t done = 0;
   while (const auto match = texts.next(text, done)) {
-    const auto index = static_cast<size_t>(match->id);
-    const Strips strips_here = index < strips.size() ? strips[index] : Strips{};
+    const Strips takes = strips_of(match->id);
     std::string_view before = text.substr(done, match->begin - done);
-    if (strips_here.left) before = before.substr(0, before.find_last_not_of(kSpace) + 1);
+    if (takes.left) before.remove_suffix(white_space_at_end(before));
     if (!before.empty()) encode_part(before);
     out.push_back(match->id);
     done = match->begin + match->length;
-    if (strips_here.right) done = std::min(text.find_first_not_of(kSpace, done), text.size());
+    if (takes.right) done += white_space_at_front(text.substr(done));
   }
   if (done < text.size()) encode_part(text.substr(done));
 }
@@ -335,8 +332,34 @@ std::span<const TokenId> Tokenizer::prompt_begin() const {
   return state_->frame.begin;
 }
 
+std::span<const TokenId> Tokenizer::prompt_end() const {
+  return state_->frame.end;
+}
+
+void Tokenizer::cut_prompt(std::vector<TokenId>& tokens, size_t tokens_max, Cut cut) const {
+  if (tokens.size() <= tokens_max) return;
+  const std::vector<TokenId>& begin = state_->frame.begin;
+  const std::vector<TokenId>& end = state_->frame.end;
+  const bool is_framed = tokens.size() >= begin.size() + end.size() &&
+                         std::equal(begin.begin(), begin.end(), tokens.begin()) &&
+                         std::equal(end.rbegin(), end.rend(), tokens.rbegin());
+  const bool keeps = is_framed && begin.size() + end.size() < tokens_max;
+  const auto over = static_cast<std::ptrdiff_t>(tokens.size() - tokens_max);
+  const auto front = static_cast<std::ptrdiff_t>(keeps ? begin.size() : 0);
+  const auto back = static_cast<std::ptrdiff_t>(keeps ? end.size() : 0);
+  if (cut == Cut::kBegin) {
+    tokens.erase(tokens.begin() + front, tokens.begin() + front + over);
+  } else {
+    tokens.erase(tokens.end() - back - over, tokens.end() - back);
+  }
+}
+
 void Tokenizer::set_prompt_begin(std::vector<TokenId> tokens) {
   state_->frame.begin = std::move(tokens);
+}
+
+void Tokenizer::set_prompt_end(std::vector<TokenId> tokens) {
+  state_->frame.end = std::move(tokens);
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
@@ -370,6 +393,10 @@ std::string_view Tokenizer::bytes(TokenId id) const {
 bool Tokenizer::is_special(TokenId id) const {
   const size_t index = static_cast<size_t>(id);
   return index < state_->special.size() && state_->special[index];
+}
+
+Tokenizer::Strips Tokenizer::strips(TokenId id) const {
+  return state_->strips_of(id);
 }
 
 std::optional<TokenId> Tokenizer::special_id(std::string_view text) const {

@@ -49,8 +49,14 @@ class Tokenizer {
   // bos token; an encoder's [CLS] and [SEP]). A chat template writes those tokens itself.
   std::vector<TokenId> encode_prompt(std::string_view text) const;
   std::span<const TokenId> prompt_begin() const;
-  // Where another file knows better (tokenizer_config.json's add_bos_token).
+  std::span<const TokenId> prompt_end() const;
+  // At most `tokens_max` tokens of such a prompt, but what was put before and behind the text stays
+  // where it is: the text loses its end, or its beginning. Fewer than those are are cut like text.
+  enum class Cut : uint8_t { kEnd, kBegin };
+  void cut_prompt(std::vector<TokenId>& tokens, size_t tokens_max, Cut cut) const;
+  // Where another file knows better (tokenizer_config.json's add_bos_token and add_eos_token).
   void set_prompt_begin(std::vector<TokenId> tokens);
+  void set_prompt_end(std::vector<TokenId> tokens);
 
   // As encode, but the text of a control token becomes that token, with the white space beside it
   // that goes with it. Never for a user's text.
@@ -60,6 +66,12 @@ class Tokenizer {
   std::string_view bytes(TokenId id) const;
   bool is_special(TokenId id) const;
   std::optional<TokenId> special_id(std::string_view text) const;
+  // The white space beside a control token's text that belongs to the token (Phi-3's are so).
+  struct Strips {
+    bool left = false;
+    bool right = false;
+  };
+  Strips strips(TokenId id) const;
 
   // The bytes of all tokens in a row, broken UTF-8 replaced.
   std::string decode(std::span<const TokenId> ids) const;

@@ -93,7 +93,8 @@ class DraftReader : public base::JsonVisitor {
 };
 
 bool is_wanted_in_document(std::string_view key) {
-  return key == "added_tokens" || key == "normalizer" || key == "pre_tokenizer";
+  return key == "added_tokens" || key == "normalizer" || key == "pre_tokenizer" ||
+         key == "post_processor";
 }
 
 bool is_wanted_in_model(std::string_view key) {

@@ -56,6 +56,41 @@ void write_pre_tokenizer(JsonWriter& json, const TokenizerFile& file) {
   json.end_array().end_object();
 }
 
+// {"SpecialToken": {"id": "<s>", "type_id": 0}}, or {"Sequence": ...}
+void write_item(JsonWriter& json, const char* kind, std::string_view id, int type) {
+  json.begin_object().key(kind).begin_object();
+  json.key("id").string(id).key("type_id").integer(type).end_object().end_object();
+}
+
+// What puts the bos token before a text (the template of one text) or each of two.
+void write_beginning(JsonWriter& json, const AddedToken& bos) {
+  json.begin_object().key("type").string("TemplateProcessing");
+  json.key("single").begin_array();
+  write_item(json, "SpecialToken", bos.text, 0);
+  write_item(json, "Sequence", "A", 0);
+  json.end_array().key("pair").begin_array();
+  write_item(json, "SpecialToken", bos.text, 0);
+  write_item(json, "Sequence", "A", 0);
+  write_item(json, "SpecialToken", bos.text, 1);
+  write_item(json, "Sequence", "B", 1);
+  json.end_array().key("special_tokens").begin_object().key(bos.text).begin_object();
+  json.key("id").string(bos.text).key("ids").begin_array().integer(bos.id).end_array();
+  json.key("tokens").begin_array().string(bos.text).end_array();
+  json.end_object().end_object().end_object();
+}
+
+void write_post_processor(JsonWriter& json, const TokenizerFile& file) {
+  json.key("post_processor");
+  const auto bos = std::find_if(file.added.begin(), file.added.end(), [&](const AddedToken& token) {
+    return token.text == file.begins_with;
+  });
+  if (bos == file.added.end()) return write_byte_level(json, true, false, true);
+  json.begin_object().key("type").string("Sequence").key("processors").begin_array();
+  write_byte_level(json, true, false, true);
+  write_beginning(json, *bos);
+  json.end_array().end_object();
+}
+
 void write_model(JsonWriter& json, const TokenizerFile& file) {
   json.key("model").begin_object().key("type").string("BPE");
   for (const char* key :
@@ -98,7 +133,8 @@ void add_letter_runs(TokenizerFile& file, size_t tokens) {
   }
 }
 
-// Control tokens as published vocabularies call them. Ordinary words among them begin with '='.
+// Control tokens as published vocabularies call them. Ordinary words among them begin with '='. A
+// text begins with `bos`, if there is one.
 struct ControlTexts {
   std::string_view model_types;  // that begin so; '|' between
   std::string_view bos;
@@ -173,8 +209,9 @@ std::vector<AddedToken> harmony_tokens(int vocab_size) {
   return tokens;
 }
 
-// `added` stands at the end of its ids.
-Result<std::string> synthetic_json(int vocab_size, std::vector<AddedToken> added) {
+// `added` stands at the end of its ids. `begins_with`: one of them, or empty.
+Result<std::string> synthetic_json(int vocab_size, std::vector<AddedToken> added,
+                                   std::string_view begins_with) {
   if (vocab_size < kSyntheticVocabularyMin || vocab_size > kTokenIdsMax) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("a synthetic tokenizer has {} to {} tokens, not {}",
@@ -186,6 +223,7 @@ Result<std::string> synthetic_json(int vocab_size, std::vector<AddedToken> added
   for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
   add_letter_runs(file, static_cast<size_t>(added.front().id));
   file.added = std::move(added);
+  file.begins_with = begins_with;
   return write_tokenizer_json(file);
 }
 
@@ -199,8 +237,7 @@ std::string write_tokenizer_json(const TokenizerFile& file) {
   write_added(json, file.added);
   json.key("normalizer").null();
   write_pre_tokenizer(json, file);
-  json.key("post_processor");
-  write_byte_level(json, true, false, true);
+  write_post_processor(json, file);
   json.key("decoder");
   write_byte_level(json, true, true, true);
   write_model(json, file);
@@ -209,7 +246,7 @@ std::string write_tokenizer_json(const TokenizerFile& file) {
 }
 
 Result<std::string> synthetic_tokenizer_json(int vocab_size) {
-  return synthetic_json(vocab_size, harmony_tokens(vocab_size));
+  return synthetic_json(vocab_size, harmony_tokens(vocab_size), "");
 }
 
 Result<SyntheticTokenizer> synthetic_tokenizer_for(std::string_view model_type, int vocab_size) {
@@ -221,7 +258,7 @@ Result<SyntheticTokenizer> synthetic_tokenizer_for(std::string_view model_type, 
   }
   const int tokens = std::min(vocab_size, kSyntheticTokensMax);
   const int first = tokens - static_cast<int>(texts->texts.size());
-  TRY_ASSIGN(made.json, synthetic_json(tokens, added_tokens(*texts, first)));
+  TRY_ASSIGN(made.json, synthetic_json(tokens, added_tokens(*texts, first), texts->bos));
   made.bos_token = texts->bos;
   made.eos_token = texts->eos;
   return made;

@@ -29,6 +29,7 @@ struct TokenizerFile {
   std::vector<std::string> cut_before;  // patterns that cut the text before the next does
   std::string split_pattern;
   std::vector<AddedToken> added;
+  std::string begins_with;  // the added token that a text begins with; empty: none
 };
 
 std::string write_tokenizer_json(const TokenizerFile& file);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Real clients against a server that answers by script.json.
+# Real clients against a server that answers by script.json, and against one of Qwen3's shape that says the same by
+# script_qwen3.json: there one client, under PELTON_FULL=1 all of them.
 #
 # usage: run.sh WORK_FOLDER PELTON
 #
@@ -30,9 +31,11 @@ if ! installed; then
   cp package-lock.json installed.lock
 fi
 
-rm -rf tiny
+rm -rf tiny qwen3
 : >server.out  # exists before the server opens it
-timeout 60 "$pelton" synth --like "$here/../../testdata/golden/tiny/config.json" tiny >/dev/null
+for model in tiny qwen3; do
+  timeout 60 "$pelton" synth --like "$here/../../testdata/golden/$model/config.json" "$model" >/dev/null
+done
 
 PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --grpc-port 0 \
   --executor "modelled:$here/script.json" \
@@ -64,10 +67,9 @@ if [[ -z $url ]]; then
 fi
 
 grpc=$(sed -n 's/^gRPC on //p' server.out)
+all_clients=({openai,anthropic,ai,grpc,responses,langchain,instructor}_client.test.mjs)
 BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
-  node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
-  anthropic_client.test.mjs ai_client.test.mjs grpc_client.test.mjs responses_client.test.mjs \
-  langchain_client.test.mjs instructor_client.test.mjs
+  node_modules/.bin/node --test --test-timeout=120000 "${all_clients[@]}"
 
 # What is heavy (coding agents are 400 MB, the other clients 250) is fetched by ./test --full only. Each
 # folder is a package of its own.
@@ -87,27 +89,44 @@ if [[ ${PELTON_FULL:-} == 1 ]]; then
   fetch_and_run more
 fi
 
+# Another server beside the first; its address once it listens, of either kind, is in $1.out.
+serve_beside() {
+  local name=$1
+  shift
+  : >"$name.out"
+  PELTON_API_KEY=$API_KEY "$pelton" serve "$@" --port 0 >"$name.out" 2>"$name.err" &
+  plain_server=$server
+  server=$!
+  trap 'stop_server; server=$plain_server; stop_server' EXIT
+  for _ in {1..300}; do
+    grep -q '^listening on ' "$name.out" && break
+    sleep 0.1
+  done
+}
+end_beside() {
+  stop_server
+  server=$plain_server
+  trap stop_server EXIT
+}
+
+# The same said by a model of another family: reasoning and calls in Qwen3's spelling.
+serve_beside qwen3 qwen3 --grpc-port 0 --executor "modelled:$here/script_qwen3.json"
+qwen3_clients=(openai_client.test.mjs)
+[[ ${PELTON_FULL:-} == 1 ]] && qwen3_clients=("${all_clients[@]}")
+BASE_URL=$(sed -n 's/^listening on //p' qwen3.out)/v1 MODEL=qwen3 PROTO=$here/../../proto \
+  GRPC_ADDRESS=$(sed -n 's/^gRPC on //p' qwen3.out) timeout 300 \
+  node_modules/.bin/node --test --test-timeout=120000 "${qwen3_clients[@]}"
+end_beside
+
 # The same over https, with a certificate of the moment: node believes it because it is told to.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
   -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out tls.pem 2>/dev/null
-: >tls.out
-PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --tls-cert tls.pem --tls-key tls.key \
-  --executor "modelled:$here/script.json" >tls.out 2>tls.err &
-plain_server=$server
-server=$!
-trap 'stop_server; server=$plain_server; stop_server' EXIT
-tls_url=
-for _ in {1..300}; do
-  tls_url=$(sed -n 's/^listening on //p' tls.out)
-  [[ -n $tls_url ]] && break
-  sleep 0.1
-done
+serve_beside tls tiny --tls-cert tls.pem --tls-key tls.key --executor "modelled:$here/script.json"
+tls_url=$(sed -n 's/^listening on //p' tls.out)
 tls_url=${tls_url/127.0.0.1/localhost}
 BASE_URL=$tls_url/v1 MODEL=tiny NODE_EXTRA_CA_CERTS=$work/tls.pem timeout 200 \
   node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs responses_client.test.mjs
-stop_server
-server=$plain_server
-trap stop_server EXIT
+end_beside
 
 # And it ends as it should.
 kill "$server"
