@@ -39,6 +39,13 @@ void* operator new(size_t size) {
 void* operator new[](size_t size) {
   return counted(size);
 }
+// Without these a sanitizer's own would give what the functions below free.
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return counted(size);
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return counted(size);
+}
 void operator delete(void* block) noexcept {
   freed(block);
 }
