@@ -22,14 +22,15 @@ using cli::Flag;
 constexpr std::string_view kModelled = "modelled:";
 constexpr size_t kScriptBytesMax = size_t{16} << 20;
 
-// `clock` outlives the executor.
+// `clock` and `faults` outlive the executor.
 Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
                                                         const tokenizer::Tokenizer& tokenizer,
-                                                        const base::Clock& clock) {
+                                                        const base::Clock& clock,
+                                                        const server::FaultInjection* faults) {
   Result<std::string> script = base::read_file(file, kScriptBytesMax);
   if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
   TRY_ASSIGN(engine::ModelledExecutor::Options options,
-             server::scripted_executor(*script, file, tokenizer, clock));
+             server::scripted_executor(*script, file, tokenizer, clock, faults));
   return std::unique_ptr<engine::Executor>(
       std::make_unique<engine::ModelledExecutor>(std::move(options)));
 }
@@ -136,6 +137,16 @@ std::vector<Flag> model_flags() {
   return flags;
 }
 
+MakeExecutor modelled_executor(const cli::Arguments& arguments, const base::Clock& clock,
+                               const server::FaultInjection* faults) {
+  const std::string& executor = arguments.text("--executor");
+  if (!executor.starts_with(kModelled)) return {};
+  return [file = executor.substr(kModelled.size()), &clock,
+          faults](const tokenizer::Tokenizer& tokenizer) {
+    return make_modelled(file, tokenizer, clock, faults);
+  };
+}
+
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
                                                  const base::Clock& clock) {
   node::LoadedModel::Options options;
@@ -158,12 +169,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
     if (cache != "none") options.packed_cache = cache;
   }
   const std::string& executor = arguments.text("--executor");
-  if (executor.starts_with(kModelled)) {
-    options.make_executor = [file = executor.substr(kModelled.size()),
-                             &clock](const tokenizer::Tokenizer& tokenizer) {
-      return make_modelled(file, tokenizer, clock);
-    };
-  } else if (executor != "local") {
+  options.make_executor = modelled_executor(arguments, clock, nullptr);
+  if (!options.make_executor && executor != "local") {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor),
                  "executor"};

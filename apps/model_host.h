@@ -46,6 +46,8 @@ class ModelHost {
     server::Server& server;
     const base::Clock& clock;
     base::Log& log;
+    server::FaultInjection& faults;  // of those that compute nothing
+    node::TokenizerCache& tokenizers;
     // Models came or went, or one is in doubt; on any thread.
     std::function<void()> health_changed;
     // What a model with such an engine is served within, for /server_info; on the load thread.

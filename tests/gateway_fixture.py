@@ -88,13 +88,7 @@ class Fleet:
         self.flags = serve
         if not self.key.exists():
             subprocess.run([BINARY, "gateway", "--new-key", self.key], check=True)
-        self.ports = [free_port() for _ in range(workers)]
-        self.workers = [None] * workers
-        starts = [threading.Thread(target=self.start, args=(i,)) for i in range(workers)]
-        for one in starts:
-            one.start()
-        for one in starts:
-            one.join()
+        self.launch(workers)
         self.admin = free_port()
         self.head = "".join([f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\n'
                              f'fleet_key_file = "{self.key}"\n', *gateway, '[[pool]]\nname = "box"\nmodel = "pelton-box"\n', pool])
@@ -102,6 +96,15 @@ class Fleet:
         self.configure(self.ports)
         self.gateway = Process("gateway", "--config", self.config)
         self.wait_for(workers)
+
+    def launch(self, workers):
+        self.ports = [free_port() for _ in range(workers)]
+        self.workers = [None] * workers
+        starts = [threading.Thread(target=self.start, args=(i,)) for i in range(workers)]
+        for one in starts:
+            one.start()
+        for one in starts:
+            one.join()
 
     def start(self, i):
         flags = self.flags or ("--executor", f"modelled:{self.script}")
@@ -140,6 +143,31 @@ class Fleet:
     def metric(self, name):
         text = ask(self.admin, "GET", "/metrics")[1]
         return int(re.search(rf"^pelton_gateway_{name} (\d+)$", text, re.M).group(1))
+
+
+class Replicas(Fleet):
+    """Workers of scripted answers in one process, of whom faults can be asked, and one gateway."""
+
+    def launch(self, workers):
+        process = Process("serve", BOX, "--executor", f"modelled:{self.script}", "--replicas", workers, "--port", "0", "--admin-port", "0",
+                          "--fleet-port", "0", "--fleet-name", "w", "--fleet-key-file", self.key, *self.flags)
+        self.workers = [process]
+        self.ports, self.admins = [], []
+        while len(self.ports) < workers:
+            line = process.process.stdout.readline()
+            assert line, list(process.log)
+            port = int(line.rsplit(":", 1)[1])
+            if line.startswith("admin on "):
+                self.admins.append(port)
+            if line.startswith("fleet on "):
+                self.ports.append(port)
+
+    def fault(self, i, **faults):
+        status, text = ask(self.admins[i], "POST", "/admin/faults", {"hang": False, **faults})
+        assert status == 200, text
+
+    def row(self, i):
+        return next(row for row in self.rows() if row["name"] == f"w-{i}")
 
 
 def ask(port, method, path, body=None, **headers):
@@ -239,8 +267,7 @@ def completion_kind(body):
     def run(port):
         data = events(port, "/v1/completions", {**body, "stream": True})
         assert data[-1] == "[DONE]", data[-1]
-        texts, finish = collections.defaultdict(str), {
-}
+        texts, finish = collections.defaultdict(str), {}
         for choice in (choice for one in data[:-1] for choice in json.loads(one)["choices"]):
             texts[choice["index"]] += choice["text"]
             if choice["finish_reason"]:

@@ -64,7 +64,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
   // Before anything is packed: beside packed weights there are no texts.
-  TRY(loaded->load_tokenizer(options.chat));
+  TRY(loaded->load_tokenizer(options));
   if (!options.make_executor) TRY(loaded->choose_device(options, log));
   if (!options.make_executor && !loaded->device_) TRY(loaded->pack(options, log));
   phases.end("files");
@@ -212,6 +212,15 @@ std::string LoadedModel::weights_text() const {
                      tiles.activation_bits);
 }
 
+Result<std::shared_ptr<const tokenizer::Tokenizer>> TokenizerCache::get(const std::string& folder,
+                                                                        const Read& read) {
+  std::lock_guard lock(mutex_);
+  const auto found = known_.find(folder);
+  if (found != known_.end()) return found->second;
+  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> made, read());
+  return known_.emplace(folder, std::move(made)).first->second;
+}
+
 // Ahead of the first token rather than during it. What is beside the weights is known before it is
 // allocated: where it does not fit, nothing is read in vain.
 Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
@@ -246,12 +255,12 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 }
 
 // A folder without a tokenizer is no error here; a broken one is.
-Result<void> LoadedModel::load_tokenizer(const ChatOptions& chat) {
-  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
-  if (found != nullptr) {
-    tokenizer_ = std::move(*found);
-    return load_chat_format(chat);
-  }
+Result<void> LoadedModel::load_tokenizer(const Options& options) {
+  TokenizerCache own;
+  TokenizerCache& cache = options.tokenizers == nullptr ? own : *options.tokenizers;
+  TRY_ASSIGN(tokenizer_,
+             cache.get(checkpoint_.folder(), [this] { return read_model_tokenizer(checkpoint_); }));
+  if (tokenizer_ != nullptr) return load_chat_format(options.chat);
   no_tokenizer_ = Error{ErrorCode::kNotFound,
                         fmt::format("{} has no tokenizer (tokenizer.json, tekken.json or "
                                     "tokenizer.model); only token ids can be used with this "
@@ -299,8 +308,8 @@ Result<void> LoadedModel::load_chat_format(const ChatOptions& chat) {
 }
 
 Result<const tokenizer::Tokenizer*> LoadedModel::tokenizer() const {
-  if (!tokenizer_) return no_tokenizer_;
-  return &*tokenizer_;
+  if (tokenizer_ == nullptr) return no_tokenizer_;
+  return tokenizer_.get();
 }
 
 Result<std::shared_ptr<const chat::ChatFormat>> LoadedModel::chat_format() const {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +34,19 @@ struct ChatOptions {
   std::string tool_call_parser = {};
 };
 
+// Tokenizers of folders that several models are loaded from. Any thread.
+class TokenizerCache {
+ public:
+  using Read = std::function<Result<std::unique_ptr<tokenizer::Tokenizer>>()>;
+  // The folder's, read by the first who asks; null: it has none.
+  Result<std::shared_ptr<const tokenizer::Tokenizer>> get(const std::string& folder,
+                                                          const Read& read);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const tokenizer::Tokenizer>> known_;  // guarded by mutex_
+};
+
 class LoadedModel {
  public:
   struct Options {
@@ -51,6 +66,7 @@ class LoadedModel {
     std::string packed_cache;  // empty: memory
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     ChatOptions chat = {};
+    TokenizerCache* tokenizers = nullptr;  // outlives the load; null: the model reads its own
     // Where several models share this machine's memory: what this one may take is what is left
     // there, under this name. Outlives it; null: it has the machine's to itself. What lies in a
     // device's memory is not counted.
@@ -103,7 +119,7 @@ class LoadedModel {
   Result<void> pack_into_cache(const Options& options, base::ThreadPool& pool, base::Log& log);
   Result<void> pack_into_memory(const Options& options, base::ThreadPool& pool, base::Log& log);
   void suggest_packing(const Options& options, base::Log& log) const;
-  Result<void> load_tokenizer(const ChatOptions& chat);
+  Result<void> load_tokenizer(const Options& options);
   Result<void> load_chat_format(const ChatOptions& chat);
   Result<void> check_draft_tokens(const std::string& draft_model) const;
   void unite_stop_tokens();
@@ -116,8 +132,8 @@ class LoadedModel {
 
   std::optional<MemoryBudget::Share> share_;  // goes back when all else is gone
   checkpoint::Checkpoint checkpoint_;
-  std::optional<tokenizer::Tokenizer> tokenizer_;
-  Error no_tokenizer_;  // why, where there is none
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // null: there is none
+  Error no_tokenizer_;                                     // why, where there is none
   const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();
   std::shared_ptr<const chat::ChatFormat> chat_;
   Error no_chat_;  // likewise
