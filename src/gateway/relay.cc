@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kQuietTime{600'000};
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
 constexpr int kLossesMax = 4;
+constexpr int kWrongIncarnation = 409;
 constexpr int kMeasuredMin = 8;  // tokens, from which an answer's speed means something
 constexpr size_t kWholeMax = size_t{256} << 20;
 
@@ -413,7 +414,10 @@ void Relay::on_done(int attempt, int status, const Result<void>& result) {
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
   if (foreign_) return on_foreign_end();
-  if (status != 200) return end_attempt(Failure::kBusy, fmt::format("fleet status {}", status));
+  if (status != 200) {
+    return end_attempt(status == kWrongIncarnation ? Failure::kAnother : Failure::kBusy,
+                       fmt::format("fleet status {}", status));
+  }
   end_attempt(Failure::kLost, "the answer ended without its end");
 }
 
@@ -468,7 +472,8 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     failures_ = losses_ = 0;
     tried_ = {assignment_.worker};  // others that failed before are as good as any again
   }
-  const bool said_no = failure == Failure::kBusy || failure == Failure::kRefused;
+  const bool said_no =
+      failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kAnother;
   if (!said_no) stalled_ns_ = services_.clock.now_ns();
   const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
   if (!is_lost && std::exchange(is_trial_, false)) {
@@ -494,7 +499,8 @@ void Relay::go_on(Failure failure) {
   }
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
-    if (failure != Failure::kBusy && ++failures_ > kMovesMax) {
+    const bool is_for_now = failure == Failure::kBusy || failure == Failure::kAnother;
+    if (!is_for_now && ++failures_ > kMovesMax) {
       return give_up(502, "worker_failed", "the workers that were tried failed");
     }
     ++services_.counters.moves;
@@ -503,8 +509,9 @@ void Relay::go_on(Failure failure) {
   const bool is_charged =
       failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kError;
   // How many workers may be lost with it the quarantine says.
-  const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
-  if ((!is_lost && ++failures_ > services_.retries_max) ||
+  const bool is_free =
+      failure == Failure::kLost || failure == Failure::kDown || failure == Failure::kAnother;
+  if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");

@@ -70,7 +70,8 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
     kUnreached,  // no connection
     kLost,       // reset, broken framing
     kDown,       // the fleet says so: all its requests are lost at once, through one fault
-    kBusy,       // the worker said no for now: full, draining, another start of it
+    kBusy,       // the worker said no for now: full, draining
+    kAnother,    // another start of the worker answers; its own watch will say so at once
     kRefused,    // it said no
     kError,      // it says that it cannot go on
   };
