@@ -1,14 +1,17 @@
 """What tests of the gateway have in common: workers and a gateway as processes, clients of every kind, and what their answers must
 be. Each answer is a function of (prompt, seed, position), so that a test knows every letter of it.
 """
+import base64
 import collections
 import http.client
 import http.server
 import json
+import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -196,6 +199,47 @@ def events(port, path, body):
         return data
     finally:
         link.close()
+
+
+class Socket:
+    """A WebSocket client of few words."""
+
+    def __init__(self, port, path="/v1/responses", **headers):
+        self.link = socket.create_connection(("127.0.0.1", port), timeout=60)
+        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                 "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(), *[f"{name}: {value}" for name, value in headers.items()]]
+        self.link.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        self.file = self.link.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        while self.file.readline() not in (b"\r\n", b""):
+            pass
+
+    def say(self, value):
+        data, mask = json.dumps(value).encode(), os.urandom(4)
+        size = struct.pack(">B", 0x80 | len(data)) if len(data) < 126 else struct.pack(">BH", 0x80 | 126, len(data))
+        self.link.sendall(b"\x81" + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data)))
+
+    def hear(self):
+        """The next message; a number: it has been closed with it."""
+        first, size = self.file.read(2)
+        if size >= 126:
+            size = int.from_bytes(self.file.read(2 if size == 126 else 8), "big")
+        data = self.file.read(size)
+        if first & 15 == 8:
+            return int.from_bytes(data[:2], "big")
+        return json.loads(data) if first & 15 == 1 else self.hear()
+
+    def response(self, **body):
+        """All events of one."""
+        self.say({"type": "response.create", "model": "pelton-box", **body})
+        heard = []
+        while not heard or not isinstance(heard[-1], int) and heard[-1]["type"] not in ("response.completed", "response.incomplete", "error"):
+            heard.append(self.hear())
+        return heard
+
+    def close(self):
+        self.file.close()
+        self.link.close()
 
 
 def chat(number, count, seed, **more):

@@ -19,7 +19,7 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters
+from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters
 
 FULL = False
 
@@ -278,6 +278,55 @@ class Gateway(unittest.TestCase):
             self.assertEqual((status, json.loads(text)["error"]["code"]), (500, "request_quarantined"))
         self.assertEqual(fleet.ready(), 2)
         check_stream(fleet.gateway.port, 7, 20, 7)
+
+    def test_a_response_over_a_websocket_moves(self):
+        """FT-11: its workers die amid it; the next one knows what was said before, wherever it is made."""
+        fleet = self.fleet(3, gateway=("resume_budget = 1\n",))
+        link = Socket(fleet.gateway.port)
+        self.addCleanup(link.close)
+        self.assertEqual(link.status, 101)
+        heard = []
+        thread = threading.Thread(target=lambda: heard.extend(link.response(input="check 91 600 please", seed=5)))
+        thread.start()
+        for victim in (0, 1):
+            time.sleep(0.4)
+            fleet.kill(victim)
+        thread.join()
+        self.assertEqual(heard[-1]["type"], "response.completed", heard[-1])
+        text = "".join(one["delta"] for one in heard if one["type"] == "response.output_text.delta")
+        self.assertEqual(text, letters(5, 91, 600))
+        numbers = [one["sequence_number"] for one in heard]
+        self.assertTrue(all(a < b for a, b in zip(numbers, numbers[1:])), numbers)
+        # The conversation goes on by the last one's name.
+        first = heard[-1]["response"]
+        more = link.response(input="check 92 20 please", seed=5, previous_response_id=first["id"])
+        self.assertEqual(more[-1]["type"], "response.completed", more[-1])
+        self.assertEqual(more[-1]["response"]["output"][-1]["content"][0]["text"], letters(5, 92, 20))
+        self.assertGreater(more[-1]["response"]["usage"]["input_tokens"], first["usage"]["input_tokens"] + 100)
+        # What is wrong is said, and the connection stays; one may be cancelled, and another one made.
+        self.assertEqual(link.response(input=7)[-1]["type"], "error")
+        link.say({"type": "hello"})
+        self.assertEqual(link.hear()["type"], "error")
+        link.say({"type": "response.create", "model": "pelton-box", "input": "check 93 1500 please"})
+        while link.hear()["type"] != "response.output_text.delta":
+            pass
+        link.say({"type": "response.cancel"})
+        said = link.hear()
+        while said["type"] != "error":
+            said = link.hear()
+        self.assertEqual(said["error"]["code"], "response_cancelled")
+        self.assertEqual(link.response(input="check 94 5 please", seed=1)[-1]["type"], "response.completed")
+        # Nobody is left to go on: an error, and a close that is none of a complete one's.
+        link.say({"type": "response.create", "model": "pelton-box", "input": "check 95 1500 please"})
+        while link.hear()["type"] != "response.output_text.delta":
+            pass
+        fleet.kill(2)
+        said = link.hear()
+        while not isinstance(said, int):
+            last, said = said, link.hear()
+        self.assertEqual((last["type"], last["code"], said), ("error", "stream_interrupted", 1011))
+        self.assertEqual(Socket(fleet.gateway.port, Origin="http://attacker.example").status, 403)
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/responses")[0], 426)
 
     def test_a_request_that_ends_workers_among_others_ends_two(self):
         """FT-15: what was begun beside it is not blamed, whoever it was."""

@@ -18,7 +18,9 @@
 #include "gateway/explanation.h"
 #include "gateway/interruption.h"
 #include "gateway/relay.h"
+#include "gateway/response_socket.h"
 #include "net/url.h"
+#include "net/websocket.h"
 
 namespace pelton::gateway {
 namespace {
@@ -234,10 +236,14 @@ uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
-void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+// By which it is known in logs and answers: what its client calls it, if that may stand there.
+std::string Gateway::request_id_of(const net::HttpRequest& request) {
   const std::string_view asked = request.headers.get("x-request-id");
-  const std::string request_id =
-      is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
+  return is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
+}
+
+void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+  const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
   };
@@ -249,6 +255,43 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
     return exchange->send(*std::move(own));
   }
   if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
+  if (request.method == "GET" && request.path == "/v1/responses") {
+    return open_socket(std::move(request), exchange, *principal);
+  }
+  relay(std::move(request), exchange, *std::move(principal));
+}
+
+// A page of another site may not speak to a server in its visitor's name: browsers send handshakes
+// anywhere. Programs say no origin.
+void Gateway::open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                          const access::Principal& principal) {
+  if (!request.headers.has("Upgrade")) {
+    return exchange->send(net::error_response({426, "upgrade_required",
+                                               "GET here is the handshake of a WebSocket "
+                                               "('Upgrade: websocket'); POST makes a response"}));
+  }
+  if (const auto reject = net::check_websocket_request(request)) {
+    return exchange->send(net::error_response(*reject));
+  }
+  if (!request.headers.get("Origin").empty()) {
+    return exchange->send(net::error_response(
+        {403, "foreign_origin", "pages in a browser may not use this gateway's WebSocket"}));
+  }
+  if (draining_) return exchange->send(health());
+  ResponseSocket::open(
+      std::move(request), exchange,
+      [this, principal](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+        relay(std::move(turn), answer, principal);
+      });
+}
+
+void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                    access::Principal principal) {
+  const std::string request_id = request_id_of(request);
+  const auto refuse = [&](const api::ApiError& error) {
+    exchange->send(error_answer(request.path, error, request_id));
+  };
+  const std::string tenant = principal.tenant;
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = this->config();
   const GatewayConfig& config = settings->config;
@@ -260,7 +303,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
                                                       .pool = pool->name,
                                                       .model = std::move(routed->model),
                                                       .request_id = request_id,
-                                                      .principal = *std::move(principal),
+                                                      .principal = std::move(principal),
                                                       .seed = draw(),
                                                       .created_ms = clock_.unix_ms()});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {

@@ -75,6 +75,13 @@ class Gateway {
   using Config = std::shared_ptr<const Settings>;
   using Services = std::map<std::string, std::unique_ptr<KubernetesSource>>;
 
+  // Whose it is has been seen.
+  void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+             access::Principal principal);
+  // GET /v1/responses: the handshake of a WebSocket.
+  void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                   const access::Principal& principal);
+  std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;
   // Those of the file and those that were found.
