@@ -7,7 +7,8 @@ namespace {
 
 TEST(FaultInjection, WhatIsLeftOutIsOff) {
   FaultInjection injection;
-  EXPECT_EQ(faults_body(injection.now()), R"({"hang":false,"slow":1.0,"errors":0.0,"drop_events":0.0})");
+  EXPECT_EQ(faults_body(injection.now()),
+            R"({"hang":false,"slow":1.0,"errors":0.0,"drop_events":0.0})");
   const Result<Faults> all = parse_faults(
       R"({"hang":true,"slow":2.5,"errors":0.2,"drop_events":1,"abort_on":"x","lie_load":-1})");
   ASSERT_TRUE(all.ok());
