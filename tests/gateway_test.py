@@ -347,13 +347,15 @@ class Gateway(unittest.TestCase):
         time.sleep(0.3)
         status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions",
                            {"model": "pelton-box", "messages": [{"role": "user", "content": "poison"}]})
-        self.assertEqual((status, json.loads(text)["error"]["code"]), (500, "request_quarantined"))
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (500, "request_quarantined"), list(fleet.gateway.log)[-60:])
         time.sleep(0.3)
         over.set()
         for one in clients:
             one.join()
         self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
-        self.assertEqual(fleet.ready(), 2)
+        alive = sum(worker.process.poll() is None for worker in fleet.workers)
+        self.assertEqual(alive, 2, [line for line in fleet.gateway.log if "worker" in line][-60:])
+        fleet.wait_for(2)
         self.assertEqual(fleet.metric("quarantined_total"), 1)
 
     def test_a_models_text_is_that_of_the_undisturbed_run(self):

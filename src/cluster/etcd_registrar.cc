@@ -59,6 +59,9 @@ Result<void> EtcdRegistrar::enter() {
   TRY_ASSIGN(const bool is_ours,
              client_.create(name_key(options_.prefix, self.name), self.incarnation, lease_));
   if (!is_ours) {
+    // Nothing lies under it, and it would end meanwhile.
+    const Result<void> revoked = client_.revoke(std::exchange(lease_, 0));
+    if (!revoked.ok()) log_.debug(revoked.error().message);
     return Error{
         ErrorCode::kUnavailable,
         fmt::format("another worker is called '{}'; give --fleet-name another one", self.name),
@@ -95,7 +98,7 @@ void EtcdRegistrar::run() {
     const Result<std::chrono::seconds> left = client_.renew(lease_);
     if (left.ok()) {
       note_trouble("");
-      pause = *left * 500;  // milliseconds: half of it
+      pause = std::chrono::duration_cast<std::chrono::milliseconds>(*left) / 2;
       continue;
     }
     note_trouble(left.error().message);

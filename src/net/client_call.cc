@@ -192,9 +192,12 @@ void ClientCall::connect() {
 void ClientCall::on_connected(const SystemError& error) {
   if (done_) return;
   if (error) {
-    return finish(Error{ErrorCode::kUnavailable,
-                        fmt::format("cannot connect to {}: {}", place(), error.message()),
-                        {}});
+    // A server that is gone may have seen what the kept connection brought, and gone because of it.
+    return finish(Error{
+        broke_kept_ ? ErrorCode::kIo : ErrorCode::kUnavailable,
+        fmt::format("{}cannot connect to {}: {}",
+                    broke_kept_ ? "the connection broke off, then " : "", place(), error.message()),
+        {}});
   }
   if (!call_.tls) return send();
   SystemError ignored;
@@ -315,8 +318,9 @@ void ClientCall::on_readable() {
 
 void ClientCall::on_broken(const std::string& problem) {
   if (reused_ && !reader_->got_some()) {
-    // The server closed the kept connection before it saw our request.
+    // As a rule the server closed the kept connection before it saw our request.
     reused_ = false;
+    broke_kept_ = true;
     connected_ = false;
     SystemError ignored;
     stream_.socket().close(ignored);
