@@ -328,36 +328,6 @@ class Gateway(unittest.TestCase):
         self.assertEqual(Socket(fleet.gateway.port, Origin="http://attacker.example").status, 403)
         self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/responses")[0], 426)
 
-    def test_a_request_that_ends_workers_among_others_ends_two(self):
-        """FT-15: what was begun beside it is not blamed, whoever it was."""
-        fleet = self.fleet(4)
-        over, faults = threading.Event(), []
-        self.addCleanup(over.set)
-
-        def others(number):
-            draw = random.Random(number)
-            while not over.is_set():
-                try:
-                    check_stream(fleet.gateway.port, draw.randrange(10**9), draw.randrange(2, 30), draw.randrange(2**31))
-                except Exception as error:
-                    faults.append(repr(error)[:600])
-        clients = [threading.Thread(target=others, args=(i,)) for i in range(24)]
-        for one in clients:
-            one.start()
-        time.sleep(0.3)
-        status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions",
-                           {"model": "pelton-box", "messages": [{"role": "user", "content": "poison"}]})
-        self.assertEqual((status, json.loads(text)["error"]["code"]), (500, "request_quarantined"), list(fleet.gateway.log)[-60:])
-        time.sleep(0.3)
-        over.set()
-        for one in clients:
-            one.join()
-        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
-        alive = sum(worker.process.poll() is None for worker in fleet.workers)
-        self.assertEqual(alive, 2, [line for line in fleet.gateway.log if "worker" in line][-60:])
-        fleet.wait_for(2)
-        self.assertEqual(fleet.metric("quarantined_total"), 1)
-
     def test_a_models_text_is_that_of_the_undisturbed_run(self):
         """FT-10: the model in the box computes; greedy and drawn, with penalties and a grammar."""
         fleet = self.fleet(3, serve=("--kv-cache-memory", "64MiB", "--threads", "1", "--max-num-seqs", "32"))
