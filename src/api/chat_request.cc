@@ -66,8 +66,8 @@ void read_prediction(const Fields& body, ChatRequest& request) {
 // What vLLM's clients may say beside.
 void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
   const std::optional<bool> begins = body.boolean("add_generation_prompt");
-  request.begins_answer = begins.value_or(true);
   request.continues_last = body.boolean("continue_final_message").value_or(false);
+  request.begins_answer = request.continues_last || begins.value_or(true);
   if (request.continues_last && begins.value_or(false)) {
     body.refuse("continue_final_message",
                 "'continue_final_message' and 'add_generation_prompt' exclude each other");
@@ -80,7 +80,7 @@ void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatReq
       body.refuse_unsupported("echo", "showing a message that the answer does not go on with");
     }
   }
-  if (!request.begins_answer && !request.continues_last && !limits.prompt_alone) {
+  if (!request.begins_answer && !limits.prompt_alone) {
     body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
   }
   const auto best_of = body.integer("best_of", {.low = 0, .high = 20});

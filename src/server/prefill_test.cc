@@ -57,6 +57,17 @@ TEST_P(Prefill, TheAnswerIsWhatComesBehind) {
   EXPECT_EQ(streamed_text(stream, 0).content, "lo there, END of it.");
 }
 
+// vLLM's clients say both.
+TEST_P(Prefill, ItsTokensAreCountedWithoutABeginning) {
+  const net::HttpResponse counted =
+      house_.post("/tokenize", chat(R"(,"add_generation_prompt":false)"));
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  const Json tokens = *parsed(counted.body).find("tokens");
+  const Json text =
+      parsed(house_.post("/detokenize", Json(Json::Object{{"tokens", tokens}}).dump()).body);
+  EXPECT_EQ(text.string("prompt"), prompt_of(house_, chat("")));
+}
+
 TEST_P(Prefill, AnEchoShowsTheMessageToo) {
   for (const std::string_view stream : {"false", "true"}) {
     const net::HttpResponse response = house_.post(
