@@ -1,6 +1,8 @@
 // Calls that are written as Python: [f(a=1, b=["x", None]), g()].
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_writer.h"
@@ -155,7 +157,8 @@ std::optional<WrittenCall> read_python_call(std::string_view text, size_t& at) {
   PythonReader reader(text, at);
   std::optional<std::string> name = reader.identifier();
   if (!name || !reader.take('(')) return std::nullopt;
-  Json arguments(Json::Object{});
+  Json::Object arguments;
+  std::unordered_map<std::string, size_t> places;  // of a name given twice the last value holds
   for (bool first = true; !reader.take(')'); first = false) {
     if (!first && !reader.take(',')) return std::nullopt;
     if (!first && reader.take(')')) break;
@@ -163,11 +166,16 @@ std::optional<WrittenCall> read_python_call(std::string_view text, size_t& at) {
     if (!key || !reader.take('=')) return std::nullopt;
     std::optional<Json> value = reader.value(1);
     if (!value) return std::nullopt;
-    arguments.set(*key, std::move(*value));
+    const auto [place, is_new] = places.emplace(*key, arguments.size());
+    if (is_new) {
+      arguments.push_back({*key, std::move(*value)});
+    } else {
+      arguments[place->second].value = std::move(*value);
+    }
   }
   at = reader.at();
   WrittenCall call{.name = std::move(*name), .arguments = {}};
-  append_spaced_json(call.arguments, arguments);
+  append_spaced_json(call.arguments, Json(std::move(arguments)));
   return call;
 }
 
