@@ -182,8 +182,8 @@ class TemplateFormat final : public ChatFormat {
   // writes the conversation once more with a mark behind that text.
   Result<TemplatePieces::Parts> up_to_last_message(const jinja::Text& text,
                                                    Conversation conversation) const {
-    const bool has_text = !conversation.messages.empty() &&
-                          conversation.messages.back().kind != Message::Kind::kCall;
+    const bool has_text =
+        !conversation.messages.empty() && conversation.messages.back().kind != Message::Kind::kCall;
     if (!has_text) return no_end_of_last_message();
     const std::string mark = absent_mark(text.bytes());
     std::string& last = conversation.messages.back().text;
