@@ -114,10 +114,6 @@ class TemplateFormat final : public ChatFormat {
     markers_.begins = {*begin};
     markers_.ends = {*end};
     markers_.ends.insert(markers_.ends.end(), dialect_.stops.begin(), dialect_.stops.end());
-    Conversation probe;
-    probe.messages = {{.kind = Message::Kind::kUser, .text = "x"}};
-    const Result<std::unique_ptr<PromptPieces>> pieces = this->pieces(std::move(probe));
-    opens_reasoning_ = pieces.ok() && (*pieces)->opens_reasoning();
   }
 
   std::string_view name() const override { return dialect_.calls->name; }
@@ -159,7 +155,7 @@ class TemplateFormat final : public ChatFormat {
 
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
-    return dialect_grammar(rules, {dialect_, tokenizer_, opens_reasoning_}, std::move(trie));
+    return dialect_grammar(rules, {dialect_, tokenizer_}, std::move(trie));
   }
   CallFrame call_frame(std::string_view function_name, TurnRules::Begin begin) const override {
     return dialect_call_frame(*dialect_.calls, tokenizer_, function_name, begin);
@@ -225,7 +221,6 @@ class TemplateFormat final : public ChatFormat {
   const Dialect dialect_;
   const ControlTexts texts_;
   ReasoningMarkers markers_;
-  bool opens_reasoning_ = false;  // a prompt does, by itself
 };
 
 }  // namespace

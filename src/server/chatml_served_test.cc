@@ -1,12 +1,16 @@
 // A model whose chat format is ChatML with Qwen3's markers, over HTTP: every API shows its turns as
-// it shows any other model's. And models without a chat format, or without a tokenizer.
+// it shows any other model's. And models with a chat template, without a chat format, or without a
+// tokenizer.
+#include <algorithm>
 #include <bit>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "chat/format_of.h"
 #include "chat/tiny_chatml_tokenizer.h"
 #include "server/chat_stream_text.h"
 #include "server/server_house.h"
@@ -125,6 +129,82 @@ TokenId any_of(const engine::ModelledExecutor::Seen& seen, TokenId end) {
   const bool close = !closing.empty() && random % 3 == 0;
   const std::vector<TokenId>& from = close ? closing : all;
   return from[(random >> 20) % from.size()];
+}
+
+// Templates whose prompt opens the reasoning unless it is switched off, and if it is switched on.
+constexpr std::string_view kOpening =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n";
+constexpr std::string_view kOpensByItself =
+    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}";
+constexpr std::string_view kOpensWhenAsked =
+    "{% if enable_thinking %}<think>{% else %}</think>{% endif %}";
+
+ServerHouse::Options with_template(std::string_view ending) {
+  ServerHouse::Options options = chatml();
+  options.model = [ending](ServedModel& model) {
+    const chat::TemplateSource source{.from = "here",
+                                      .text = std::string(kOpening) + std::string(ending),
+                                      .for_tools = {},
+                                      .bos_token = "",
+                                      .eos_token = "<|im_end|>"};
+    model.chat = chat::format_of({.tokenizer = model.tokenizer, .chat_template = source}).value();
+  };
+  return options;
+}
+
+TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot) {
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const TokenId end = tokenizer.special_id("<|im_end|>").value();
+  for (const std::string_view ending : {kOpensByItself, kOpensWhenAsked}) {
+    ServerHouse::Options options = with_template(ending);
+    options.executor = [end](engine::ModelledExecutor::Options& executor) {
+      executor.next_token = [end](const auto& seen) { return any_of(seen, end); };
+    };
+    ServerHouse house(kScript, options);
+    for (const char* thinks : {"true", "false"}) {
+      for (int seed = 0; seed < 5; ++seed) {
+        const std::string body = chat_body(
+            "hi",
+            fmt::format(R"(,"seed":{},"max_tokens":3000,"chat_template_kwargs":)"
+                        R"({{"enable_thinking":{}}},"response_format":{{"type":"json_schema",)"
+                        R"("json_schema":{{"name":"x","strict":true,"schema":{{"type":"object",)"
+                        R"("properties":{{"a":{{"type":"boolean"}}}},"required":["a"],)"
+                        R"("additionalProperties":false}}}}}})",
+                        seed, thinks));
+        const Json message = message_of(house.post("/v1/chat/completions", body).body);
+        const Result<Json> content = Json::parse(message.string("content").value_or(""));
+        ASSERT_TRUE(content.ok()) << ending << thinks << message.dump();
+        EXPECT_TRUE(content->boolean("a").has_value()) << message.dump();
+      }
+    }
+  }
+}
+
+TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const TokenId end = tokenizer.special_id("<|im_end|>").value();
+  const TokenId thought = tokenizer.special_id("</think>").value();
+  const auto letter = [&](std::string_view text) { return tokenizer.encode(text).at(0); };
+  ServerHouse::Options options = with_template(kOpensByItself);
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [=, x = letter("x"), y = letter("y")](const auto& seen) {
+      const auto output = seen.tokens.subspan(static_cast<size_t>(seen.prompt_count));
+      const bool is_over = std::ranges::find(output, thought) != output.end();
+      if (!is_over) return x;
+      return seen.tokens.back() == y ? end : y;
+    };
+  };
+  ServerHouse house(kScript, options);
+  for (const size_t budget : {0, 1, 5}) {
+    const Json message =
+        message_of(house
+                       .post("/v1/chat/completions",
+                             chat_body("hi", fmt::format(R"(,"thinking_token_budget":{})", budget)))
+                       .body);
+    EXPECT_EQ(message.string("reasoning_content").value_or(""), std::string(budget, 'x'));
+    EXPECT_EQ(message.string("content"), "y");
+  }
 }
 
 TEST(ChatMlServed, ForcedCallsFollowTheirSchema) {

@@ -232,7 +232,8 @@ class ResponseCreation final : public ModelRequest {
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
                                    .seed_if_none = scope.identity.draw_seed(),
-                                   .may_call = !request.tools.empty()}),
+                                   .may_call = !request.tools.empty(),
+                                   .opens_reasoning = plan_->prompt->opens_reasoning}),
                       work_);
     work_.answers = 1;
     work_.has_sampled_turns = plan_->prompt->has_sampled_turns;

@@ -224,11 +224,15 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
 
 Result<ChatPrompt> Services::chat_prompt_of(const api::ChatRequest& request,
                                             const ServedModel& model, std::string_view tenant,
-                                            int64_t created_ms) {
+                                            int64_t created_ms, std::vector<TokenId>& opening) {
   if (std::optional<Error> error = not_in_prompts(request, *model.chat)) return *std::move(error);
   const std::string date = model.current_date.value_or(base::local_date(created_ms));
-  return chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,
-                     access_control.cache_salt(tenant, request.generation.cache_salt));
+  TRY_ASSIGN(
+      ChatPrompt prompt,
+      chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,
+                  access_control.cache_salt(tenant, request.generation.cache_salt)));
+  begin_turn(model, prompt, opening);
+  return prompt;
 }
 
 }  // namespace pelton::server

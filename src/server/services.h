@@ -78,9 +78,11 @@ struct Services {
   // Why no model answers to a name, which is empty where none is named.
   api::ApiError no_model(std::string_view name) const;
 
-  // The tokens that a chat request of that time means to its tenant.
+  // The tokens that a chat request of that time means to its tenant, its model's turn begun with
+  // `opening` (chat_prompt.h: begin_turn). Errors: kInvalidArgument.
   Result<ChatPrompt> chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                                    std::string_view tenant, int64_t created_ms);
+                                    std::string_view tenant, int64_t created_ms,
+                                    std::vector<TokenId>& opening);
 
   // Steps of a request. False, or nothing: the call has been answered.
 
@@ -92,11 +94,11 @@ struct Services {
   bool admit(Call& call, Work work);
   std::optional<std::vector<engine::TokenStream>> submit(Call& call, std::vector<EngineWork> all);
 
-  // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
-  // large, on its net thread when another has done it. A call whose client has left is dropped;
-  // what `work` uses it holds.
-  // Work of a large body, or of unknown length, is done beside the net threads.
+  // How long work takes: as long as its body is large, or nobody knows.
   enum class Length : uint8_t { kByBody, kUnknown };
+  // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
+  // large or the length unknown, on its net thread when another has done it. A call whose client
+  // has left is dropped; what `work` uses it holds.
   void prepare_beside(Call call, Length length, std::function<void()> work,
                       std::function<void(Call call)> then);
   // Gives `then` the call back with the guide that `make` makes of its request's formats: at once

@@ -30,13 +30,11 @@ class Tokenization final : public ModelRequest {
     const ServedModel& model = scope.model;
     std::vector<TokenId> tokens;
     if (request_.chat) {
-      Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
-                                                              scope.identity.created_ms);
-      if (!made.ok()) return api::api_error(made.error());
-      ChatPrompt prompt = *std::move(made);
       std::vector<TokenId> opening;
-      begin_turn(model, prompt, opening);
-      tokens = std::move(prompt.tokens);
+      Result<ChatPrompt> prompt = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
+                                                                scope.identity.created_ms, opening);
+      if (!prompt.ok()) return api::api_error(prompt.error());
+      tokens = std::move(prompt->tokens);
       if (!request_.chat->begins_answer) drop_turn_start(model, tokens);
     } else {
       tokens = request_.adds_special ? model.tokenizer.encode_prompt(request_.prompt)
