@@ -221,6 +221,9 @@ class ResponseCreation final : public ModelRequest {
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    if (const auto written = write_prompt(*plan_, scope); !written.ok()) {
+      return plan_error(written.error());
+    }
     const api::ResponseRequest& request = plan_->request;
     scope.use_known_prompt(plan_->prompt->tokens);
     auto error = keep(engine_work(scope, request.generation,
@@ -317,7 +320,7 @@ class ResponseTokens final : public ModelRequest {
     if (!parsed.ok()) return api::api_error(parsed.error());
     Result<ResponsePlan> planned = plan_response(*std::move(parsed), {}, scope);
     if (!planned.ok()) return api::api_error(planned.error());
-    plan_ = std::make_shared<const ResponsePlan>(*std::move(planned));
+    plan_ = std::make_shared<ResponsePlan>(*std::move(planned));
     return std::nullopt;
   }
   Fields fields(const ServedModel&) const override {
@@ -329,14 +332,17 @@ class ResponseTokens final : public ModelRequest {
     return chat_guide_of(std::shared_ptr<const api::ResponseRequest>(plan_, &plan_->request),
                          model);
   }
-  std::optional<api::ApiError> prepare(Prepared, const Scope&) override { return std::nullopt; }
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    const auto written = write_prompt(*plan_, scope);
+    return written.ok() ? std::nullopt : std::optional(plan_error(written.error()));
+  }
   void start(Call call, Services&) override {
     const auto tokens = static_cast<int64_t>(plan_->prompt->tokens.size());
     call.send(json_reply(api::input_tokens_body(tokens)));
   }
 
  private:
-  std::shared_ptr<const ResponsePlan> plan_;
+  std::shared_ptr<ResponsePlan> plan_;
 };
 
 }  // namespace
