@@ -181,6 +181,31 @@ TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot
   }
 }
 
+TEST(TemplateServed, AnthropicsDisabledThinkingIsSwitchedOffInThePrompt) {
+  ServerHouse house(kScript, with_template(kOpensByItself));
+  const auto prompt_tokens = [&](std::string_view thinking) {
+    const net::HttpResponse counted =
+        house.post("/v1/messages/count_tokens",
+                   chat_body("hi", fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking)));
+    EXPECT_FALSE(counted.headers.has("x-pelton-warning"));
+    return parsed(counted.body).integer("input_tokens").value_or(0);
+  };
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const auto more = tokenizer.encode_with_special("<think>\n\n</think>\n\n").size() -
+                    tokenizer.encode_with_special("<think>\n").size();
+  EXPECT_EQ(prompt_tokens("disabled"), prompt_tokens("adaptive") + static_cast<int64_t>(more));
+}
+
+TEST(TemplateServed, AnthropicsToolsThatTheTemplateDoesNotNameAreWarnedOf) {
+  ServerHouse house(kScript, with_template(kOpensByItself));
+  const net::HttpResponse answer = house.post(
+      "/v1/messages",
+      chat_body("hi",
+                R"(,"max_tokens":9,"tools":[{"name":"f","input_schema":{"type":"object"}}])"));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(std::string(answer.headers.get("x-pelton-warning")), HasSubstr("tools"));
+}
+
 TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
   const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
   const TokenId end = tokenizer.special_id("<|im_end|>").value();

@@ -28,8 +28,8 @@ class Message final : public ModelRequest {
     return std::nullopt;
   }
 
-  Fields fields(const ServedModel&) const override {
-    return fields_of(request_->generation, request_->model, request_->warnings);
+  Fields fields(const ServedModel& model) const override {
+    return fields_of(request_->generation, request_->model, warnings_of(*request_, model));
   }
 
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
@@ -90,8 +90,8 @@ class MessageTokens final : public ModelRequest {
     request_ = std::move(parsed->chat);
     return std::nullopt;
   }
-  Fields fields(const ServedModel&) const override {
-    return {.model = request_.model, .warnings = request_.warnings};
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model, .warnings = warnings_of(request_, model)};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
