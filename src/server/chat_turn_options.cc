@@ -6,6 +6,11 @@
 #include "api/documented_fields.h"
 
 namespace pelton::server {
+namespace {
+
+constexpr std::string_view kUnnamed = "the model's chat template does not name it";
+
+}  // namespace
 
 std::shared_ptr<const std::vector<chat::FunctionTool>> parsed_functions(
     const std::vector<api::FunctionTool>& tools, const chat::ChatFormat& format) {
@@ -48,7 +53,6 @@ std::vector<std::string> warnings_of(const api::ChatRequest& request, const Serv
     if (++warned <= api::kFieldWarningsMax) warnings.push_back(api::unread_warning(field, why));
   };
   constexpr std::string_view kNoName = "the template has no such name";
-  constexpr std::string_view kUnnamed = "the model's chat template does not name it";
   const bool reads_effort = format.reads_argument("reasoning_effort");
   // What switches it off also asks for the least effort; a budget asks for one beside it.
   const bool has_switch =
@@ -62,6 +66,19 @@ std::vector<std::string> warnings_of(const api::ChatRequest& request, const Serv
     if (format.reads_argument(argument.key)) continue;
     warn("chat_template_kwargs." + argument.key, kNoName);
     if (warned >= api::kFieldWarningsMax) break;
+  }
+  return warnings;
+}
+
+std::vector<std::string> warnings_of(const api::ResponseRequest& request,
+                                     const ServedModel& model) {
+  std::vector<std::string> warnings = request.warnings;
+  if (model.chat == nullptr) return warnings;
+  if (request.reasoning_effort && !model.chat->reads_argument("reasoning_effort")) {
+    warnings.push_back(api::unread_warning("reasoning.effort", kUnnamed));
+  }
+  if (!request.tools.empty() && !model.chat->reads_argument("tools")) {
+    warnings.push_back(api::unread_warning("tools", kUnnamed));
   }
   return warnings;
 }

@@ -196,14 +196,27 @@ TEST(TemplateServed, AnthropicsDisabledThinkingIsSwitchedOffInThePrompt) {
   EXPECT_EQ(prompt_tokens("disabled"), prompt_tokens("adaptive") + static_cast<int64_t>(more));
 }
 
-TEST(TemplateServed, AnthropicsToolsThatTheTemplateDoesNotNameAreWarnedOf) {
+TEST(TemplateServed, WhatTheTemplateDoesNotNameIsWarnedOfByEveryProtocol) {
   ServerHouse house(kScript, with_template(kOpensByItself));
-  const net::HttpResponse answer = house.post(
-      "/v1/messages",
-      chat_body("hi",
-                R"(,"max_tokens":9,"tools":[{"name":"f","input_schema":{"type":"object"}}])"));
-  EXPECT_EQ(answer.status, 200) << answer.body;
-  EXPECT_THAT(std::string(answer.headers.get("x-pelton-warning")), HasSubstr("tools"));
+  const auto warning = [&](const char* path, const std::string& body) {
+    const net::HttpResponse answer = house.post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return std::string(answer.headers.get("x-pelton-warning"));
+  };
+  EXPECT_THAT(warning("/v1/chat/completions",
+                      chat_body("hi", R"(,"tools":[{"type":"function","function":{"name":"f"}}])")),
+              HasSubstr("tools ignored"));
+  EXPECT_THAT(
+      warning(
+          "/v1/messages",
+          chat_body("hi",
+                    R"(,"max_tokens":9,"tools":[{"name":"f","input_schema":{"type":"object"}}])")),
+      HasSubstr("tools ignored"));
+  const std::string asks_effort =
+      warning("/v1/responses", R"({"input":"hi","store":false,"reasoning":{"effort":"high"},)"
+                               R"("tools":[{"type":"function","name":"f"}]})");
+  EXPECT_THAT(asks_effort, HasSubstr("tools ignored"));
+  EXPECT_THAT(asks_effort, HasSubstr("reasoning.effort ignored"));
 }
 
 TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {

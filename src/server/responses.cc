@@ -201,9 +201,9 @@ class ResponseCreation final : public ModelRequest {
     return std::nullopt;
   }
 
-  Fields fields(const ServedModel&) const override {
+  Fields fields(const ServedModel& model) const override {
     const api::ResponseRequest& request = plan_->request;
-    Fields fields = fields_of(request.generation, request.model, request.warnings);
+    Fields fields = fields_of(request.generation, request.model, warnings_of(request, model));
     // What is made in the background may take longer than its client waits for an answer.
     if (request.background) fields.whole = Call::Whole::kNo;
     return fields;
@@ -323,9 +323,9 @@ class ResponseTokens final : public ModelRequest {
     plan_ = std::make_shared<ResponsePlan>(*std::move(planned));
     return std::nullopt;
   }
-  Fields fields(const ServedModel&) const override {
+  Fields fields(const ServedModel& model) const override {
     return {.model = plan_->request.model,
-            .warnings = plan_->request.warnings,
+            .warnings = warnings_of(plan_->request, model),
             .user = plan_->request.generation.user};
   }
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
