@@ -90,8 +90,7 @@ class Dialects : public testing::TestWithParam<bool> {
   }
   Reply reply_to(const Dialect& dialect, const std::vector<TokenId>& tokens,
                  StopCause cause) const {
-    ParserOptions options(Calls::kRead);
-    options.functions = functions_;
+    const ParserOptions options(Calls::kRead, functions_);
     return checked_reply(
         ReplyBuilder(std::make_unique<DialectParser>(tokenizer_, dialect, options), {}), tokens,
         cause);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/token_id.h"
@@ -19,11 +20,14 @@ namespace pelton::chat {
 enum class Calls : uint8_t { kRead, kAsText };
 
 struct ParserOptions {
-  ParserOptions(Calls calls) : calls(calls) {}  // NOLINT: implicit
+  // For dialects that say nothing of a value's type (ChatFormat::types_by_schema()); may be null.
+  using Functions = std::shared_ptr<const std::vector<FunctionTool>>;
+
+  ParserOptions(Calls calls, Functions functions = nullptr)  // NOLINT: implicit
+      : calls(calls), functions(std::move(functions)) {}
 
   Calls calls;
-  // For dialects that say nothing of a value's type (ChatFormat::types_by_schema()); may be null.
-  std::shared_ptr<const std::vector<FunctionTool>> functions = nullptr;
+  Functions functions;
 };
 
 class TurnParser {
