@@ -65,6 +65,11 @@ bool DialectParser::push_plain(TokenId token, std::string& text) {
   return true;
 }
 
+void DialectParser::settle(Events& events) {
+  if (state_ != State::kContent && state_ != State::kReasoning) return;
+  emit(std::exchange(held_, {}), events);
+}
+
 void DialectParser::finish(Events& events) {
   token_was_text_ = false;
   end_turn(PartEnd::By::kEndOfStream, events);

@@ -41,6 +41,10 @@ class TurnParser {
   // is appended to `text`, and there are no events. False: it is something else, for push().
   virtual bool push_plain(TokenId token, std::string& text) = 0;
 
+  // What is held back, as it may become a marker or be space that nothing follows, is text: behind
+  // a message that the model goes on with.
+  virtual void settle(std::vector<ReplyEvent>& /*events*/) {}
+
   // The end of the stream: closes what is open. Nothing may be pushed after it.
   virtual void finish(std::vector<ReplyEvent>& events) = 0;
 

@@ -28,6 +28,10 @@ const chat::ReplyDelta& ChatTurn::begin() {
     all.content += delta_.content;
     for (chat::ToolCallDelta& call : delta_.tool_calls) all.tool_calls.push_back(std::move(call));
   }
+  if (!options_.shows_opening) {
+    builder_.settle(delta_);
+    reasoning_hidden_ += delta_.reasoning.size();
+  }
   delta_ = std::move(all);
   return delta_;
 }
