@@ -111,6 +111,10 @@ TEST(ChatMlServed, ThinkingIsSwitchedOffInThePrompt) {
       house.post("/v1/chat/completions/render",
                  chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
   EXPECT_THAT(rendered.body, HasSubstr(R"(<think>\n\n</think>\n\n)"));
+  const auto counted = house.post(
+      "/tokenize", chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
+  EXPECT_EQ(parsed(counted.body).find("tokens")->dump(),
+            parsed(rendered.body).find("token_ids")->dump());
 }
 
 // Anything that is allowed; the longer it goes on, the likelier what closes something.
