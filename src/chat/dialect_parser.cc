@@ -22,7 +22,7 @@ bool may_become(std::string_view text, std::string_view marker) {
 
 // Of a section: one that is written in tags may be JSON all the same, where a grammar had it so.
 bool begins_with_json(std::string_view section) {
-  const size_t first = section.find_first_not_of(kSpace);
+  const size_t first = section.find_first_not_of(kJsonSpace);
   return first != std::string_view::npos && section[first] == '{';
 }
 
