@@ -23,6 +23,7 @@
 #include "apps/sampling_defaults.h"
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_limits.h"
+#include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
@@ -39,8 +40,10 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kCloseGrace{5};
+constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
 
 std::string url_of(const std::string& host, int port, bool tls) {
+  if (host.starts_with(kUnix)) return host;
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
                             : is_v6                           ? "[" + host + "]"
@@ -77,13 +80,25 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
   return {};
 }
 
+// Where the public listener listens: an address, or "unix:PATH".
+std::string place_of(const cli::Arguments& arguments) {
+  return arguments.has("--uds") ? std::string(kUnix) + arguments.text("--uds")
+                                : arguments.text("--host");
+}
+
+// No page of a browser's can come by a Unix socket: whatever name is said there is fine.
+net::AllowedHosts hosts_of(const cli::Arguments& arguments, const net::AllowedHosts& named) {
+  return arguments.has("--uds") ? net::AllowedHosts() : named.at(arguments.text("--host"));
+}
+
 // Beside the HTTP listener, at the same address and with the same identity.
 server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments,
+                                              const net::AllowedHosts& hosts,
                                               const net::HttpServer::Options& beside,
                                               const net::HttpServer& http) {
-  return {.address = beside.address,
+  return {.address = arguments.text("--host"),
           .port = static_cast<int>(arguments.integer("--grpc-port")),
-          .hosts = beside.hosts,
+          .hosts = hosts.at(arguments.text("--host")),
           .tls = beside.tls,
           .descriptors_spared = beside.descriptors_spared,
           .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
@@ -119,6 +134,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
+  options.sleep_mode = arguments.has("--enable-sleep-mode");
   return options;
 }
 
@@ -135,6 +151,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments));
+  TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
@@ -152,13 +169,13 @@ Result<void> run(const cli::Arguments& arguments) {
   server_options.response_store = responses.get();
   server_options.reports = reporting.options();
   server::Server server(server_options, clock, log);
-  const std::string& host = arguments.text("--host");
+  const std::string host = place_of(arguments);
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
                                               .port = static_cast<int>(arguments.integer("--port")),
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
-                                              .hosts = hosts.at(host),
+                                              .hosts = hosts_of(arguments, hosts),
                                               .tls = tls};
   net::HttpServer http(
       http_options,
@@ -168,11 +185,11 @@ Result<void> run(const cli::Arguments& arguments) {
       log);
   server.services().reload_statistics.watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
-  TRY(with_flag(http.start(), "host"));
+  TRY(with_flag(http.start(), arguments.has("--uds") ? "uds" : "host"));
   server::GrpcListener grpc(server.services(), log);
   std::optional<server::GrpcListener::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
-    grpc_options = grpc_options_of(arguments, http_options, http);
+    grpc_options = grpc_options_of(arguments, hosts, http_options, http);
     grpc_options->connections_max = connections.grpc;
     TRY(grpc.open(*grpc_options));
   }
@@ -187,6 +204,7 @@ Result<void> run(const cli::Arguments& arguments) {
        .server = server,
        .clock = clock,
        .log = log,
+       .sleep_after_ns = sleep_after,
        .health_changed =
            [&] { grpc.set_serving(server::ready_reply(server.services()).status == 200); },
        .limits =
@@ -213,13 +231,13 @@ Result<void> run(const cli::Arguments& arguments) {
     return unless_stopped(loaded.error(), interrupt, log);
   }
   const std::string url = url_of(host, http.port(), tls != nullptr);
-  if (!is_local(host) && keys.empty()) {
+  if (!is_local(arguments.text("--host")) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*loaded, url);
   LifeCycle life({arguments, interrupt, server, grpc, reporting, tls, log});
-  print_addresses(fmt::format("listening on {}\n{}{}{}", url, admin.line(), grpc_line(grpc, host),
-                              fleet.line()),
+  print_addresses(fmt::format("listening on {}\n{}{}{}", url, admin.line(),
+                              grpc_line(grpc, arguments.text("--host")), fleet.line()),
                   log);
 
   life.wait_for_the_end();
@@ -279,12 +297,20 @@ cli::Verb serve_verb() {
                  .default_text = "8000",
                  .most = 65535,
                  .variables = {"SAGEMAKER_BIND_TO_PORT"}},
+                {.name = "--uds",
+                 .value = "PATH",
+                 .help = "listen at a Unix socket there instead of at a port",
+                 .may_be_empty = false},
                 {.name = "--grpc-port",
                  .value = "N",
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+      // A gateway sends no requests to a worker whose models are away.
+      .exclusive = {{"--uds", "--port"},
+                    {"--sleep-after", "--fleet-port"},
+                    {"--enable-sleep-mode", "--fleet-port"}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
@@ -303,6 +329,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());

@@ -59,7 +59,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
                                                        const base::Clock& clock, base::Log& log) {
   Options options = given;
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
@@ -247,7 +247,9 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 
 // A folder without a tokenizer is no error here; a broken one is.
 Result<void> LoadedModel::load_tokenizer(const ChatOptions& chat) {
-  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
+  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found,
+             chat.tokenizer.empty() ? read_model_tokenizer(checkpoint_)
+                                    : read_other_tokenizer(chat.tokenizer, config().vocab_size));
   if (found != nullptr) {
     tokenizer_ = std::move(*found);
     return load_chat_format(chat);
