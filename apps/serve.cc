@@ -23,6 +23,7 @@
 #include "apps/sampling_defaults.h"
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_worker.h"
+#include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
@@ -37,6 +38,7 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kCloseGrace{5};
+constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
 
 // A few lines, for people only: on a terminal.
 void print_banner(const std::vector<std::string>& models, const std::string& url) {
@@ -61,6 +63,17 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
   if (error.code != ErrorCode::kCancelled || !interrupt.pending()) return error;
   log.info("stopped while the model was being loaded");
   return {};
+}
+
+// Where the public listener listens: an address, or "unix:PATH".
+std::string place_of(const cli::Arguments& arguments) {
+  return arguments.has("--uds") ? std::string(kUnix) + arguments.text("--uds")
+                                : arguments.text("--host");
+}
+
+// No page of a browser's can come by a Unix socket: whatever name is said there is fine.
+net::AllowedHosts hosts_of(const cli::Arguments& arguments, const net::AllowedHosts& named) {
+  return arguments.has("--uds") ? net::AllowedHosts() : named.at(arguments.text("--host"));
 }
 
 std::optional<uint64_t> sampling_seed(const cli::Arguments& arguments) {
@@ -93,6 +106,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
+  options.sleep_mode = arguments.has("--enable-sleep-mode");
   return options;
 }
 
@@ -134,6 +148,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments));
   TRY(check_replicas(arguments));
+  TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
@@ -150,13 +165,13 @@ Result<void> run(const cli::Arguments& arguments) {
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
   server_options.reports = reporting.options();
-  const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
-                                              .hosts = hosts.at(host),
+                                              .hosts = hosts_of(arguments, hosts),
                                               .tls = tls};
+  const net::AllowedHosts grpc_hosts = hosts.at(arguments.text("--host"));
   node::TokenizerCache tokenizers;
   Workers workers;
   for (int i = 0; i < arguments.integer("--replicas"); ++i) {
@@ -165,7 +180,9 @@ Result<void> run(const cli::Arguments& arguments) {
                                                          .interrupt = interrupt,
                                                          .server = server_options,
                                                          .http = http_options,
+                                                         .grpc_hosts = grpc_hosts,
                                                          .tls = tls,
+                                                         .sleep_after_ns = sleep_after,
                                                          .grpc_connections_max = connections.grpc,
                                                          .tokenizers = tokenizers,
                                                          .clock = clock,
@@ -178,7 +195,7 @@ Result<void> run(const cli::Arguments& arguments) {
     for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
-  if (!is_local(host) && keys.empty()) {
+  if (!is_local(arguments.text("--host")) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*loaded, workers.front()->url());
@@ -239,12 +256,20 @@ cli::Verb serve_verb() {
                  .default_text = "8000",
                  .most = 65535,
                  .variables = {"SAGEMAKER_BIND_TO_PORT"}},
+                {.name = "--uds",
+                 .value = "PATH",
+                 .help = "listen at a Unix socket there instead of at a port",
+                 .may_be_empty = false},
                 {.name = "--grpc-port",
                  .value = "N",
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+      // A gateway sends no requests to a worker whose models are away.
+      .exclusive = {{"--uds", "--port"},
+                    {"--sleep-after", "--fleet-port"},
+                    {"--enable-sleep-mode", "--fleet-port"}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
@@ -263,6 +288,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());

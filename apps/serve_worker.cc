@@ -18,13 +18,14 @@ net::HttpServer::Options http_options_of(net::HttpServer::Options first,
   return first;
 }
 
-// Beside the HTTP listener, at the same address and with the same identity.
+// At --host, also where HTTP is spoken at a Unix socket, and with HTTP's identity.
 server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments, int replica,
+                                              const net::AllowedHosts& hosts,
                                               const net::HttpServer::Options& beside,
                                               const net::HttpServer& http) {
-  return {.address = beside.address,
+  return {.address = arguments.text("--host"),
           .port = port_of(arguments, "--grpc-port", replica),
-          .hosts = beside.hosts,
+          .hosts = hosts,
           .tls = beside.tls,
           .descriptors_spared = beside.descriptors_spared,
           .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
@@ -56,6 +57,7 @@ ModelHost::Parts ServeWorker::model_parts() {
           .log = parts_.log,
           .faults = faults_,
           .tokenizers = parts_.tokenizers,
+          .sleep_after_ns = parts_.sleep_after_ns,
           .health_changed =
               [this] { grpc_.set_serving(server::ready_reply(server_.services()).status == 200); },
           .limits =
@@ -72,9 +74,10 @@ ModelHost::Parts ServeWorker::model_parts() {
 Result<void> ServeWorker::open() {
   server_.services().reload_statistics.watch(
       {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
-  TRY(with_flag(http_.start(), "host"));
+  TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
   if (parts_.arguments.has("--grpc-port")) {
-    grpc_options_ = grpc_options_of(parts_.arguments, replica_, http_options_, http_);
+    grpc_options_ =
+        grpc_options_of(parts_.arguments, replica_, parts_.grpc_hosts, http_options_, http_);
     grpc_options_->connections_max = parts_.grpc_connections_max;
     TRY(grpc_.open(*grpc_options_));
   }
@@ -84,6 +87,7 @@ Result<void> ServeWorker::open() {
 
 std::string ServeWorker::url() const {
   const std::string& host = http_options_.address;
+  if (parts_.arguments.has("--uds")) return host;
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
                             : is_v6                           ? "[" + host + "]"
@@ -93,7 +97,9 @@ std::string ServeWorker::url() const {
 
 std::string ServeWorker::lines() const {
   const std::string grpc =
-      grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", http_options_.address, grpc_.port());
+      grpc_.port() == 0
+          ? ""
+          : fmt::format("gRPC on {}:{}\n", parts_.arguments.text("--host"), grpc_.port());
   return fmt::format("listening on {}\n{}{}{}", url(), admin_.line(), grpc, fleet_.line());
 }
 

@@ -59,7 +59,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
                                                        const base::Clock& clock, base::Log& log) {
   Options options = given;
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
@@ -215,10 +215,12 @@ std::string LoadedModel::weights_text() const {
 Result<std::shared_ptr<const tokenizer::Tokenizer>> TokenizerCache::get(const std::string& folder,
                                                                         const Read& read) {
   std::lock_guard lock(mutex_);
-  const auto found = known_.find(folder);
-  if (found != known_.end()) return found->second;
+  std::weak_ptr<const tokenizer::Tokenizer>& known = known_[folder];
+  if (std::shared_ptr<const tokenizer::Tokenizer> used = known.lock()) return used;
   TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> made, read());
-  return known_.emplace(folder, std::move(made)).first->second;
+  std::shared_ptr<const tokenizer::Tokenizer> shared = std::move(made);
+  known = shared;
+  return shared;
 }
 
 // Ahead of the first token rather than during it. What is beside the weights is known before it is
@@ -258,8 +260,14 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 Result<void> LoadedModel::load_tokenizer(const Options& options) {
   TokenizerCache own;
   TokenizerCache& cache = options.tokenizers == nullptr ? own : *options.tokenizers;
-  TRY_ASSIGN(tokenizer_,
-             cache.get(checkpoint_.folder(), [this] { return read_model_tokenizer(checkpoint_); }));
+  const std::string& other = options.chat.tokenizer;
+  // Whether another one fits depends on the model.
+  const std::string name =
+      other.empty() ? checkpoint_.folder() : fmt::format("{} for {}", other, checkpoint_.folder());
+  TRY_ASSIGN(tokenizer_, cache.get(name, [&] {
+    return other.empty() ? read_model_tokenizer(checkpoint_)
+                         : read_other_tokenizer(other, config().vocab_size);
+  }));
   if (tokenizer_ != nullptr) return load_chat_format(options.chat);
   no_tokenizer_ = Error{ErrorCode::kNotFound,
                         fmt::format("{} has no tokenizer (tokenizer.json, tekken.json or "
