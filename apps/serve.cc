@@ -165,6 +165,7 @@ Result<void> run(const cli::Arguments& arguments) {
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
   server_options.reports = reporting.options();
+  const std::string host = place_of(arguments);
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
                                               .threads = http_threads(arguments),
