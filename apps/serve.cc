@@ -38,7 +38,6 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kCloseGrace{5};
-constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
 
 // A few lines, for people only: on a terminal.
 void print_banner(const std::vector<std::string>& models, const std::string& url) {
@@ -63,17 +62,6 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
   if (error.code != ErrorCode::kCancelled || !interrupt.pending()) return error;
   log.info("stopped while the model was being loaded");
   return {};
-}
-
-// Where the public listener listens: an address, or "unix:PATH".
-std::string place_of(const cli::Arguments& arguments) {
-  return arguments.has("--uds") ? std::string(kUnix) + arguments.text("--uds")
-                                : arguments.text("--host");
-}
-
-// No page of a browser's can come by a Unix socket: whatever name is said there is fine.
-net::AllowedHosts hosts_of(const cli::Arguments& arguments, const net::AllowedHosts& named) {
-  return arguments.has("--uds") ? net::AllowedHosts() : named.at(arguments.text("--host"));
 }
 
 std::optional<uint64_t> sampling_seed(const cli::Arguments& arguments) {
@@ -165,14 +153,13 @@ Result<void> run(const cli::Arguments& arguments) {
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
   server_options.reports = reporting.options();
-  const std::string host = place_of(arguments);
+  const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
-                                              .hosts = hosts_of(arguments, hosts),
+                                              .hosts = hosts.at(host),
                                               .tls = tls};
-  const net::AllowedHosts grpc_hosts = hosts.at(arguments.text("--host"));
   node::TokenizerCache tokenizers;
   Workers workers;
   for (int i = 0; i < arguments.integer("--replicas"); ++i) {
@@ -181,11 +168,10 @@ Result<void> run(const cli::Arguments& arguments) {
                                                          .interrupt = interrupt,
                                                          .server = server_options,
                                                          .http = http_options,
-                                                         .grpc_hosts = grpc_hosts,
                                                          .tls = tls,
-                                                         .sleep_after_ns = sleep_after,
                                                          .grpc_connections_max = connections.grpc,
                                                          .tokenizers = tokenizers,
+                                                         .sleep_after_ns = sleep_after,
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -196,7 +182,7 @@ Result<void> run(const cli::Arguments& arguments) {
     for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
-  if (!is_local(arguments.text("--host")) && keys.empty()) {
+  if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*loaded, workers.front()->url());
@@ -269,6 +255,7 @@ cli::Verb serve_verb() {
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       // A gateway sends no requests to a worker whose models are away.
       .exclusive = {{"--uds", "--port"},
+                    {"--uds", "--replicas"},
                     {"--sleep-after", "--fleet-port"},
                     {"--enable-sleep-mode", "--fleet-port"}},
       .examples = {"pelton serve openai/gpt-oss-20b",

@@ -11,14 +11,21 @@
 namespace pelton::apps {
 namespace {
 
-// At the replica's port.
+constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
+
+// At the replica's port, or at a Unix socket. No page of a browser's can come by that: whatever
+// host is named there is fine.
 net::HttpServer::Options http_options_of(net::HttpServer::Options first,
                                          const cli::Arguments& arguments, int replica) {
   first.port = port_of(arguments, "--port", replica);
+  if (arguments.has("--uds")) {
+    first.address = std::string(kUnix) + arguments.text("--uds");
+    first.hosts = net::AllowedHosts();
+  }
   return first;
 }
 
-// At --host, also where HTTP is spoken at a Unix socket, and with HTTP's identity.
+// Beside the HTTP listener, at the same address and with the same identity.
 server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments, int replica,
                                               const net::AllowedHosts& hosts,
                                               const net::HttpServer::Options& beside,
@@ -77,7 +84,7 @@ Result<void> ServeWorker::open() {
   TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
   if (parts_.arguments.has("--grpc-port")) {
     grpc_options_ =
-        grpc_options_of(parts_.arguments, replica_, parts_.grpc_hosts, http_options_, http_);
+        grpc_options_of(parts_.arguments, replica_, parts_.http.hosts, http_options_, http_);
     grpc_options_->connections_max = parts_.grpc_connections_max;
     TRY(grpc_.open(*grpc_options_));
   }
@@ -87,7 +94,7 @@ Result<void> ServeWorker::open() {
 
 std::string ServeWorker::url() const {
   const std::string& host = http_options_.address;
-  if (parts_.arguments.has("--uds")) return host;
+  if (host.starts_with(kUnix)) return host;
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
                             : is_v6                           ? "[" + host + "]"
@@ -97,9 +104,7 @@ std::string ServeWorker::url() const {
 
 std::string ServeWorker::lines() const {
   const std::string grpc =
-      grpc_.port() == 0
-          ? ""
-          : fmt::format("gRPC on {}:{}\n", parts_.arguments.text("--host"), grpc_.port());
+      grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", parts_.http.address, grpc_.port());
   return fmt::format("listening on {}\n{}{}{}", url(), admin_.line(), grpc, fleet_.line());
 }
 

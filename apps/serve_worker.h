@@ -26,11 +26,10 @@ class ServeWorker {
     const cli::Interrupt& interrupt;
     const server::Server::Options& server;
     const net::HttpServer::Options& http;  // of the first replica
-    const net::AllowedHosts& grpc_hosts;
     std::shared_ptr<net::TlsIdentity> tls;
-    std::optional<int64_t> sleep_after_ns;  // none: models do not
     int grpc_connections_max;
     node::TokenizerCache& tokenizers;
+    std::optional<int64_t> sleep_after_ns;  // none: models do not
     const base::Clock& clock;
     base::Log& log;
   };

@@ -91,7 +91,8 @@ Result<Asked> read_query(const Call& call, const ModelCatalogue& catalogue,
   return asked;
 }
 
-// The outcome of several things that are done at once: the first error, passed on when all are over.
+// The outcome of several things that are done at once: the first error, passed on when all are
+// over.
 class Joined {
  public:
   Joined(size_t count, WorkDone done) : left_(count), done_(std::move(done)) {}
