@@ -37,6 +37,11 @@ Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
 
 std::vector<Flag> chat_flags() {
   return {
+      {.name = "--tokenizer",
+       .value = "PLACE",
+       .help = "a folder, a tokenizer.json or a hub id instead of the model's own tokenizer",
+       .aliases = {"--tokenizer-path"},
+       .may_be_empty = false},
       {.name = "--chat-template",
        .value = "FILE",
        .help = "a Jinja file instead of the model's own chat template"},
@@ -128,6 +133,10 @@ std::vector<Flag> model_flags() {
                    .default_text = "auto",
                    .choices = {"auto", "measure", "default", "plain", "persistent"},
                    .only_with = {{"--device", {"cuda"}}}});
+  flags.push_back({.name = "--revision",
+                   .value = "R",
+                   .help = "of a hub id: a branch, tag or commit other than main",
+                   .may_be_empty = false});
   for (Flag& flag : chat_flags()) flags.push_back(std::move(flag));
   flags.push_back({.name = "--executor",
                    .value = "E",
@@ -157,7 +166,9 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                  "--chat-template names a file, found nothing; leave it out for the model's own",
                  "chat-template"};
   }
-  options.chat = {.template_file = arguments.text("--chat-template"),
+  options.revision = arguments.text("--revision");
+  options.chat = {.tokenizer = arguments.text("--tokenizer"),
+                  .template_file = arguments.text("--chat-template"),
                   .reasoning_parser = arguments.text("--reasoning-parser"),
                   .tool_call_parser = arguments.text("--tool-call-parser")};
   options.executor.kernel_choice = arguments.text("--kernel-choice");
@@ -191,7 +202,7 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const Stopped& stopped,
                                                       const base::Clock& clock, base::Log& log) {
-  TRY(fetch_if_missing(model, stopped, clock, log));
+  TRY(fetch_if_missing(model, options.revision, stopped, clock, log));
   // Long work is never silent, whatever the log leaves out.
   cli::PhasedProgress progress(clock, [&log](const std::string& line) {
     if (log.enabled(base::LogLevel::kInfo)) {

@@ -292,7 +292,8 @@ struct ModelHost::Hosted {
 ModelHost::ModelHost(Parts parts)
     : parts_(std::move(parts)),
       budget_(base::memory_limit_bytes()),
-      loader_({.on_change = [this] { tell_health(); }}, parts_.server.services()) {}
+      loader_({.on_change = [this] { tell_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
+              parts_.server.services()) {}
 
 ModelHost::~ModelHost() = default;
 

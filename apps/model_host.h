@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ class ModelHost {
     base::Log& log;
     server::FaultInjection& faults;  // of those that compute nothing
     node::TokenizerCache& tokenizers;
+    std::optional<int64_t> sleep_after_ns;  // none: models do not
     // Models came or went, or one is in doubt; on any thread.
     std::function<void()> health_changed;
     // What a model with such an engine is served within, for /server_info; on the load thread.

@@ -23,6 +23,7 @@
 #include "apps/sampling_defaults.h"
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_worker.h"
+#include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
@@ -93,6 +94,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
+  options.sleep_mode = arguments.has("--enable-sleep-mode");
   return options;
 }
 
@@ -134,6 +136,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments));
   TRY(check_replicas(arguments));
+  TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
@@ -168,6 +171,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                          .tls = tls,
                                                          .grpc_connections_max = connections.grpc,
                                                          .tokenizers = tokenizers,
+                                                         .sleep_after_ns = sleep_after,
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -239,12 +243,21 @@ cli::Verb serve_verb() {
                  .default_text = "8000",
                  .most = 65535,
                  .variables = {"SAGEMAKER_BIND_TO_PORT"}},
+                {.name = "--uds",
+                 .value = "PATH",
+                 .help = "listen at a Unix socket there instead of at a port",
+                 .may_be_empty = false},
                 {.name = "--grpc-port",
                  .value = "N",
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+      // A gateway sends no requests to a worker whose models are away.
+      .exclusive = {{"--uds", "--port"},
+                    {"--uds", "--replicas"},
+                    {"--sleep-after", "--fleet-port"},
+                    {"--enable-sleep-mode", "--fleet-port"}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
@@ -263,6 +276,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());

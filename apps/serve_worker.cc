@@ -11,20 +11,28 @@
 namespace pelton::apps {
 namespace {
 
-// At the replica's port.
+constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
+
+// At the replica's port, or at a Unix socket. No page of a browser's can come by that: whatever
+// host is named there is fine.
 net::HttpServer::Options http_options_of(net::HttpServer::Options first,
                                          const cli::Arguments& arguments, int replica) {
   first.port = port_of(arguments, "--port", replica);
+  if (arguments.has("--uds")) {
+    first.address = std::string(kUnix) + arguments.text("--uds");
+    first.hosts = net::AllowedHosts();
+  }
   return first;
 }
 
 // Beside the HTTP listener, at the same address and with the same identity.
 server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments, int replica,
+                                              const net::AllowedHosts& hosts,
                                               const net::HttpServer::Options& beside,
                                               const net::HttpServer& http) {
-  return {.address = beside.address,
+  return {.address = arguments.text("--host"),
           .port = port_of(arguments, "--grpc-port", replica),
-          .hosts = beside.hosts,
+          .hosts = hosts,
           .tls = beside.tls,
           .descriptors_spared = beside.descriptors_spared,
           .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
@@ -56,6 +64,7 @@ ModelHost::Parts ServeWorker::model_parts() {
           .log = parts_.log,
           .faults = faults_,
           .tokenizers = parts_.tokenizers,
+          .sleep_after_ns = parts_.sleep_after_ns,
           .health_changed =
               [this] { grpc_.set_serving(server::ready_reply(server_.services()).status == 200); },
           .limits =
@@ -72,9 +81,10 @@ ModelHost::Parts ServeWorker::model_parts() {
 Result<void> ServeWorker::open() {
   server_.services().reload_statistics.watch(
       {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
-  TRY(with_flag(http_.start(), "host"));
+  TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
   if (parts_.arguments.has("--grpc-port")) {
-    grpc_options_ = grpc_options_of(parts_.arguments, replica_, http_options_, http_);
+    grpc_options_ =
+        grpc_options_of(parts_.arguments, replica_, parts_.http.hosts, http_options_, http_);
     grpc_options_->connections_max = parts_.grpc_connections_max;
     TRY(grpc_.open(*grpc_options_));
   }
@@ -84,6 +94,7 @@ Result<void> ServeWorker::open() {
 
 std::string ServeWorker::url() const {
   const std::string& host = http_options_.address;
+  if (host.starts_with(kUnix)) return host;
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
                             : is_v6                           ? "[" + host + "]"
@@ -93,7 +104,7 @@ std::string ServeWorker::url() const {
 
 std::string ServeWorker::lines() const {
   const std::string grpc =
-      grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", http_options_.address, grpc_.port());
+      grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", parts_.http.address, grpc_.port());
   return fmt::format("listening on {}\n{}{}{}", url(), admin_.line(), grpc, fleet_.line());
 }
 

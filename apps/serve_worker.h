@@ -29,6 +29,7 @@ class ServeWorker {
     std::shared_ptr<net::TlsIdentity> tls;
     int grpc_connections_max;
     node::TokenizerCache& tokenizers;
+    std::optional<int64_t> sleep_after_ns;  // none: models do not
     const base::Clock& clock;
     base::Log& log;
   };

@@ -1,8 +1,8 @@
 #include "net/client_call.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/write.hpp>
@@ -171,12 +171,12 @@ void ClientCall::connect() {
   set_deadline(Deadline::kConnect, call_.connect_time_max);
   SystemError error;
   const asio::ip::address address = asio::ip::make_address(call_.host, error);
-  const auto connected = [self = shared_from_this()](const SystemError& failed,
-                                                     const tcp::endpoint&) {
+  using Endpoint = Socket::endpoint_type;
+  const auto connected = [self = shared_from_this()](const SystemError& failed, const Endpoint&) {
     self->on_connected(failed);
   };
   if (!error) {
-    const std::array<tcp::endpoint, 1> one = {
+    const std::vector<Endpoint> one = {
         tcp::endpoint(address, static_cast<unsigned short>(call_.port))};
     return asio::async_connect(stream_.socket(), one, connected);
   }
@@ -185,7 +185,9 @@ void ClientCall::connect() {
                               const SystemError& failed, const tcp::resolver::results_type& found) {
                             if (self->done_) return;
                             if (failed) return self->on_connected(failed);
-                            asio::async_connect(self->stream_.socket(), found, connected);
+                            std::vector<Endpoint> all;
+                            for (const auto& entry : found) all.emplace_back(entry.endpoint());
+                            asio::async_connect(self->stream_.socket(), all, connected);
                           });
 }
 

@@ -59,7 +59,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
                                                        const base::Clock& clock, base::Log& log) {
   Options options = given;
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
@@ -258,8 +258,11 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 Result<void> LoadedModel::load_tokenizer(const Options& options) {
   TokenizerCache own;
   TokenizerCache& cache = options.tokenizers == nullptr ? own : *options.tokenizers;
-  TRY_ASSIGN(tokenizer_,
-             cache.get(checkpoint_.folder(), [this] { return read_model_tokenizer(checkpoint_); }));
+  const std::string& other = options.chat.tokenizer;
+  TRY_ASSIGN(tokenizer_, cache.get(other.empty() ? checkpoint_.folder() : other, [&] {
+    return other.empty() ? read_model_tokenizer(checkpoint_)
+                         : read_other_tokenizer(other, config().vocab_size);
+  }));
   if (tokenizer_ != nullptr) return load_chat_format(options.chat);
   no_tokenizer_ = Error{ErrorCode::kNotFound,
                         fmt::format("{} has no tokenizer (tokenizer.json, tekken.json or "

@@ -27,8 +27,10 @@
 
 namespace pelton::node {
 
-// --chat-template --reasoning-parser --tool-call-parser; empty: what the model's files say.
+// --tokenizer --chat-template --reasoning-parser --tool-call-parser; empty: what the model's files
+// say.
 struct ChatOptions {
+  std::string tokenizer = {};  // a folder, a tokenizer's file or a hub id
   std::string template_file = {};
   std::string reasoning_parser = {};
   std::string tool_call_parser = {};
@@ -72,6 +74,7 @@ class LoadedModel {
     // device's memory is not counted.
     MemoryBudget* budget = nullptr;
     std::string name = {};
+    std::string revision = {};  // of a hub id; empty: main
     // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
     // May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
