@@ -30,7 +30,7 @@ std::vector<Flag> admin_flags() {
            .only_with = {{"--admin-port"}}}};
 }
 
-Result<void> AdminListener::open(const cli::Arguments& arguments,
+Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                  std::shared_ptr<const net::TlsIdentity> tls) {
   if (!arguments.has("--admin-port")) return {};
   if (arguments.has("--no-admin-tls")) tls = nullptr;
@@ -39,7 +39,7 @@ Result<void> AdminListener::open(const cli::Arguments& arguments,
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   http_ = std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = host_,
-                               .port = static_cast<int>(arguments.integer("--admin-port")),
+                               .port = port_of(arguments, "--admin-port", replica),
                                .connections_max = server::AdminServer::kConnectionsMax,
                                .descriptors_spared = 0,
                                .hosts = hosts.at(host_),

@@ -21,8 +21,9 @@ class AdminListener {
   AdminListener(server::AdminServer::Parts parts, base::Log& log)
       : admin_(std::move(parts)), log_(log) {}
 
-  // `tls`: null without.
-  Result<void> open(const cli::Arguments& arguments, std::shared_ptr<const net::TlsIdentity> tls);
+  // `tls`: null without. Of several replicas each has a port of its own (listener_flags.h).
+  Result<void> open(const cli::Arguments& arguments, int replica,
+                    std::shared_ptr<const net::TlsIdentity> tls);
   // Before what it reports on goes away.
   void close();
 

@@ -37,11 +37,25 @@ Result<std::vector<workload::Conversation>> random_dataset(const cli::Arguments&
                                         static_cast<uint64_t>(arguments.integer("--seed")));
 }
 
+Result<std::vector<workload::Conversation>> sonnet_dataset(std::string_view text,
+                                                           const std::string& path,
+                                                           const cli::Arguments& arguments,
+                                                           const workload::Vocabulary& vocabulary) {
+  return workload::sonnet_conversations(
+      text, path,
+      {.input_tokens = length(arguments, "--input-len", "--sonnet-input-len"),
+       .output_tokens = length(arguments, "--output-len", "--sonnet-output-len"),
+       .prefix_tokens = integer(arguments, "--sonnet-prefix-len")},
+      arguments.integer("--num-prompts"), static_cast<uint64_t>(arguments.integer("--seed")),
+      vocabulary);
+}
+
 Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Arguments& arguments,
                                                              const workload::Vocabulary& vocabulary,
                                                              const DatasetTimes& times) {
   const std::string& kind = arguments.text("--dataset-name");
   const std::string& path = arguments.text("--dataset-path");
+  if (path.empty() && kind == "sonnet") return sonnet_dataset("", "", arguments, vocabulary);
   if (path.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "--dataset-name " + kind + " needs --dataset-path FILE", "dataset_path"};
@@ -52,6 +66,11 @@ Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Argument
   const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
                               file->bytes().size());
   const auto seed = static_cast<uint64_t>(arguments.integer("--seed"));
+  if (kind == "sonnet") return sonnet_dataset(text, path, arguments, vocabulary);
+  if (kind == "burstgpt") {
+    return workload::burstgpt_conversations(text, path, arguments.integer("--num-prompts"), seed,
+                                            vocabulary);
+  }
   if (kind == "trace") {
     // A trace is as long as it is, unless a number was asked for.
     const bool all = arguments.origin("--num-prompts") == "default";
@@ -65,7 +84,7 @@ Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Argument
                                     .turns_max = times.turns.count,
                                     .think_s = times.turns.think_s,
                                     .seed = seed};
-  const char* own = kind == "sharegpt" ? "--sharegpt-output-len" : "--custom-output-len";
+  const std::string own = "--" + kind + "-output-len";
   if (arguments.has("--output-len")) {
     options.output_tokens = integer(arguments, "--output-len");
   } else if (arguments.has(own)) {
@@ -74,14 +93,49 @@ Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Argument
   if (kind == "sharegpt") {
     return workload::sharegpt_conversations(text, path, options, vocabulary);
   }
+  if (kind == "hf") return workload::hub_rows_conversations(text, path, options, vocabulary);
   return workload::custom_conversations(text, path, options, vocabulary);
+}
+
+// Of some kinds of data sets only.
+Flag of_kinds(std::vector<std::string> kinds, Flag flag) {
+  flag.only_with = {{"--dataset-name", std::move(kinds)}};
+  return flag;
+}
+
+Flag in_place_of(const std::vector<cli::Circumstance>& others, Flag flag) {
+  flag.not_with.insert(flag.not_with.end(), others.begin(), others.end());
+  return flag;
+}
+
+Flag token_flag(const char* name, const char* help, const char* fallback, double least) {
+  constexpr double kLengthMax = 10'000'000;
+  return count_flag(name, "N", help, fallback, least, kLengthMax);
+}
+
+// As vLLM's benchmark has them.
+std::vector<Flag> benchmark_set_flags() {
+  return {
+      in_place_of(
+          {{"--input-len"}},
+          of_kinds({"sonnet"}, token_flag("--sonnet-input-len", "prompt tokens, about", "550", 1))),
+      of_kinds({"sonnet"},
+               token_flag("--sonnet-prefix-len", "of them, those that all share", "200", 0)),
+      in_place_of(
+          {{"--output-len"}, {"--backend", {"openai-embeddings"}}},
+          of_kinds({"sonnet"}, token_flag("--sonnet-output-len", "answer tokens", "150", 1))),
+      in_place_of(
+          {{"--output-len"}},
+          of_kinds({"hf"}, token_flag("--hf-output-len",
+                                      "answer tokens; default as many as the model likes", "", 1))),
+  };
 }
 
 }  // namespace
 
 bool is_invented(const cli::Arguments& arguments) {
   const std::string& kind = arguments.text("--dataset-name");
-  return kind != "sharegpt" && kind != "custom";
+  return kind != "sharegpt" && kind != "custom" && kind != "hf";
 }
 
 DatasetTimes read_dataset_times(const cli::Arguments& arguments) {
@@ -106,69 +160,71 @@ Result<std::vector<workload::Conversation>> read_dataset(const cli::Arguments& a
 }
 
 std::vector<Flag> dataset_flags() {
-  constexpr double kLengthMax = 10'000'000;
-  const auto of = [](std::vector<std::string> kinds, Flag flag) {
-    flag.only_with = {{"--dataset-name", std::move(kinds)}};
-    return flag;
-  };
-  const auto instead_of = [](std::vector<cli::Circumstance> others, Flag flag) {
-    flag.not_with.insert(flag.not_with.end(), others.begin(), others.end());
-    return flag;
-  };
-  const auto tokens = [](const char* name, const char* help, const char* fallback, double least) {
-    return count_flag(name, "N", help, fallback, least, kLengthMax);
-  };
   Flag kind = text_flag("--dataset-name", "KIND", "which prompts", "random");
-  kind.choices = {"random", "sharegpt", "custom", "trace", "prefix_repetition"};
+  kind.choices = {"random", "sharegpt",          "custom",  "trace", "hf",
+                  "sonnet", "prefix_repetition", "burstgpt"};
   Flag preset = text_flag("--preset", "NAME", "lengths of random prompts, by name");
   preset.choices = {"prefill-heavy", "decode-heavy", "conversation"};
-  const std::vector<std::string> invented = {"random", "prefix_repetition"};
-  const std::vector<std::string> all_but_trace = {"random", "prefix_repetition", "sharegpt",
-                                                  "custom"};
+  const std::vector<std::string> invented = {"random", "prefix_repetition", "sonnet"};
+  const std::vector<std::string> all_but_trace = {
+      "random", "prefix_repetition", "sharegpt", "custom", "sonnet", "hf"};
   const std::vector<cli::Circumstance> no_answers = {{"--backend", {"openai-embeddings"}}};
   const cli::Circumstance by_name{"--preset"};
-  return {
+  std::vector<Flag> flags = {
       std::move(kind),
-      of({"sharegpt", "custom", "trace"},
-         text_flag("--dataset-path", "FILE", "of sharegpt, custom (JSON lines) and trace")),
+      of_kinds(
+          {"sharegpt", "custom", "trace", "sonnet", "burstgpt", "hf"},
+          text_flag(
+              "--dataset-path", "FILE",
+              "of sharegpt, custom (JSON lines), trace, burstgpt (CSV), hf (rows of a data set "
+              "of the hub, as JSON) and sonnet (lines; without it random words)")),
       count_flag("--num-prompts", "N", "conversations; a trace is taken whole by default", "1000",
                  1, 1e7),
       count_flag("--seed", "S", "of prompts and arrivals", "0", 0, 9e15),
-      instead_of({by_name},
-                 of(invented, tokens("--input-len",
-                                     "prompt tokens, instead of the data set's own flag", "", 1))),
-      instead_of(
-          {by_name, no_answers[0]},
-          of(all_but_trace,
-             tokens("--output-len", "answer tokens, instead of the data set's own flag", "", 1))),
-      of({"random"}, std::move(preset)),
-      instead_of({by_name, {"--input-len"}},
-                 of({"random"}, tokens("--random-input-len", "prompt tokens", "1024", 1))),
-      instead_of({by_name, {"--output-len"}, no_answers[0]},
-                 of({"random"}, tokens("--random-output-len", "answer tokens", "128", 1))),
-      instead_of({by_name}, of({"random"},
-                               number_flag("--random-range-ratio", "R",
+      in_place_of({by_name},
+                  of_kinds(invented,
+                           token_flag("--input-len",
+                                      "prompt tokens, instead of the data set's own flag", "", 1))),
+      in_place_of({by_name, no_answers[0]},
+                  of_kinds(all_but_trace,
+                           token_flag("--output-len",
+                                      "answer tokens, instead of the data set's own flag", "", 1))),
+      of_kinds({"random"}, std::move(preset)),
+      in_place_of(
+          {by_name, {"--input-len"}},
+          of_kinds({"random"}, token_flag("--random-input-len", "prompt tokens", "1024", 1))),
+      in_place_of(
+          {by_name, {"--output-len"}, no_answers[0]},
+          of_kinds({"random"}, token_flag("--random-output-len", "answer tokens", "128", 1))),
+      in_place_of(
+          {by_name},
+          of_kinds({"random"}, number_flag("--random-range-ratio", "R",
                                            "lengths vary by this share both ways", "0", 0, 0.999))),
-      instead_of({by_name},
-                 of({"random"}, tokens("--random-prefix-len",
-                                       "tokens at the beginning that all share", "0", 0))),
-      of({"prefix_repetition"},
-         tokens("--prefix-repetition-prefix-len", "shared tokens", "256", 0)),
-      instead_of({{"--input-len"}},
-                 of({"prefix_repetition"},
-                    tokens("--prefix-repetition-suffix-len", "tokens of one's own", "256", 1))),
-      of({"prefix_repetition"},
-         count_flag("--prefix-repetition-num-prefixes", "N", "different prefixes", "10", 1, 1e6)),
-      instead_of({{"--output-len"}, no_answers[0]},
-                 of({"prefix_repetition"},
-                    tokens("--prefix-repetition-output-len", "answer tokens", "128", 1))),
-      instead_of({{"--output-len"}},
-                 of({"sharegpt"}, tokens("--sharegpt-output-len",
-                                         "answer tokens; default those of the file", "", 1))),
-      instead_of({{"--output-len"}},
-                 of({"custom"}, tokens("--custom-output-len",
-                                       "answer tokens; default those of the file", "", 1))),
+      in_place_of(
+          {by_name},
+          of_kinds({"random"}, token_flag("--random-prefix-len",
+                                          "tokens at the beginning that all share", "0", 0))),
+      of_kinds({"prefix_repetition"},
+               token_flag("--prefix-repetition-prefix-len", "shared tokens", "256", 0)),
+      in_place_of({{"--input-len"}},
+                  of_kinds({"prefix_repetition"}, token_flag("--prefix-repetition-suffix-len",
+                                                             "tokens of one's own", "256", 1))),
+      of_kinds({"prefix_repetition"}, count_flag("--prefix-repetition-num-prefixes", "N",
+                                                 "different prefixes", "10", 1, 1e6)),
+      in_place_of({{"--output-len"}, no_answers[0]},
+                  of_kinds({"prefix_repetition"}, token_flag("--prefix-repetition-output-len",
+                                                             "answer tokens", "128", 1))),
+      in_place_of(
+          {{"--output-len"}},
+          of_kinds({"sharegpt"}, token_flag("--sharegpt-output-len",
+                                            "answer tokens; default those of the file", "", 1))),
+      in_place_of(
+          {{"--output-len"}},
+          of_kinds({"custom"}, token_flag("--custom-output-len",
+                                          "answer tokens; default those of the file", "", 1))),
   };
+  for (Flag& flag : benchmark_set_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 std::vector<Flag> dataset_time_flags() {

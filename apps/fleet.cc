@@ -121,6 +121,36 @@ Result<void> explain(const cli::Arguments& arguments) {
   return write_text(explanation(answer));
 }
 
+// The answer's body as it is.
+Result<net::HttpResponse> config_call(const cli::Arguments& arguments, std::string method,
+                                      std::string body, const std::string& etag) {
+  TRY_ASSIGN(net::HttpCall call,
+             net::make_http_call(std::move(method), arguments.text("--admin") + "/v1/config"));
+  call.whole_time_max = std::chrono::seconds(10);
+  call.body = std::move(body);
+  if (!etag.empty()) call.headers.add("If-Match", etag);
+  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
+  if (response.status == 200) return response;
+  const Result<Json> json = Json::parse(response.body);
+  const Json* error = json.ok() ? json->find("error") : nullptr;
+  return Error{response.status == 400 ? ErrorCode::kBadConfig : ErrorCode::kIo,
+               error == nullptr ? fmt::format("the gateway answers {}", response.status)
+                                : error->string("message").value_or("no reason was given")};
+}
+
+Result<void> config_get(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, "GET", {}, {}));
+  fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
+  return write_output(answer.body);
+}
+
+Result<void> config_put(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
+  const std::string etag = arguments.has("--if-match") ? arguments.text("--if-match") : "";
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, "PUT", std::move(text), etag));
+  return write_output("the configuration is in force\n");
+}
+
 cli::Verb command_verb(std::string word, std::string summary) {
   return {.name = "fleet " + word,
           .summary = std::move(summary),
@@ -155,7 +185,8 @@ std::vector<cli::Verb> fleet_verbs() {
       {.name = "fleet explain",
        .summary = "Says where a request would go and why; sends it to nobody.",
        .about = "Each worker of its model's pool with the terms of its cost, in milliseconds:\n"
-                "COST = BIAS x FIRST + REST + HARM + ROOM. The star is where it would go.",
+                "COST = BIAS x FIRST + BIAS x REST + HARM + ROOM (a bias each). The star is where "
+                "it would go.",
        .positionals = {{.name = "BODY", .help = "a file with the request's body; - for stdin"}},
        .flags = {admin_flag(),
                  {.name = "--path",
@@ -168,6 +199,21 @@ std::vector<cli::Verb> fleet_verbs() {
        .examples = {"pelton fleet explain body.json",
                     "pelton fleet explain --path /v1/completions - < body.json"},
        .run = explain});
+  verbs.push_back({.name = "fleet config get",
+                   .summary = "Prints a gateway's configuration file, and its ETag on stderr.",
+                   .flags = {admin_flag()},
+                   .examples = {"pelton fleet config get > gateway.toml"},
+                   .run = config_get});
+  verbs.push_back({.name = "fleet config put",
+                   .summary = "Replaces a gateway's configuration file; it is in force at once.",
+                   .about = "A file that is wrong changes nothing.",
+                   .positionals = {{.name = "FILE", .help = "the new one; - for stdin"}},
+                   .flags = {admin_flag(),
+                             {.name = "--if-match",
+                              .value = "ETAG",
+                              .help = "only if it is still the one that `config get` showed"}},
+                   .examples = {"pelton fleet config put gateway.toml"},
+                   .run = config_put});
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));

@@ -1,5 +1,8 @@
 #include "apps/fleet_listener.h"
 
+#include <csignal>
+#include <utility>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,6 +42,25 @@ std::vector<Flag> fleet_listener_flags() {
            .value = "NAME",
            .help = "what this worker is called; default the host's name and the port",
            .only_with = {{"--fleet-port"}}},
+          {.name = "--fleet-etcd",
+           .value = "HOST:PORT",
+           .help = "register there, for gateways that look there for workers; may be given again: "
+                   "members of one etcd",
+           .many = true,
+           .only_with = {{"--fleet-port"}}},
+          {.name = "--fleet-etcd-prefix",
+           .value = "PREFIX",
+           .help = "what the fleet's keys there begin with",
+           .default_text = "/pelton/v1/main",
+           .only_with = {{"--fleet-etcd"}}},
+          {.name = "--fleet-pool",
+           .value = "NAME",
+           .help = "the gateways' pool that this worker is of",
+           .only_with = {{"--fleet-etcd"}}},
+          {.name = "--fleet-address",
+           .value = "HOST:PORT",
+           .help = "where gateways reach its fleet port; default --fleet-host and the port",
+           .only_with = {{"--fleet-etcd"}}},
           {.name = "--fleet-zone",
            .value = "NAME",
            .help = "where this worker stands, for gateways that prefer near ones",
@@ -54,16 +76,18 @@ Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments
   return std::optional(cluster::block_seed(key));
 }
 
-Result<void> FleetListener::open(const cli::Arguments& arguments, int http_threads) {
+Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, int http_threads,
+                                 const server::FaultInjection& faults) {
   if (!arguments.has("--fleet-port")) return {};
   host_ = arguments.text("--fleet-host");
   server::FleetServer::Options options{
       .address = host_,
-      .port = static_cast<int>(arguments.integer("--fleet-port")),
+      .port = port_of(arguments, "--fleet-port", replica),
       .threads = http_threads,
       .name = {},
       .zone = arguments.has("--fleet-zone") ? arguments.text("--fleet-zone") : std::string(),
-      .keys = {}};
+      .keys = {},
+      .faults = &faults};
   if (arguments.has("--fleet-key-file")) {
     Result<cluster::FleetKey> key = cluster::FleetKey::read(arguments.text("--fleet-key-file"));
     if (!key.ok()) {
@@ -83,7 +107,61 @@ Result<void> FleetListener::open(const cli::Arguments& arguments, int http_threa
   options.name = arguments.has("--fleet-name")
                      ? arguments.text("--fleet-name")
                      : fmt::format("{}:{}", own_host_name(), options.port);
-  return with_flag(server_.open(options), "fleet-host");
+  if (arguments.integer("--replicas") > 1) options.name += fmt::format("-{}", replica);
+  TRY(with_flag(server_.open(options), "fleet-host"));
+  return arguments.has("--fleet-etcd") ? enroll(arguments, options) : Result<void>();
+}
+
+// Into the registry.
+Result<void> FleetListener::enroll(const cli::Arguments& arguments,
+                                   const server::FleetServer::Options& options) {
+  const auto bad = [](std::string_view flag, std::string why) {
+    return Error{ErrorCode::kInvalidArgument, std::move(why), std::string(flag)};
+  };
+  cluster::EtcdRegistrar::Options registrar{.etcd = {.endpoints = arguments.list("--fleet-etcd")},
+                                            .prefix = arguments.text("--fleet-etcd-prefix"),
+                                            .registration = {.name = options.name,
+                                                             .incarnation = server_.incarnation(),
+                                                             .host = host_,
+                                                             .port = server_.port(),
+                                                             .pool = {},
+                                                             .zone = options.zone},
+                                            .taken = [this] {
+                                              is_name_taken_ = true;
+                                              ::kill(::getpid(), SIGTERM);
+                                            }};
+  for (const std::string& endpoint : registrar.etcd.endpoints) {
+    const Result<net::HostPort> parsed = net::parse_host_port(endpoint);
+    if (!parsed.ok() || parsed->port == 0) {
+      return bad("fleet-etcd", fmt::format("--fleet-etcd is HOST:PORT, not '{}'", endpoint));
+    }
+  }
+  if (!arguments.has("--fleet-pool")) {
+    return bad("fleet-pool", "--fleet-etcd needs --fleet-pool: the gateways' pool that this is of");
+  }
+  registrar.registration.pool = arguments.text("--fleet-pool");
+  if (arguments.has("--fleet-address")) {
+    const Result<net::HostPort> address = net::parse_host_port(arguments.text("--fleet-address"));
+    if (!address.ok() || address->port == 0) {
+      return bad("fleet-address", "--fleet-address is HOST:PORT");
+    }
+    registrar.registration.host = address->host;
+    registrar.registration.port = address->port;
+  } else if (host_ == "0.0.0.0" || host_ == "::") {
+    return bad("fleet-address",
+               fmt::format("--fleet-host {} is no address that a gateway reaches: give "
+                           "--fleet-address",
+                           host_));
+  }
+  registrar_ = std::make_unique<cluster::EtcdRegistrar>(std::move(registrar), log_);
+  return {};
+}
+
+Result<void> FleetListener::fate() const {
+  if (!is_name_taken_) return {};
+  return Error{ErrorCode::kUnavailable,
+               "another worker is registered under this name; give --fleet-name another one",
+               "fleet-name"};
 }
 
 std::string FleetListener::line() const {

@@ -2,14 +2,17 @@
 // the verb.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "cli/command_line.h"
+#include "cluster/etcd_registrar.h"
 #include "server/fleet_server.h"
 
 namespace pelton::apps {
@@ -22,17 +25,28 @@ Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments
 class FleetListener {
  public:
   // Both outlive it.
-  FleetListener(server::Server& server, base::Log& log) : server_(server, log) {}
+  FleetListener(server::Server& server, base::Log& log) : server_(server, log), log_(log) {}
 
-  Result<void> open(const cli::Arguments& arguments, int http_threads);
+  // `faults` outlives it.
+  Result<void> open(const cli::Arguments& arguments, int replica, int http_threads,
+                    const server::FaultInjection& faults);
+  // No gateway is to find it any more; those that know it hear that it drains.
+  void leave() { registrar_.reset(); }
   void close(std::chrono::milliseconds grace) { server_.close(grace); }
+  // Why this process was asked to end by itself, if it was.
+  Result<void> fate() const;
 
   // For the banner; empty if it is closed.
   std::string line() const;
 
  private:
+  Result<void> enroll(const cli::Arguments& arguments, const server::FleetServer::Options& options);
+
   server::FleetServer server_;
+  base::Log& log_;
   std::string host_;
+  std::atomic<bool> is_name_taken_ = false;
+  std::unique_ptr<cluster::EtcdRegistrar> registrar_;  // null: there is none
 };
 
 }  // namespace pelton::apps

@@ -12,6 +12,7 @@
 #include "apps/verbs.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
+#include "gateway/config_text.h"
 #include "net/http_server.h"
 #include "net/url.h"
 
@@ -29,7 +30,7 @@ struct Listeners {
 };
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
-                                 base::Log& log) {
+                                 GatewayReload& reload, base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -51,7 +52,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, &reload](const net::HttpRequest& request,
+                          const std::shared_ptr<net::Exchange>& exchange) {
+        if (request.path == "/v1/config") return exchange->send(reload.answer(request));
         gateway.handle_admin(request, exchange);
       },
       log);
@@ -73,10 +76,12 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   gateway::Gateway gateway(std::move(options), clock, log);
-  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, log));
+  GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
+  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, reload, log));
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
   if (listeners.admin != nullptr) {
@@ -86,10 +91,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const Result<void> written = write_output(lines);
   if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
 
-  {
-    GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
-    while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
-  }
+  while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   gateway.drain();
   listeners.http->stop(kDrainTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
@@ -115,6 +117,10 @@ cli::Verb gateway_verb() {
                  .help = "read the configuration, say whether it is sound, and end",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}},
+                {.name = "--print-config",
+                 .help = "print the configuration with all that it leaves out, and end",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}},
                 {.name = "--allow-empty",
                  .help = "start without a worker",
                  .kind = Flag::Kind::kSwitch,
@@ -130,7 +136,7 @@ cli::Verb gateway_verb() {
                  .help = "log lines as JSON",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}}},
-      .exclusive = {{"--config", "--new-key"}},
+      .exclusive = {{"--config", "--new-key"}, {"--check", "--print-config"}},
       .examples = {"pelton gateway --new-key fleet.key",
                    "pelton gateway --config gateway.toml --check",
                    "pelton gateway --config gateway.toml"},

@@ -1,15 +1,21 @@
 #include "apps/gateway_reload.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "api/error.h"
 #include "apps/input.h"
 #include "apps/listener_flags.h"
 #include "apps/version.h"
+#include "base/digest.h"
+#include "base/file.h"
 #include "chat/format_of.h"
 #include "checkpoint/checkpoint.h"
 #include "cluster/block_names.h"
@@ -20,6 +26,35 @@ namespace pelton::apps {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{1'000};
+constexpr size_t kConfigBytesMax = size_t{1} << 20;
+
+net::HttpResponse refusal(const api::ApiError& error) {
+  net::HttpResponse response{.status = error.status, .headers = {}, .body = api::error_body(error)};
+  response.headers.add("Content-Type", "application/json");
+  return response;
+}
+
+std::string etag_of(std::string_view text) {
+  return "\"" + base::sha256(text).substr(0, 32) + "\"";
+}
+
+api::ApiError changed_meanwhile() {
+  return {.status = 412,
+          .message = "the file has changed since it was read; read it again",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "config_changed"};
+}
+
+api::ApiError from_a_page() {
+  return {.status = 403,
+          .message =
+              "pages in a browser (the header 'Origin') change no configuration; use pelton "
+              "fleet config put",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "forbidden_origin"};
+}
 
 Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolConfig& pool) {
   auto text = std::make_shared<gateway::ModelText>();
@@ -64,6 +99,14 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
     TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
     options.block_seed = cluster::block_seed(key);
+  }
+  const bool has_services = std::ranges::any_of(
+      options.config.pools,
+      [](const gateway::PoolConfig& pool) { return !pool.kubernetes_service.empty(); });
+  const gateway::KubernetesConfig& api = options.config.kubernetes;
+  if (has_services && api.api.starts_with("https://") && !api.ca_file.empty()) {
+    TRY_ASSIGN(options.kubernetes_trust,
+               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
   }
   for (const gateway::PoolConfig& pool : options.config.pools) {
     if (pool.tokenizer.empty()) continue;
@@ -111,15 +154,62 @@ void GatewayReload::look() {
 void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
-  const Result<void> done = try_reload();
+  const Result<void> done = try_reload(file_);
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
   log_.error(fmt::format("{}: all stays as it was: {}", why, done.error().message));
 }
 
+net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
+  if (request.method == "PUT") return replace(request);
+  if (request.method != "GET" && request.method != "HEAD") {
+    net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
+    refused.headers.add("Allow", "GET, HEAD, PUT");
+    return refused;
+  }
+  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
+  if (!text.ok()) return refusal(api::api_error(text.error()));
+  net::HttpResponse response{.status = 200, .headers = {}, .body = *text};
+  response.headers.add("Content-Type", "application/toml");
+  response.headers.add("ETag", etag_of(*text));
+  return response;
+}
+
+net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
+  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+  std::lock_guard lock(mutex_);
+  const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
+  const std::string_view wanted = request.headers.get("If-Match");
+  if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
+    return refusal(changed_meanwhile());
+  }
+  // Tried as a file of its own, so that what the gateway reads next is what has been tried.
+  const std::string fresh = file_ + ".new";
+  Result<void> done = base::write_file(fresh, request.body);
+  if (done.ok()) done = try_reload(fresh);
+  if (!done.ok()) {
+    ::unlink(fresh.c_str());
+    gateway_.note_bad_reload();
+    return refusal({.status = 400,
+                    .message = done.error().message,
+                    .type = "invalid_request_error",
+                    .param = {},
+                    .code = "bad_config"});
+  }
+  if (::rename(fresh.c_str(), file_.c_str()) != 0) {
+    return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
+  }
+  read_ = seen_ = stamps();
+  log_.info("an operator has replaced the configuration");
+  net::HttpResponse response{.status = 200, .headers = {}, .body = "{}"};
+  response.headers.add("Content-Type", "application/json");
+  response.headers.add("ETag", etag_of(request.body));
+  return response;
+}
+
 // All or nothing: what can fail comes first.
-Result<void> GatewayReload::try_reload() {
-  TRY_ASSIGN(gateway::GatewayConfig config, gateway::read_gateway_config(file_, rules_));
+Result<void> GatewayReload::try_reload(const std::string& file) {
+  TRY_ASSIGN(gateway::GatewayConfig config, gateway::read_gateway_config(file, rules_));
   if (!keys_file_.empty() && config.keys_file.empty()) {
     return Error{ErrorCode::kBadConfig,
                  "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "

@@ -33,6 +33,11 @@ class GatewayReload {
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
 
+  // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
+  // may name in If-Match. A text that is wrong changes nothing (400 with its line); a right one
+  // replaces the file and is in force.
+  net::HttpResponse answer(const net::HttpRequest& request);
+
  private:
   // Of a file as it lies there; all 0: there is none.
   struct Stamp {
@@ -46,8 +51,9 @@ class GatewayReload {
 
   static Stamp stamp_of(const std::string& file);
   Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
-  Result<void> try_reload();
+  Result<void> try_reload(const std::string& file);
   void look();
+  net::HttpResponse replace(const net::HttpRequest& request);
 
   const std::string file_;
   const gateway::ConfigRules rules_;

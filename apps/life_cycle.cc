@@ -66,8 +66,10 @@ void LifeCycle::wait_for_the_end() {
     if (had_terminal_ && !cli::is_terminal(stderr)) break;
     reload();
   }
-  parts_.server.announce_drain();
-  parts_.grpc.set_serving(false);
+  for (const auto& worker : parts_.workers) {
+    worker->server().announce_drain();
+    worker->grpc().set_serving(false);
+  }
   // Ctrl-C comes from a person, who does not want to wait for a balancer.
   const double delay_s = parts_.arguments.number("--drain-delay-seconds");
   if (parts_.interrupt.by_terminate() && delay_s > 0) {
@@ -84,7 +86,9 @@ void LifeCycle::reload() {
   const Result<void> reopened = parts_.reporting.reopen();
   if (!reopened) parts_.log.error("SIGHUP: the access log stays: " + reopened.error().message);
   const Result<void> done = try_reload();
-  parts_.server.services().reload_statistics.count_reload(done.ok());
+  for (const auto& worker : parts_.workers) {
+    worker->server().services().reload_statistics.count_reload(done.ok());
+  }
   if (done) {
     parts_.log.info("SIGHUP: certificates, keys and log level are read anew");
   } else {
@@ -108,10 +112,12 @@ Result<void> LifeCycle::try_reload() {
   }
   if (parts_.tls != nullptr) TRY(parts_.tls->reload(files));
   // Beyond this point nothing is refused any more.
-  const Result<void> renewed = parts_.grpc.renew_certificates();
-  if (!renewed) parts_.log.error(renewed.error().message);
   asks_for_keys_ = !keys.empty();
-  parts_.server.services().access_control.replace_keys(std::move(keys));
+  for (const auto& worker : parts_.workers) {
+    const Result<void> renewed = worker->grpc().renew_certificates();
+    if (!renewed) parts_.log.error(renewed.error().message);
+    worker->server().set_keys(keys);
+  }
   parts_.log.set_level(log_level(fresh));
   for (const std::string& name : fresh.changed_since(parts_.arguments)) {
     if (std::find(kReloaded.begin(), kReloaded.end(), name) != kReloaded.end()) continue;

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "apps/reporting.h"
+#include "apps/serve_worker.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
 #include "net/tls_identity.h"
-#include "server/grpc_listener.h"
-#include "server/server.h"
 
 namespace pelton::apps {
 
@@ -27,8 +26,7 @@ class LifeCycle {
   struct Parts {
     const cli::Arguments& arguments;
     const cli::Interrupt& interrupt;
-    server::Server& server;
-    server::GrpcListener& grpc;
+    const std::vector<std::unique_ptr<ServeWorker>>& workers;
     Reporting& reporting;
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;

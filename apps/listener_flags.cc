@@ -125,6 +125,46 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
   return net::TlsIdentity::load(files);
 }
 
+Flag replicas_flag() {
+  return {.name = "--replicas",
+          .value = "N",
+          .help =
+              "with --executor modelled:FILE: so many workers in this process, whose ports count "
+              "up from the given ones",
+          .kind = Flag::Kind::kInteger,
+          .default_text = "1",
+          .least = 1,
+          .most = 1024};
+}
+
+int port_of(const cli::Arguments& arguments, std::string_view flag, int replica) {
+  const auto first = static_cast<int>(arguments.integer(flag));
+  return first == 0 ? 0 : first + replica;
+}
+
+Result<void> check_replicas(const cli::Arguments& arguments) {
+  const auto replicas = static_cast<int>(arguments.integer("--replicas"));
+  if (replicas == 1) return {};
+  if (!arguments.text("--executor").starts_with("modelled:")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--replicas are workers of scripted answers (--executor modelled:FILE); a model "
+                 "that computes is served by a process of its own",
+                 "replicas"};
+  }
+  constexpr int kPortMax = 65'535;
+  for (const std::string_view flag : {"--port", "--grpc-port", "--admin-port", "--fleet-port"}) {
+    if (!arguments.has(flag) || port_of(arguments, flag, replicas - 1) <= kPortMax) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} {}: the last of {} replicas would listen at {}; there are ports up "
+                    "to {}",
+                    flag, arguments.integer(flag), replicas, port_of(arguments, flag, replicas - 1),
+                    kPortMax),
+        std::string(flag.substr(2))};
+  }
+  return {};
+}
+
 Result<void> with_flag(Result<void> started, std::string_view flag) {
   if (started || started.error().field != "address") return started;
   Error error = started.error();

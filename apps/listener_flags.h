@@ -33,6 +33,12 @@ Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments);
 // Null without --tls-cert.
 Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arguments);
 
+// --replicas, and the port of one of them: replicas count up from the given one; 0: any free one.
+cli::Flag replicas_flag();
+int port_of(const cli::Arguments& arguments, std::string_view flag, int replica);
+// Only of scripted answers, and where there are so many ports. Errors: kInvalidArgument.
+Result<void> check_replicas(const cli::Arguments& arguments);
+
 // What a listener says of its address is said of the flag that gave it.
 Result<void> with_flag(Result<void> started, std::string_view flag);
 // The loopback interface only.

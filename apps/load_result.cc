@@ -31,7 +31,9 @@ Result<void> save_result(const cli::Arguments& arguments, const LoadPlan& plan,
     text = result.dump();  // a line
   }
   if (appends) {
-    std::ofstream(file, std::ios::app | std::ios::binary) << "\n" << text;
+    std::ofstream out(file, std::ios::app | std::ios::binary);
+    out << "\n" << text << std::flush;
+    if (!out) return Error{ErrorCode::kIo, fmt::format("{} cannot be added to", file), {}};
   } else {
     TRY(base::write_file(file, text));
   }

@@ -22,20 +22,26 @@ using cli::Flag;
 constexpr std::string_view kModelled = "modelled:";
 constexpr size_t kScriptBytesMax = size_t{16} << 20;
 
-// `clock` outlives the executor.
+// `clock` and `faults` outlive the executor.
 Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
                                                         const tokenizer::Tokenizer& tokenizer,
-                                                        const base::Clock& clock) {
+                                                        const base::Clock& clock,
+                                                        const server::FaultInjection* faults) {
   Result<std::string> script = base::read_file(file, kScriptBytesMax);
   if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
   TRY_ASSIGN(engine::ModelledExecutor::Options options,
-             server::scripted_executor(*script, file, tokenizer, clock));
+             server::scripted_executor(*script, file, tokenizer, clock, faults));
   return std::unique_ptr<engine::Executor>(
       std::make_unique<engine::ModelledExecutor>(std::move(options)));
 }
 
 std::vector<Flag> chat_flags() {
   return {
+      {.name = "--tokenizer",
+       .value = "PLACE",
+       .help = "a folder, a tokenizer.json or a hub id instead of the model's own tokenizer",
+       .aliases = {"--tokenizer-path"},
+       .may_be_empty = false},
       {.name = "--chat-template",
        .value = "FILE",
        .help = "a Jinja file instead of the model's own chat template"},
@@ -127,6 +133,10 @@ std::vector<Flag> model_flags() {
                    .default_text = "auto",
                    .choices = {"auto", "measure", "default", "plain", "persistent"},
                    .only_with = {{"--device", {"cuda"}}}});
+  flags.push_back({.name = "--revision",
+                   .value = "R",
+                   .help = "of a hub id: a branch, tag or commit other than main",
+                   .may_be_empty = false});
   for (Flag& flag : chat_flags()) flags.push_back(std::move(flag));
   flags.push_back({.name = "--executor",
                    .value = "E",
@@ -134,6 +144,16 @@ std::vector<Flag> model_flags() {
                    .default_text = "local"});
   flags.push_back(speculation_flag());
   return flags;
+}
+
+MakeExecutor modelled_executor(const cli::Arguments& arguments, const base::Clock& clock,
+                               const server::FaultInjection* faults) {
+  const std::string& executor = arguments.text("--executor");
+  if (!executor.starts_with(kModelled)) return {};
+  return [file = executor.substr(kModelled.size()), &clock,
+          faults](const tokenizer::Tokenizer& tokenizer) {
+    return make_modelled(file, tokenizer, clock, faults);
+  };
 }
 
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
@@ -146,7 +166,9 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                  "--chat-template names a file, found nothing; leave it out for the model's own",
                  "chat-template"};
   }
-  options.chat = {.template_file = arguments.text("--chat-template"),
+  options.revision = arguments.text("--revision");
+  options.chat = {.tokenizer = arguments.text("--tokenizer"),
+                  .template_file = arguments.text("--chat-template"),
                   .reasoning_parser = arguments.text("--reasoning-parser"),
                   .tool_call_parser = arguments.text("--tool-call-parser")};
   options.executor.kernel_choice = arguments.text("--kernel-choice");
@@ -158,12 +180,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
     if (cache != "none") options.packed_cache = cache;
   }
   const std::string& executor = arguments.text("--executor");
-  if (executor.starts_with(kModelled)) {
-    options.make_executor = [file = executor.substr(kModelled.size()),
-                             &clock](const tokenizer::Tokenizer& tokenizer) {
-      return make_modelled(file, tokenizer, clock);
-    };
-  } else if (executor != "local") {
+  options.make_executor = modelled_executor(arguments, clock, nullptr);
+  if (!options.make_executor && executor != "local") {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor),
                  "executor"};
@@ -184,7 +202,7 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const Stopped& stopped,
                                                       const base::Clock& clock, base::Log& log) {
-  TRY(fetch_if_missing(model, stopped, clock, log));
+  TRY(fetch_if_missing(model, options.revision, stopped, clock, log));
   // Long work is never silent, whatever the log leaves out.
   cli::PhasedProgress progress(clock, [&log](const std::string& line) {
     if (log.enabled(base::LogLevel::kInfo)) {

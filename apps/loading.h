@@ -12,6 +12,7 @@
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
 #include "node/loaded_model.h"
+#include "server/fault_injection.h"
 
 namespace pelton::apps {
 
@@ -29,6 +30,12 @@ std::vector<cli::Flag> model_flags();
 // LoadedModel's options from those flags. `clock` outlives the model.
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
                                                  const base::Clock& clock);
+
+// --executor modelled:FILE as LoadedModel takes it; empty: the model computes. `clock` and `faults`
+// (null: none can be injected) outlive the model.
+using MakeExecutor = decltype(node::LoadedModel::Options::make_executor);
+MakeExecutor modelled_executor(const cli::Arguments& arguments, const base::Clock& clock,
+                               const server::FaultInjection* faults);
 
 // Loads the model, fetched first if it is a hub's and not here, with a progress bar on a terminal
 // and log lines elsewhere. Ends with kCancelled once `stopped`, which is asked often, says so.

@@ -54,11 +54,13 @@ std::function<void(const hub::RetryNote&)> retry_lines(
   };
 }
 
-Result<void> fetch_if_missing(const std::string& model, const std::function<bool()>& stopped,
-                              const base::Clock& clock, base::Log& log) {
-  const Result<std::string> here = checkpoint::resolve_model(model);
+Result<void> fetch_if_missing(const std::string& model, const std::string& revision,
+                              const std::function<bool()>& stopped, const base::Clock& clock,
+                              base::Log& log) {
+  const Result<std::string> here = checkpoint::resolve_model(model, revision);
   if (here.ok() || here.error().code != ErrorCode::kNotFound) return {};
   TRY_ASSIGN(hub::PullOptions options, hub_pull_options(model, ""));
+  if (!revision.empty()) options.revision = revision;
   options.retry.on_retry =
       retry_lines(clock, [&log](const std::string& line) { log.warning(line); });
   if (options.access.offline || !can_be_fetched(options.model)) return {};

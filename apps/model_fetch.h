@@ -28,7 +28,9 @@ std::function<void(const hub::RetryNote&)> retry_lines(
 // Does nothing for a folder, for a model that is here, and where HF_HUB_OFFLINE forbids it: what is
 // missing then is said by who loads it. Ends with kCancelled once `stopped`, which is asked often,
 // says so.
-Result<void> fetch_if_missing(const std::string& model, const std::function<bool()>& stopped,
-                              const base::Clock& clock, base::Log& log);
+// `revision`: empty: main.
+Result<void> fetch_if_missing(const std::string& model, const std::string& revision,
+                              const std::function<bool()>& stopped, const base::Clock& clock,
+                              base::Log& log);
 
 }  // namespace pelton::apps

@@ -292,7 +292,8 @@ struct ModelHost::Hosted {
 ModelHost::ModelHost(Parts parts)
     : parts_(std::move(parts)),
       budget_(base::memory_limit_bytes()),
-      loader_({.on_change = [this] { tell_health(); }}, parts_.server.services()) {}
+      loader_({.on_change = [this] { tell_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
+              parts_.server.services()) {}
 
 ModelHost::~ModelHost() = default;
 
@@ -389,6 +390,8 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   node::LoadedModel::Options options = plan.options;
   options.budget = &budget_;
   options.name = plan.named.id;
+  options.tokenizers = &parts_.tokenizers;
+  options.make_executor = modelled_executor(*plan.arguments, parts_.clock, &parts_.faults);
   if (!options.make_executor) {  // of scripted answers nothing is computed
     if (compute_threads_ == nullptr) {
       compute_threads_ = std::make_shared<executor::ComputeThreads>(options.executor.threads);
@@ -430,7 +433,9 @@ server::AdminServer::Parts ModelHost::administration(const net::HttpServer& list
           .loader = loader_,
           .order = [this](const api::LoadModelRequest& asked) { return order(asked); },
           .memory = [this] { return memory(); },
-          .drain_ms = static_cast<int64_t>(drain_s * 1000)};
+          .drain_ms = static_cast<int64_t>(drain_s * 1000),
+          .faults = modelled_executor(parts_.arguments, parts_.clock, nullptr) ? &parts_.faults
+                                                                               : nullptr};
 }
 
 server::ModelMemory ModelHost::memory() const {

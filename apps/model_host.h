@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ class ModelHost {
     server::Server& server;
     const base::Clock& clock;
     base::Log& log;
+    server::FaultInjection& faults;  // of those that compute nothing
+    node::TokenizerCache& tokenizers;
+    std::optional<int64_t> sleep_after_ns;  // none: models do not
     // Models came or went, or one is in doubt; on any thread.
     std::function<void()> health_changed;
     // What a model with such an engine is served within, for /server_info; on the load thread.

@@ -14,7 +14,13 @@ namespace pelton::apps {
 namespace {
 
 std::string models_of(const RunningServer& server) {
-  if (!server.models.empty()) return fmt::format("{}", fmt::join(server.models, ", "));
+  std::vector<std::string> models;
+  for (size_t i = 0; i < server.models.size(); ++i) {
+    const std::string& state = server.states[i];
+    models.push_back(state.empty() ? server.models[i]
+                                   : fmt::format("{} ({})", server.models[i], state));
+  }
+  if (!models.empty()) return fmt::format("{}", fmt::join(models, ", "));
   return server.note.empty() ? "no model" : server.note;
 }
 
@@ -26,6 +32,7 @@ Json json_of(const RunningServer& server) {
   json.set("pid", int64_t{server.pid});
   json.set("url", server.url);
   json.set("models", std::move(models));
+  json.set("states", Json::Array(server.states.begin(), server.states.end()));
   json.set("ports", std::move(ports));
   json.set("seconds", server.seconds);
   json.set("memory_bytes", server.memory_bytes);

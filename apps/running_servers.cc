@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "cli/human_size.h"
 #include "net/http_client.h"
 
 namespace pelton::apps {
@@ -115,6 +116,15 @@ std::vector<int> ports_of(const std::string& process) {
   return {ports.begin(), ports.end()};
 }
 
+std::string state_of(const Json& model) {
+  const Json* const seconds = model.find("cold_start_seconds");
+  const std::string cold_start = seconds == nullptr || !seconds->is_number()
+                                     ? ""
+                                     : "cold start " + cli::format_duration(seconds->as_number());
+  if (model.find("asleep") == nullptr) return cold_start;
+  return cold_start.empty() ? "asleep" : "asleep, " + cold_start;
+}
+
 // Whether somebody answered as a server does.
 bool ask_models(int port, RunningServer& server) {
   constexpr std::chrono::milliseconds kPatience{1000};
@@ -134,7 +144,9 @@ bool ask_models(int port, RunningServer& server) {
     if (data == nullptr || !data->is_array()) return false;
     for (const Json& model : data->as_array()) {
       const bool is_alias = model.string("root").value_or("") != model.string("id").value_or("");
-      if (!is_alias) server.models.push_back(model.string("id").value_or(""));
+      if (is_alias) continue;
+      server.models.push_back(model.string("id").value_or(""));
+      server.states.push_back(state_of(model));
     }
   } else if (response->status == 503) {
     server.note = "loading";

@@ -18,6 +18,8 @@ struct RunningServer {
   // Of /v1/models at the first port that answers; empty: nothing is served yet, or that is not
   // said.
   std::vector<std::string> models;
+  // Of them, one by one: "asleep", "cold start 1.2 s"; empty: nothing is to be said.
+  std::vector<std::string> states;
   std::string url;   // of that port; empty: none answered
   std::string note;  // why there are no models: "asks for a key"
 };

@@ -22,15 +22,14 @@
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
 #include "apps/serve_foreign_flags.h"
-#include "apps/serve_limits.h"
+#include "apps/serve_worker.h"
+#include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "net/http_server.h"
-#include "server/grpc_listener.h"
-#include "server/health.h"
 #include "server/server.h"
 
 namespace pelton::apps {
@@ -39,14 +38,6 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kCloseGrace{5};
-
-std::string url_of(const std::string& host, int port, bool tls) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
-                            : is_v6                           ? "[" + host + "]"
-                                                              : host;
-  return fmt::format("{}://{}:{}", tls ? "https" : "http", shown, port);
-}
 
 // A few lines, for people only: on a terminal.
 void print_banner(const std::vector<std::string>& models, const std::string& url) {
@@ -60,10 +51,6 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
              url);
 }
 
-std::string grpc_line(const server::GrpcListener& grpc, const std::string& host) {
-  return grpc.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", host, grpc.port());
-}
-
 // On stdout, for whoever started us.
 void print_addresses(const std::string& lines, base::Log& log) {
   const Result<void> written = write_output(lines);
@@ -75,18 +62,6 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
   if (error.code != ErrorCode::kCancelled || !interrupt.pending()) return error;
   log.info("stopped while the model was being loaded");
   return {};
-}
-
-// Beside the HTTP listener, at the same address and with the same identity.
-server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments,
-                                              const net::HttpServer::Options& beside,
-                                              const net::HttpServer& http) {
-  return {.address = beside.address,
-          .port = static_cast<int>(arguments.integer("--grpc-port")),
-          .hosts = beside.hosts,
-          .tls = beside.tls,
-          .descriptors_spared = beside.descriptors_spared,
-          .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
 }
 
 std::optional<uint64_t> sampling_seed(const cli::Arguments& arguments) {
@@ -119,7 +94,32 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
+  options.sleep_mode = arguments.has("--enable-sleep-mode");
   return options;
+}
+
+using Workers = std::vector<std::unique_ptr<ServeWorker>>;
+
+// The lines of the first: they are alike.
+Result<std::vector<std::string>> load_all(const std::vector<node::NamedModel>& named,
+                                          const Workers& workers) {
+  std::vector<std::string> lines;
+  for (const auto& worker : workers) {
+    TRY_ASSIGN(std::vector<std::string> loaded, worker->load(named));
+    if (lines.empty()) lines = std::move(loaded);
+  }
+  return lines;
+}
+
+// Running answers have so long, all together.
+void drain(const Workers& workers, int64_t ms, const base::Clock& clock) {
+  const int64_t end_ns = clock.now_ns() + ms * 1'000'000;
+  const auto left_ms = [&] { return std::max<int64_t>(0, end_ns - clock.now_ns()) / 1'000'000; };
+  for (const auto& worker : workers) worker->refuse();
+  for (const auto& worker : workers) worker->drain(left_ms());
+  // Whoever reads slowly has the rest of the time to read what there is.
+  const std::chrono::milliseconds grace = kCloseGrace + std::chrono::milliseconds(left_ms());
+  for (const auto& worker : workers) worker->close(grace);
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -135,6 +135,8 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments));
+  TRY(check_replicas(arguments));
+  TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
@@ -151,86 +153,47 @@ Result<void> run(const cli::Arguments& arguments) {
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
   server_options.reports = reporting.options();
-  server::Server server(server_options, clock, log);
   const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
-                                              .port = static_cast<int>(arguments.integer("--port")),
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
                                               .hosts = hosts.at(host),
                                               .tls = tls};
-  net::HttpServer http(
-      http_options,
-      [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
-        server.handle(std::move(request), std::move(exchange));
-      },
-      log);
-  server.services().reload_statistics.watch(
-      {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
-  TRY(with_flag(http.start(), "host"));
-  server::GrpcListener grpc(server.services(), log);
-  std::optional<server::GrpcListener::Options> grpc_options;
-  if (arguments.has("--grpc-port")) {
-    grpc_options = grpc_options_of(arguments, http_options, http);
-    grpc_options->connections_max = connections.grpc;
-    TRY(grpc.open(*grpc_options));
+  node::TokenizerCache tokenizers;
+  Workers workers;
+  for (int i = 0; i < arguments.integer("--replicas"); ++i) {
+    workers.push_back(
+        std::make_unique<ServeWorker>(ServeWorker::Parts{.arguments = arguments,
+                                                         .interrupt = interrupt,
+                                                         .server = server_options,
+                                                         .http = http_options,
+                                                         .tls = tls,
+                                                         .grpc_connections_max = connections.grpc,
+                                                         .tokenizers = tokenizers,
+                                                         .sleep_after_ns = sleep_after,
+                                                         .clock = clock,
+                                                         .log = log},
+                                      i));
+    TRY(workers.back()->open());
   }
-
-  FleetListener fleet(server, log);
-  TRY(fleet.open(arguments, http_options.threads));
-
-  // Listeners and formats' compiling, which look at models, are stopped by hand before they go.
-  ModelHost models(
-      {.arguments = arguments,
-       .interrupt = interrupt,
-       .server = server,
-       .clock = clock,
-       .log = log,
-       .health_changed =
-           [&] { grpc.set_serving(server::ready_reply(server.services()).status == 200); },
-       .limits =
-           [&](const engine::Engine::Options& engine) {
-             return limits_in_force({.arguments = arguments,
-                                     .http = http_options,
-                                     .connections_max = http.connections_max(),
-                                     .grpc_connections_max = grpc.connections_max(),
-                                     .engine = engine,
-                                     .grpc = grpc_options ? &*grpc_options : nullptr});
-           }});
-  AdminListener admin(models.administration(http), log);
-  TRY(admin.open(arguments, tls));
-  const auto close_listeners = [&](std::chrono::milliseconds grace) {
-    fleet.close(grace);
-    grpc.close(grace);
-    http.stop(grace);
-    server.services().stop_pools();  // whose jobs look at models
-  };
-  const Result<std::vector<std::string>> loaded = models.load(named);
+  const Result<std::vector<std::string>> loaded = load_all(named, workers);
   if (!loaded.ok()) {
-    admin.close();
-    close_listeners(std::chrono::milliseconds(0));
+    for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
-  const std::string url = url_of(host, http.port(), tls != nullptr);
   if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
-  print_banner(*loaded, url);
-  LifeCycle life({arguments, interrupt, server, grpc, reporting, tls, log});
-  print_addresses(fmt::format("listening on {}\n{}{}{}", url, admin.line(), grpc_line(grpc, host),
-                              fleet.line()),
-                  log);
+  print_banner(*loaded, workers.front()->url());
+  LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
+  std::string lines;
+  for (const auto& worker : workers) lines += worker->lines();
+  print_addresses(lines, log);
 
   life.wait_for_the_end();
-  models.stop_watching();  // they speak to a listener that will be closed
-  server.drain();
-  const int64_t end_ns = clock.now_ns() + life.drain_ms() * 1'000'000;
-  models.drain(life.drain_ms());
-  // Whoever reads slowly has the rest of the time to read what there is.
-  const std::chrono::nanoseconds left(std::max<int64_t>(0, end_ns - clock.now_ns()));
-  close_listeners(kCloseGrace + std::chrono::duration_cast<std::chrono::milliseconds>(left));
-  admin.close();
+  drain(workers, life.drain_ms(), clock);
+  for (const auto& worker : workers) TRY(worker->fate());
   return {};
 }
 
@@ -280,12 +243,21 @@ cli::Verb serve_verb() {
                  .default_text = "8000",
                  .most = 65535,
                  .variables = {"SAGEMAKER_BIND_TO_PORT"}},
+                {.name = "--uds",
+                 .value = "PATH",
+                 .help = "listen at a Unix socket there instead of at a port",
+                 .may_be_empty = false},
                 {.name = "--grpc-port",
                  .value = "N",
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+      // A gateway sends no requests to a worker whose models are away.
+      .exclusive = {{"--uds", "--port"},
+                    {"--uds", "--replicas"},
+                    {"--sleep-after", "--fleet-port"},
+                    {"--enable-sleep-mode", "--fleet-port"}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
@@ -304,9 +276,11 @@ cli::Verb serve_verb() {
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());
+  verb.flags.push_back(replicas_flag());
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));

@@ -1,14 +1,17 @@
 """What tests of the gateway have in common: workers and a gateway as processes, clients of every kind, and what their answers must
 be. Each answer is a function of (prompt, seed, position), so that a test knows every letter of it.
 """
+import base64
 import collections
 import http.client
 import http.server
 import json
+import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -88,13 +91,7 @@ class Fleet:
         self.flags = serve
         if not self.key.exists():
             subprocess.run([BINARY, "gateway", "--new-key", self.key], check=True)
-        self.ports = [free_port() for _ in range(workers)]
-        self.workers = [None] * workers
-        starts = [threading.Thread(target=self.start, args=(i,)) for i in range(workers)]
-        for one in starts:
-            one.start()
-        for one in starts:
-            one.join()
+        self.launch(workers)
         self.admin = free_port()
         self.head = "".join([f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\n'
                              f'fleet_key_file = "{self.key}"\n', *gateway, '[[pool]]\nname = "box"\nmodel = "pelton-box"\n', pool])
@@ -102,6 +99,15 @@ class Fleet:
         self.configure(self.ports)
         self.gateway = Process("gateway", "--config", self.config)
         self.wait_for(workers)
+
+    def launch(self, workers):
+        self.ports = [free_port() for _ in range(workers)]
+        self.workers = [None] * workers
+        starts = [threading.Thread(target=self.start, args=(i,)) for i in range(workers)]
+        for one in starts:
+            one.start()
+        for one in starts:
+            one.join()
 
     def start(self, i):
         flags = self.flags or ("--executor", f"modelled:{self.script}")
@@ -142,6 +148,31 @@ class Fleet:
         return int(re.search(rf"^pelton_gateway_{name} (\d+)$", text, re.M).group(1))
 
 
+class Replicas(Fleet):
+    """Workers of scripted answers in one process, of whom faults can be asked, and one gateway."""
+
+    def launch(self, workers):
+        process = Process("serve", BOX, "--executor", f"modelled:{self.script}", "--replicas", workers, "--port", "0", "--admin-port", "0",
+                          "--fleet-port", "0", "--fleet-name", "w", "--fleet-key-file", self.key, *self.flags)
+        self.workers = [process]
+        self.ports, self.admins = [], []
+        while len(self.ports) < workers:
+            line = process.process.stdout.readline()
+            assert line, list(process.log)
+            port = int(line.rsplit(":", 1)[1])
+            if line.startswith("admin on "):
+                self.admins.append(port)
+            if line.startswith("fleet on "):
+                self.ports.append(port)
+
+    def fault(self, i, **faults):
+        status, text = ask(self.admins[i], "POST", "/admin/faults", {"hang": False, **faults})
+        assert status == 200, text
+
+    def row(self, i):
+        return next(row for row in self.rows() if row["name"] == f"w-{i}")
+
+
 def ask(port, method, path, body=None, **headers):
     """Status and text."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -168,6 +199,47 @@ def events(port, path, body):
         return data
     finally:
         link.close()
+
+
+class Socket:
+    """A WebSocket client of few words."""
+
+    def __init__(self, port, path="/v1/responses", **headers):
+        self.link = socket.create_connection(("127.0.0.1", port), timeout=60)
+        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                 "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(), *[f"{name}: {value}" for name, value in headers.items()]]
+        self.link.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        self.file = self.link.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        while self.file.readline() not in (b"\r\n", b""):
+            pass
+
+    def say(self, value):
+        data, mask = json.dumps(value).encode(), os.urandom(4)
+        size = struct.pack(">B", 0x80 | len(data)) if len(data) < 126 else struct.pack(">BH", 0x80 | 126, len(data))
+        self.link.sendall(b"\x81" + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data)))
+
+    def hear(self):
+        """The next message; a number: it has been closed with it."""
+        first, size = self.file.read(2)
+        if size >= 126:
+            size = int.from_bytes(self.file.read(2 if size == 126 else 8), "big")
+        data = self.file.read(size)
+        if first & 15 == 8:
+            return int.from_bytes(data[:2], "big")
+        return json.loads(data) if first & 15 == 1 else self.hear()
+
+    def response(self, **body):
+        """All events of one."""
+        self.say({"type": "response.create", "model": "pelton-box", **body})
+        heard = []
+        while not heard or not isinstance(heard[-1], int) and heard[-1]["type"] not in ("response.completed", "response.incomplete", "error"):
+            heard.append(self.hear())
+        return heard
+
+    def close(self):
+        self.file.close()
+        self.link.close()
 
 
 def chat(number, count, seed, **more):
@@ -239,8 +311,7 @@ def completion_kind(body):
     def run(port):
         data = events(port, "/v1/completions", {**body, "stream": True})
         assert data[-1] == "[DONE]", data[-1]
-        texts, finish = collections.defaultdict(str), {
-}
+        texts, finish = collections.defaultdict(str), {}
         for choice in (choice for one in data[:-1] for choice in json.loads(one)["choices"]):
             texts[choice["index"]] += choice["text"]
             if choice["finish_reason"]:

@@ -3,9 +3,12 @@
 
 usage: pasted_commands_test.py BINARY
 """
+import http.client
+import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,14 +38,15 @@ LINES = [
     ("openai/gpt-oss-120b --tool-server demo", "--tool-server"),
     ("openai/gpt-oss-20b --served-model-name gpt-oss gpt-4o --uvicorn-log-level warning --seed 42 --max-logprobs 10", ""),
     ("openai/gpt-oss-20b --speculative-algorithm EAGLE3", "--speculative-algorithm"),
-    ("openai/gpt-oss-20b --uds /tmp/s.sock", "--uds"),
+    ("openai/gpt-oss-20b --uds /tmp/s.sock", ""),
+    ("openai/gpt-oss-20b --enable-sleep-mode --tokenizer openai/gpt-oss-120b", ""),
     ("openai/gpt-oss-20b --root-path /models/one --ssl-certfile c.pem --ssl-keyfile k.pem", ""),
     ("openai/gpt-oss-20b --generation-config vllm --kv-cache-dtype fp8_e4m3 --scheduling-policy priority", ""),
     ("openai/gpt-oss-20b --quantization awq", "--quantization awq"),
     ("openai/gpt-oss-20b --api-key one two --served-model-name a b", ""),
     ("--served-model-name a --model openai/gpt-oss-20b", ""),
     ("openai/gpt-oss-20b --cuda-graph-sizes 1 2 4 8 --swap-space 0.5 -O3", ""),
-    ("openai/gpt-oss-20b --revision 1a2b3c", "--revision 1a2b3c"),
+    ("openai/gpt-oss-20b --revision 1a2b3c", ""),
     ("openai/gpt-oss-20b --revision main --dtype auto --load-format auto", ""),
     ("--model-path openai/gpt-oss-20b --mem-fraction-static 0.8 --context-length 8192 --chunked-prefill-size 4096 "
      "--max-running-requests 32 --disable-radix-cache --disable-cuda-graph --attention-backend triton --random-seed 7", ""),
@@ -88,22 +92,6 @@ class PastedCommands(unittest.TestCase):
                 error.close()
         self.assertNotIn("two", self.log)
 
-    def test_a_start_leaves_no_file_behind(self):
-        with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as temporary:
-            env = {"HOME": home, "XDG_CACHE_HOME": home + "/cache", "TMPDIR": temporary}
-
-            def files():
-                folders = (home, temporary, "/tmp", "/var/tmp", "/dev/shm", BOX, os.getcwd())
-                return {str(path) for folder in folders for path in pathlib.Path(folder).glob("pelton*")} | {
-                    str(path) for folder in (home, temporary, BOX) for path in pathlib.Path(folder).rglob("*")}
-            before = files()
-            for weights in ("shipped", "int8"):
-                port = self.start(BOX, "--weights", weights, env=env)
-                self.ask(port, "/v1/completions", "pelton-box")
-                self.end()
-            left = {path for path in files() - before if not path.startswith("/tmp/pelton_")}  # other tests' folders
-            self.assertEqual(set(), left)
-
     def test_packed_in_memory_it_answers_as_from_files(self):
         with tempfile.TemporaryDirectory() as cache:
             answers = []
@@ -130,6 +118,75 @@ class PastedCommands(unittest.TestCase):
         refused = serve("--print-config", env={**options, "OPTION_TENSOR_PARALLEL_DEGREE": "8"})
         self.assertEqual(refused.returncode, 3, refused.stderr)
         self.assertIn("$OPTION_TENSOR_PARALLEL_DEGREE 8 is not supported", refused.stderr)
+
+    def test_a_variable_that_nobody_reads_is_named(self):
+        self.start(BOX, env={"OPTION_MAX_MODEL_LENGHT": "4096"})
+        self.assertIn("$OPTION_MAX_MODEL_LENGHT is not known, and changes nothing", self.log)
+
+    def test_a_unix_socket_in_place_of_a_port(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/serve.sock"
+            process = subprocess.Popen([BINARY, "serve", BOX, "--uds", path], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True)
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.wait, 60)
+            self.addCleanup(process.terminate)
+            self.assertEqual(f"listening on unix:{path}\n", process.stdout.readline())
+            connection = http.client.HTTPConnection("any.example")
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(path)
+            body = json.dumps({"prompt": "Once", "max_tokens": 30, "stream": True})
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            with connection.getresponse() as answer:
+                self.assertEqual(200, answer.status)
+                self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
+            connection.close()
+            second = serve(BOX, "--uds", path)
+            self.assertEqual(6, second.returncode, second.stderr)
+            self.assertIn("is in use by another program", second.stderr)
+            process.terminate()
+            self.assertEqual(0, process.wait(60))
+            self.assertFalse(os.path.exists(path))
+            pathlib.Path(path).write_text("a file")
+            refused = serve(BOX, "--uds", path)
+            self.assertEqual(2, refused.returncode, refused.stderr)
+            self.assertIn("something else", refused.stderr)
+            both = serve(BOX, "--uds", path, "--port", "0")
+            self.assertEqual(2, both.returncode, both.stderr)
+
+    def test_another_tokenizer_is_used_where_it_fits(self):
+        answers = []
+        for words in ((), ("--tokenizer", BOX), ("--tokenizer-path", BOX / "tokenizer.json")):
+            port = self.start(BOX, "--seed", "7", *words)
+            answers.append(self.ask(port, "/v1/completions", "pelton-box"))
+            self.end()
+        self.assertEqual(1, len(set(answers)), answers)
+        for place, words in ((ROOT, "there is no tokenizer.json"), ("/no/such/place", "there is no folder")):
+            refused = serve(BOX, "--tokenizer", place, "--port", "0")
+            self.assertEqual(2, refused.returncode, refused.stderr)
+            self.assertIn("--tokenizer", refused.stderr)
+            self.assertIn(words, refused.stderr)
+
+    def test_a_revision_of_a_hub_id(self):
+        with tempfile.TemporaryDirectory() as hub:
+            model = pathlib.Path(hub, "models--mine--box")
+            commit = "0123456789abcdef0123456789abcdef01234567"
+            (model / "refs" / "refs").mkdir(parents=True)
+            (model / "snapshots").mkdir()
+            (model / "snapshots" / commit).symlink_to(BOX)
+            (model / "refs" / "v1").write_text(commit)
+            env = {"HF_HUB_CACHE": hub, "HF_HUB_OFFLINE": "1"}
+            for revision in ("v1", commit):
+                port = self.start("mine/box", "--revision", revision, env=env)
+                self.assertTrue(self.ask(port, "/v1/completions", "mine/box"))
+                self.end()
+            for words, said in (((), "pelton pull mine/box"), (("--revision", "v2"), "pelton pull mine/box --revision v2"),
+                                (("--revision", "../v1"), "a branch, a tag or a commit")):
+                refused = serve("mine/box", *words, "--port", "0", env=env)
+                self.assertNotEqual(0, refused.returncode)
+                self.assertIn(said, refused.stderr)
+            refused = serve(BOX, "--revision", "v1", "--port", "0")
+            self.assertEqual(2, refused.returncode, refused.stderr)
 
     def test_what_has_no_meaning_is_noted(self):
         port = self.start(BOX, "--enforce-eager", "--trust-remote-code")

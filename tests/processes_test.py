@@ -9,7 +9,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
@@ -53,6 +55,35 @@ class Processes(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertEqual(0, server.wait(30))
         self.assertNotIn(server.pid, self.running())
+
+    def ask(self, path, body=None):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",
+                                         None if body is None else json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.loads(answer.read())
+
+    def test_one_that_sleeps_gives_its_memory_back_and_says_how_long_it_took_to_wake(self):
+        name = f"mine-{os.getpid()}"
+        server = self.start("--served-model-name", name, "--enable-sleep-mode", "--sleep-after", "1h",
+                            "--kv-cache-memory", "64MiB")
+        question = {"messages": [{"role": "user", "content": "What is 12 + 30?"}], "seed": 7, "max_tokens": 40}
+        words = self.ask("/v1/chat/completions", question)["choices"][0]["message"]
+        awake = self.running()[server.pid]
+        self.assertEqual([""], awake["states"])
+        self.ask("/sleep", {})
+        asleep = self.running()[server.pid]
+        self.assertEqual(([name], ["asleep"]), (asleep["models"], asleep["states"]))
+        self.assertLess(asleep["memory_bytes"], awake["memory_bytes"])
+        self.assertEqual(words, self.ask("/v1/chat/completions", question)["choices"][0]["message"])
+        self.assertRegex(self.running()[server.pid]["states"][0], "^cold start [0-9.]+ m?s$")
+        self.assertRegex(pelton("ps").stdout, rf"(?m)^{server.pid} .*{name} \(cold start [0-9.]+ m?s\)$")
+        self.ask("/v1/chat/completions", {**question, "keep_alive": 0})
+        for _ in range(1000):
+            if self.ask("/is_sleeping")["is_sleeping"]:
+                break
+            time.sleep(0.01)
+        self.assertTrue(self.ask("/is_sleeping")["is_sleeping"])
 
     def test_one_that_asks_for_a_key_is_stopped_by_its_pid(self):
         server = self.start("--api-key", "sesame", "second")

@@ -66,8 +66,8 @@ void read_prediction(const Fields& body, ChatRequest& request) {
 // What vLLM's clients may say beside.
 void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
   const std::optional<bool> begins = body.boolean("add_generation_prompt");
-  request.begins_answer = begins.value_or(true);
   request.continues_last = body.boolean("continue_final_message").value_or(false);
+  request.begins_answer = request.continues_last || begins.value_or(true);
   if (request.continues_last && begins.value_or(false)) {
     body.refuse("continue_final_message",
                 "'continue_final_message' and 'add_generation_prompt' exclude each other");
@@ -80,7 +80,7 @@ void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatReq
       body.refuse_unsupported("echo", "showing a message that the answer does not go on with");
     }
   }
-  if (!request.begins_answer && !request.continues_last && !limits.prompt_alone) {
+  if (!request.begins_answer && !limits.prompt_alone) {
     body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
   }
   const auto best_of = body.integer("best_of", {.low = 0, .high = 20});
@@ -132,13 +132,21 @@ class StatedEffort {
   std::string_view path_;
 };
 
+void switch_thinking_off(ChatRequest& request, std::string field) {
+  request.thinks = false;
+  request.thinks_field = std::move(field);
+}
+
 // OpenRouter's object: {"effort", "max_tokens", "exclude", "enabled"}.
 void read_reasoning(const Fields& body, StatedEffort& stated, ChatRequest& request) {
   const Json* reasoning = body.object("reasoning");
   if (reasoning == nullptr) return;
   const Fields fields(*reasoning, "reasoning", body.complaint(), Fields::Reads::kKept);
   const bool off = !fields.boolean("enabled").value_or(true);
-  if (off) stated.add(body, "reasoning.enabled", ReasoningEffort::kLow);
+  if (off) {
+    stated.add(body, "reasoning.enabled", ReasoningEffort::kLow);
+    switch_thinking_off(request, "reasoning.enabled");
+  }
   stated.add(body, "reasoning.effort", read_effort(fields, "effort"));
   constexpr int64_t kBudgetMax = std::numeric_limits<int32_t>::max();
   const auto budget = fields.integer("max_tokens", {.low = 0, .high = kBudgetMax});
@@ -153,8 +161,7 @@ void read_think(const Fields& body, StatedEffort& stated, ChatRequest& request) 
   if (think == nullptr) return;
   if (!think->is_bool()) return stated.add(body, "think", read_effort(body, "think"));
   if (think->as_bool()) return;  // as it does anyway
-  request.thinks = false;
-  request.thinks_field = "think";
+  switch_thinking_off(request, "think");
   stated.add(body, "think", ReasoningEffort::kLow);
 }
 
@@ -164,6 +171,9 @@ void apply_thinking(const Fields& body, StatedEffort& stated, ChatRequest& reque
   if (!thinking) return;
   stated.add(body, thinking->budget_tokens ? "thinking.budget_tokens" : "thinking.type",
              thinking->effort);
+  if (thinking->type == ThinkingFields::Type::kDisabled) {
+    switch_thinking_off(request, "thinking.type");
+  }
   apply_thinking_budget(body, *thinking, request.generation.thinking_budget);
   if (thinking->omitted) request.include_reasoning = false;
 }

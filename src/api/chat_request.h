@@ -35,8 +35,8 @@ struct ChatRequest {
   int top_logprobs = -1;  // -1: no logprobs
   // "prediction": what the caller expects the answer to be, or to have parts of; none: not said.
   std::optional<std::string> prediction;
-  bool begins_answer = true;    // the prompt ends with "<|start|>assistant"
-  bool continues_last = false;  // the answer goes on with the last message
+  bool begins_answer = true;    // the prompt ends within the model's turn: "<|start|>assistant"
+  bool continues_last = false;  // that turn is the last message, and the answer goes on with it
   bool echoes_last = false;     // and shows it, too
   // For a model's chat template: its other arguments by name; documents
   // (null: none).

@@ -24,6 +24,7 @@ EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   fields.user = std::move(common.user);
   fields.cache_salt = std::move(common.cache_salt);
   fields.timeout_s = common.timeout_s;
+  fields.keep_alive_ns = common.keep_alive_ns;
   if (common.stream) body.refuse_unsupported("stream", "streaming embeddings");
   if (const std::string* word = body.text("pooling", 64)) {
     if (*word == "last" || *word == "mean") {

@@ -27,7 +27,8 @@ struct EmbeddingFields {
   std::string user;
   std::string cache_salt;
   std::optional<double> timeout_s;
-  std::vector<std::string> warnings;  // what was ignored, for a response header
+  std::optional<int64_t> keep_alive_ns;  // as GenerationFields'
+  std::vector<std::string> warnings;     // what was ignored, for a response header
 };
 
 struct EmbeddingRequest {

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/duration.h"
+
 namespace pelton::api {
 namespace {
 
@@ -272,6 +274,26 @@ void read_origin(const Fields& body, GenerationFields& fields) {
       static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
 }
 
+// Ollama's: seconds, or a span as Go writes it; one below zero is for ever.
+void read_keep_alive(const Fields& body, GenerationFields& fields) {
+  constexpr std::string_view kKey = "keep_alive";
+  constexpr double kSecondsMax = 9e9;
+  const Json* given = body.find(kKey);
+  if (given == nullptr) return;
+  if (given->is_string()) {
+    fields.keep_alive_ns = base::parse_duration_ns(given->as_string());
+  } else if (given->is_number() && std::abs(given->as_number()) <= kSecondsMax) {
+    fields.keep_alive_ns = std::llround(given->as_number() * 1e9);
+  }
+  if (!fields.keep_alive_ns) {
+    body.refuse(kKey,
+                "'keep_alive' must be a number of seconds or a span as \"5m\", \"1h30m\" or "
+                "\"-1m\"");
+  } else if (*fields.keep_alive_ns < 0) {
+    fields.keep_alive_ns = INT64_MAX;
+  }
+}
+
 // It comes back as a part of the answer's id.
 void read_request_id(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   const std::string* id = body.text("request_id", limits.request_id_bytes_max);
@@ -388,6 +410,7 @@ void read_caller_fields(const Fields& body, const RequestLimits& limits, Generat
   read_stream(body, fields);
   read_origin(body, fields);
   read_request_id(body, limits, fields);
+  read_keep_alive(body, fields);
   check_metadata(body);
 }
 

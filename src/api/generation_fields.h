@@ -95,6 +95,9 @@ struct GenerationFields {
   std::string user;               // whom the caller asks for: safety_identifier, or the older user
   std::string cache_salt;         // empty: none
 
+  // Ollama's: how long the model stays in memory behind this request; INT64_MAX: for good.
+  std::optional<int64_t> keep_alive_ns;
+
   std::optional<double> timeout_s;  // from the request's arrival: then nobody wants it any more
 
   std::string request_id;                  // names the answer; empty: a name is made

@@ -21,7 +21,10 @@ void apply_thinking(const Fields& body, MessagesRequest& request) {
   using Type = ThinkingFields::Type;
   using Shown = MessagesRequest::Thinking;
   if (thinking->effort) request.chat.reasoning_effort = thinking->effort;
-  if (thinking->type != Type::kDisabled) {
+  if (thinking->type == Type::kDisabled) {
+    request.chat.thinks = false;
+    request.chat.thinks_field = "thinking.type";
+  } else {
     request.thinking = thinking->omitted ? Shown::kOmitted : Shown::kShown;
   }
   const std::optional<int64_t>& budget = thinking->budget_tokens;

@@ -15,6 +15,8 @@ void write_model(base::JsonWriter& writer, const ModelCard& model) {
   writer.key("parent").null();
   // Load generators read the context's length here.
   writer.key("max_model_len").integer(model.context_max);
+  if (model.asleep) writer.key("asleep").boolean(true);
+  if (model.cold_start_s) writer.key("cold_start_seconds").number(*model.cold_start_s);
   writer.end_object();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,6 +13,8 @@ struct ModelCard {
   std::string root;  // the model that an alias stands for
   int64_t created = 0;
   int64_t context_max = 0;
+  bool asleep = false;                      // a request wakes it
+  std::optional<double> cold_start_s = {};  // how long that took the last time
 };
 
 std::string model_list_body(std::span<const ModelCard> models);

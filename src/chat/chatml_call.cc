@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "base/json.h"
+#include "chat/json_extent.h"
 #include "chat/spaced_json.h"
 
 namespace pelton::chat {
 namespace {
-
-constexpr std::string_view kSpace = " \t\r\n";
 
 // Goes over an object's members without building values, as far as the text goes.
 class MemberScan {
@@ -35,13 +34,13 @@ class MemberScan {
     const size_t begin = at_;
     skip_value();
     std::string_view value = text_.substr(begin, at_ - begin);
-    value = value.substr(0, value.find_last_not_of(kSpace) + 1);
+    value = value.substr(0, value.find_last_not_of(kJsonSpace) + 1);
     take(',');
     return Member{key, value};
   }
 
  private:
-  void skip_space() { at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size()); }
+  void skip_space() { at_ = skip_json_space(text_, at_); }
   bool take(char c) {
     if (at_ >= text_.size() || text_[at_] != c) return false;
     ++at_;

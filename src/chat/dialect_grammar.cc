@@ -211,11 +211,7 @@ class GrammarBuilder {
       behind.push_back(add_exits({{*blank, answers}}));
     }
     const int thought = add_text(nullptr, {{*end, behind}});
-    if (of_.opens_reasoning) {
-      parts_.starts = {thought};
-    } else {
-      parts_.starts.push_back(add_exits({{*begin, {thought}}}));
-    }
+    parts_.starts.push_back(add_exits({{*begin, {thought}}}));
   }
 
   const TurnRules& rules_;

@@ -11,6 +11,8 @@
 //     stop
 //   mistral_args, after the prompt's "[TOOL_CALLS]f[ARGS]":
 //     text ARGUMENTS | stop
+//
+// Where the prompt has opened the reasoning, its marker is gone over before the first token.
 #pragma once
 
 #include <memory>
@@ -26,7 +28,6 @@ namespace pelton::chat {
 struct DialectGrammarParts {
   const Dialect& dialect;
   const tokenizer::Tokenizer& tokenizer;
-  bool opens_reasoning = false;  // the prompt does
 };
 
 // Error kUnsupported: calls are wanted, and the dialect has none.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "chat/json_extent.h"
+
 namespace pelton::chat {
 namespace {
-
-constexpr std::string_view kSpace = " \t\r\n";
 
 // How many bytes at the end of `text` may be the beginning of `marker`.
 size_t begun_marker(std::string_view text, std::string_view marker) {
@@ -22,7 +22,7 @@ bool may_become(std::string_view text, std::string_view marker) {
 
 // Of a section: one that is written in tags may be JSON all the same, where a grammar had it so.
 bool begins_with_json(std::string_view section) {
-  const size_t first = section.find_first_not_of(kSpace);
+  const size_t first = section.find_first_not_of(kJsonSpace);
   return first != std::string_view::npos && section[first] == '{';
 }
 
@@ -58,11 +58,16 @@ bool DialectParser::push_plain(TokenId token, std::string& text) {
   const std::string_view bytes = tokenizer_.bytes(token);
   const bool plain = !bytes.empty() &&
                      bytes.find_first_of(marker_starts_) == std::string_view::npos &&
-                     kSpace.find(bytes.back()) == std::string_view::npos;
+                     kJsonSpace.find(bytes.back()) == std::string_view::npos;
   if (!plain) return false;
   token_was_text_ = true;
   decoder_.push(bytes, text);
   return true;
+}
+
+void DialectParser::settle(Events& events) {
+  if (state_ != State::kContent && state_ != State::kReasoning) return;
+  emit(std::exchange(held_, {}), events);
 }
 
 void DialectParser::finish(Events& events) {
@@ -149,7 +154,7 @@ size_t DialectParser::read_role(std::string_view text, Events& events) {
 }
 
 size_t DialectParser::read_begin(std::string_view text, Events&) {
-  const size_t begin = std::min(text.find_first_not_of(kSpace), text.size());
+  const size_t begin = std::min(text.find_first_not_of(kJsonSpace), text.size());
   if (begin > 0) {
     space_ += text.substr(0, begin);
     return begin;
@@ -320,7 +325,7 @@ void DialectParser::add_text(std::string_view text, Events& events) {
     if (text.empty()) return;
     after_marker_ = false;
   }
-  const std::string_view waits = state_ == State::kReasoning ? "\n" : kSpace;
+  const std::string_view waits = state_ == State::kReasoning ? "\n" : kJsonSpace;
   const size_t end = text.find_last_not_of(waits) + 1;
   if (end > 0) emit(text.substr(0, end), events);
   space_ += text.substr(end);

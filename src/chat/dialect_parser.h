@@ -36,6 +36,7 @@ class DialectParser final : public TurnParser {
 
   void push(TokenId token, std::vector<ReplyEvent>& events) override;
   bool push_plain(TokenId token, std::string& text) override;
+  void settle(std::vector<ReplyEvent>& events) override;
   void finish(std::vector<ReplyEvent>& events) override;
   int repair_count() const override { return repair_count_; }
 

@@ -90,8 +90,7 @@ class Dialects : public testing::TestWithParam<bool> {
   }
   Reply reply_to(const Dialect& dialect, const std::vector<TokenId>& tokens,
                  StopCause cause) const {
-    ParserOptions options(Calls::kRead);
-    options.functions = functions_;
+    const ParserOptions options(Calls::kRead, functions_);
     return checked_reply(
         ReplyBuilder(std::make_unique<DialectParser>(tokenizer_, dialect, options), {}), tokens,
         cause);
@@ -109,6 +108,16 @@ class Dialects : public testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(MarkersAre, Dialects, testing::Bool(),
                          [](const auto& info) { return info.param ? "Tokens" : "Text"; });
+
+// As in Python's dictionaries, at its first place.
+TEST(PythonCalls, OfANameGivenTwiceTheLastValueHolds) {
+  size_t at = 0;
+  const std::string_view text = "f(a=1, b=2, a=3)";
+  const std::optional<WrittenCall> call = read_python_call(text, at);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->arguments, R"({"a": 3, "b": 2})");
+  EXPECT_EQ(at, text.size());
+}
 
 // Each byte is a token, so that a stream is cut wherever it can be.
 TEST_P(Dialects, AreRead) {

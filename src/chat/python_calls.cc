@@ -1,6 +1,8 @@
 // Calls that are written as Python: [f(a=1, b=["x", None]), g()].
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_writer.h"
@@ -26,14 +28,14 @@ class PythonReader {
 
   size_t at() const { return at_; }
 
-  std::optional<std::string> identifier() {
+  // Of the text; empty: there is none here.
+  std::string_view identifier() {
     skip_space();
     const size_t begin = at_;
     if (at_ < text_.size() && begins_identifier(text_[at_])) {
       while (at_ < text_.size() && in_identifier(text_[at_])) ++at_;
     }
-    if (at_ == begin) return std::nullopt;
-    return std::string(text_.substr(begin, at_ - begin));
+    return text_.substr(begin, at_ - begin);
   }
 
   bool take(char c) {
@@ -60,7 +62,7 @@ class PythonReader {
   void skip_space() { at_ = skip_json_space(text_, at_); }
 
   std::optional<Json> word() {
-    const std::string name = identifier().value();
+    const std::string_view name = identifier();
     if (name == "True" || name == "true") return Json(true);
     if (name == "False" || name == "false") return Json(false);
     if (name == "None" || name == "null") return Json();
@@ -153,21 +155,28 @@ class PythonReader {
 
 std::optional<WrittenCall> read_python_call(std::string_view text, size_t& at) {
   PythonReader reader(text, at);
-  std::optional<std::string> name = reader.identifier();
-  if (!name || !reader.take('(')) return std::nullopt;
-  Json arguments(Json::Object{});
+  const std::string_view name = reader.identifier();
+  if (name.empty() || !reader.take('(')) return std::nullopt;
+  Json::Object arguments;
+  // Of a name given twice the last value holds.
+  std::unordered_map<std::string_view, size_t> places;
   for (bool first = true; !reader.take(')'); first = false) {
     if (!first && !reader.take(',')) return std::nullopt;
     if (!first && reader.take(')')) break;
-    const std::optional<std::string> key = reader.identifier();
-    if (!key || !reader.take('=')) return std::nullopt;
+    const std::string_view key = reader.identifier();
+    if (key.empty() || !reader.take('=')) return std::nullopt;
     std::optional<Json> value = reader.value(1);
     if (!value) return std::nullopt;
-    arguments.set(*key, std::move(*value));
+    const auto [place, is_new] = places.emplace(key, arguments.size());
+    if (is_new) {
+      arguments.push_back({std::string(key), std::move(*value)});
+    } else {
+      arguments[place->second].value = std::move(*value);
+    }
   }
   at = reader.at();
-  WrittenCall call{.name = std::move(*name), .arguments = {}};
-  append_spaced_json(call.arguments, arguments);
+  WrittenCall call{.name = std::string(name), .arguments = {}};
+  append_spaced_json(call.arguments, Json(std::move(arguments)));
   return call;
 }
 

@@ -69,6 +69,12 @@ void ReplyBuilder::push(TokenId token, ReplyDelta& delta) {
   if (part) delta.kind = delta_kind(field_of(*part));
 }
 
+void ReplyBuilder::settle(ReplyDelta& delta) {
+  delta.clear();
+  reader_.settle(events_);
+  apply_events(delta);
+}
+
 Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
   delta.clear();
   reader_.finish(events_);

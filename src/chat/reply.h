@@ -83,6 +83,8 @@ class ReplyBuilder {
 
   // `delta` is emptied, then filled with what `token` added.
   void push(TokenId token, ReplyDelta& delta);
+  // As TurnParser's.
+  void settle(ReplyDelta& delta);
 
   // The end: `delta` is emptied, then filled with what was still held back (half a code point, an
   // unclosed header). Nothing may be pushed after it.

@@ -13,6 +13,11 @@ void ReplyReader::push(TokenId token, std::vector<ReplyEvent>& events) {
   if (token_part() == PartKind::kReasoning) ++reasoning_tokens_;
 }
 
+void ReplyReader::settle(std::vector<ReplyEvent>& events) {
+  parser_->settle(raw_);
+  interpret(events);
+}
+
 void ReplyReader::cut_off(std::vector<ReplyEvent>& events) {
   parser_->finish(raw_);
   interpret(events);

@@ -51,6 +51,7 @@ class ReplyReader {
     seen_ = seen_ || !text.empty();
     return true;
   }
+  void settle(std::vector<ReplyEvent>& events);
   // The end: closes what is open, and sees to it that there is something to see.
   void finish(std::vector<ReplyEvent>& events);
   // The same of a turn that failed: nothing is made up.

@@ -52,6 +52,20 @@ class TemplatePieces final : public PromptPieces {
   std::vector<TokenId> tokens_;
 };
 
+// U+E000 as often as it takes to stand nowhere in the text: once more than its longest run has it.
+std::string absent_mark(std::string_view text) {
+  constexpr std::string_view kSign = "\uE000";
+  size_t longest = 0;
+  for (size_t at = text.find(kSign); at != std::string_view::npos; at = text.find(kSign, at)) {
+    size_t run = 0;
+    for (; text.substr(at).starts_with(kSign); at += kSign.size()) ++run;
+    longest = std::max(longest, run);
+  }
+  std::string mark;
+  for (size_t i = 0; i <= longest; ++i) mark += kSign;
+  return mark;
+}
+
 // What a prompt writes of the model's turn: "<think>\n", "<think>\n\n</think>\n\n", "</think>", if
 // it ends so.
 TemplatePieces::Parts parts_of(jinja::Text text, const ReasoningSyntax& reasoning) {
@@ -100,10 +114,6 @@ class TemplateFormat final : public ChatFormat {
     markers_.begins = {*begin};
     markers_.ends = {*end};
     markers_.ends.insert(markers_.ends.end(), dialect_.stops.begin(), dialect_.stops.end());
-    Conversation probe;
-    probe.messages = {{.kind = Message::Kind::kUser, .text = "x"}};
-    const Result<std::unique_ptr<PromptPieces>> pieces = this->pieces(std::move(probe));
-    opens_reasoning_ = pieces.ok() && (*pieces)->opens_reasoning();
   }
 
   std::string_view name() const override { return dialect_.calls->name; }
@@ -145,7 +155,7 @@ class TemplateFormat final : public ChatFormat {
 
   Result<std::shared_ptr<const TurnGrammar>> turn_grammar(
       const TurnRules& rules, std::shared_ptr<const grammar::TokenTrie> trie) const override {
-    return dialect_grammar(rules, {dialect_, tokenizer_, opens_reasoning_}, std::move(trie));
+    return dialect_grammar(rules, {dialect_, tokenizer_}, std::move(trie));
   }
   CallFrame call_frame(std::string_view function_name, TurnRules::Begin begin) const override {
     return dialect_call_frame(*dialect_.calls, tokenizer_, function_name, begin);
@@ -168,9 +178,10 @@ class TemplateFormat final : public ChatFormat {
   // writes the conversation once more with a mark behind that text.
   Result<TemplatePieces::Parts> up_to_last_message(const jinja::Text& text,
                                                    Conversation conversation) const {
-    if (conversation.messages.empty()) return no_end_of_last_message();
-    std::string mark = "\uE000";
-    while (text.bytes().find(mark) != std::string::npos) mark += "\uE001";
+    const bool has_text =
+        !conversation.messages.empty() && conversation.messages.back().kind != Message::Kind::kCall;
+    if (!has_text) return no_end_of_last_message();
+    const std::string mark = absent_mark(text.bytes());
     std::string& last = conversation.messages.back().text;
     const std::string said = last.substr(jinja::leading_space(last));
     const size_t space = jinja::trailing_space(last);
@@ -210,7 +221,6 @@ class TemplateFormat final : public ChatFormat {
   const Dialect dialect_;
   const ControlTexts texts_;
   ReasoningMarkers markers_;
-  bool opens_reasoning_ = false;  // a prompt does, by itself
 };
 
 }  // namespace

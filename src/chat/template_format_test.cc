@@ -122,7 +122,8 @@ TEST_F(TemplateFormats, AMessageMayBeGoneOnWith) {
 
 // The text stands in the prompt's other words, too, and in what follows it.
 TEST_F(TemplateFormats, WhereAMessageEndsIsNotGuessedFromItsText) {
-  for (const std::string_view said : {"end", "im", "|", "assistant", "e", "count"}) {
+  for (const std::string_view said :
+       {"end", "im", "|", "assistant", "e", "count", "\uE000", "\uE000\uE000x\uE000"}) {
     Conversation conversation = asked("count");
     conversation.messages.push_back({.kind = Kind::kAnswer, .text = std::string(said), .turn = 1});
     conversation.continues_last = true;
@@ -130,6 +131,20 @@ TEST_F(TemplateFormats, WhereAMessageEndsIsNotGuessedFromItsText) {
               "<|endoftext|><|im_start|>user\ncount<|im_end|>\n<|im_start|>assistant\n" +
                   std::string(said));
   }
+}
+
+TEST_F(TemplateFormats, ACallIsNotGoneOnWith) {
+  Conversation conversation = asked("x");
+  conversation.messages.push_back(
+      {.kind = Kind::kCall, .text = R"({"a": 1})", .name = "f", .call_id = "c1", .turn = 1});
+  conversation.continues_last = true;
+  const auto refused = format(
+                           "{% for m in messages if m.tool_calls %}"
+                           "{% set given = m.tool_calls[0].function.arguments %}"
+                           "{{ given if given is string else given | tojson }}{% endfor %}")
+                           ->render(conversation);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().field, "messages");
 }
 
 TEST_F(TemplateFormats, SpaceAtAMessagesEndStaysWhereTheTemplateLeavesIt) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/token_id.h"
@@ -19,11 +20,14 @@ namespace pelton::chat {
 enum class Calls : uint8_t { kRead, kAsText };
 
 struct ParserOptions {
-  ParserOptions(Calls calls) : calls(calls) {}  // NOLINT: implicit
+  // For dialects that say nothing of a value's type (ChatFormat::types_by_schema()); may be null.
+  using Functions = std::shared_ptr<const std::vector<FunctionTool>>;
+
+  ParserOptions(Calls calls, Functions functions = nullptr)  // NOLINT: implicit
+      : calls(calls), functions(std::move(functions)) {}
 
   Calls calls;
-  // For dialects that say nothing of a value's type (ChatFormat::types_by_schema()); may be null.
-  std::shared_ptr<const std::vector<FunctionTool>> functions = nullptr;
+  Functions functions;
 };
 
 class TurnParser {
@@ -36,6 +40,10 @@ class TurnParser {
   // The same for what nearly every token is, text of the open part: what has become certain of it
   // is appended to `text`, and there are no events. False: it is something else, for push().
   virtual bool push_plain(TokenId token, std::string& text) = 0;
+
+  // What is held back, as it may become a marker or be space that nothing follows, is text: behind
+  // a message that the model goes on with.
+  virtual void settle(std::vector<ReplyEvent>& /*events*/) {}
 
   // The end of the stream: closes what is open. Nothing may be pushed after it.
   virtual void finish(std::vector<ReplyEvent>& events) = 0;

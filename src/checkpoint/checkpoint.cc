@@ -281,7 +281,8 @@ Result<void> Checkpoint::open_gguf(const families::Registry& registry) {
   TRY_ASSIGN(const Json json,
              config_from_gguf(*gguf_family_, *gguf_,
                               {.vocab_size = has_embedding ? embedding->second.shape[0] : 0,
-                               .has_head = has("lm_head.weight")}));
+                               .has_head = has("lm_head.weight"),
+                               .has_mlp_bias = has("model.layers.0.mlp.up_proj.bias")}));
   if (!has_embedding) {
     return bad(gguf_->path(), "tensor \"token_embd.weight\" is missing or no matrix");
   }

@@ -136,5 +136,7 @@ class Checkpoint {
 // Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub,
 // ~/.cache/huggingface/hub). kNotFound says exactly how to get it.
 Result<std::string> resolve_model(const std::string& model);
+// Of a hub id another revision than main; empty: main.
+Result<std::string> resolve_model(const std::string& model, const std::string& revision);
 
 }  // namespace pelton::checkpoint

@@ -245,6 +245,11 @@ class Maker {
     }
     if (has_experts) return experts(prefix + "mlp.");
     mlp(prefix + "mlp.", config_.intermediate_size);
+    if (!config_.mlp_bias) return;
+    for (const char* name : {"gate_proj.bias", "up_proj.bias"}) {
+      bf16(prefix + "mlp." + name, {config_.intermediate_size}, 0.5);
+    }
+    bf16(prefix + "mlp.down_proj.bias", hidden, 0.2);
   }
 
   // Multi-token prediction's, which logits do not need.

@@ -230,6 +230,7 @@ Result<Json> config_from_gguf(const Family& family, const GgufMetadata& metadata
   config.set("rope_scaling", std::move(rope));
   config.set("vocab_size", tensors.vocab_size);
   config.set("tie_word_embeddings", !tensors.has_head);
+  if (tensors.has_mlp_bias) config.set("mlp_bias", true);
   if (family.gguf->complete != nullptr) family.gguf->complete(config);
   return config;
 }

@@ -26,8 +26,9 @@ Result<const families::Family*> gguf_family(
     const families::Registry& registry = families::Registry::built_in());
 
 struct GgufTensorFacts {
-  int64_t vocab_size = 0;  // rows of the embedding
-  bool has_head = true;    // there is an output.weight
+  int64_t vocab_size = 0;     // rows of the embedding
+  bool has_head = true;       // there is an output.weight
+  bool has_mlp_bias = false;  // there are ffn_up.bias and its like
 };
 // The metadata as a config.json would say it, to be read by parse_model_config. What GGUF does not
 // say is as the family publishes it. Errors: kBadCheckpoint naming the key.

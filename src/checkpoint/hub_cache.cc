@@ -1,5 +1,6 @@
 #include "checkpoint/hub_cache.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -17,6 +18,8 @@ namespace {
 
 constexpr size_t kHubIdPartMax = 96;
 constexpr size_t kRefBytesMax = 256;
+constexpr size_t kRevisionBytesMax = 200;
+constexpr std::string_view kMain = "main";
 
 bool is_folder(const std::string& path) {
   std::error_code ignored;
@@ -54,7 +57,10 @@ std::string cache_entry(const std::string& model) {
   return entry;
 }
 
-std::string how_to_get(const std::string& model) {
+std::string how_to_get(const std::string& model, const std::string& revision) {
+  if (revision != kMain) {
+    return fmt::format("get it with: pelton pull {} --revision {}", model, revision);
+  }
   return fmt::format(
       "get it with: pelton pull {0}, or: hf download {0} --exclude \"original/*\" --exclude "
       "\"metal/*\"  (older tools: "
@@ -77,30 +83,48 @@ bool holds_other_layout(const std::string& path) {
   return false;
 }
 
-Result<std::string> snapshot(const std::string& model, const std::string& folder) {
-  const std::string ref = folder + "/refs/main";
+// "v1.0", "refs/pr/1": below refs/ and nowhere else.
+Result<void> check_revision(const std::string& revision) {
+  bool fits = !revision.empty() && revision.size() <= kRevisionBytesMax;
+  for (size_t begin = 0; fits && begin <= revision.size();) {
+    const size_t end = std::min(revision.find('/', begin), revision.size());
+    fits = is_plain_name(std::string_view(revision).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (fits) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--revision is a branch, a tag or a commit, not {}", shown(revision)),
+               "revision"};
+}
+
+// What the revision's ref says; a snapshot may be named itself.
+Result<std::string> snapshot_name(const std::string& model, const std::string& folder,
+                                  const std::string& revision) {
+  const std::string ref = folder + "/refs/" + revision;
   Result<std::string> text = base::read_file(ref, kRefBytesMax);
   if (!text.ok()) {
-    return not_found(
-        fmt::format("model {} has a folder in the Hugging Face cache, but no finished "
-                    "download: {}; {}",
-                    shown(model), text.error().message, how_to_get(model)));
+    if (is_plain_name(revision) && is_folder(folder + "/snapshots/" + revision)) return revision;
+    return not_found(fmt::format(
+        "model {} has a folder in the Hugging Face cache, but no finished "
+        "download of {}: {}; {}",
+        shown(model), shown(revision), text.error().message, how_to_get(model, revision)));
   }
-  std::string revision = std::move(text).value();
-  while (!revision.empty() && (revision.back() == '\n' || revision.back() == ' ')) {
-    revision.pop_back();
-  }
-  if (!is_plain_name(revision)) {
-    return Error{
-        ErrorCode::kBadCheckpoint,
-        fmt::format("{}: does not hold the name of a snapshot, but {}", ref, shown(revision))};
-  }
-  std::string path = folder + "/snapshots/" + revision;
+  std::string name = std::move(text).value();
+  while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
+  if (is_plain_name(name)) return name;
+  return Error{ErrorCode::kBadCheckpoint,
+               fmt::format("{}: does not hold the name of a snapshot, but {}", ref, shown(name))};
+}
+
+Result<std::string> snapshot(const std::string& model, const std::string& folder,
+                             const std::string& revision) {
+  TRY_ASSIGN(const std::string name, snapshot_name(model, folder, revision));
+  std::string path = folder + "/snapshots/" + name;
   if (!exists(path + "/config.json") && !holds_other_layout(path)) {
     return not_found(
         fmt::format("model {} is incomplete in the Hugging Face cache: {} has no "
                     "config.json; {}",
-                    shown(model), path, how_to_get(model)));
+                    shown(model), path, how_to_get(model, revision)));
   }
   return path;
 }
@@ -130,9 +154,16 @@ std::string hub_id_of(const std::string& model) {
   return is_short ? "openai/" + model : model;
 }
 
-Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment) {
-  if (is_folder(model)) return model;
-  if (model.ends_with(".gguf") && exists(model)) return model;
+Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment,
+                                  const std::string& revision) {
+  TRY(check_revision(revision));
+  if (is_folder(model) || (model.ends_with(".gguf") && exists(model))) {
+    if (revision == kMain) return model;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--revision {} is of a hub id, and {} lies on this machine",
+                             shown(revision), shown(model)),
+                 "revision"};
+  }
   if (exists(model)) {
     return not_found(
         fmt::format("{} is a file; a model is a folder with config.json and "
@@ -151,18 +182,24 @@ Result<std::string> resolve_model(const std::string& model, const HubEnvironment
   }
   const std::string id = hub_id_of(model);
   const std::string folder = cache + "/" + cache_entry(id);
-  if (is_folder(folder)) return snapshot(id, folder);
+  if (is_folder(folder)) return snapshot(id, folder, revision);
   return not_found(
       fmt::format("there is no folder {}, and the Hugging Face cache has no such model "
                   "(searched {}); {}",
-                  shown(model), folder, how_to_get(id)));
+                  shown(model), folder, how_to_get(id, revision)));
+}
+
+Result<std::string> resolve_model(const std::string& model, const std::string& revision) {
+  return resolve_model(model,
+                       HubEnvironment{.hf_hub_cache = variable("HF_HUB_CACHE"),
+                                      .hf_home = variable("HF_HOME"),
+                                      .xdg_cache_home = variable("XDG_CACHE_HOME"),
+                                      .home = variable("HOME")},
+                       revision.empty() ? std::string(kMain) : revision);
 }
 
 Result<std::string> resolve_model(const std::string& model) {
-  return resolve_model(model, HubEnvironment{.hf_hub_cache = variable("HF_HUB_CACHE"),
-                                             .hf_home = variable("HF_HOME"),
-                                             .xdg_cache_home = variable("XDG_CACHE_HOME"),
-                                             .home = variable("HOME")});
+  return resolve_model(model, std::string());
 }
 
 }  // namespace pelton::checkpoint

@@ -24,8 +24,11 @@ std::string hub_cache_folder(const HubEnvironment& environment);
 // Any other name is itself.
 std::string hub_id_of(const std::string& model);
 
-// A folder as it is; otherwise a hub id, whose snapshot that refs/main names. Errors: kNotFound,
-// with the folder that was searched and the command that gets the model.
-Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment);
+// A folder as it is; otherwise a hub id, whose snapshot that refs/main names, or another revision:
+// a branch or tag, or a snapshot's own name. Errors: kNotFound, with the folder that was searched
+// and the command that gets the model; kInvalidArgument: a revision of a folder, or one that is no
+// name.
+Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment,
+                                  const std::string& revision);
 
 }  // namespace pelton::checkpoint

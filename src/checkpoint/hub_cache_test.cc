@@ -47,20 +47,20 @@ TEST_F(HubCache, SearchesWhereTheHubToolsPutModels) {
 }
 
 TEST_F(HubCache, AFolderIsItself) {
-  EXPECT_EQ(*resolve_model(root_, environment_), root_);
+  EXPECT_EQ(*resolve_model(root_, environment_, "main"), root_);
 }
 
 TEST_F(HubCache, FindsTheSnapshotThatMainNames) {
   put("models--openai--gpt-oss-20b/refs/main", "abc123\n");
   put("models--openai--gpt-oss-20b/snapshots/abc123/config.json", "{}");
   put("models--openai--gpt-oss-20b/snapshots/old/config.json", "{}");
-  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_);
+  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_, "main");
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(*found, root_ + "/models--openai--gpt-oss-20b/snapshots/abc123");
 }
 
 TEST_F(HubCache, AMissingModelSaysHowToGetIt) {
-  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_);
+  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_, "main");
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(found.error().message, HasSubstr("pelton pull openai/gpt-oss-20b,"));
@@ -75,44 +75,64 @@ TEST_F(HubCache, A12_ShortNamesAreHubIds) {
   for (const char* other : {"gpt2", "someone/gpt-oss-20b", "./gpt-oss-20b", "gpt-oss-20b/x", ""}) {
     EXPECT_EQ(hub_id_of(other), other);
   }
-  EXPECT_THAT(resolve_model("gpt-oss-20b", environment_).error().message,
+  EXPECT_THAT(resolve_model("gpt-oss-20b", environment_, "main").error().message,
               HasSubstr("pelton pull openai/gpt-oss-20b,"));
   put("models--openai--gpt-oss-20b/refs/main", "abc123");
   put("models--openai--gpt-oss-20b/snapshots/abc123/config.json", "{}");
-  const Result<std::string> found = resolve_model("gpt-oss-20b", environment_);
+  const Result<std::string> found = resolve_model("gpt-oss-20b", environment_, "main");
   ASSERT_TRUE(found.ok()) << found.error().message;
-  EXPECT_EQ(*found, *resolve_model("openai/gpt-oss-20b", environment_));
+  EXPECT_EQ(*found, *resolve_model("openai/gpt-oss-20b", environment_, "main"));
 }
 
 TEST_F(HubCache, AnUnfinishedDownloadSaysSo) {
   put("models--openai--gpt-oss-20b/blobs/1.incomplete", "");
-  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_).error().message,
+  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_, "main").error().message,
               HasSubstr("no finished download"));
   put("models--openai--gpt-oss-20b/refs/main", "abc123");
-  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_).error().message,
+  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_, "main").error().message,
               HasSubstr("abc123 has no config.json"));
+}
+
+TEST_F(HubCache, ARevisionIsABranchATagOrACommit) {
+  put("models--a--b/refs/main", "abc123");
+  put("models--a--b/refs/refs/pr/1", "def456\n");
+  for (const char* commit : {"abc123", "def456"}) {
+    put(std::string("models--a--b/snapshots/") + commit + "/config.json", "{}");
+  }
+  const auto found = [&](const char* revision) {
+    return resolve_model("a/b", environment_, revision);
+  };
+  EXPECT_THAT(*found("main"), testing::EndsWith("/abc123"));
+  EXPECT_THAT(*found("refs/pr/1"), testing::EndsWith("/def456"));
+  EXPECT_THAT(*found("def456"), testing::EndsWith("/def456"));
+  EXPECT_THAT(found("v1").error().message, HasSubstr("pelton pull a/b --revision v1"));
+  for (const char* wrong : {"", "..", "../main", "/etc", "a//b", "a/", "x y", "a/../b"}) {
+    ASSERT_FALSE(found(wrong).ok()) << wrong;
+    EXPECT_EQ(found(wrong).error().code, ErrorCode::kInvalidArgument) << wrong;
+  }
+  EXPECT_EQ(resolve_model(root_, environment_, "v1").error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(HubCache, ARefCannotLeadOutOfTheCache) {
   put("models--a--b/refs/main", "../../../../etc");
-  const Result<std::string> found = resolve_model("a/b", environment_);
+  const Result<std::string> found = resolve_model("a/b", environment_, "main");
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kBadCheckpoint);
 }
 
 TEST_F(HubCache, PathsAreNotHubIds) {
   for (const char* model : {"/no/such/folder", "./x", "../x", "a/b/c", "a/..", "", "a b", "-x/y"}) {
-    const Result<std::string> found = resolve_model(model, environment_);
+    const Result<std::string> found = resolve_model(model, environment_, "main");
     ASSERT_FALSE(found.ok()) << model;
     EXPECT_THAT(found.error().message, HasSubstr("there is no folder")) << model;
     EXPECT_THAT(found.error().message, testing::Not(HasSubstr("hf download"))) << model;
   }
   put("model.bin", "");
-  const Result<std::string> file = resolve_model(root_ + "/model.bin", environment_);
+  const Result<std::string> file = resolve_model(root_ + "/model.bin", environment_, "main");
   ASSERT_FALSE(file.ok());
   EXPECT_THAT(file.error().message, HasSubstr("is a file; a model is a folder"));
   put("model.gguf", "");
-  EXPECT_EQ(*resolve_model(root_ + "/model.gguf", environment_), root_ + "/model.gguf");
+  EXPECT_EQ(*resolve_model(root_ + "/model.gguf", environment_, "main"), root_ + "/model.gguf");
 }
 
 }  // namespace

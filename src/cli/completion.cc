@@ -40,7 +40,10 @@ std::vector<std::string> words_below(const std::vector<Verb>& verbs, const std::
   std::vector<std::string> words;
   for (const Verb& verb : verbs) {
     const std::vector<std::string> parts = split_words(verb.name);
-    if (parts.size() > 1 && parts[0] == first) words.push_back(parts[1]);
+    const bool is_below = parts.size() > 1 && parts[0] == first;
+    if (is_below && std::find(words.begin(), words.end(), parts[1]) == words.end()) {
+      words.push_back(parts[1]);
+    }
   }
   return words;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "cli/flag_value.h"
 #include "cli/wording.h"
@@ -64,6 +65,44 @@ Result<void> read_variables(const Verb& verb, std::vector<std::string>& notes) {
     }
   }
   return {};
+}
+
+void add_variables(const Flag& flag, std::string_view prefix, std::vector<std::string>& names) {
+  names.insert(names.end(), flag.variables.begin(), flag.variables.end());
+  for (const std::string& name : flag.names()) {
+    names.push_back(std::string(prefix) + environment_name(name).substr(kVariablePrefix.size()));
+  }
+}
+
+// Those with the verb's other prefix that somebody reads.
+std::vector<std::string> known_variables(const Verb& verb) {
+  std::vector<std::string> names;
+  for (const Flag& flag : verb.flags) add_variables(flag, verb.other_prefix, names);
+  for (const Positional& positional : verb.positionals) {
+    names.insert(names.end(), positional.variables.begin(), positional.variables.end());
+  }
+  for (const ForeignFlag& flag : verb.foreign) {
+    for (const std::string& name : flag.names) {
+      if (!name.starts_with("--")) continue;
+      names.push_back(verb.other_prefix + environment_name(name).substr(kVariablePrefix.size()));
+    }
+  }
+  return names;
+}
+
+// A slip in a variable's name would go unseen; its value, which may be a secret, is not shown.
+void note_unknown_variables(const Verb& verb, std::vector<std::string>& notes) {
+  if (verb.other_prefix.empty()) return;
+  const std::vector<std::string> known = known_variables(verb);
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view given(*at);
+    const std::string name(given.substr(0, given.find('=')));
+    if (!name.starts_with(verb.other_prefix) || std::ranges::find(known, name) != known.end()) {
+      continue;
+    }
+    notes.push_back(
+        fmt::format("${} is not known, and changes nothing{}", name, did_you_mean(name, known)));
+  }
 }
 
 // Of {"--tp", "1", "M", "--port", "3"}: the words {"M", "--port", "3"}. What a positional's flag
@@ -157,6 +196,7 @@ class ForeignWords {
 Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string>& words) {
   TRY_ASSIGN(NativeWords native, ForeignWords(verb, words).read());
   TRY(read_variables(verb, native.notes));
+  note_unknown_variables(verb, native.notes);
   return native;
 }
 

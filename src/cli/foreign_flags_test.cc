@@ -87,6 +87,22 @@ TEST(ForeignFlags, StandInVariablesOfTheOtherPrefixToo) {
   EXPECT_THAT(refused.error().message, HasSubstr("$PELTON_TEST_OPTION_TP 8 is not supported"));
 }
 
+// A slip in a name is named; its value is not shown.
+TEST(ForeignFlags, AVariableThatNobodyReadsIsNamed) {
+  Verb serve = verb();
+  serve.other_prefix = "PELTON_TEST_OPTION_";
+  setenv("PELTON_TEST_OPTION_PROT", "secret", 1);
+  setenv("PELTON_TEST_OPTION_PORT", "3", 1);
+  const auto native = native_words(serve, {"m"});
+  unsetenv("PELTON_TEST_OPTION_PROT");
+  unsetenv("PELTON_TEST_OPTION_PORT");
+  ASSERT_TRUE(native.ok());
+  EXPECT_THAT(
+      native->notes,
+      ElementsAre("$PELTON_TEST_OPTION_PROT is not known, and changes nothing; did you mean "
+                  "'PELTON_TEST_OPTION_PORT'?"));
+}
+
 TEST(ForeignFlags, BelongToTheirVerb) {
   Verb serve = verb();
   serve.summary = "serves";

@@ -247,6 +247,7 @@ std::string encode(const WorkerRecord& record) {
   w.key("incarnation").string(record.incarnation).key("models").begin_array();
   for (const std::string& model : record.models) w.string(model);
   w.end_array().key("slots").integer(record.slots);
+  w.key("batch_tokens").integer(record.batch_tokens);
   w.key("context_tokens").integer(record.context_tokens).key("version").string(record.version);
   w.key("zone").string(record.zone).key("block_tokens").integer(record.block_tokens);
   w.key("windows").begin_array();
@@ -265,6 +266,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read("incarnation", record.incarnation);
   fields.read("models", record.models);
   fields.read_count("slots", record.slots, 1 << 24);
+  fields.read_count("batch_tokens", record.batch_tokens, 1 << 24);
   fields.read_count("context_tokens", record.context_tokens, 1 << 30);
   fields.read("version", record.version);
   fields.read("zone", record.zone);

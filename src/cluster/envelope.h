@@ -68,6 +68,7 @@ struct WorkerRecord {
   std::string incarnation;          // 128 random bits in hexadecimal
   std::vector<std::string> models;  // ids and aliases
   int slots = 0;                    // sequences that run at once
+  int batch_tokens = 0;             // that one step computes at most
   int context_tokens = 0;
   std::string version;
   std::string zone;

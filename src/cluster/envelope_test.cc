@@ -76,6 +76,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .incarnation = "i",
                             .models = {"m"},
                             .slots = 3,
+                            .batch_tokens = 512,
                             .block_tokens = 16,
                             .windows = {128, 0},
                             .block_name = "ff",

@@ -10,6 +10,9 @@ namespace {
 constexpr std::array<double, 4> kScales = {10, 1000, 1000, 1e6};
 constexpr double kFading = 0.99;   // an interval counts half after seventy others
 constexpr double kAssumed = 0.01;  // the assumption's weight, in intervals
+constexpr int64_t kLearning = 10;  // intervals that count whatever they are
+constexpr double kResiduals = 3;   // times the usual one: what is more counts less
+constexpr double kResidualShare = 0.05;
 
 std::array<double, 4> assumed() {
   const StepCosts costs;
@@ -34,14 +37,33 @@ void StepFit::note(const Interval& interval) {
                  static_cast<double>(interval.output_tokens) / kScales[2],
                  static_cast<double>(interval.context_tokens) * steps / kScales[3]};
   const Row first = assumed();
+  const double weight = weight_of(x, interval.seconds);
   for (size_t i = 0; i < kTerms; ++i) {
-    for (size_t j = 0; j < kTerms; ++j) squares_[i][j] = squares_[i][j] * kFading + x[i] * x[j];
-    products_[i] = products_[i] * kFading + x[i] * interval.seconds;
+    for (size_t j = 0; j < kTerms; ++j) {
+      squares_[i][j] = squares_[i][j] * kFading + weight * x[i] * x[j];
+    }
+    products_[i] = products_[i] * kFading + weight * x[i] * interval.seconds;
     // What has faded of the assumption comes back: terms that are no longer seen return to it.
     squares_[i][i] += kAssumed * (1 - kFading);
     products_[i] += kAssumed * (1 - kFading) * first[i];
   }
   solve();
+}
+
+double StepFit::weight_of(const Row& x, double seconds) {
+  const double predicted =
+      costs_.fixed_s * kScales[0] * x[0] + costs_.prefill_token_s * kScales[1] * x[1] +
+      costs_.row_s * kScales[2] * x[2] + costs_.context_token_s * kScales[3] * x[3];
+  const double residual = std::abs(seconds - predicted);
+  ++noted_;
+  if (noted_ <= kLearning) {
+    residual_s_ += (residual - residual_s_) / static_cast<double>(noted_);
+    return 1;
+  }
+  // Times that have become others for good are believed after some tens of intervals.
+  const double bound = kResiduals * residual_s_;
+  residual_s_ += kResidualShare * (std::min(residual, 2 * bound) - residual_s_);
+  return residual <= bound ? 1 : bound / residual;
 }
 
 // Coordinate descent for the least squares without negative terms (each pass solves for one term

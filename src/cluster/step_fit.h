@@ -3,6 +3,9 @@
 //
 //   seconds = fixed steps + prefill tokens + row outputs + context (tokens of context x steps)
 //
+// An interval that fits much worse than others did (its process was stopped, a machine was shared)
+// counts less, the worse the less: Huber's weights, with three times the usual residual as bound.
+//
 // Where little has been seen, the coefficients stay near what is assumed at first. Example:
 // intervals of 0.1 s with 25 steps, 25 outputs each and nothing else give fixed + 25 row = 4 ms.
 // Pure; one owner.
@@ -42,10 +45,13 @@ class StepFit {
   static constexpr size_t kTerms = 4;
   using Row = std::array<double, kTerms>;
 
+  double weight_of(const Row& x, double seconds);
   void solve();
 
   std::array<Row, kTerms> squares_{};  // sums of products, faded, with the assumption's weight
   Row products_{};
+  int64_t noted_ = 0;
+  double residual_s_ = 0;  // that intervals lately had, on average
   StepCosts costs_;
 };
 

@@ -38,6 +38,44 @@ TEST(StepFit, FindsTheLineThatMadeTheTimes) {
   EXPECT_NEAR(fit.costs().context_token_s, made.context_token_s, 0.2 * made.context_token_s);
 }
 
+// One interval of thirty in which the process stood still half the time and longer.
+TEST(StepFit, PausesOfTheProcessDoNotMoveIt) {
+  const StepCosts made{
+      .fixed_s = 0.004, .prefill_token_s = 60e-6, .row_s = 40e-6, .context_token_s = 20e-9};
+  std::mt19937_64 random(3);
+  StepFit fit;
+  double worst = 0;
+  for (int i = 0; i < 2000; ++i) {
+    StepFit::Interval one = drawn(random);
+    one.seconds = seconds_of(made, one) * (0.95 + 0.1 * static_cast<double>(random() % 100) / 100);
+    if (random() % 30 == 0) one.seconds *= 10;
+    fit.note(one);
+    if (i < 300) continue;
+    const StepFit::Interval typical{
+        .steps = 20, .prefill_tokens = 1'000, .output_tokens = 400, .context_tokens = 100'000};
+    worst =
+        std::max(worst, std::abs(seconds_of(fit.costs(), typical) / seconds_of(made, typical) - 1));
+  }
+  EXPECT_LT(worst, 0.25);
+}
+
+// A machine that has become half as fast is believed.
+TEST(StepFit, FollowsAChangeForGood) {
+  StepFit fit;
+  std::mt19937_64 random(4);
+  for (const double fixed_s : {0.004, 0.012}) {
+    for (int i = 0; i < 400; ++i) {
+      StepFit::Interval one = drawn(random);
+      one.prefill_tokens = one.context_tokens = 0;
+      one.seconds =
+          fixed_s * static_cast<double>(one.steps) + 50e-6 * static_cast<double>(one.output_tokens);
+      fit.note(one);
+    }
+    const double step_s = fit.costs().fixed_s + 30 * fit.costs().row_s;
+    EXPECT_NEAR(step_s, fixed_s + 30 * 50e-6, 0.1 * fixed_s);
+  }
+}
+
 // Whatever is seen, times stay times.
 TEST(StepFit, NoTermIsNegative) {
   std::mt19937_64 random(2);

@@ -36,6 +36,8 @@ WorkerHealth::News WorkerHealth::note_record(const WorkerRecord& record, int64_t
   heard_ns_ = now_ns;
   if (record.incarnation == incarnation_) return News::kSame;
   incarnation_ = record.incarnation;
+  slots_ = record.slots;
+  batch_tokens_ = record.batch_tokens;
   probed_ = false;
   load_ = {};
   progressed_ns_ = now_ns;
@@ -88,8 +90,18 @@ void WorkerHealth::restore() {
   failures_ = ejections_ = 0;
 }
 
+int64_t WorkerHealth::slow_step_ns() const {
+  const StepCosts& costs = load_.costs;
+  const double largest_s = costs.fixed_s + costs.prefill_token_s * batch_tokens_ +
+                           costs.row_s * slots_ +
+                           costs.context_token_s * static_cast<double>(load_.context_tokens);
+  const double bound_s = static_cast<double>(options_.hung_after_max_ns) * 1e-9;
+  return std::max(slow_step_ns_, static_cast<int64_t>(std::min(largest_s, bound_s) * 1e9));
+}
+
 bool WorkerHealth::is_hung() const {
-  const int64_t slow_ns = std::min(kSlowSteps * slow_step_ns_, options_.hung_after_max_ns);
+  if (load_.progress == 0) return stuck_ns() > options_.hung_after_max_ns;
+  const int64_t slow_ns = std::min(kSlowSteps * slow_step_ns(), options_.hung_after_max_ns);
   return stuck_ns() > std::max(options_.hung_after_ns, slow_ns);
 }
 

@@ -5,7 +5,9 @@
 //   kJoining  --record--> kProbing --probe passed--> kReady
 //   kReady    --no report for 1 s, or the watch broke--> kSuspect --a report--> kReady
 //   kSuspect  --3 s of silence, or refused after a reset--> kDown --a new record--> kProbing
-//   kReady    --busy reports without progress for 2 s, or 4 slow steps--> kDown (hung)
+//   kReady    --busy reports without progress for 2 s, or 4 slow steps--> kDown (hung); a step is
+//               as slow as those that were seen, or as its own costs say of the largest one; until
+//               one has ended nothing says how long they take: 30 s
 //   kReady    --failures in a row--> kEjected --5 s x 2^k, at most 60--> one trial request
 //   any       --the worker says so, or an operator--> kDraining
 //
@@ -60,6 +62,8 @@ class WorkerHealth {
 
   const WorkerLoad& load() const { return load_; }
   int64_t report_age_ns(int64_t now_ns) const { return now_ns - heard_ns_; }
+  // The longest that a step of it was seen to take, or may by what it says of itself.
+  int64_t slow_step_ns() const;
   // How long reports have said that it is busy at the same step; 0: it moves, or is idle.
   int64_t stuck_ns() const { return load_.busy_ms > 0 ? heard_ns_ - progressed_ns_ : 0; }
   bool is_hung() const;
@@ -76,6 +80,8 @@ class WorkerHealth {
   int64_t heard_ns_ = 0;
   int64_t progressed_ns_ = 0;  // when a report last said that a step had ended, or that it is idle
   int64_t slow_step_ns_ = 0;   // as slow steps lately were: the slowest, fading
+  int slots_ = 0;
+  int batch_tokens_ = 0;
   WorkerLoad load_;
   int failures_ = 0;  // in a row
   int ejections_ = 0;

@@ -80,6 +80,38 @@ TEST_F(Health, AStepThatDoesNotEndIsAHang) {
   EXPECT_EQ(state(), WorkerState::kReady);
 }
 
+// The first prompt of a large model on a slow machine: nothing has been seen of it yet.
+TEST_F(Health, AFirstStepMayTakeLong) {
+  join("a");
+  const auto report_for = [&](int64_t ms, const WorkerLoad& load) {
+    for (; ms > 0; ms -= 100) {
+      now_ += 100 * kMs;
+      report(load);
+    }
+  };
+  report_for(25'000, {.busy_ms = 50});
+  EXPECT_EQ(state(), WorkerState::kReady);
+  report_for(6'000, {.busy_ms = 50});
+  EXPECT_EQ(state(), WorkerState::kDown) << "but not for ever";
+}
+
+TEST_F(Health, AWorkerSaysHowLongItsStepsMayTake) {
+  health_.note_record({.incarnation = "a", .batch_tokens = 1'000}, now_);
+  health_.note_probe(true);
+  const auto report_for = [&](int64_t ms, double prefill_token_s) {
+    for (; ms > 0; ms -= 100) {
+      now_ += 100 * kMs;
+      report({.progress = 1, .busy_ms = 50, .costs = {.prefill_token_s = prefill_token_s}});
+    }
+  };
+  report_for(11'500, 0.003);  // four times three seconds
+  EXPECT_EQ(state(), WorkerState::kReady);
+  report_for(1'000, 0.003);
+  EXPECT_EQ(state(), WorkerState::kDown);
+  report_for(100, 1e-6);
+  EXPECT_EQ(state(), WorkerState::kDown);
+}
+
 // A worker whose clock was stepped, or that was stopped for a while, says that it has been busy for
 // long: that alone is no hang.
 TEST_F(Health, WhatItSaysOfItsOwnClockIsNoHang) {

@@ -45,8 +45,11 @@ bool is_expert_apart(const ExpectedTensor& tensor) {
 }
 
 // Scales of FP8 that are not those of blocks become float32.
-int64_t widened_scales(const ExpectedTensor& tensor) {
-  return tensor.is_scales && tensor.name.ends_with(".weight_scale") ? tensor.shape[0] : 0;
+int64_t widened_scales(const ExpectedTensor& tensor, const ModelConfig& config) {
+  using families::WeightQuantization;
+  const bool of_f8 = config.quantization == WeightQuantization::kF8Rows ||
+                     config.quantization == WeightQuantization::kF8Tensor;
+  return of_f8 && tensor.is_scales && tensor.name.ends_with(".weight_scale") ? tensor.shape[0] : 0;
 }
 
 // How often layers/weights.cc keeps a tensor's elements as float32 beside the file: vectors once,
@@ -58,10 +61,22 @@ int copies(const ExpectedTensor& tensor) {
 
 // Integer weights become blocks of 32 beside the file (layers/int_weights.h).
 int64_t repacked_bytes(const ExpectedTensor& tensor, const ModelConfig& config) {
-  if (tensor.numbers == 1) return 0;
+  if (tensor.numbers == 1 && tensor.dtype != tensor::DType::kI8) return 0;
   constexpr int64_t kBlock = 32;
   return tensor.parameters() / kBlock *
          tensor::row_bytes(families::int_weight_type(config), kBlock);
+}
+
+// GPTQ's act order, kept beside the file.
+int64_t input_orders(const ExpectedTensor& tensor, const ModelConfig& config) {
+  const bool kept = config.int_weights.reordered && tensor.name.ends_with(".g_idx");
+  return kept ? tensor.shape[0] * int64_t{sizeof(int32_t)} : 0;
+}
+
+// The most columns that a matrix of a layer has, as models/transformer.cc has it for the kernels.
+int64_t widest_input(const ModelConfig& config) {
+  return std::max<int64_t>(
+      {config.hidden_size, config.expert_intermediate_size, config.widest_mlp(), config.q_size()});
 }
 
 Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {
@@ -69,7 +84,8 @@ Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelCon
   for (const ExpectedTensor& tensor : tensors) {
     const int64_t mapped = tensor.bytes();
     const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters() +
-                          kFloatBytes * widened_scales(tensor) + repacked_bytes(tensor, config) +
+                          kFloatBytes * widened_scales(tensor, config) +
+                          repacked_bytes(tensor, config) + input_orders(tensor, config) +
                           (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
     weights.mapped += mapped;
     weights.owned += owned;
@@ -89,7 +105,7 @@ struct Tiles {
 int64_t tile_bytes(const ModelConfig& config, const MemoryRequest& request, int activation_bits) {
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.expert_intermediate_size;
-  const int64_t widest = std::max<int64_t>({hidden, inner, config.widest_mlp(), config.q_size()});
+  const int64_t widest = widest_input(config);
   const int64_t assignments = int64_t{request.batch_tokens_max} * config.experts_per_token;
   const int64_t planes = activation_bits / 8;
   constexpr int64_t kRowViewBytes = 24;
@@ -151,6 +167,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
     const int64_t assignments = tokens * chosen;
     const int64_t of_token = kPointerBytes + kIndexBytes;  // a row's place and its sequence
     space.kernels = tokens * of_token;
+    if (config.int_weights.reordered) space.kernels += kFloatBytes * tokens * widest_input(config);
     const int64_t grouping = kIndexBytes * (assignments + experts + 1 + 3 * experts);
     if (tiles.used) {
       space.kernels += grouping + tile_bytes(config, request, tiles.activation_bits);

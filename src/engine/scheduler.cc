@@ -161,6 +161,7 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   sequence.prompt_count = static_cast<int>(sequence.tokens.size());
   // An embedding is counted as its one answer.
   sequence.output_max = sequence.pooled() ? 1 : sequence.request.stop.max_new_tokens;
+  if (sequence.request.quota && sequence.request.quota->begun) begin_quota(sequence);
   if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);

@@ -191,6 +191,7 @@ class Scheduler {
   }
   void slot(Sequence& sequence, const Found& found);
   void count_quota(Sequence& sequence, TokenId token) const;
+  void begin_quota(Sequence& sequence) const;
   bool waits_to_be_forced(const Sequence& sequence) const;
   TokenId next_forced(Sequence& sequence) const;
   StepPlan write_plan();

@@ -294,6 +294,11 @@ void Scheduler::count_quota(Sequence& sequence, TokenId token) const {
       !std::equal(quota.begins.rbegin(), quota.begins.rend(), output.rbegin())) {
     return;
   }
+  begin_quota(sequence);
+}
+
+void Scheduler::begin_quota(Sequence& sequence) const {
+  const request::ThinkingBudget& quota = *sequence.request.quota;
   sequence.in_quota = true;
   const int64_t left = std::max<int64_t>(quota.tokens_max - sequence.quota_used, 0);
   const int64_t position = sequence.output_count() + left;

@@ -208,6 +208,38 @@ TEST(Quota, IsKeptToTheToken) {
   }
 }
 
+// The prompt is within a slice: its first token counts, and of none left nothing is sampled.
+TEST(Quota, CountsFromTheFirstTokenWhereThePromptHasBegun) {
+  base::VirtualClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  for (const int steps_in_flight : {1, 2}) {
+    for (const int tokens_max : {0, 1, 4}) {
+      ModelledExecutor::Options options = executor_options(2, 60);
+      options.next_token = [](const ModelledExecutor::Seen& seen) -> TokenId {
+        const bool is_within = seen.tokens.back() == 5 || seen.tokens.back() == 31;
+        return is_within ? 5 : 6;
+      };
+      ModelledExecutor executor(std::move(options));
+      Engine engine({.steps_in_flight_max = steps_in_flight, .hash_seed = 1}, executor, clock, log);
+      request::GenerationRequest request;
+      request.prompt = {30, 31};
+      request.stop.max_new_tokens = 10;
+      request.quota = {.tokens_max = tokens_max,
+                       .begins = {7, 8, 9},
+                       .ends = {1},
+                       .then = {1, 2},
+                       .then_at_once = {1, 4},
+                       .begun = true};
+      Result<TokenStream> stream = engine.submit(std::move(request));
+      ASSERT_TRUE(stream.ok());
+      std::vector<TokenId> expected(static_cast<size_t>(tokens_max), 5);
+      expected.insert(expected.end(), {1, tokens_max > 0 ? 2 : 4});
+      expected.resize(10, 6);
+      EXPECT_EQ(read_all(*stream), expected) << tokens_max;
+    }
+  }
+}
+
 TEST(Repetition, EndsWhatGoesInCircles) {
   base::VirtualClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/synthetic.h"
 #include "executor/local_executor.h"
+#include "models/int_weights_file.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::executor {
@@ -86,6 +87,29 @@ TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
       }
     }
   }
+}
+
+// Blocks in place of the file's integers, and with GPTQ's act order the order of each matrix'
+// inputs and the inputs so ordered.
+TEST(Footprint, MatricesOfIntegersAreAllocatedAsPredicted) {
+  using Kind = models::IntWeightsFile::Kind;
+  const std::string folder = testing::TempDir() + "footprint_test_integers";
+  for (const Kind kind : {Kind::kGptqInAnyOrder, Kind::kPacked4, Kind::kPacked8, Kind::kBytes}) {
+    models::IntWeightsFile::write(folder, {.kind = kind});
+    const auto checkpoint = checkpoint::Checkpoint::open(folder);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    for (const char* kernels : {"auto", "reference"}) {
+      const LocalExecutor::Options options{.kernels = kernels,
+                                           .threads = 2,
+                                           .sequences_max = 3,
+                                           .batch_tokens_max = 40,
+                                           .context_tokens = 200,
+                                           .kv_bytes = 64 * kMiB};
+      const auto executor = LocalExecutor::create(*checkpoint, options);  // which CHECKs it
+      ASSERT_TRUE(executor.ok()) << executor.error().message;
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // What a proposer keeps is part of it: weights, keys and values, what it sees of the target.

@@ -364,8 +364,9 @@ Result<void> read_gptq(const ConfigFields& fields, ModelConfig& config) {
     return fields.unsupported(
         "bits", fmt::format("is {}; supported: 4, and 8 where sym is true", weights.bits));
   }
-  TRY(fields.only("desc_act", Json(false)));
   TRY(read_group_size(fields, config));
+  TRY_ASSIGN(weights.reordered, fields.boolean("desc_act", false));
+  weights.reordered = weights.reordered && weights.group_size > 0;
   const Json* format = fields.find("checkpoint_format");
   weights.zeros_minus_one = format == nullptr || *format == Json("gptq");
   if (!weights.zeros_minus_one) TRY(fields.only("checkpoint_format", Json("gptq_v2")));
@@ -385,23 +386,36 @@ Result<void> read_awq(const ConfigFields& fields, ModelConfig& config) {
 
 Result<void> read_packed_integers(const ConfigFields& fields, const ConfigFields& weights,
                                   ModelConfig& config) {
-  TRY(fields.only("format", Json("pack-quantized")));
-  TRY(weights.only("num_bits", Json(4)));
-  TRY(weights.only("actorder", Json(nullptr)));
-  TRY_ASSIGN(config.int_weights.symmetric, weights.boolean("symmetric", true));
+  IntWeights& integers = config.int_weights;
+  const Json* format = fields.find("format");
+  integers.in_bytes = format != nullptr && *format == Json("int-quantized");
+  if (!integers.in_bytes) TRY(fields.only("format", Json("pack-quantized")));
+  TRY_ASSIGN(integers.bits, weights.integer("num_bits", {2, 8}));
+  // "weight" and "static" say how the codes were found; the groups stay in order.
+  const Json* order = weights.find("actorder");
+  const bool in_order = order == nullptr || *order == Json(false) || *order == Json("weight") ||
+                        *order == Json("static");
+  if (!in_order) TRY(weights.only("actorder", Json(nullptr)));
+  TRY_ASSIGN(integers.symmetric, weights.boolean("symmetric", true));
+  const bool is_byte = integers.bits == 8 && integers.symmetric;
+  if (!is_byte && (integers.bits != 4 || integers.in_bytes)) {
+    return weights.unsupported(
+        "num_bits",
+        fmt::format("is {}; supported: 4 in words, and 8 where symmetric is true", integers.bits));
+  }
   TRY(read_group_size(weights, config));
   const Json* strategy = weights.find("strategy");
   if (strategy != nullptr && *strategy == Json("channel")) {
-    config.int_weights.group_size = 0;
+    integers.group_size = 0;
   } else {
     TRY(weights.only("strategy", Json("group")));
   }
-  config.quantization = WeightQuantization::kPackedInt4;
+  config.quantization = WeightQuantization::kCompressedInts;
   return {};
 }
 
 // vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row or one, or
-// integers of 4 bits.
+// integers.
 Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
   TRY(check_left_out(fields, "ignore"));
   const Json* groups = fields.find("config_groups");
@@ -471,6 +485,11 @@ Result<void> read_decoder(const ConfigFields& fields, ModelConfig& config) {
 
 Result<void> read_experts(const ConfigFields& fields, const char* count_key, const char* width_key,
                           ModelConfig& config) {
+  if (config.int_weights.reordered) {
+    return fields.unsupported("quantization_config",
+                              "has desc_act with groups, in a model with experts; supported: in "
+                              "dense models");
+  }
   TRY_ASSIGN(config.expert_count, fields.integer(count_key, {1, kExpertsMax}));
   TRY_ASSIGN(config.experts_per_token,
              fields.integer("num_experts_per_tok", {1, config.expert_count}));

@@ -33,6 +33,7 @@ Result<void> read_latent(const ConfigFields& fields, ModelConfig& config) {
     config.attention_scale *= grown * grown;
   }
   config.rope.pairs = RopePairs::kNeighbours;
+  latent.keys_transposed = fields.find("key_length_mla") != nullptr;
   for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
   return {};
 }
@@ -119,6 +120,8 @@ constexpr NamePair kGgufTensors[] = {
     {"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"},
     {"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"},
     {"attn_kv_b.weight", "self_attn.kv_b_proj.weight"},
+    {"attn_k_b.weight", "self_attn.k_b_proj.weight"},
+    {"attn_v_b.weight", "self_attn.v_b_proj.weight"},
     {"attn_output.weight", "self_attn.o_proj.weight"},
     {"ffn_norm.weight", "post_attention_layernorm.weight"},
     {"ffn_gate.weight", "mlp.gate_proj.weight"},
@@ -134,13 +137,16 @@ constexpr NamePair kGgufTensors[] = {
     {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight"},
 };
 
-// A head's sizes as they stand there: its keys' with the part that turns, and its values'.
+// A head's sizes as they stand there: its keys' with the part that turns, and its values'. Files of
+// 2025 on have the cache's row in their place, and a head's apart.
 constexpr GgufInteger kGgufNumbers[] = {
     {"feed_forward_length", "intermediate_size", true},
     {"attention.q_lora_rank", "q_lora_rank"},
     {"attention.kv_lora_rank", "kv_lora_rank", true},
     {"rope.dimension_count", "qk_rope_head_dim", true},
     {"attention.value_length", "v_head_dim", true},
+    {"attention.key_length_mla", "key_length_mla"},
+    {"attention.value_length_mla", "value_length_mla"},
     {"leading_dense_block_count", "first_k_dense_replace"},
     {"expert_count", "n_routed_experts", true},
     {"expert_used_count", "num_experts_per_tok", true},
@@ -153,6 +159,8 @@ constexpr NamePair kGgufReals[] = {{"expert_weights_scale", "routed_scaling_fact
 constexpr NamePair kGgufBooleans[] = {{"expert_weights_norm", "norm_topk_prob"}};
 
 void complete(Json& config) {
+  if (const auto of_head = config.integer("key_length_mla")) config.set("head_dim", *of_head);
+  if (const auto of_head = config.integer("value_length_mla")) config.set("v_head_dim", *of_head);
   const int64_t key_length = config.integer("head_dim").value_or(0);
   const int64_t rope = config.integer("qk_rope_head_dim").value_or(0);
   config.set("qk_nope_head_dim", key_length - rope);
@@ -167,8 +175,9 @@ void prepare(Json& config) {
                              config.integer("qk_rope_head_dim").value_or(0));
 }
 
-// Of llama.cpp's files those from before its latent attention: keys and values of the latent in one
-// matrix (attn_kv_b). Two, one of them transposed (attn_k_b, attn_v_b), are refused by name.
+// Keys and values of the latent lie in one matrix (attn_kv_b) as llama.cpp wrote it before it had
+// latent attention, or in two, the keys' transposed (attn_k_b, attn_v_b), where there is a
+// key_length_mla.
 constexpr GgufNames gguf_names(int expert_gating) {
   return {.architecture = "deepseek2",
           .layer = kGgufTensors,

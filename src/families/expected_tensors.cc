@@ -84,9 +84,14 @@ class List {
         codes("qweight", {columns, rows / per_word});
         break;
       default:
-        codes("weight_packed", {rows, columns / per_word});
+        if (int_weights_.in_bytes) {
+          tensors_.push_back({name, DType::kI8, {rows, columns}, kind});
+        } else {
+          codes("weight_packed", {rows, columns / per_word});
+        }
         add("weight_scale", DType::kBf16, {rows, groups});
         tensors_.back().allowed = AllowedTypes::kVector;
+        if (int_weights_.in_bytes) return;
         add("weight_shape", DType::kI64, {2});
         if (!int_weights_.symmetric) {
           add("weight_zero_point", DType::kI32, {rows / per_word, groups});
@@ -215,8 +220,13 @@ void add_latent_attention(List& list, const ModelConfig& config, const std::stri
   list.vector(attention + "kv_a_layernorm.weight", {latent.kv_rank}, kKind);
   list.product(attention + "kv_a_proj_with_mqa.weight", latent.kv_rank + latent.rope_size, hidden,
                kKind);
-  list.product(attention + "kv_b_proj.weight", heads * (latent.nope_size + latent.value_size),
-               latent.kv_rank, kKind);
+  if (latent.keys_transposed) {
+    list.matrix(attention + "k_b_proj.weight", {heads, latent.kv_rank, latent.nope_size}, kKind);
+    list.matrix(attention + "v_b_proj.weight", {heads, latent.value_size, latent.kv_rank}, kKind);
+  } else {
+    list.product(attention + "kv_b_proj.weight", heads * (latent.nope_size + latent.value_size),
+                 latent.kv_rank, kKind);
+  }
   list.product(attention + "o_proj.weight", hidden, heads * latent.value_size, kKind);
   if (latent.q_rank == 0) {
     return list.product(attention + "q_proj.weight", config.q_size(), hidden, kKind);
@@ -246,7 +256,14 @@ void add_attention(List& list, const ModelConfig& config, const std::string& att
 void add_feed_forward(List& list, const ModelConfig& config, bool has_experts,
                       const std::string& mlp) {
   const int64_t hidden = config.hidden_size;
-  if (!has_experts) return list.mlp(mlp, config.intermediate_size, hidden, TensorKind::kMlp);
+  if (!has_experts) {
+    if (config.mlp_bias) {
+      list.vector(mlp + "down_proj.bias", {hidden}, TensorKind::kMlp);
+      list.vector(mlp + "gate_proj.bias", {config.intermediate_size}, TensorKind::kMlp);
+      list.vector(mlp + "up_proj.bias", {config.intermediate_size}, TensorKind::kMlp);
+    }
+    return list.mlp(mlp, config.intermediate_size, hidden, TensorKind::kMlp);
+  }
   const int64_t experts = config.expert_count;
   if (config.expert_bias) list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
   list.matrix(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);

@@ -11,8 +11,8 @@ namespace pelton::families {
 namespace {
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
-  TRY(fields.only("mlp_bias", Json(false)));
   TRY(read_decoder(fields, config));
+  TRY_ASSIGN(config.mlp_bias, fields.boolean("mlp_bias", false));
   // One key for all four products of attention.
   TRY_ASSIGN(config.qkv_bias, fields.boolean("attention_bias", false));
   config.attn_out_bias = config.qkv_bias;

@@ -67,14 +67,19 @@ TEST(Llama, ReadsWhatOtherFilesOfItsClassSay) {
   ASSERT_TRUE(biased.ok()) << biased.error().message;
   EXPECT_TRUE(biased->qkv_bias);
   EXPECT_TRUE(biased->attn_out_bias);
+  EXPECT_FALSE(biased->mlp_bias);
+  EXPECT_TRUE(with("mlp_bias", "true")->mlp_bias);
+  EXPECT_TRUE(with("quantization_config", R"({"quant_method":"gptq","bits":4,"desc_act":true})")
+                  ->int_weights.reordered);
+  // One group has one order.
+  EXPECT_FALSE(with("quantization_config",
+                    R"({"quant_method":"gptq","bits":4,"desc_act":true,"group_size":-1})")
+                   ->int_weights.reordered);
 }
 
 TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
-  expect_refused(with("mlp_bias", "true"), "mlp_bias");
   expect_refused(with("hidden_act", "\"gelu\""), "gelu");
   expect_refused(with("quantization_config", R"({"quant_method":"bitsandbytes"})"), "bitsandbytes");
-  expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":4,"desc_act":true})"),
-                 "desc_act");
   expect_refused(with("quantization_config", R"({"quant_method":"gptq","bits":3})"), "bits");
   expect_refused(with("quantization_config", R"({"quant_method":"awq","version":"gemv"})"),
                  "version");
@@ -105,7 +110,7 @@ TEST(Llama, IsPlannedAsItIsComputed) {
   config.set("num_experts", 4).set("num_experts_per_tok", 2);
   EXPECT_EQ(parse_planned_config(config, "config.json")->expert_layers(), 32);
   config.set("mlp_bias", true);
-  expect_refused(parse_planned_config(config, "config.json"), "mlp_bias");
+  EXPECT_TRUE(parse_planned_config(config, "config.json")->mlp_bias);
 }
 
 }  // namespace

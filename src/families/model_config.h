@@ -75,6 +75,9 @@ struct LatentConfig {
   int nope_size = 0;  // of a head, without position
   int rope_size = 0;  // shared by all heads, with position
   int value_size = 0;
+  // Keys' and values' matrices apart (k_b_proj, v_b_proj), not in one (kv_b_proj): of each head
+  // (kv_rank, nope_size), transposed, and (value_size, kv_rank). GGUF files of 2025 on.
+  bool keys_transposed = false;
 };
 
 // The gated linear unit between an MLP's two products (arXiv 2002.05202).
@@ -112,14 +115,16 @@ enum class WeightQuantization : uint8_t {
   // Integers (layers/int_weights.h):
   kGptq,
   kAwq,
-  kPackedInt4,  // compressed-tensors
+  kCompressedInts,  // compressed-tensors
 };
 
 struct IntWeights {
-  int bits = 4;                  // GPTQ: or 8
+  int bits = 4;                  // or 8, but for AWQ
   int group_size = 128;          // inputs that share a scale and a zero point; 0: all
   bool symmetric = false;        // every zero point is in the middle
   bool zeros_minus_one = false;  // GPTQ's first format stores zero points less 1
+  bool reordered = false;        // groups are of inputs in any order, which g_idx says (desc_act)
+  bool in_bytes = false;         // compressed-tensors: int8 each, not in words
 };
 
 struct ModelConfig {
@@ -155,6 +160,7 @@ struct ModelConfig {
   std::optional<RopeConfig> sliding_rope;  // of sliding layers, where theirs is another
 
   int intermediate_size = 0;  // of a dense MLP; 0 without any
+  bool mlp_bias = false;      // of a dense MLP's three products
   Glu glu = Glu::kSwiglu;
   double swiglu_limit = 7.0;  // kClampedSwiglu
   double swiglu_alpha = 1.702;
@@ -167,7 +173,7 @@ struct ModelConfig {
   RouterConfig router;
 
   WeightQuantization quantization = WeightQuantization::kNone;
-  IntWeights int_weights;  // of kGptq, kAwq, kPackedInt4
+  IntWeights int_weights;  // of kGptq, kAwq, kCompressedInts
   // Layers behind the last one that predict further tokens: drafts, which logits do not need.
   int draft_layer_count = 0;
 

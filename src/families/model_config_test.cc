@@ -232,8 +232,12 @@ TEST(ModelConfig, RefusesBiasesAndMasksThatAreNotComputed) {
          {"mlp_bias", "use_qkv_bias", "lm_head_bias", "is_decoder_bidirectional"}) {
       Json config = published_config(model).value();
       config.set(key, true);
-      expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
-                     key);
+      const bool computed = model == std::string_view("llama-3.1-8b") &&  // its class has that one
+                            key == std::string_view("mlp_bias");
+      if (!computed) {
+        expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                       key);
+      }
       config.set(key, false);
       EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok()) << model << ' ' << key;
     }

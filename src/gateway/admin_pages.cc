@@ -59,8 +59,10 @@ std::string workers_body(const std::vector<Fleet::Row>& rows) {
   return body;
 }
 
-std::string metrics_text(const std::vector<Fleet::Row>& rows, const Fleet::IndexSize& index,
-                         const RelayCounters& counters) {
+std::string metrics_text(const AdminSource& source) {
+  const std::vector<Fleet::Row> rows = source.fleet.rows();
+  const Fleet::IndexSize index = source.fleet.index_size();
+  const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
   const auto counter = [&](std::string_view name, std::string_view help, int64_t value) {
     text.counter(fmt::format("pelton_gateway_{}", name), help, static_cast<double>(value));
@@ -70,10 +72,15 @@ std::string metrics_text(const std::vector<Fleet::Row>& rows, const Fleet::Index
   counter("retries_total", "Requests sent to a further worker before the first token.",
           counters.retries);
   counter("migrations_total", "Answers that went on at another worker.", counters.moves);
+  counter("drain_moves_total", "Answers that left a worker which was being stopped.",
+          counters.drain_moves);
   counter("streams_interrupted_total", "Streams that ended with an error.", counters.interrupted);
   counter("unserved_total", "Requests refused by the gateway itself.", counters.unserved);
   counter("quarantined_total", "Requests refused because they ended workers.",
           counters.quarantined);
+  text.gauge("pelton_gateway_suspects",
+             "Requests that workers were lost with, and none has begun since.",
+             static_cast<double>(source.quarantine.size()));
   counter("clients_left_total", "Requests whose client left.", counters.left);
   text.gauge("pelton_gateway_requests_open", "Requests not answered yet.",
              static_cast<double>(counters.open));
@@ -91,6 +98,13 @@ std::string metrics_text(const std::vector<Fleet::Row>& rows, const Fleet::Index
   counter("config_reloads_total", "Configurations read anew.", counters.reloads);
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);
+  if (const ArmCounters::Counts arms = source.arms.counts(); !arms.empty()) {
+    text.family("pelton_gateway_arm_requests_total", telemetry::PrometheusText::Type::kCounter,
+                "Requests given to each arm of a route.");
+    for (const auto& [arm, count] : arms) {
+      text.sample({{"model", arm.first}, {"arm", arm.second}}, static_cast<double>(count));
+    }
+  }
   text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
               "Workers by state.");
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
@@ -150,16 +164,14 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
 
 }  // namespace
 
-net::HttpResponse admin_answer(const net::HttpRequest& request, Fleet& fleet,
-                               const RelayCounters& counters) {
+net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
-  if (path == kWorkers) return answer("application/json", workers_body(fleet.rows()));
+  if (path == kWorkers) return answer("application/json", workers_body(source.fleet.rows()));
   if (path == "/metrics") {
-    return answer(std::string(telemetry::kPrometheusContentType),
-                  metrics_text(fleet.rows(), fleet.index_size(), counters));
+    return answer(std::string(telemetry::kPrometheusContentType), metrics_text(source));
   }
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {
-    return worker_answer(request, path.substr(kWorkers.size() + 1), fleet);
+    return worker_answer(request, path.substr(kWorkers.size() + 1), source.fleet);
   }
   return refusal(api::not_found(request.method, request.path));
 }

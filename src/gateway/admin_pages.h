@@ -2,7 +2,9 @@
 // Any thread.
 #pragma once
 
+#include "gateway/arm_counters.h"
 #include "gateway/fleet.h"
+#include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "net/http_message.h"
 
@@ -11,7 +13,13 @@ namespace pelton::gateway {
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
 //   GET  /metrics
-net::HttpResponse admin_answer(const net::HttpRequest& request, Fleet& fleet,
-                               const RelayCounters& counters);
+// What the pages are made of.
+struct AdminSource {
+  Fleet& fleet;
+  const RelayCounters& counters;
+  const Quarantine& quarantine;
+  const ArmCounters& arms;
+};
+net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source);
 
 }  // namespace pelton::gateway

@@ -66,6 +66,13 @@ void BlockView::forget(int worker) {
   std::erase_if(dispatched_, [&](const Expected& one) { return one.dispatch.worker == worker; });
 }
 
+void BlockView::sweep() {
+  constexpr size_t kSlots = size_t{1} << 16;  // some hundred microseconds
+  for (PrefixIndex* index : {&full_, &window_, &expected_, &expected_window_}) {
+    index->sweep(kSlots);
+  }
+}
+
 std::span<const kv::BlockHash> BlockView::window_of(std::span<const kv::BlockHash> names,
                                                     const Dispatch& dispatch) {
   return names.last(std::min(names.size(), static_cast<size_t>(dispatch.tail_blocks)));

@@ -49,6 +49,8 @@ class BlockView {
   void note(const Event& event, const cluster::RoutedGroups& groups);
   // It holds nothing any more, nor will what is on its way to it.
   void forget(int worker);
+  // Frees what forgotten workers held, a bounded part of it at a time; to be called now and then.
+  void sweep();
   // A request with this prompt is on its way: held until then, unless the worker says so itself. Of
   // the window group that is its end only.
   struct Dispatch {

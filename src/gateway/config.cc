@@ -1,6 +1,7 @@
 #include "gateway/config.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
@@ -104,6 +105,19 @@ class Table {
     return {};
   }
 
+  // A list of tables, each read by `read`.
+  template <typename Read>
+  Result<void> read_tables(std::string_view key, const Read& read) const {
+    const TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind != TomlNode::Kind::kList) return bad(key, "must be a list of tables");
+    for (const TomlNode& one : value->items) {
+      if (one.kind != TomlNode::Kind::kTable) return bad(key, "must hold tables in braces only");
+      TRY(read(Table(one, fmt::format("{}: '{}'", name_, key), file_)));
+    }
+    return {};
+  }
+
   Result<void> read_address(std::string_view key, std::string& host, int& port) const {
     std::string text;
     TRY(read(key, text));
@@ -129,6 +143,25 @@ class Table {
   const std::string name_;
   const std::string& file_;
 };
+
+constexpr std::array<std::pair<RouteConfig::Sticky, std::string_view>, 3> kSticky = {
+    {{RouteConfig::Sticky::kNone, "none"},
+     {RouteConfig::Sticky::kSession, "session"},
+     {RouteConfig::Sticky::kTenant, "tenant"}}};
+
+Result<void> read_arm(const Table& table, RouteConfig& route) {
+  TRY(table.expect_only({"pool", "arm", "weight"}));
+  RouteArm arm;
+  TRY(table.read_name("pool", arm.pool));
+  TRY(table.read("arm", arm.name));
+  if (arm.name.empty()) arm.name = arm.pool;
+  TRY(table.read("weight", {0, 1e6}, arm.weight));
+  if (std::ranges::find(route.arms, arm.name, &RouteArm::name) != route.arms.end()) {
+    return table.bad("arm", fmt::format("'{}' is another arm's too", arm.name));
+  }
+  route.arms.push_back(std::move(arm));
+  return {};
+}
 
 // Beyond this machine.
 bool is_exposed(const std::string& host) {
@@ -161,15 +194,71 @@ Result<void> check_listeners(const Table& table, const GatewayConfig& config,
                                         config.admin_host));
 }
 
+Result<void> read_networks(const Table& table, GatewayConfig& config) {
+  std::vector<std::string> texts;
+  TRY(table.read("allowed_cidrs", texts));
+  for (const std::string& text : texts) {
+    Result<net::IpNetwork> network = net::IpNetwork::parse(text);
+    if (!network.ok()) return table.bad("allowed_cidrs", network.error().message);
+    config.allowed_cidrs.push_back(*network);
+  }
+  config.allowed_cidr_texts = std::move(texts);
+  return {};
+}
+
+Result<void> read_etcd(const Table& table, EtcdConfig& etcd) {
+  TRY(table.expect_only({"endpoints", "prefix"}));
+  TRY(table.read("endpoints", etcd.endpoints));
+  if (etcd.endpoints.empty()) return table.bad("endpoints", "is missing: HOST:PORT of etcd");
+  for (const std::string& endpoint : etcd.endpoints) {
+    const Result<net::HostPort> parsed = net::parse_host_port(endpoint);
+    if (!parsed.ok() || parsed->port == 0) return table.bad("endpoints", "must be HOST:PORT");
+  }
+  TRY(table.read("prefix", etcd.prefix));
+  if (etcd.prefix.starts_with('/') && !etcd.prefix.ends_with('/')) return {};
+  return table.bad("prefix", "must begin with '/' and not end with it, as in /pelton/v1/main");
+}
+
+Result<void> read_kubernetes(const Table& table, KubernetesConfig& kubernetes) {
+  TRY(table.expect_only({"api", "token_file", "ca_file"}));
+  TRY(table.read("api", kubernetes.api));
+  TRY(table.read("token_file", kubernetes.token_file));
+  TRY(table.read("ca_file", kubernetes.ca_file));
+  const Result<net::HttpUrl> url = net::parse_http_url(kubernetes.api);
+  if (url.ok() && url->target == "/" && !kubernetes.api.ends_with('/')) return {};
+  return table.bad("api", "must be the API server's URL without a path, as in https://10.0.0.1");
+}
+
+// "NAMESPACE/SERVICE:PORT".
+Result<void> read_service(const Table& table, PoolConfig& pool) {
+  std::string text;
+  TRY(table.read("kubernetes", text));
+  if (text.empty()) return {};
+  const size_t slash = text.find('/');
+  const size_t colon = text.rfind(':');
+  const bool is_whole = slash != std::string::npos && colon != std::string::npos && slash > 0 &&
+                        slash + 1 < colon && colon + 1 < text.size();
+  if (!is_whole) {
+    return table.bad("kubernetes",
+                     "must be NAMESPACE/SERVICE:PORT, the port by its name or number");
+  }
+  pool.kubernetes_namespace = text.substr(0, slash);
+  pool.kubernetes_service = text.substr(slash + 1, colon - slash - 1);
+  pool.kubernetes_port = text.substr(colon + 1);
+  return {};
+}
+
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "allowed_hosts", "threads", "keys_file", "workers_file",
-                         "fleet_key_file", "retries", "resume_budget", "index_bytes"}));
+                         "fleet_key_file", "retries", "resume_budget", "index_bytes",
+                         "allowed_cidrs"}));
   TRY(table.read_address("listen", config.host, config.port));
   TRY(table.read_address("admin", config.admin_host, config.admin_port));
   TRY(table.read("allowed_hosts", config.allowed_hosts));
   if (const auto hosts = net::AllowedHosts::parse(config.allowed_hosts); !hosts.ok()) {
     return table.bad("allowed_hosts", hosts.error().message);
   }
+  TRY(read_networks(table, config));
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("workers_file", config.workers_file));
@@ -180,8 +269,72 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   return check_listeners(table, config, rules);
 }
 
+bool is_routed(const GatewayConfig& config, const std::string& model) {
+  return std::ranges::any_of(config.routes,
+                             [&](const RouteConfig& route) { return route.model == model; });
+}
+
+// Before pools are known: which of them there are check_routes() says.
+Result<void> read_route(const Table& table, GatewayConfig& config) {
+  TRY(table.expect_only({"model", "tenant", "sticky", "to"}));
+  RouteConfig route;
+  TRY(table.read_name("model", route.model));
+  TRY(table.read("tenant", route.tenant));
+  std::string sticky(sticky_name(route.sticky));
+  TRY(table.read("sticky", sticky));
+  const auto found = std::ranges::find(kSticky, sticky, [](const auto& one) { return one.second; });
+  if (found == kSticky.end()) return table.bad("sticky", "must be none, session or tenant");
+  route.sticky = found->first;
+  TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
+  double sum = 0;
+  for (const RouteArm& arm : route.arms) sum += arm.weight;
+  if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
+  if (!(sum > 0)) return table.bad("to", "has no weight above 0: nobody would get a request");
+  config.routes.push_back(std::move(route));
+  return {};
+}
+
+// The routes once more, now that the pools are known.
+Result<void> check_route(const Table& table, GatewayConfig& config) {
+  RouteConfig route;
+  TRY(table.read("model", route.model));
+  TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
+  for (const RouteArm& arm : route.arms) {
+    const auto pool = std::ranges::find(config.pools, arm.pool, &PoolConfig::name);
+    if (pool == config.pools.end()) {
+      return table.bad("to", fmt::format("names no [[pool]]: '{}'", arm.pool));
+    }
+    if (std::ranges::find(pool->models, route.model) == pool->models.end()) {
+      return table.bad(
+          "to", fmt::format("names the pool '{}', which has no model '{}'", arm.pool, route.model));
+    }
+  }
+  return {};
+}
+
+Result<void> read_tenant(const Table& table, GatewayConfig& config) {
+  TRY(table.expect_only({"name", "models", "pool"}));
+  TenantConfig tenant;
+  TRY(table.read_name("name", tenant.name));
+  TRY(table.read("models", tenant.models));
+  TRY(table.read("pool", tenant.pool));
+  const bool is_pool =
+      tenant.pool.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+        return pool.name == tenant.pool;
+      });
+  if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
+  if (config.keys_file.empty()) {
+    return table.bad("name", "means nothing without 'keys_file', which says whose a request is");
+  }
+  if (std::ranges::find(config.tenants, tenant.name, &TenantConfig::name) != config.tenants.end()) {
+    return table.bad("name", "is another tenant's too");
+  }
+  config.tenants.push_back(std::move(tenant));
+  return {};
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns"}));
+  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -192,6 +345,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.read("tokenizer", pool.tokenizer));
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
+  TRY(read_service(table, pool));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {
@@ -205,7 +359,11 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
     if (other.name == pool.name) return table.bad("name", "is another pool's too");
     for (const std::string& model : pool.models) {
       if (std::ranges::find(other.models, model) == other.models.end()) continue;
-      return table.bad("model", fmt::format("'{}' is the pool '{}''s too", model, other.name));
+      if (is_routed(config, model)) continue;
+      return table.bad("model",
+                       fmt::format("'{}' is the pool '{}''s too, and no [[route]] says which "
+                                   "requests go where",
+                                   model, other.name));
     }
   }
   config.pools.push_back(std::move(pool));
@@ -244,6 +402,11 @@ Result<void> read_worker(const Table& table, GatewayConfig& config) {
       config.pools, [&](const PoolConfig& pool) { return pool.name == worker.pool; });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", worker.pool));
   TRY(read_worker_url(table, worker));
+  if (!config.allowed_cidrs.empty() && !may_be_worker(worker.host, config.allowed_cidrs)) {
+    return table.bad("url", fmt::format("{} lies outside 'allowed_cidrs', or is a name; names are "
+                                        "for a pool's 'dns'",
+                                        worker.host));
+  }
   for (const WorkerConfig& other : config.workers) {
     if (other.host == worker.host && other.port == worker.port) {
       return table.bad("url", "is another worker's too");
@@ -254,6 +417,17 @@ Result<void> read_worker(const Table& table, GatewayConfig& config) {
   }
   config.workers.push_back(std::move(worker));
   return {};
+}
+
+template <typename Read>
+Result<void> read_table(const TomlNode& tree, std::string_view key, const std::string& file,
+                        const Read& read) {
+  const TomlNode* node = tree.find(key);
+  if (node == nullptr) return {};
+  if (node->kind != TomlNode::Kind::kTable) {
+    return cli::bad_toml(file, node->line, fmt::format("'{}' is a table: [{}]", key, key));
+  }
+  return read(Table(*node, fmt::format("[{}]", key), file));
 }
 
 using ReadTable = Result<void> (*)(const Table& table, GatewayConfig& config);
@@ -276,22 +450,42 @@ Result<void> read_tables(const TomlNode& tree, std::string_view key, const std::
 
 }  // namespace
 
+std::string_view sticky_name(RouteConfig::Sticky sticky) {
+  return std::ranges::find(kSticky, sticky, [](const auto& one) { return one.first; })->second;
+}
+
+bool may_be_worker(const std::string& address, const std::vector<net::IpNetwork>& allowed) {
+  const auto lies_in = [&](const net::IpNetwork& network) { return network.contains(address); };
+  if (!allowed.empty()) return std::ranges::any_of(allowed, lies_in);
+  // RFC 1918 and 4193.
+  constexpr std::array<std::string_view, 4> kPrivate = {"10.0.0.0/8", "172.16.0.0/12",
+                                                        "192.168.0.0/16", "fc00::/7"};
+  return std::ranges::any_of(kPrivate, [&](std::string_view network) {
+    return net::IpNetwork::parse(network)->contains(address);
+  });
+}
+
 Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::string& file,
                                            const ConfigRules& rules) {
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   GatewayConfig config;
-  TRY(Table(tree, "the file", file).expect_only({"gateway", "pool", "worker"}));
-  if (const TomlNode* gateway = tree.find("gateway")) {
-    if (gateway->kind != TomlNode::Kind::kTable) {
-      return cli::bad_toml(file, gateway->line, "'gateway' is a table: [gateway]");
-    }
-    TRY(read_gateway(Table(*gateway, "[gateway]", file), rules, config));
-  }
+  TRY(Table(tree, "the file", file)
+          .expect_only({"gateway", "etcd", "kubernetes", "pool", "route", "tenant", "worker"}));
+  TRY(read_table(tree, "gateway", file,
+                 [&](const Table& table) { return read_gateway(table, rules, config); }));
+  TRY(read_table(tree, "etcd", file,
+                 [&](const Table& table) { return read_etcd(table, config.etcd); }));
+  TRY(read_table(tree, "kubernetes", file,
+                 [&](const Table& table) { return read_kubernetes(table, config.kubernetes); }));
+  TRY(read_tables(tree, "route", file, read_route, config));
   TRY(read_tables(tree, "pool", file, read_pool, config));
+  TRY(read_tables(tree, "route", file, check_route, config));
+  TRY(read_tables(tree, "tenant", file, read_tenant, config));
   TRY(read_tables(tree, "worker", file, read_worker, config));
-  const bool finds_some =
-      !config.workers_file.empty() ||
-      std::ranges::any_of(config.pools, [](const PoolConfig& pool) { return pool.dns_port > 0; });
+  const bool finds_some = !config.workers_file.empty() || !config.etcd.endpoints.empty() ||
+                          std::ranges::any_of(config.pools, [](const PoolConfig& pool) {
+                            return pool.dns_port > 0 || !pool.kubernetes_service.empty();
+                          });
   if (config.workers.empty() && !finds_some && !rules.allows_empty) {
     return cli::bad_toml(file, 1, "there is no [[worker]]; --allow-empty starts without");
   }
@@ -301,7 +495,7 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
 Result<void> add_workers(std::string_view text, const std::string& file, GatewayConfig& config) {
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   TRY(Table(tree, "the file", file).expect_only({"worker"}));
-  GatewayConfig found{.pools = config.pools};
+  GatewayConfig found{.allowed_cidrs = config.allowed_cidrs, .pools = config.pools};
   TRY(read_tables(tree, "worker", file, read_worker, found));
   for (WorkerConfig& worker : found.workers) {
     const bool is_known = std::ranges::any_of(config.workers, [&](const WorkerConfig& other) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "net/ip_network.h"
 
 namespace pelton::gateway {
 
@@ -22,6 +23,10 @@ struct PoolConfig {  // workers that may stand for each other
   // Its workers are servers of others' that speak OpenAI's API: answers that they have begun cannot
   // go on elsewhere.
   bool is_foreign = false;
+  // A Kubernetes service whose endpoints are workers, and one of its ports; empty: there is none.
+  std::string kubernetes_namespace;
+  std::string kubernetes_service;
+  std::string kubernetes_port;  // its name or number
 };
 
 struct WorkerConfig {
@@ -29,8 +34,50 @@ struct WorkerConfig {
   std::string host;
   int port = 0;
   std::string zone;
+  bool draining = false;  // whoever found it says that it is being stopped
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
+};
+
+// One of the pools that a route sends requests to.
+struct RouteArm {
+  std::string pool;
+  std::string name;  // in metrics, and what the draw depends on; the pool's unless it is given
+  double weight = 1;
+};
+
+// Where requests for a model go, if several pools have it: the first route that fits.
+struct RouteConfig {
+  enum class Sticky { kNone, kSession, kTenant };
+
+  std::string model;
+  std::string tenant = "*";  // "*": whoever asks
+  // Requests that go to one arm: those of one x-session-id, or of one tenant.
+  Sticky sticky = Sticky::kSession;
+  std::vector<RouteArm> arms;
+};
+std::string_view sticky_name(RouteConfig::Sticky sticky);
+
+// What keys of this tenant (`keys_file`) may use; of other tenants nothing is said.
+struct TenantConfig {
+  std::string name;
+  std::vector<std::string> models;  // none: all
+  std::string pool;                 // its requests go to no other one; empty: to any
+};
+
+struct EtcdConfig {
+  std::vector<std::string> endpoints;  // HOST:PORT; none: there is no registry
+  std::string prefix = "/pelton/v1/main";
+
+  friend bool operator==(const EtcdConfig&, const EtcdConfig&) = default;
+};
+
+struct KubernetesConfig {  // the API server
+  std::string api = "https://kubernetes.default.svc";
+  std::string token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";  // empty: none
+  std::string ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+  friend bool operator==(const KubernetesConfig&, const KubernetesConfig&) = default;
 };
 
 struct GatewayConfig {
@@ -45,11 +92,21 @@ struct GatewayConfig {
   std::string workers_file;    // further workers, as the configuration has them
   std::string fleet_key_file;  // empty: workers are spoken to without TLS
   int retries_max = 2;         // further workers that are tried before the client's first byte
-  int64_t index_bytes = int64_t{32} << 20;  // for what workers hold of prompts
-  double resume_budget_s = 10;              // how long a request waits for a worker to go on
+  int64_t index_bytes = int64_t{32} << 20;    // for what workers hold of prompts
+  double resume_budget_s = 10;                // how long a request waits for a worker to go on
+  std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
+  std::vector<std::string> allowed_cidr_texts;  // as they are written
+  EtcdConfig etcd;
+  KubernetesConfig kubernetes;
   std::vector<PoolConfig> pools;
+  std::vector<RouteConfig> routes;
+  std::vector<TenantConfig> tenants;
   std::vector<WorkerConfig> workers;
 };
+
+// Whether a worker that named its own address (in a registry) may be believed (GW-04): one of
+// `allowed`, or, where there are none, of a private network, but not this machine's.
+bool may_be_worker(const std::string& address, const std::vector<net::IpNetwork>& allowed);
 
 // What is a mistake unless it is meant: flags of `pelton gateway` say so.
 struct ConfigRules {

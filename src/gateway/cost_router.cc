@@ -37,14 +37,16 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
       static_cast<double>(candidate.waiting_tokens + candidate.uncounted_tokens) *
       costs.prefill_token_s;
   terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
+  terms.step_s = step_s;
   terms.first_s = candidate.distance_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
   terms.harm_s = rows * candidate.interference * prefill_s + rows * costs.row_s * output +
                  static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
   const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
   terms.room_s = kRoomS * used / (1 - used);
-  const double bias = std::clamp(candidate.bias, 0.5, 4.0);
-  terms.total_s = bias * terms.first_s + terms.rest_s + terms.harm_s + terms.room_s;
+  const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
+  const double rest_bias = std::clamp(candidate.rest_bias, kBiasMin, kBiasMax);
+  terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s;
   return terms;
 }
 

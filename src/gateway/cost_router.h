@@ -9,7 +9,7 @@
 //   rest  = (o - 1) s(b+1, K+n)
 //   harm  = b phi u / r + b c o + m u / r         sequences slowed down, requests behind it
 //   room  = kappa v / (1 - v)                     v: share of the KV cache in use
-//   cost  = bias first + rest + harm + room
+//   cost  = bias first + rest_bias rest + harm + room
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,15 @@ struct CostCandidate {
   double kv_used = 0;      // 0 to 1
   int64_t hit_tokens = 0;  // of this prompt
   double distance_s = 0;   // there and back
-  double bias = 1;         // measured over predicted time to the first token, 0.5 to 4
+  // Measured over predicted, lately: of the time to the first token, and for each further one. One
+  // that says of itself that it is idle and fast, and is not, is priced by what it does (GW-06).
+  double bias = 1;
+  double rest_bias = 1;
   bool usable = true;
 };
+
+inline constexpr double kBiasMin = 0.5;
+inline constexpr double kBiasMax = 64;
 
 struct CostRequest {
   int64_t prompt_tokens = 0;
@@ -48,6 +54,7 @@ struct CostRequest {
 struct CostTerms {
   double wait_s = 0;
   double first_s = 0;
+  double step_s = 0;  // with this request in it
   double rest_s = 0;
   double harm_s = 0;
   double room_s = 0;

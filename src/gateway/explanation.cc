@@ -23,7 +23,9 @@ void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
   w.key("terms").begin_object().key("wait_s").number(terms.wait_s);
   w.key("first_s").number(terms.first_s).key("rest_s").number(terms.rest_s);
   w.key("harm_s").number(terms.harm_s).key("room_s").number(terms.room_s).end_object();
-  w.key("bias").number(std::clamp(known.bias, 0.5, 4.0)).key("cost_s").number(terms.total_s);
+  w.key("bias").number(std::clamp(known.bias, kBiasMin, kBiasMax));
+  w.key("rest_bias").number(std::clamp(known.rest_bias, kBiasMin, kBiasMax));
+  w.key("cost_s").number(terms.total_s);
   w.end_object();
 }
 

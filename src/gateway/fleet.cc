@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kTurn{50};
 // workers: the thread that tends them looks more often.
 constexpr std::chrono::milliseconds kGapMax{200};
 constexpr size_t kWorkersMax = 4095;
+constexpr size_t kLeavingMax = 16;  // of one worker at one turn
 constexpr int64_t kWatchAgainNs = 200'000'000;
 constexpr int64_t kProbeAgainNs = 1'000'000'000;
 constexpr int64_t kPollAgainNs = 500'000'000;
@@ -151,6 +152,7 @@ net::HttpCall Fleet::call_to(const Worker& worker, std::string method, std::stri
 
 void Fleet::turn() {
   std::vector<Listening> lost;
+  std::vector<Listening> leaving;
   {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.now_ns();
@@ -159,15 +161,20 @@ void Fleet::turn() {
       Worker& worker = *workers_[i];
       tend(worker, {.index = i, .serial = worker.serial}, now_ns);
       for (Listening& one : note_state(worker, now_ns)) lost.push_back(std::move(one));
+      for (Listening& one : take_leaving(worker, now_ns)) leaving.push_back(std::move(one));
       if (!worker.leaves || worker.open > 0) continue;
       log_.info(fmt::format("worker {} is taken out", worker.shown));
       if (worker.watch) client_.cancel(*worker.watch);
       blocks_.forget(static_cast<int>(i));
       workers_[i].reset();
     }
+    blocks_.sweep();
   }
   for (const Listening& one : lost) {
     if (const auto listener = one.listener.lock()) listener->on_worker_lost(one.attempt);
+  }
+  for (const Listening& one : leaving) {
+    if (const auto listener = one.listener.lock()) listener->on_worker_leaving(one.attempt);
   }
 }
 
@@ -203,13 +210,27 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
   return std::exchange(worker.listening, {});
 }
 
+// Those who go on elsewhere are computed anew there, so they come a few at a time; who cannot leave
+// yet asks again behind the others.
+std::vector<Fleet::Listening> Fleet::take_leaving(Worker& worker, int64_t now_ns) {
+  const bool says_so =
+      worker.health.state(now_ns) == WorkerState::kDraining && worker.health.load().draining;
+  if (worker.is_foreign || (!says_so && !worker.config.draining)) return {};
+  const size_t count = std::min(kLeavingMax, worker.listening.size());
+  const auto end = worker.listening.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<Listening> taken(worker.listening.begin(), end);
+  std::rotate(worker.listening.begin(), end, worker.listening.end());
+  return taken;
+}
+
 std::string Fleet::reason_of(const Worker& worker, int64_t now_ns) const {
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   const cluster::WorkerHealth& health = worker.health;
   if (worker.leaves) return "it has been taken out of the configuration";
   switch (health.state(now_ns)) {
     case WorkerState::kReady:
-      return missing_model(worker);
+      return worker.config.draining ? "whoever found it says that it is being stopped"
+                                    : missing_model(worker);
     case WorkerState::kEjected:
       return health.failures_in_a_row() > 0
                  ? fmt::format("{} failures in a row", health.failures_in_a_row())
@@ -344,7 +365,7 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.dispatched = 0;
   worker.uncounted.clear();
-  worker.bias = 1;
+  worker.first_bias = worker.rest_bias = {};
   worker.probe_again_ns = 0;
   return {};
 }
@@ -416,13 +437,23 @@ bool Fleet::has_model(const Worker& worker, std::string_view model) {
          std::ranges::find(worker.record.models, model) != worker.record.models.end();
 }
 
-bool Fleet::serves(const Worker& worker, std::string_view pool, std::string_view model,
-                   int64_t now_ns) {
-  return !worker.leaves && worker.config.pool == pool && has_model(worker, model) &&
-         worker.health.takes_requests(now_ns);
+bool Fleet::is_gone(std::string_view host, int port) const {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && worker->config.host == host && worker->config.port == port;
+  });
+  if (found == workers_.end()) return true;
+  const WorkerState state = (*found)->health.state(clock_.now_ns());
+  return state == WorkerState::kDown || state == WorkerState::kJoining;
 }
 
-void Fleet::listen(const Assignment& assignment, std::weak_ptr<WorkerLossListener> listener,
+bool Fleet::serves(const Worker& worker, std::string_view pool, std::string_view model,
+                   int64_t now_ns) {
+  return !worker.leaves && !worker.config.draining && worker.config.pool == pool &&
+         has_model(worker, model) && worker.health.takes_requests(now_ns);
+}
+
+void Fleet::listen(const Assignment& assignment, std::weak_ptr<WorkerListener> listener,
                    int attempt) {
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
@@ -438,7 +469,22 @@ void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
   if (worker->record.incarnation != assignment.incarnation) return;
   if (outcome == Outcome::kFailed) ++worker->failures;
   if (outcome == Outcome::kNeither) return;
+  const bool is_ejected = worker->health.state(clock_.now_ns()) == WorkerState::kEjected;
+  if (outcome == Outcome::kFailed && !is_ejected && is_half_ejected(worker->config.pool)) return;
   worker->health.note_outcome(outcome == Outcome::kFailed, clock_.now_ns());
+}
+
+// One more, and most of the pool would be out: then it is not the workers (FT-13).
+bool Fleet::is_half_ejected(std::string_view pool) const {
+  const int64_t now_ns = clock_.now_ns();
+  size_t all = 0;
+  size_t ejected = 0;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.pool != pool) continue;
+    ++all;
+    if (worker->health.state(now_ns) == WorkerState::kEjected) ++ejected;
+  }
+  return 2 * (ejected + 1) > all;
 }
 
 bool Fleet::command(std::string_view name, Command command) {
@@ -481,7 +527,7 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .failures = worker->failures,
                     .reason = reason_of(*worker, now_ns),
                     .names_agree = worker->names_agree,
-                    .bias = worker->bias});
+                    .bias = bias_at(worker->first_bias, now_ns)});
   }
   return rows;
 }

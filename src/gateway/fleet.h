@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,12 +28,14 @@
 
 namespace pelton::gateway {
 
-// One attempt of a request at a worker, which hears when that worker is lost.
-class WorkerLossListener {
+// One attempt of a request at a worker, which hears what becomes of that worker. Any thread,
+// without the fleet's lock.
+class WorkerListener {
  public:
-  virtual ~WorkerLossListener() = default;
-  // Any thread, without the fleet's lock.
+  virtual ~WorkerListener() = default;
   virtual void on_worker_lost(int attempt) = 0;
+  // It is being stopped, and says so itself: another one should go on. Said again and again.
+  virtual void on_worker_leaving(int attempt) = 0;
 };
 
 class Fleet {
@@ -62,6 +65,7 @@ class Fleet {
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;  // of its prompt, that the worker is expected to find
     double first_s = 0;      // predicted, to the first token
+    double step_s = 0;       // likewise, for each further one
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -71,6 +75,7 @@ class Fleet {
     const std::vector<size_t>& excluded;
     const RoutedPrompt& prompt;
     uint64_t draw = 0;
+    std::span<const std::string> avoided = {};  // incarnations: likewise excluded
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -92,14 +97,14 @@ class Fleet {
   };
   Naming naming(std::string_view pool) const;
 
-  // `listener` hears of the loss of its worker until the attempt is over.
-  void listen(const Assignment& assignment, std::weak_ptr<WorkerLossListener> listener,
-              int attempt);
+  // `listener` hears of its worker until the attempt is over.
+  void listen(const Assignment& assignment, std::weak_ptr<WorkerListener> listener, int attempt);
   // The attempt is over: whether the worker failed it.
   enum class Outcome { kServed, kFailed, kNeither };
   void note_outcome(const Assignment& assignment, Outcome outcome);
   // Of its answer: what was measured, where something else was expected.
   void note_first_token(const Assignment& assignment, double seconds);
+  void note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens);
   void note_output(std::string_view pool, int64_t tokens);
 
   enum class Command { kDrain, kUndrain, kEject, kRestore };
@@ -128,12 +133,14 @@ class Fleet {
     int64_t evictions = 0;
   };
   IndexSize index_size() const;
+  // Nobody answers there, or nobody is known of there.
+  bool is_gone(std::string_view host, int port) const;
   // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool) const;
 
  private:
   struct Listening {
-    std::weak_ptr<WorkerLossListener> listener;
+    std::weak_ptr<WorkerListener> listener;
     int attempt = 0;
   };
   struct Worker {
@@ -162,7 +169,13 @@ class Fleet {
     std::deque<Uncounted> uncounted;
     bool names_agree = false;  // its blocks are named as ours
     cluster::RoutedGroups groups;
-    double bias = 1;  // measured by predicted time to the first token, lately
+    // Measured by predicted (gateway/cost_router.h); fades to 1 while nothing is measured.
+    struct Bias {
+      double value = 1;
+      int64_t at_ns = 0;
+    };
+    Bias first_bias;
+    Bias rest_bias;
     int64_t requests = 0;
     int64_t failures = 0;
     std::string logged;  // state and reason, as they stand in the log
@@ -189,14 +202,20 @@ class Fleet {
   void probe(Worker& worker, const Place& place);
   void on_probed(const Place& place, const std::string& incarnation, const std::string& trouble);
   std::vector<Listening> note_state(Worker& worker, int64_t now_ns);
+  // Some of those who are to leave this worker, in the order in which they came.
+  static std::vector<Listening> take_leaving(Worker& worker, int64_t now_ns);
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
   std::string missing_model(const Worker& worker) const;
   Result<void> note_blocks(size_t index, const Worker& worker, std::string_view payload);
+  bool is_half_ejected(std::string_view pool) const;
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
+  cluster::StepCosts cost_floor(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
   // As it says itself: one that was put into a pool by mistake gets none of its requests.
+  static double bias_at(const Worker::Bias& bias, int64_t now_ns);
+  void note_ratio(Worker::Bias& bias, double measured_s, double predicted_s) const;
   static bool has_model(const Worker& worker, std::string_view model);
   static bool serves(const Worker& worker, std::string_view pool, std::string_view model,
                      int64_t now_ns);

@@ -14,7 +14,16 @@ namespace {
 constexpr int64_t kUncountedNs = 2'000'000'000;
 constexpr double kTypicalOutput = 256;  // tokens, where nothing is known
 constexpr double kNewestShare = 0.05;   // of the newest answer in the averages
-constexpr double kBiasMax = 4;
+constexpr double kBiasFadesNs = 30e9;   // to half of its logarithm
+// No step takes less: who says so is not believed.
+constexpr double kStepMinS = 1e-4;
+
+cluster::StepCosts at_least(const cluster::StepCosts& costs, const cluster::StepCosts& floor) {
+  return {.fixed_s = std::max(costs.fixed_s, floor.fixed_s),
+          .prefill_token_s = std::max(costs.prefill_token_s, floor.prefill_token_s),
+          .row_s = std::max(costs.row_s, floor.row_s),
+          .context_token_s = std::max(costs.context_token_s, floor.context_token_s)};
+}
 
 }  // namespace
 
@@ -40,6 +49,28 @@ void Fleet::forget_counted(Worker& worker, int64_t now_ns) {
   });
 }
 
+// A quarter of what the pool's workers take, in the middle: one that says that it is faster still
+// is believed when its answers show it (GW-06).
+cluster::StepCosts Fleet::cost_floor(std::string_view pool) const {
+  constexpr double kFaster = 4;
+  const auto median = [&](double cluster::StepCosts::*cost) {
+    std::vector<double> all;
+    for (const std::unique_ptr<Worker>& worker : workers_) {
+      if (worker == nullptr || worker->config.pool != pool) continue;
+      all.push_back(worker->health.load().costs.*cost);
+    }
+    if (all.empty()) return 0.0;
+    const auto middle = all.begin() + std::ssize(all) / 2;
+    std::nth_element(all.begin(), middle, all.end());
+    return *middle / kFaster;
+  };
+  using cluster::StepCosts;
+  return {.fixed_s = std::max(median(&StepCosts::fixed_s), kStepMinS),
+          .prefill_token_s = median(&StepCosts::prefill_token_s),
+          .row_s = median(&StepCosts::row_s),
+          .context_token_s = median(&StepCosts::context_token_s)};
+}
+
 std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_ns) {
   std::vector<int> hits(workers_.size());
   // Windows are one model's: the same for all of a pool.
@@ -49,6 +80,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     break;
   }
   std::vector<CostCandidate> all(workers_.size(), CostCandidate{.usable = false});
+  const cluster::StepCosts floor = cost_floor(wanted.pool);
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr) continue;
     const Worker& worker = *workers_[i];
@@ -63,9 +95,15 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .uncounted = static_cast<int>(worker.uncounted.size()),
            .slot_wait_s = load.wait_s,
            .kv_used = load.kv_used,
-           .bias = worker.bias,
+           .bias = bias_at(worker.first_bias, now_ns),
+           .rest_bias = bias_at(worker.rest_bias, now_ns),
            .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&
-                     std::ranges::find(wanted.excluded, i) == wanted.excluded.end()};
+                     std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
+                     std::ranges::find(wanted.avoided, worker.record.incarnation) ==
+                         wanted.avoided.end()};
+    one.costs = at_least(one.costs, floor);
+    // Of ours it has at least as many as have no outcome yet, whatever it says.
+    one.rows += std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
     for (const Worker::Uncounted& sent : worker.uncounted) one.uncounted_tokens += sent.tokens;
     if (worker.names_agree && worker.record.block_tokens == wanted.prompt.block_tokens) {
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;
@@ -95,6 +133,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   ++worker.requests;
   ++worker.open;
   const CostCandidate& candidate = all[*chosen];
+  const CostTerms terms = cost_of(request, candidate);
   Assignment assignment{.worker = *chosen,
                         .serial = worker.serial,
                         .host = worker.config.host,
@@ -104,7 +143,8 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .is_foreign = worker.is_foreign,
                         .dispatch = ++worker.dispatched,
                         .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
-                        .first_s = cost_of(request, candidate).first_s};
+                        .first_s = terms.first_s,
+                        .step_s = terms.step_s};
   worker.uncounted.push_back({.dispatch = assignment.dispatch,
                               .at_ns = now_ns,
                               .tokens = request.prompt_tokens - assignment.hit_tokens});
@@ -157,9 +197,29 @@ Fleet::Naming Fleet::naming(std::string_view pool) const {
 void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
-  if (worker == nullptr || !(assignment.first_s > 0) || !(seconds > 0)) return;
-  const double ratio = std::clamp(seconds / assignment.first_s, 1 / kBiasMax, kBiasMax);
-  worker->bias *= std::pow(ratio / worker->bias, kNewestShare);
+  if (worker != nullptr) note_ratio(worker->first_bias, seconds, assignment.first_s);
+}
+
+void Fleet::note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens) {
+  std::lock_guard lock(mutex_);
+  Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
+  if (worker == nullptr || tokens < 1) return;
+  note_ratio(worker->rest_bias, seconds / static_cast<double>(tokens), assignment.step_s);
+}
+
+// In logarithms, where twice as slow and twice as fast are as far from 1.
+void Fleet::note_ratio(Worker::Bias& bias, double measured_s, double predicted_s) const {
+  if (!(measured_s > 0) || !(predicted_s > 0)) return;
+  const int64_t now_ns = clock_.now_ns();
+  const double before = bias_at(bias, now_ns);
+  const double ratio = std::clamp(measured_s / predicted_s, kBiasMin / 2, 2 * kBiasMax);
+  bias = {.value = before * std::pow(ratio / before, kNewestShare), .at_ns = now_ns};
+}
+
+// Who was priced out is tried again after a while.
+double Fleet::bias_at(const Worker::Bias& bias, int64_t now_ns) {
+  const double age = static_cast<double>(now_ns - bias.at_ns) / kBiasFadesNs;
+  return std::pow(bias.value, std::exp2(-std::max(age, 0.0)));
 }
 
 void Fleet::note_output(std::string_view pool, int64_t tokens) {

@@ -18,7 +18,9 @@
 #include "gateway/explanation.h"
 #include "gateway/interruption.h"
 #include "gateway/relay.h"
+#include "gateway/response_socket.h"
 #include "net/url.h"
+#include "net/websocket.h"
 
 namespace pelton::gateway {
 namespace {
@@ -77,26 +79,18 @@ api::ApiError loop_detected() {
           .code = "loop_detected"};
 }
 
-// By the body's "model", or the only pool there is; none: nobody answers to it.
-const PoolConfig* pool_of(const GatewayConfig& config, const net::HttpRequest& request,
-                          std::string& model) {
-  if (!request.body.empty()) {
-    const Result<std::string> asked = api::model_asked(request.body);
-    if (asked.ok()) model = *asked;
-  }
-  for (const PoolConfig& pool : config.pools) {
-    for (const std::string& name : pool.models) {
-      if (name == model) return &pool;
-    }
-  }
-  // What names no model means the only one; what is no JSON its worker refuses.
-  return model.empty() && config.pools.size() == 1 ? &config.pools.front() : nullptr;
+// The body's "model"; empty: it names none.
+std::string model_of(const net::HttpRequest& request) {
+  if (request.body.empty()) return "";
+  Result<std::string> asked = api::model_asked(request.body);
+  return asked.ok() ? *std::move(asked) : "";
 }
 
 }  // namespace
 
 Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
     : trust_(std::move(options.trust)),
+      kubernetes_trust_(std::move(options.kubernetes_trust)),
       config_(std::make_shared<const Settings>(
           Settings{.config = std::move(options.config), .texts = std::move(options.texts)})),
       name_(fmt::format("{:016x}", random_seed())),
@@ -114,15 +108,88 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       namer_(options.block_seed),
       dns_(
           {}, [this] { set_members(); }, log) {
+  const EtcdConfig& etcd = config_->config.etcd;
+  if (!etcd.endpoints.empty()) {
+    etcd_ = std::make_unique<EtcdSource>(
+        EtcdSource::Options{.etcd = {.endpoints = etcd.endpoints},
+                            .prefix = etcd.prefix,
+                            .is_gone = [this](const std::string& host,
+                                              int port) { return fleet_.is_gone(host, port); },
+                            .changed = [this] { set_members(); }},
+        log_);
+  }
+  watch_services(config_->config);
   set_members();
   dns_.set_pools(config_->config.pools);
+}
+
+// A source for each service that pools name; those that stay go on as they are.
+void Gateway::watch_services(const GatewayConfig& config) {
+  const KubernetesConfig& api = config.kubernetes;
+  Services services;
+  {
+    std::lock_guard lock(services_mutex_);
+    services.swap(services_);
+  }
+  Services wanted;
+  for (const PoolConfig& pool : config.pools) {
+    if (pool.kubernetes_service.empty()) continue;
+    const std::string key =
+        fmt::format("{} {}/{}:{} {} {}", pool.name, pool.kubernetes_namespace,
+                    pool.kubernetes_service, pool.kubernetes_port, api.api, api.token_file);
+    if (const auto known = services.find(key); known != services.end()) {
+      wanted.insert(services.extract(known));
+      continue;
+    }
+    wanted[key] = std::make_unique<KubernetesSource>(
+        KubernetesSource::Options{.api = api.api,
+                                  .token_file = api.token_file,
+                                  .trust = kubernetes_trust_,
+                                  .name_space = pool.kubernetes_namespace,
+                                  .service = pool.kubernetes_service,
+                                  .target = {.pool = pool.name, .port = pool.kubernetes_port},
+                                  .changed = [this] { set_members(); }},
+        log_);
+  }
+  std::lock_guard lock(services_mutex_);
+  services_ = std::move(wanted);
+}
+
+// But for those that stand where no worker may (GW-04), which the log names once.
+std::vector<WorkerConfig> Gateway::found(const GatewayConfig& config) {
+  constexpr size_t kRefusedMax = 1024;
+  std::vector<WorkerConfig> all = dns_.found();
+  {
+    std::lock_guard lock(services_mutex_);
+    for (const auto& [key, service] : services_) {
+      for (WorkerConfig& one : service->found()) all.push_back(std::move(one));
+    }
+  }
+  // What an operator's own name leads to is meant, unless he says where workers stand.
+  const size_t named = config.allowed_cidrs.empty() ? all.size() : 0;
+  if (etcd_ != nullptr) {
+    for (WorkerConfig& one : etcd_->found()) all.push_back(std::move(one));
+  }
+  const auto is_refused = [&](const WorkerConfig& one) {
+    if (may_be_worker(one.host, config.allowed_cidrs)) return false;
+    if (refused_.size() < kRefusedMax && refused_.insert(one.host).second) {
+      log_.warning(
+          fmt::format("a worker at {} is refused: workers may stand in 'allowed_cidrs', or "
+                      "without these in private networks",
+                      one.host));
+    }
+    return true;
+  };
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(named);
+  all.erase(std::remove_if(begin, all.end(), is_refused), all.end());
+  return all;
 }
 
 void Gateway::set_members() {
   std::lock_guard lock(members_mutex_);
   const Config settings = config();
   std::vector<WorkerConfig> workers = settings->config.workers;
-  for (WorkerConfig& found : dns_.found()) {
+  for (WorkerConfig& found : this->found(settings->config)) {
     const bool is_known = std::ranges::any_of(workers, [&](const WorkerConfig& other) {
       return other.host == found.host && other.port == found.port;
     });
@@ -149,6 +216,8 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   if (config.threads != old->threads) kept.emplace_back("threads");
   if (config.allowed_hosts != old->allowed_hosts) kept.emplace_back("allowed_hosts");
   if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
+  if (config.etcd != old->etcd) kept.emplace_back("[etcd]");
+  if (config.kubernetes.ca_file != old->kubernetes.ca_file) kept.emplace_back("ca_file");
   access_control_.replace_keys(std::move(keys));
   auto changed = std::make_shared<const Settings>(
       Settings{.config = std::move(config), .texts = std::move(texts)});
@@ -156,6 +225,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
     std::lock_guard lock(mutex_);
     config_ = std::move(changed);
   }
+  watch_services(this->config()->config);
   set_members();
   dns_.set_pools(this->config()->config.pools);
   ++counters_.reloads;
@@ -166,32 +236,74 @@ uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
-void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+// By which it is known in logs and answers: what its client calls it, if that may stand there.
+std::string Gateway::request_id_of(const net::HttpRequest& request) {
   const std::string_view asked = request.headers.get("x-request-id");
-  const std::string request_id =
-      is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
+  return is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
+}
+
+void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+  const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
   };
   std::optional<access::Principal> principal =
       access_control_.identify(access::AccessControl::credentials_of(request.headers));
   if (!principal && !is_open(request.path)) return refuse(api::bad_api_key());
-  if (std::optional<net::HttpResponse> own = own_answer(request)) {
+  const std::string tenant = principal ? principal->tenant : std::string();
+  if (std::optional<net::HttpResponse> own = own_answer(request, tenant)) {
     return exchange->send(*std::move(own));
   }
   if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
+  if (request.method == "GET" && request.path == "/v1/responses") {
+    return open_socket(std::move(request), exchange, *principal);
+  }
+  relay(std::move(request), exchange, *std::move(principal));
+}
+
+// A page of another site may not speak to a server in its visitor's name: browsers send handshakes
+// anywhere. Programs say no origin.
+void Gateway::open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                          const access::Principal& principal) {
+  if (!request.headers.has("Upgrade")) {
+    return exchange->send(net::error_response({426, "upgrade_required",
+                                               "GET here is the handshake of a WebSocket "
+                                               "('Upgrade: websocket'); POST makes a response"}));
+  }
+  if (const auto reject = net::check_websocket_request(request)) {
+    return exchange->send(net::error_response(*reject));
+  }
+  if (!request.headers.get("Origin").empty()) {
+    return exchange->send(net::error_response(
+        {403, "foreign_origin", "pages in a browser may not use this gateway's WebSocket"}));
+  }
+  if (draining_) return exchange->send(health());
+  ResponseSocket::open(
+      std::move(request), exchange,
+      [this, principal](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+        relay(std::move(turn), answer, principal);
+      });
+}
+
+void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                    access::Principal principal) {
+  const std::string request_id = request_id_of(request);
+  const auto refuse = [&](const api::ApiError& error) {
+    exchange->send(error_answer(request.path, error, request_id));
+  };
+  const std::string tenant = principal.tenant;
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = this->config();
   const GatewayConfig& config = settings->config;
-  std::string model;
-  const PoolConfig* pool = pool_of(config, request, model);
-  if (pool == nullptr) return refuse(api::model_not_found(model));
+  std::optional<Routed> routed = route(config, request, tenant);
+  if (!routed) return refuse(api::model_not_found(model_of(request)));
+  const PoolConfig* pool = routed->pool;
   const auto relayed =
       std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
                                                       .pool = pool->name,
-                                                      .model = std::move(model),
+                                                      .model = std::move(routed->model),
                                                       .request_id = request_id,
-                                                      .principal = *std::move(principal),
+                                                      .principal = std::move(principal),
                                                       .seed = draw(),
                                                       .created_ms = clock_.unix_ms()});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
@@ -220,6 +332,19 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
                      });
 }
 
+std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
+                                              const net::HttpRequest& request,
+                                              std::string_view tenant) {
+  std::string model = model_of(request);
+  const auto choice = choose_route(config, {.model = model,
+                                            .tenant = tenant,
+                                            .session = request.headers.get("x-session-id"),
+                                            .draw = draw()});
+  if (!choice) return std::nullopt;
+  if (choice->arm != nullptr) arms_.note(model, choice->arm->name);
+  return Routed{.pool = choice->pool, .model = std::move(model)};
+}
+
 PromptNamer::Naming Gateway::naming_of(const Settings& settings, const PoolConfig& pool,
                                        int64_t created_ms) const {
   const auto text = settings.texts.find(pool.name);
@@ -239,9 +364,11 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .headers = {},
                                .body = request.body,
                                .remote = {}};
-  std::string model;
-  const PoolConfig* pool = pool_of(settings->config, asked, model);
-  if (pool == nullptr) return error_answer("/", api::model_not_found(model), "");
+  const std::string model = model_of(asked);
+  const auto choice =
+      choose_route(settings->config, {.model = model, .tenant = {}, .session = {}, .draw = draw()});
+  if (!choice) return error_answer("/", api::model_not_found(model), "");
+  const PoolConfig* pool = choice->pool;
   const RoutedPrompt prompt = namer_.name(asked, naming_of(*settings, *pool, clock_.unix_ms()));
   const std::vector<Fleet::Considered> considered = fleet_.explain(
       {.pool = pool->name, .model = model, .excluded = {}, .prompt = prompt, .draw = draw()});
@@ -251,11 +378,12 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                             .considered = considered}));
 }
 
-std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request) const {
+std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request,
+                                                     std::string_view tenant) const {
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return json_answer(200, R"({"status":"ok"})");
   if (is_open(request.path)) return health();
-  if (request.path == "/v1/models") return models();
+  if (request.path == "/v1/models") return models(tenant);
   return std::nullopt;
 }
 
@@ -275,7 +403,7 @@ net::HttpResponse Gateway::health() const {
   return json_answer(200, R"({"status":"ok"})");
 }
 
-net::HttpResponse Gateway::models() const {
+net::HttpResponse Gateway::models(std::string_view tenant) const {
   std::vector<api::ModelCard> cards;
   const Config settings = config();
   const std::vector<Fleet::Row> rows = fleet_.rows();
@@ -288,6 +416,9 @@ net::HttpResponse Gateway::models() const {
       }
     }
     for (const std::string& model : pool.models) {
+      const bool is_there =
+          std::ranges::any_of(cards, [&](const auto& card) { return card.id == model; });
+      if (is_there || !may_use(settings->config, tenant, pool, model)) continue;
       cards.push_back({.id = model, .root = pool.models.front(), .context_max = context});
     }
   }
@@ -297,12 +428,13 @@ net::HttpResponse Gateway::models() const {
 void Gateway::handle_admin(const net::HttpRequest& request,
                            const std::shared_ptr<net::Exchange>& exchange) {
   if (request.method == "GET" && is_open(request.path)) {
-    return exchange->send(request.path == "/health/live" ? *own_answer(request) : health());
+    return exchange->send(request.path == "/health/live" ? *own_answer(request, {}) : health());
   }
   if (request.method == "POST" && request.path == "/v1/explain") {
     return exchange->send(explain(request));
   }
-  exchange->send(admin_answer(request, fleet_, counters_));
+  exchange->send(admin_answer(
+      request, {.fleet = fleet_, .counters = counters_, .quarantine = quarantine_, .arms = arms_}));
 }
 
 }  // namespace pelton::gateway

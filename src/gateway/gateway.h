@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +16,17 @@
 #include "access/access_control.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "gateway/arm_counters.h"
 #include "gateway/config.h"
 #include "gateway/dns_source.h"
+#include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
+#include "gateway/kubernetes_source.h"
 #include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
+#include "gateway/route_table.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -37,7 +42,8 @@ class Gateway {
     access::ApiKeys keys;  // empty: none is asked for
     ModelTexts texts;
     std::optional<uint64_t> block_seed;  // of the fleet's block names; none: nothing has names
-    std::shared_ptr<const net::TlsTrust> trust;  // of the workers; null: plain HTTP
+    std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
+    std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
     std::string version;
   };
 
@@ -67,21 +73,40 @@ class Gateway {
     ModelTexts texts;
   };
   using Config = std::shared_ptr<const Settings>;
+  using Services = std::map<std::string, std::unique_ptr<KubernetesSource>>;
 
+  // Whose it is has been seen.
+  void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+             access::Principal principal);
+  // GET /v1/responses: the handshake of a WebSocket.
+  void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                   const access::Principal& principal);
+  std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;
   // Those of the file and those that were found.
   void set_members();
+  std::vector<WorkerConfig> found(const GatewayConfig& config);
+  void watch_services(const GatewayConfig& config);
   // Its own answers: health, the list of models.
-  std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request) const;
+  std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request,
+                                              std::string_view tenant) const;
   net::HttpResponse health() const;
-  net::HttpResponse models() const;
+  net::HttpResponse models(std::string_view tenant) const;
+  // Its pool and model; an error: why there is none.
+  struct Routed {
+    const PoolConfig* pool = nullptr;
+    std::string model;
+  };
+  std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
+                              std::string_view tenant);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
   PromptNamer::Naming naming_of(const Settings& settings, const PoolConfig& pool,
                                 int64_t created_ms) const;
 
   const std::shared_ptr<const net::TlsTrust> trust_;
+  const std::shared_ptr<const net::TlsTrust> kubernetes_trust_;
   mutable std::mutex mutex_;
   Config config_;           // guarded by mutex_
   const std::string name_;  // one for each start
@@ -94,11 +119,17 @@ class Gateway {
   RetryBudget retry_budget_{RetryBudget::Options{}};
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
+  ArmCounters arms_;
   Fleet fleet_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;
-  std::mutex members_mutex_;  // one at a time sets the fleet's
+  std::mutex members_mutex_;       // one at a time sets the fleet's
+  std::set<std::string> refused_;  // addresses, as they stand in the log; guarded by that one
   DnsSource dns_;
+  std::unique_ptr<EtcdSource> etcd_;  // null: there is no registry
+  std::mutex services_mutex_;
+  // By what they are made of; guarded by services_mutex_.
+  Services services_;
 };
 
 }  // namespace pelton::gateway

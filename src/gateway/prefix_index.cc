@@ -14,10 +14,17 @@ uint64_t key_of(const kv::BlockHash& name) {
   return name.low;
 }
 
+// Of a tag.
+uint16_t worker_of(uint16_t tag) {
+  return tag & 0xFFF;
+}
+
 }  // namespace
 
 PrefixIndex::PrefixIndex(size_t bytes_max)
     : slots_(std::bit_floor(std::max(bytes_max / sizeof(Slot), kSlotsMin))),
+      generations_(kWorkersMax),
+      forgets_(kWorkersMax),
       size_max_(slots_.size() / 3 * 2) {}
 
 PrefixIndex::Slot* PrefixIndex::find_slot(uint64_t key) {
@@ -28,12 +35,12 @@ PrefixIndex::Slot* PrefixIndex::find_slot(uint64_t key) {
 }
 
 uint32_t PrefixIndex::list_of(const Slot& slot) const {
-  return slot.workers[0] | static_cast<uint32_t>(slot.workers[1]) << 16;
+  return slot.tags[0] | static_cast<uint32_t>(slot.tags[1]) << 16;
 }
 
-std::span<const uint16_t> PrefixIndex::workers_of(const Slot& slot) const {
+std::span<const uint16_t> PrefixIndex::tags_of(const Slot& slot) const {
   if (slot.count == kListed) return lists_[list_of(slot)];
-  return std::span(slot.workers).first(slot.count);
+  return std::span(slot.tags).first(slot.count);
 }
 
 void PrefixIndex::make_list(Slot& slot) {
@@ -44,9 +51,9 @@ void PrefixIndex::make_list(Slot& slot) {
     list = free_lists_.back();
     free_lists_.pop_back();
   }
-  lists_[list].assign(std::begin(slot.workers), std::end(slot.workers));
-  slot.workers[0] = static_cast<uint16_t>(list & 0xFFFF);
-  slot.workers[1] = static_cast<uint16_t>(list >> 16);
+  lists_[list].assign(std::begin(slot.tags), std::end(slot.tags));
+  slot.tags[0] = static_cast<uint16_t>(list & 0xFFFF);
+  slot.tags[1] = static_cast<uint16_t>(list >> 16);
   slot.count = kListed;
 }
 
@@ -59,44 +66,67 @@ void PrefixIndex::free_list(Slot& slot) {
 void PrefixIndex::add(const kv::BlockHash& name, int worker) {
   CHECK(worker >= 0 && worker < kWorkersMax);
   const uint64_t key = key_of(name);
-  const auto holder = static_cast<uint16_t>(worker);
+  const uint16_t added = tag(worker);
   Slot* slot = find_slot(key);
+  if (slot != nullptr && sweep_left_ > 0 && clean(static_cast<size_t>(slot - slots_.data()))) {
+    slot = nullptr;
+  }
   if (slot == nullptr) {
     if (size_ == size_max_) evict_one();
     size_t at = home(key);
     while (slots_[at].count != 0) at = (at + 1) & (slots_.size() - 1);
     slot = &slots_[at];
-    *slot = {.key = key, .workers = {holder}, .count = 1, .used = true};
+    *slot = {.key = key, .tags = {added}, .count = 1, .used = true};
     ++size_;
     return;
   }
   slot->used = true;
-  const std::span<const uint16_t> known = workers_of(*slot);
-  if (std::ranges::find(known, holder) != known.end()) return;
+  const std::span<const uint16_t> known = tags_of(*slot);
+  if (std::ranges::find(known, added) != known.end()) return;
   if (slot->count == kInPlace) make_list(*slot);
   if (slot->count == kListed) {
-    lists_[list_of(*slot)].push_back(holder);
+    lists_[list_of(*slot)].push_back(added);
   } else {
-    slot->workers[slot->count++] = holder;
+    slot->tags[slot->count++] = added;
   }
 }
 
+template <typename Gone>
+bool PrefixIndex::take_out(size_t at, const Gone& gone) {
+  Slot& slot = slots_[at];
+  if (slot.count == kListed) {
+    std::vector<uint16_t>& list = lists_[list_of(slot)];
+    std::erase_if(list, gone);
+    if (!list.empty()) return false;
+  } else {
+    uint16_t* const end = slot.tags + slot.count;
+    const auto left = static_cast<uint8_t>(std::remove_if(slot.tags, end, gone) - slot.tags);
+    if (left > 0) {
+      slot.count = left;
+      return false;
+    }
+  }
+  erase(at);
+  return true;
+}
+
 void PrefixIndex::remove(const kv::BlockHash& name, int worker) {
-  Slot* slot = find_slot(key_of(name));
+  const Slot* slot = find_slot(key_of(name));
   if (slot == nullptr) return;
-  const auto holder = static_cast<uint16_t>(worker);
-  if (slot->count == kListed) {
-    std::vector<uint16_t>& list = lists_[list_of(*slot)];
-    std::erase(list, holder);
-    if (!list.empty()) return;
-    return erase(static_cast<size_t>(slot - slots_.data()));
-  }
-  uint16_t* const end = slot->workers + slot->count;
-  if (std::remove(slot->workers, end, holder) == end) return;
-  if (--slot->count == 0) {
-    slot->count = 1;  // erase() takes one that is there
-    erase(static_cast<size_t>(slot - slots_.data()));
-  }
+  take_out(static_cast<size_t>(slot - slots_.data()),
+           [removed = tag(worker)](uint16_t one) { return one == removed; });
+}
+
+uint16_t PrefixIndex::tag(int worker) const {
+  return static_cast<uint16_t>(generations_[static_cast<size_t>(worker)] << kWorkerBits | worker);
+}
+
+bool PrefixIndex::is_void(uint16_t tag) const {
+  return generations_[worker_of(tag)] != tag >> kWorkerBits;
+}
+
+bool PrefixIndex::clean(size_t at) {
+  return take_out(at, [this](uint16_t one) { return is_void(one); });
 }
 
 // Those behind it move up, so that no search ends at a hole (Knuth 6.4, algorithm R).
@@ -108,11 +138,21 @@ void PrefixIndex::erase(size_t at) {
     // It may move if its home is not between the hole and itself.
     const size_t distance = (next - home(slots_[next].key)) & mask;
     if (distance < ((next - hole) & mask)) continue;
-    slots_[hole] = slots_[next];
+    move(next, hole);
     hole = next;
   }
   slots_[hole] = {};
   --size_;
+}
+
+// What has not been swept yet and moves to where that has been done is looked at all the same.
+void PrefixIndex::move(size_t from, size_t to) {
+  const size_t mask = slots_.size() - 1;
+  slots_[to] = slots_[from];
+  const auto is_unswept = [&](size_t at) { return ((at - sweep_at_) & mask) < sweep_left_; };
+  if (!is_unswept(from) || is_unswept(to)) return;
+  sweep_left_ = std::min(sweep_left_ + ((sweep_at_ - to) & mask), slots_.size());
+  sweep_at_ = to;
 }
 
 void PrefixIndex::evict_one() {
@@ -131,53 +171,56 @@ void PrefixIndex::evict_one() {
 }
 
 void PrefixIndex::forget(int worker) {
-  const auto holder = static_cast<uint16_t>(worker);
-  for (size_t at = 0; at < slots_.size();) {
-    Slot& slot = slots_[at];
-    const size_t before = size_;
-    if (slot.count != 0) {
-      const std::span<const uint16_t> known = workers_of(slot);
-      if (std::ranges::find(known, holder) != known.end()) {
-        remove({.low = slot.key, .high = 0}, worker);
-      }
-    }
-    if (size_ == before) ++at;  // otherwise another one has moved here
-  }
+  const auto at = static_cast<size_t>(worker);
+  // Before a generation comes again nothing of it may be left.
+  if (forgets_[at] == kGenerations - 1) sweep(slots_.size());
+  ++forgets_[at];
+  generations_[at] = static_cast<uint8_t>((generations_[at] + 1) % kGenerations);
+  sweep_left_ = slots_.size();
 }
 
-std::span<const uint16_t> PrefixIndex::workers_with(const kv::BlockHash& name) {
+bool PrefixIndex::sweep(size_t slots_max) {
+  for (size_t looked = 0; looked < slots_max && sweep_left_ > 0; ++looked) {
+    // Where one is taken out another one may have come.
+    while (slots_[sweep_at_].count != 0 && clean(sweep_at_)) {
+    }
+    sweep_at_ = (sweep_at_ + 1) & (slots_.size() - 1);
+    if (--sweep_left_ == 0) std::ranges::fill(forgets_, 0);
+  }
+  return sweep_left_ == 0;
+}
+
+std::span<const uint16_t> PrefixIndex::tags_with(const kv::BlockHash& name) {
   Slot* slot = find_slot(key_of(name));
   if (slot == nullptr) return {};
   slot->used = true;
-  return workers_of(*slot);
+  return tags_of(*slot);
 }
 
 bool PrefixIndex::holds(const kv::BlockHash& name, int worker) {
-  return std::ranges::find(workers_with(name), static_cast<uint16_t>(worker)) !=
-         workers_with(name).end();
+  const std::span<const uint16_t> known = tags_with(name);
+  return std::ranges::find(known, tag(worker)) != known.end();
 }
 
 void PrefixIndex::find(std::span<const kv::BlockHash> names, PrefixIndex* beside,
                        std::span<int> hits) {
   std::ranges::fill(hits, 0);
-  std::vector<uint16_t> alive;  // hold every block so far
-  const auto contains = [](std::span<const uint16_t> known, uint16_t worker) {
-    return std::ranges::find(known, worker) != known.end();
-  };
+  std::vector<uint16_t> alive;  // workers that hold every block so far
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::span<const uint16_t> known = workers_with(names[i]);
-    const std::span<const uint16_t> more =
-        beside == nullptr ? std::span<const uint16_t>() : beside->workers_with(names[i]);
+    const std::span<const uint16_t> here = tags_with(names[i]);
+    const std::span<const uint16_t> there =
+        beside == nullptr ? std::span<const uint16_t>() : beside->tags_with(names[i]);
+    const auto is_held = [&](uint16_t worker) {
+      return std::ranges::find(here, tag(worker)) != here.end() ||
+             (beside != nullptr && std::ranges::find(there, beside->tag(worker)) != there.end());
+    };
     if (i == 0) {
-      alive.assign(known.begin(), known.end());
-      for (const uint16_t worker : more) {
-        if (!contains(known, worker)) alive.push_back(worker);
-      }
-    } else {
-      std::erase_if(alive, [&](uint16_t worker) {
-        return !contains(known, worker) && !contains(more, worker);
-      });
+      for (const uint16_t one : here) alive.push_back(worker_of(one));
+      for (const uint16_t one : there) alive.push_back(worker_of(one));
+      std::ranges::sort(alive);
+      alive.erase(std::unique(alive.begin(), alive.end()), alive.end());
     }
+    std::erase_if(alive, [&](uint16_t worker) { return !is_held(worker); });
     if (alive.empty()) return;
     for (const uint16_t worker : alive) {
       if (worker < hits.size()) hits[worker] = static_cast<int>(i) + 1;

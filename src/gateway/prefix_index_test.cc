@@ -57,6 +57,9 @@ TEST(PrefixIndex, IsWhatAMapWouldBe) {
         index.forget(worker);
         for (auto& [one, workers] : map) workers.erase(worker);
       }
+      if (seed % 2 == 0) index.sweep(bits % 40);
+    }
+    while (!index.sweep(100)) {
     }
     std::erase_if(map, [](const auto& one) { return one.second.empty(); });
     EXPECT_EQ(index.size(), map.size()) << seed;
@@ -68,6 +71,28 @@ TEST(PrefixIndex, IsWhatAMapWouldBe) {
                   map.contains(block) && map[block].contains(worker) ? 1 : 0)
             << seed;
       }
+    }
+  }
+}
+
+// However large the table is: what it held is void at once, and freed piece by piece.
+TEST(PrefixIndex, ForgetsWithoutAScan) {
+  PrefixIndex index(1 << 20);
+  const std::vector<kv::BlockHash> all = names(0, 40'000);
+  std::vector<int> hits(2);
+  for (int round = 0; round < 40; ++round) {
+    for (const kv::BlockHash& one : all) index.add(one, 0);
+    index.add(name(7), 1);
+    index.forget(0);
+    ASSERT_FALSE(index.holds(name(3), 0)) << round;
+    ASSERT_TRUE(index.holds(name(7), 1));
+    index.find(all, nullptr, hits);
+    ASSERT_EQ(hits, (std::vector<int>{0, 0}));
+    ASSERT_EQ(index.size(), 40'000u) << "not scanned yet";
+    if (round % 3 == 0) {
+      for (int piece = 0; piece < 7; ++piece) ASSERT_FALSE(index.sweep(8192)) << piece;
+      ASSERT_TRUE(index.sweep(8192));
+      ASSERT_EQ(index.size(), 1u);
     }
   }
 }

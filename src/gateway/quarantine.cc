@@ -1,22 +1,14 @@
 #include "gateway/quarantine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/digest.h"
 
 namespace pelton::gateway {
-namespace {
-
-constexpr size_t kLossesMax = 64;
-
-}  // namespace
 
 std::string Quarantine::name_of(const net::HttpRequest& request) const {
   return base::hmac_sha256(options_.secret, request.path + "\n" + request.body);
-}
-
-bool Quarantine::refuses(const Entry& entry) const {
-  return entry.alone >= options_.alone_max || entry.crashes >= options_.crashes_max;
 }
 
 bool Quarantine::holds(const net::HttpRequest& request, int64_t now_ns) {
@@ -24,44 +16,57 @@ bool Quarantine::holds(const net::HttpRequest& request, int64_t now_ns) {
   const std::string name = name_of(request);
   std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
-  return found != entries_.end() && refuses(found->second) &&
+  return found != entries_.end() && found->second.crashes >= options_.crashes_max &&
          now_ns - found->second.last_ns <= options_.time_ns;
 }
 
-void Quarantine::note_crash(const net::HttpRequest& request, std::string_view incarnation,
+std::vector<std::string> Quarantine::tried_by_others(const net::HttpRequest& request) {
+  if (size_ == 0) return {};
+  const std::string name = name_of(request);
+  std::vector<std::string> all;
+  std::lock_guard lock(mutex_);
+  if (!entries_.contains(name)) return {};
+  for (const auto& [incarnation, whose] : trials_) all.push_back(incarnation);
+  return all;
+}
+
+Quarantine::Trial Quarantine::begin_trial(const net::HttpRequest& request,
+                                          std::string_view incarnation) {
+  if (size_ == 0) return Trial::kNone;
+  std::string name = name_of(request);
+  std::lock_guard lock(mutex_);
+  if (!entries_.contains(name)) return Trial::kNone;
+  const bool is_free = trials_.emplace(incarnation, std::move(name)).second;
+  return is_free ? Trial::kBegun : Trial::kTaken;
+}
+
+void Quarantine::end_trial(std::string_view incarnation) {
+  std::lock_guard lock(mutex_);
+  const auto found = trials_.find(incarnation);
+  if (found != trials_.end()) trials_.erase(found);
+}
+
+bool Quarantine::note_crash(const net::HttpRequest& request, std::string_view incarnation,
                             int64_t now_ns) {
   std::string name = name_of(request);
   std::lock_guard lock(mutex_);
+  const auto trial = trials_.find(incarnation);
+  if (trial != trials_.end() && trial->second == name) trials_.erase(trial);
   if (!entries_.contains(name)) make_room(now_ns);
   Entry& entry = entries_[std::move(name)];
   if (now_ns - entry.last_ns > options_.time_ns) entry = {};
-  ++entry.crashes;
-  entry.incarnation = incarnation;
+  // Sent twice, it may have been at one worker twice.
+  if (std::exchange(entry.incarnation, incarnation) != incarnation) ++entry.crashes;
   entry.last_ns = now_ns;
   size_ = entries_.size();
-  const auto loss = std::ranges::find(losses_, incarnation, &Loss::incarnation);
-  if (loss != losses_.end()) {
-    ++loss->requests;
-    return;
-  }
-  if (losses_.size() == kLossesMax) losses_.pop_front();
-  losses_.push_back({.incarnation = std::string(incarnation), .requests = 1});
+  return entry.crashes >= options_.crashes_max;
 }
 
-bool Quarantine::judge(const net::HttpRequest& request) {
+void Quarantine::note_begun(const net::HttpRequest& request, std::string_view incarnation) {
   const std::string name = name_of(request);
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return false;
-  Entry& entry = found->second;
-  const auto loss = std::ranges::find(losses_, entry.incarnation, &Loss::incarnation);
-  if (loss != losses_.end() && loss->requests == 1) ++entry.alone;
-  return refuses(entry);
-}
-
-void Quarantine::note_begun(const net::HttpRequest& request) {
-  const std::string name = name_of(request);
-  std::lock_guard lock(mutex_);
+  const auto trial = trials_.find(incarnation);
+  if (trial != trials_.end() && trial->second == name) trials_.erase(trial);
   entries_.erase(name);
   size_ = entries_.size();
 }

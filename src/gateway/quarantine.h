@@ -1,17 +1,21 @@
-// Requests that end workers. One that two workers were lost with while they began it, and nothing
-// else, is refused from then on, for a while: sent to a third it would end that one too, and its
-// client tries again. Where a worker that began many is lost, each may be the cause or none: one of
-// those is refused after its fourth loss. Once a request has been begun without harm its name is
-// clear. Keeps keyed hashes, never words. Any thread; bounded.
+// Requests that end workers. One that two workers were lost with while they began it is refused
+// from then on, for a while: sent to a third it would end that one too, and its client tries again.
+// What was begun beside it when the first one was lost is under suspicion too; so that the second
+// loss sets them apart, a worker begins at most one suspect at a time, a trial. Once a request has
+// been begun without harm its name is clear. Keeps keyed hashes, never words. Any thread; bounded.
+//
+//   lost with w1: a, b, c (each once) -> a tried at w2, b at w3, c waits -> w2 is lost: a is
+//   refused
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "net/http_message.h"
 
@@ -21,47 +25,47 @@ class Quarantine {
  public:
   struct Options {
     std::string secret;                 // of the hashes
-    int alone_max = 2;                  // losses with nothing else begun there
-    int crashes_max = 4;                // losses of any kind
+    int crashes_max = 2;                // workers that were lost with it
     int64_t time_ns = 600'000'000'000;  // since its last crash
     size_t requests_max = 4096;         // kept; the oldest makes room
   };
 
   explicit Quarantine(Options options) : options_(std::move(options)) {}
 
-  // It is not to be sent to anybody. Costs nothing while there is nobody to look for.
-  bool holds(const net::HttpRequest& request, int64_t now_ns);
-  // This start of a worker was lost while it began the request.
-  void note_crash(const net::HttpRequest& request, std::string_view incarnation, int64_t now_ns);
-  // To be asked once the others that were lost with it have been noted too, which takes a moment.
-  // True: that was one too many.
-  bool judge(const net::HttpRequest& request);
-  // Somebody has begun it and lives.
-  void note_begun(const net::HttpRequest& request);
+  // The next three cost nothing while there is nobody to look for.
 
-  size_t size() const { return size_; }
+  // It is not to be sent to anybody.
+  bool holds(const net::HttpRequest& request, int64_t now_ns);
+  // Starts of workers that begin a suspect, if this request is one itself: others are for it.
+  std::vector<std::string> tried_by_others(const net::HttpRequest& request);
+  enum class Trial { kNone, kBegun, kTaken };  // kNone: it is no suspect; kTaken: another one's
+  // It is being sent to this start of a worker; kBegun: to be ended by one of the next three.
+  Trial begin_trial(const net::HttpRequest& request, std::string_view incarnation);
+
+  // Neither begun nor lost.
+  void end_trial(std::string_view incarnation);
+  // This start of a worker was lost while it began the request. True: that was one too many.
+  bool note_crash(const net::HttpRequest& request, std::string_view incarnation, int64_t now_ns);
+  // That one has begun it and lives.
+  void note_begun(const net::HttpRequest& request, std::string_view incarnation);
+
+  size_t size() const { return size_; }  // suspects, and those that are refused
 
  private:
   struct Entry {
-    int crashes = 0;
-    int alone = 0;            // of these, with nothing else begun there
-    std::string incarnation;  // of the last
+    int crashes = 0;          // starts of workers that were lost with it
+    std::string incarnation;  // the last of these
     int64_t last_ns = 0;
-  };
-  struct Loss {  // of a worker
-    std::string incarnation;
-    int requests = 0;  // that it had begun
   };
 
   std::string name_of(const net::HttpRequest& request) const;
-  bool refuses(const Entry& entry) const;
   void make_room(int64_t now_ns);
 
   const Options options_;
   std::atomic<size_t> size_ = 0;  // of entries_
   std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;  // guarded by mutex_, as the next
-  std::deque<Loss> losses_;                         // the last ones
+  std::unordered_map<std::string, Entry> entries_;          // guarded by mutex_, as the next
+  std::map<std::string, std::string, std::less<>> trials_;  // by incarnation: whose
 };
 
 }  // namespace pelton::gateway

@@ -13,10 +13,8 @@ net::HttpRequest request_of(std::string body) {
 
 class QuarantineTest : public testing::Test {
  protected:
-  // Lost with nothing else begun there.
   bool crash(const net::HttpRequest& request, int64_t now_ns) {
-    quarantine_.note_crash(request, std::to_string(++workers_), now_ns);
-    return quarantine_.judge(request);
+    return quarantine_.note_crash(request, std::to_string(++workers_), now_ns);
   }
 
   Quarantine quarantine_{{.secret = "s", .time_ns = 600 * kS, .requests_max = 8}};
@@ -36,24 +34,42 @@ TEST_F(QuarantineTest, RefusesFromTheSecondCrashOnForAWhile) {
   EXPECT_FALSE(crash(bad, 1300 * kS)) << "forgotten, it begins anew";
 }
 
-// Workers are killed under many requests: nobody is to blame.
-TEST_F(QuarantineTest, ThoseWhoAreLostTogetherAreBlamedLess) {
-  const net::HttpRequest one = request_of("one");
-  const net::HttpRequest other = request_of("other");
-  for (int loss = 1; loss <= 3; ++loss) {
-    const std::string incarnation = std::to_string(loss);
-    quarantine_.note_crash(one, incarnation, loss * kS);
-    quarantine_.note_crash(other, incarnation, loss * kS);
-    EXPECT_FALSE(quarantine_.judge(one));
-    EXPECT_FALSE(quarantine_.judge(other));
-  }
-  EXPECT_TRUE(crash(one, 4 * kS)) << "but not for ever";
+// FT-15: many are lost with the first worker; the second loss shows which one it was.
+TEST_F(QuarantineTest, AWorkerTriesOneSuspectAtATime) {
+  using Trial = Quarantine::Trial;
+  const net::HttpRequest bad = request_of("poison");
+  const net::HttpRequest bystander = request_of("hello");
+  EXPECT_EQ(quarantine_.begin_trial(bad, "w2"), Trial::kNone) << "nobody is suspected";
+  quarantine_.note_crash(bad, "w1", 1);
+  quarantine_.note_crash(bystander, "w1", 1);
+  EXPECT_TRUE(quarantine_.tried_by_others(bystander).empty());
+  EXPECT_EQ(quarantine_.begin_trial(bad, "w2"), Trial::kBegun);
+  EXPECT_EQ(quarantine_.begin_trial(bystander, "w2"), Trial::kTaken);
+  EXPECT_EQ(quarantine_.tried_by_others(bystander), std::vector<std::string>{"w2"});
+  EXPECT_TRUE(quarantine_.tried_by_others(request_of("new")).empty()) << "of no interest to it";
+  EXPECT_EQ(quarantine_.begin_trial(request_of("new"), "w2"), Trial::kNone);
+  EXPECT_EQ(quarantine_.begin_trial(bystander, "w3"), Trial::kBegun);
+  EXPECT_TRUE(quarantine_.note_crash(bad, "w2", 2));
+  EXPECT_FALSE(quarantine_.note_crash(request_of("new"), "w2", 2));
+  quarantine_.note_begun(bystander, "w3");
+  EXPECT_FALSE(quarantine_.holds(bystander, 3));
+  EXPECT_EQ(quarantine_.begin_trial(request_of("new"), "w3"), Trial::kBegun) << "free again";
+  quarantine_.end_trial("w3");
+  EXPECT_TRUE(quarantine_.tried_by_others(request_of("new")).empty());
+}
+
+// Clients that ask the same at once: one worker that is lost is one.
+TEST_F(QuarantineTest, AWorkerThatIsLostCountsOnce) {
+  const net::HttpRequest request = request_of("hello");
+  EXPECT_FALSE(quarantine_.note_crash(request, "w1", 1));
+  EXPECT_FALSE(quarantine_.note_crash(request, "w1", 2));
+  EXPECT_TRUE(quarantine_.note_crash(request, "w2", 3));
 }
 
 TEST_F(QuarantineTest, WhatHasBeenBegunIsClear) {
   const net::HttpRequest bystander = request_of("hello");
   EXPECT_FALSE(crash(bystander, 1));
-  quarantine_.note_begun(bystander);
+  quarantine_.note_begun(bystander, "another");
   EXPECT_FALSE(crash(bystander, 2));
   EXPECT_EQ(quarantine_.size(), 1u);
 }

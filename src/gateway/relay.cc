@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kQuietTime{600'000};
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
 constexpr int kLossesMax = 4;
-// Until the others that were lost with a worker have been noted.
-constexpr std::chrono::milliseconds kJudgeTime{50};
+constexpr int kWrongIncarnation = 409;
+constexpr int kMeasuredMin = 8;  // tokens, from which an answer's speed means something
 constexpr size_t kWholeMax = size_t{256} << 20;
 
 // An answer that another worker might give better.
@@ -63,20 +63,39 @@ Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
       exchange_(std::move(exchange)),
       stalled_ns_(services.clock.now_ns()) {}
 
-void Relay::attempt() {
-  if (over_ || running_) return;
+// Where this request may be what ends workers, only one that no other such request is sent to.
+std::optional<Fleet::Assignment> Relay::assign() {
+  const std::vector<std::string> avoided = services_.quarantine.tried_by_others(request_.http);
   const uint64_t draw = base::random_bits(base::fnv1a64(request_.request_id), request_.seed) +
                         static_cast<uint64_t>(attempt_);
   std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
                                                                         .model = request_.model,
                                                                         .excluded = tried_,
                                                                         .prompt = request_.prompt,
-                                                                        .draw = draw});
+                                                                        .draw = draw,
+                                                                        .avoided = avoided});
+  waits_for_trial_ = !assignment && !avoided.empty();
+  if (!assignment || said_count() > 1) return assignment;
+  const auto trial = services_.quarantine.begin_trial(request_.http, assignment->incarnation);
+  is_trial_ = trial == Quarantine::Trial::kBegun;
+  if (trial != Quarantine::Trial::kTaken) return assignment;
+  services_.fleet.note_outcome(*assignment, Fleet::Outcome::kNeither);
+  waits_for_trial_ = true;
+  return std::nullopt;
+}
+
+void Relay::attempt() {
+  if (over_ || running_) return;
+  std::optional<Fleet::Assignment> assignment = assign();
   if (!assignment) return wait_for_worker();
-  assignment_ = *std::move(assignment);
+  send_to(*std::move(assignment));
+}
+
+void Relay::send_to(Fleet::Assignment assignment) {
+  assignment_ = std::move(assignment);
   tried_.push_back(assignment_.worker);
   running_ = true;
-  progressed_ = paused_ = false;
+  progressed_ = paused_ = was_paused_ = false;
   attempted_ns_ = services_.clock.now_ns();
   reader_ = AnswerReader();
   foreign_.reset();
@@ -117,7 +136,7 @@ void Relay::wait_for_worker() {
   if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
-  tried_.clear();
+  if (!waits_for_trial_) tried_.clear();
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
@@ -200,6 +219,7 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
   if (!events.ok()) return end_attempt(Failure::kLost, events.error().message);
   if (!events->empty()) {
     note_progress();
+    note_harmless();
     if (!std::exchange(streaming_, true)) {
       exchange_->start_stream(head_->status, answer_headers(*head_));
     }
@@ -218,7 +238,7 @@ void Relay::on_foreign_end() {
 
 void Relay::pause_if_behind() {
   if (!running_ || paused_ || exchange_->queued_bytes() <= kBacklogMax) return;
-  paused_ = true;
+  paused_ = was_paused_ = true;
   services_.client.pause(call_);
 }
 
@@ -262,15 +282,19 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   }
   if (update.tokens.empty() && update.finished.empty()) return {};
   note_progress();
-  if (crashed_ && said_count() > 1) {
-    crashed_ = false;
-    services_.quarantine.note_begun(request_.http);
-  }
+  if (said_count() > 1) note_harmless();
   return {};
+}
+
+void Relay::note_harmless() {
+  if (!std::exchange(crashed_, false) && !is_trial_) return;
+  is_trial_ = false;
+  services_.quarantine.note_begun(request_.http, assignment_.incarnation);
 }
 
 void Relay::note_progress() {
   stalled_ns_ = services_.clock.now_ns();
+  if (!progressed_) first_ns_ = stalled_ns_;
   if (!std::exchange(progressed_, true) && attempt_ == 0) {
     services_.fleet.note_first_token(assignment_,
                                      static_cast<double>(stalled_ns_ - attempted_ns_) * 1e-9);
@@ -283,7 +307,13 @@ void Relay::note_end(const std::string& choice_end) {
   const Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
   services_.fleet.note_output(request_.pool, end->output_tokens);
-  if (attempt_ > 0 || request_.prompt.block_tokens == 0) return;
+  if (attempt_ > 0) return;
+  // How fast it really is: of one answer alone, that no client held up.
+  if (said_.size() == 1 && !was_paused_ && end->output_tokens > kMeasuredMin) {
+    services_.fleet.note_further_tokens(
+        assignment_, static_cast<double>(stalled_ns_ - first_ns_) * 1e-9, end->output_tokens - 1);
+  }
+  if (request_.prompt.block_tokens == 0) return;
   RelayCounters& counters = services_.counters;
   ++counters.named;
   counters.expected_hit_tokens += assignment_.hit_tokens;
@@ -359,9 +389,8 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   services_.fleet.note_outcome(assignment_, outcome);
-  if (crashed_ && outcome == Fleet::Outcome::kServed) {
-    services_.quarantine.note_begun(request_.http);
-  }
+  if (outcome == Fleet::Outcome::kServed) note_harmless();
+  if (std::exchange(is_trial_, false)) services_.quarantine.end_trial(assignment_.incarnation);
   running_ = false;
   over_ = true;
   --services_.counters.open;
@@ -385,7 +414,10 @@ void Relay::on_done(int attempt, int status, const Result<void>& result) {
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
   if (foreign_) return on_foreign_end();
-  if (status != 200) return end_attempt(Failure::kBusy, fmt::format("fleet status {}", status));
+  if (status != 200) {
+    return end_attempt(status == kWrongIncarnation ? Failure::kAnother : Failure::kBusy,
+                       fmt::format("fleet status {}", status));
+  }
   end_attempt(Failure::kLost, "the answer ended without its end");
 }
 
@@ -398,10 +430,38 @@ void Relay::on_worker_lost(int attempt) {
   });
 }
 
+void Relay::on_worker_leaving(int attempt) {
+  const auto self = shared_from_this();
+  exchange_->post([self, attempt] {
+    if (self->over_ || !self->running_ || attempt != self->attempt_) return;
+    self->leave_worker();
+  });
+}
+
+// What it has said and the client has not got yet is said again by the next one.
+void Relay::leave_worker() {
+  tried_ = {assignment_.worker};
+  const bool was_trial = std::exchange(is_trial_, false);
+  if (was_trial) services_.quarantine.end_trial(assignment_.incarnation);
+  std::optional<Fleet::Assignment> next = assign();
+  if (!next) return;
+  services_.client.cancel(call_);
+  services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
+  services_.log.info(
+      fmt::format("request {} attempt {} leaves worker {}:{}, which is being stopped",
+                  request_.request_id, attempt_, assignment_.host, assignment_.port));
+  ++attempt_;
+  failures_ = losses_ = 0;
+  stalled_ns_ = services_.clock.now_ns();
+  ++services_.counters.drain_moves;
+  send_to(*std::move(next));
+}
+
 void Relay::end_attempt(Failure failure, const std::string& why) {
   running_ = false;
   services_.client.cancel(call_);
-  const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached;
+  const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||
+                        failure == Failure::kRefused || failure == Failure::kError;
   services_.fleet.note_outcome(assignment_,
                                is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
   services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
@@ -412,9 +472,13 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     failures_ = losses_ = 0;
     tried_ = {assignment_.worker};  // others that failed before are as good as any again
   }
-  const bool said_no = failure == Failure::kBusy || failure == Failure::kRefused;
+  const bool said_no =
+      failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kAnother;
   if (!said_no) stalled_ns_ = services_.clock.now_ns();
   const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
+  if (!is_lost && std::exchange(is_trial_, false)) {
+    services_.quarantine.end_trial(assignment_.incarnation);
+  }
   if (!is_lost || (foreign_ && streaming_)) return go_on(failure);
   if (said_count() > 1) {
     // Who says something is harmless to those who go on with it; who never does any more is not.
@@ -422,13 +486,11 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     return go_on(failure);
   }
   crashed_ = true;
-  services_.quarantine.note_crash(request_.http, assignment_.incarnation, services_.clock.now_ns());
-  exchange_->post_after(kJudgeTime, [weak = weak_from_this(), failure] {
-    const auto self = weak.lock();
-    if (self == nullptr || self->over_) return;
-    if (self->services_.quarantine.judge(self->request_.http)) return self->give_up_quarantined();
-    self->go_on(failure);
-  });
+  is_trial_ = false;
+  const bool is_guilty = services_.quarantine.note_crash(request_.http, assignment_.incarnation,
+                                                         services_.clock.now_ns());
+  if (is_guilty) return give_up_quarantined();
+  go_on(failure);
 }
 
 void Relay::go_on(Failure failure) {
@@ -437,7 +499,8 @@ void Relay::go_on(Failure failure) {
   }
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
-    if (failure != Failure::kBusy && ++failures_ > kMovesMax) {
+    const bool is_for_now = failure == Failure::kBusy || failure == Failure::kAnother;
+    if (!is_for_now && ++failures_ > kMovesMax) {
       return give_up(502, "worker_failed", "the workers that were tried failed");
     }
     ++services_.counters.moves;
@@ -446,8 +509,9 @@ void Relay::go_on(Failure failure) {
   const bool is_charged =
       failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kError;
   // How many workers may be lost with it the quarantine says.
-  const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
-  if ((!is_lost && ++failures_ > services_.retries_max) ||
+  const bool is_free =
+      failure == Failure::kLost || failure == Failure::kDown || failure == Failure::kAnother;
+  if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");

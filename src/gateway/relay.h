@@ -26,7 +26,7 @@
 
 namespace pelton::gateway {
 
-class Relay final : public WorkerLossListener, public std::enable_shared_from_this<Relay> {
+class Relay final : public WorkerListener, public std::enable_shared_from_this<Relay> {
  public:
   struct Services {  // outlive it
     Fleet& fleet;
@@ -56,6 +56,7 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
                     const Services& services);
 
   void on_worker_lost(int attempt) override;
+  void on_worker_leaving(int attempt) override;
 
  private:
   struct Key {};  // only start() makes one
@@ -69,12 +70,17 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
     kUnreached,  // no connection
     kLost,       // reset, broken framing
     kDown,       // the fleet says so: all its requests are lost at once, through one fault
-    kBusy,       // the worker said no for now: full, draining, another start of it
+    kBusy,       // the worker said no for now: full, draining
+    kAnother,    // another start of the worker answers; its own watch will say so at once
     kRefused,    // it said no
     kError,      // it says that it cannot go on
   };
 
   void attempt();
+  std::optional<Fleet::Assignment> assign();
+  void send_to(Fleet::Assignment assignment);
+  // The worker is being stopped and still talks: on with it at another one, where there is one.
+  void leave_worker();
   void wait_for_worker();
   std::string run_body(const Fleet::Assignment& assignment) const;
   net::HttpCall call_to(const Fleet::Assignment& assignment) const;
@@ -93,6 +99,7 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   bool relay(AnswerUpdate& update);
   void note_progress();
   void note_end(const std::string& choice_end);
+  void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
   size_t said_count() const;  // tokens of it, of all choices
   // The next attempt after one that failed so, or the end.
@@ -110,17 +117,21 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   Request request_;
   const std::shared_ptr<net::Exchange> exchange_;
 
-  int attempt_ = 0;            // the number of the one that is running, or comes next
-  bool running_ = false;       // an attempt is
-  int failures_ = 0;           // attempts that came to nothing since the last progress
-  int losses_ = 0;             // of these: the worker was lost
-  bool crashed_ = false;       // a worker was lost that may have been this request's doing
-  std::vector<size_t> tried_;  // since the last progress
+  int attempt_ = 0;               // the number of the one that is running, or comes next
+  bool running_ = false;          // an attempt is
+  int failures_ = 0;              // attempts that came to nothing since the last progress
+  int losses_ = 0;                // of these: the worker was lost
+  bool crashed_ = false;          // a worker was lost that may have been this request's doing
+  bool waits_for_trial_ = false;  // of another such request, at workers that would be free
+  bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
+  std::vector<size_t> tried_;     // since the last progress
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;
   bool progressed_ = false;  // the running attempt has said something new
   bool paused_ = false;
   int64_t attempted_ns_ = 0;
+  int64_t first_ns_ = 0;  // when the running attempt said something first
+  bool was_paused_ = false;
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;
   std::optional<ForeignAnswer> foreign_;  // instead, of a worker that is no Pelton

@@ -11,6 +11,7 @@ struct RelayCounters {
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
   std::atomic<int64_t> retries{0};      // sent again before the client had a byte
   std::atomic<int64_t> moves{0};        // sent on amid an answer
+  std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped
   std::atomic<int64_t> interrupted{0};  // ended by an error amid an answer
   std::atomic<int64_t> unserved{0};     // refused by the gateway itself
   std::atomic<int64_t> quarantined{0};

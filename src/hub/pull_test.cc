@@ -162,7 +162,7 @@ TEST_F(Pull, LeavesASnapshotThatTheLoaderFinds) {
   EXPECT_EQ(report->files_fetched, 4);
   EXPECT_EQ(report->files_kept, 0);
   EXPECT_THAT(report->unchecked, testing::IsEmpty());
-  EXPECT_EQ(*checkpoint::resolve_model(kModel, {.hf_hub_cache = cache_}), report->folder);
+  EXPECT_EQ(*checkpoint::resolve_model(kModel, {.hf_hub_cache = cache_}, "main"), report->folder);
   EXPECT_EQ(std::filesystem::read_symlink(snapshot("config.json")),
             "../../blobs/" + git_id(small_["config.json"]));
   EXPECT_FALSE(std::filesystem::exists(snapshot("original")));
@@ -231,7 +231,7 @@ TEST_F(Pull, AnInterruptedPullContinuesWhereItWas) {
   const Result<PullReport> stopped = pull(
       options_, clock_, [](const PullProgress& progress) { return progress.bytes_done < 400'000; });
   EXPECT_EQ(error_of(stopped).code, ErrorCode::kCancelled);
-  EXPECT_FALSE(checkpoint::resolve_model(kModel, {.hf_hub_cache = cache_}).ok());
+  EXPECT_FALSE(checkpoint::resolve_model(kModel, {.hf_hub_cache = cache_}, "main").ok());
   EXPECT_GT(cached_models(cache_)->front().unfinished_bytes, 300'000);
   const Result<PullReport> report = pull_now();
   ASSERT_TRUE(report.ok()) << report.error().message;

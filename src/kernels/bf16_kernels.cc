@@ -97,10 +97,13 @@ class Bf16Kernels final : public Kernels {
     round_rows(out, width, last.row_begin + last.row_count, width);
   }
 
-  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
-    inner_.linear_heads(out, x, matrices, tokens);
-    const int64_t width = int64_t{matrices.heads} * matrices.rows;
-    round_rows(out, width, tokens, width);
+  void linear_heads(float* out, const HeadStrides& out_strides, const float* x,
+                    const HeadStrides& x_strides, const HeadMatrices& matrices,
+                    int tokens) override {
+    inner_.linear_heads(out, out_strides, x, x_strides, matrices, tokens);
+    for (int h = 0; h < matrices.heads; ++h) {
+      round_rows(out + h * out_strides.head, out_strides.token, tokens, matrices.rows);
+    }
   }
 
   void linear_heads_transposed(float* out, const HeadStrides& out_strides, const float* x,

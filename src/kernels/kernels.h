@@ -94,6 +94,9 @@ struct Matrix {
   Format format = Format::kBf16;
   Activations activations = Activations::kInt16;  // of a tiled matrix
   BlockScales block_scales{};                     // of kF8Blocks
+  // Of a weight of `linear` whose columns were sorted: element i of a row is multiplied with input
+  // input_order[i]; (cols). Null: with input i.
+  const int32_t* input_order = nullptr;
 };
 
 // bias: float (rows) or null.
@@ -268,8 +271,9 @@ struct StepCapacity {
   int inner = 0;  // of an expert
   int experts = 0;
   int experts_per_token = 0;
-  int widest = 0;      // the most columns that a matrix has
-  bool tiled = false;  // the experts' weights, and other matrices perhaps
+  int widest = 0;          // the most columns that a matrix has
+  bool reordered = false;  // some matrices have an input_order
+  bool tiled = false;      // the experts' weights, and other matrices perhaps
   Activations activations = Activations::kInt16;
 };
 
@@ -339,8 +343,10 @@ class Kernels {
                          const AttentionShape& shape, const SequenceRows* sequences,
                          int sequence_count) = 0;
 
-  // out[t][h] = W_h x[t][h]. out: float (tokens, heads, rows); x: float (tokens, heads, cols).
-  virtual void linear_heads(float* out, const float* x, const HeadMatrices& matrices,
+  // out[t][h] = W_h x[t][h]. out: (rows) for each token and head, at `out_strides`; x: (cols),
+  // likewise.
+  virtual void linear_heads(float* out, const HeadStrides& out_strides, const float* x,
+                            const HeadStrides& x_strides, const HeadMatrices& matrices,
                             int tokens) = 0;
 
   // out[t][h] = W_h^T x[t][h]. out: (cols) for each token and head, at `out_strides`; x: (rows),

@@ -143,6 +143,14 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
   }
 }
 
+void reorder_inputs(float* out, const float* x, const Matrix& matrix, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t i = 0; i < matrix.cols; ++i) {
+      out[t * matrix.cols + i] = x[t * matrix.cols + matrix.input_order[i]];
+    }
+  }
+}
+
 StoredMatrix stored(const Matrix& matrix) {
   return {.data = matrix.data,
           .rows = matrix.rows,

@@ -23,6 +23,10 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out);
 
 StoredMatrix stored(const Matrix& matrix);
 
+// Rows [begin, end) of the inputs of a matrix with an input_order, as its columns lie:
+// out[t][i] = x[t][input_order[i]]. out, x: float (tokens, cols).
+void reorder_inputs(float* out, const float* x, const Matrix& matrix, int64_t begin, int64_t end);
+
 // The matrix of one expert.
 StoredMatrix expert_matrix(const Experts& experts, int expert);
 

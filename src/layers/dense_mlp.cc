@@ -18,7 +18,8 @@ Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int la
     TRY_ASSIGN(block.post_norm_, load_norm(checkpoint, prefix + "post_feedforward_layernorm.weight",
                                            hidden, block.vectors_));
   }
-  TRY_ASSIGN(block.mlp_, GatedMlp::load(checkpoint, prefix + "mlp.", config.intermediate_size));
+  TRY_ASSIGN(block.mlp_, GatedMlp::load(checkpoint, prefix + "mlp.", config.intermediate_size,
+                                        config.mlp_bias ? Bias::kAdded : Bias::kNone));
   return block;
 }
 

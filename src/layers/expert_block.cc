@@ -49,8 +49,9 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
   TRY_ASSIGN(block.experts_, load_experts(checkpoint, mlp + "experts.", sizes, block.vectors_));
   block.shape_ = {.experts_per_token = config.experts_per_token, .glu = glu_shape(config)};
   if (config.shared_expert_count > 0) {
-    TRY_ASSIGN(block.shared_, GatedMlp::load(checkpoint, mlp + "shared_experts.",
-                                             config.shared_expert_count * sizes.inner));
+    TRY_ASSIGN(block.shared_,
+               GatedMlp::load(checkpoint, mlp + "shared_experts.",
+                              config.shared_expert_count * sizes.inner, Bias::kNone));
   }
   return block;
 }

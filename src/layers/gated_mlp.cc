@@ -3,16 +3,16 @@
 namespace pelton::layers {
 
 Result<GatedMlp> GatedMlp::load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
-                                int inner) {
+                                int inner, Bias bias) {
   const int hidden = checkpoint.config().hidden_size;
   GatedMlp mlp;
   mlp.glu_ = glu_shape(checkpoint.config());
-  TRY_ASSIGN(mlp.gate_.weight,
-             load_weight(checkpoint, prefix + "gate_proj.weight", inner, hidden, mlp.vectors_));
-  TRY_ASSIGN(mlp.up_.weight,
-             load_weight(checkpoint, prefix + "up_proj.weight", inner, hidden, mlp.vectors_));
-  TRY_ASSIGN(mlp.down_.weight,
-             load_weight(checkpoint, prefix + "down_proj.weight", hidden, inner, mlp.vectors_));
+  const auto linear = [&](const char* name, int rows, int cols) {
+    return load_linear(checkpoint, prefix + name, rows, cols, bias, mlp.vectors_);
+  };
+  TRY_ASSIGN(mlp.gate_, linear("gate_proj", inner, hidden));
+  TRY_ASSIGN(mlp.up_, linear("up_proj", inner, hidden));
+  TRY_ASSIGN(mlp.down_, linear("down_proj", hidden, inner));
   return mlp;
 }
 

@@ -15,9 +15,10 @@ namespace pelton::layers {
 
 class GatedMlp {
  public:
-  // `prefix`gate_proj.weight (inner, hidden), up_proj likewise, down_proj (hidden, inner).
+  // `prefix`gate_proj.weight (inner, hidden), up_proj likewise, down_proj (hidden, inner); with
+  // their biases or without.
   static Result<GatedMlp> load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
-                               int inner);
+                               int inner, Bias bias);
 
   // out, x: float (tokens, hidden); may be the same where `output` overwrites.
   void forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
@@ -26,7 +27,7 @@ class GatedMlp {
   int64_t owned_bytes() const { return vectors_.bytes(); }
 
  private:
-  FloatVectors vectors_;  // scales of FP8
+  FloatVectors vectors_;  // scales of FP8, biases
   kernels::Linear gate_;
   kernels::Linear up_;
   kernels::Linear down_;

@@ -1,7 +1,9 @@
 #include "layers/int_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -52,7 +54,8 @@ class IntMatrix {
       case families::WeightQuantization::kAwq:
         return interleaved(codes_[i * (rows_ / 8) + o / 8], o);
       default:
-        return field(codes_[o * (cols_ / 8) + i / 8], i);
+        if (config_.in_bytes) return bytes_[o * cols_ + i] + 128;  // as the words have it
+        return field(codes_[(o * cols_ + i) * config_.bits / 32], i);
     }
   }
 
@@ -70,7 +73,7 @@ class IntMatrix {
   }
 
   float scale(int64_t o, int64_t g) const {
-    const bool by_row = kind_ == families::WeightQuantization::kPackedInt4;
+    const bool by_row = kind_ == families::WeightQuantization::kCompressedInts;
     const int64_t at = by_row ? o * groups_ + g : g * rows_ + o;
     switch (scales_.dtype) {
       case DType::kF32:
@@ -83,6 +86,10 @@ class IntMatrix {
   }
 
   int64_t group() const { return group_; }
+
+  // Where columns are not in the order of their groups: the column that comes i-th then, `cols` of
+  // them; else empty. With groups of 2 and g_idx 1 0 0 1: 1 2 0 3.
+  const std::vector<int32_t>& order() const { return order_; }
 
  private:
   // The integer at `index` of a word that holds 32 / bits of them, the lowest first.
@@ -107,15 +114,7 @@ class IntMatrix {
     TRY_ASSIGN(zeros_, words("qzeros", {groups_, rows_ / per_word}));
     TRY_ASSIGN(scales_,
                checkpoint_.tensor(base_ + "scales", std::array<int64_t, 2>{groups_, rows_}));
-    TRY_ASSIGN(const TensorView order,
-               checkpoint_.tensor(base_ + "g_idx", DType::kI32, std::array<int64_t, 1>{cols_}));
-    for (int i = 0; i < cols_; ++i) {
-      if (order.as<int32_t>()[i] == i / group_) continue;
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("tensor {}g_idx: groups in another order (desc_act); supported: one "
-                               "after the other",
-                               base_)};
-    }
+    TRY(sort_columns());
     plus_ = config_.zeros_minus_one ? 1 : 0;
     // Newer writers store 8 for symmetric weights, and still call the format the older one.
     const int64_t words = groups_ * rows_ / per_word;
@@ -123,6 +122,40 @@ class IntMatrix {
     for (int64_t i = 0; i < words && all_middle; ++i) all_middle = zeros_[i] == 0x88888888u;
     if (all_middle) plus_ = 0;
     return {};
+  }
+
+  Result<void> sort_columns() {
+    TRY_ASSIGN(const TensorView view,
+               checkpoint_.tensor(base_ + "g_idx", DType::kI32, std::array<int64_t, 1>{cols_}));
+    const auto* const groups = view.as<int32_t>();
+    bool in_order = true;
+    for (int64_t i = 0; i < cols_ && in_order; ++i) in_order = groups[i] == i / group_;
+    if (in_order) return {};
+    const auto bad = [&](ErrorCode code, const std::string& what) {
+      return Error{code, fmt::format("tensor {}g_idx: {}", base_, what)};
+    };
+    if (!config_.reordered) {
+      return bad(ErrorCode::kBadCheckpoint,
+                 "groups are not one after the other, but quantization_config has no desc_act with "
+                 "groups");
+    }
+    std::vector<int64_t> filled(static_cast<size_t>(groups_));
+    order_.resize(static_cast<size_t>(cols_));
+    for (int64_t i = 0; i < cols_; ++i) {
+      const int32_t g = groups[i];
+      if (g < 0 || g >= groups_) {
+        return bad(ErrorCode::kBadCheckpoint,
+                   fmt::format("element {} is {}, but there are {} groups", i, g, groups_));
+      }
+      int64_t& place = filled[static_cast<size_t>(g)];
+      if (place == group_) {
+        return bad(ErrorCode::kUnsupported, fmt::format("group {} has more than {} inputs; "
+                                                        "supported: groups of one size",
+                                                        g, group_));
+      }
+      order_[static_cast<size_t>(g * group_ + place++)] = static_cast<int32_t>(i);
+    }
+    return {};  // as many columns as places: all are filled
   }
 
   Result<void> open_awq() {
@@ -134,7 +167,8 @@ class IntMatrix {
   }
 
   Result<void> open_packed() {
-    TRY_ASSIGN(codes_, words("weight_packed", {rows_, cols_ / 8}));
+    if (config_.in_bytes) return open_bytes();
+    TRY_ASSIGN(codes_, words("weight_packed", {rows_, cols_ * config_.bits / 32}));
     if (!config_.symmetric) {
       TRY_ASSIGN(zeros_, words("weight_zero_point", {rows_ / 8, groups_}));
     }
@@ -149,6 +183,15 @@ class IntMatrix {
                              sizes[0], sizes[1], rows_, cols_)};
   }
 
+  Result<void> open_bytes() {
+    TRY_ASSIGN(const TensorView view, checkpoint_.tensor(base_ + "weight", DType::kI8,
+                                                         std::array<int64_t, 2>{rows_, cols_}));
+    bytes_ = view.as<int8_t>();
+    TRY_ASSIGN(scales_,
+               checkpoint_.tensor(base_ + "weight_scale", std::array<int64_t, 2>{rows_, groups_}));
+    return {};
+  }
+
   const checkpoint::Checkpoint& checkpoint_;
   const IntWeights config_;
   const families::WeightQuantization kind_;
@@ -158,8 +201,10 @@ class IntMatrix {
   const int64_t group_;
   const int64_t groups_;
   const uint32_t* codes_ = nullptr;
+  const int8_t* bytes_ = nullptr;    // in place of codes_
   const uint32_t* zeros_ = nullptr;  // null: all in the middle
   TensorView scales_;
+  std::vector<int32_t> order_;
   int plus_ = 0;  // to a stored zero point
 };
 
@@ -187,6 +232,12 @@ Result<kernels::Matrix> load_int_weight(const checkpoint::Checkpoint& checkpoint
   const int64_t row_bytes = cols / 32 * block_bytes;
   uint8_t* const to = keep.add_bytes(rows * row_bytes);
   const int middle = nibbles ? 8 : 128;
+  int32_t* kept_order = nullptr;
+  if (checkpoint.config().int_weights.reordered) {  // kept by every matrix: so they can be counted
+    kept_order = keep.add_integers(cols);
+    std::copy(matrix.order().begin(), matrix.order().end(), kept_order);
+  }
+  const bool in_order = matrix.order().empty();
   for (int64_t i = 0; i < cols; i += 32) {  // outside: words of one column lie side by side
     const int64_t g = i / matrix.group();
     for (int64_t o = 0; o < rows; ++o) {
@@ -203,14 +254,17 @@ Result<kernels::Matrix> load_int_weight(const checkpoint::Checkpoint& checkpoint
                         base, o, g, scale, zero)};
       }
       int codes[32];
-      for (int64_t j = 0; j < 32; ++j) codes[j] = matrix.code(o, i + j) - zero;
+      for (int64_t j = 0; j < 32; ++j) {
+        codes[j] = matrix.code(o, in_order ? i + j : kept_order[i + j]) - zero;
+      }
       write_block(codes, half, nibbles, to + o * row_bytes + i / 32 * block_bytes);
     }
   }
   return kernels::Matrix{.data = to,
                          .rows = rows,
                          .cols = cols,
-                         .format = nibbles ? kernels::Format::kQ4_0 : kernels::Format::kQ8_0};
+                         .format = nibbles ? kernels::Format::kQ4_0 : kernels::Format::kQ8_0,
+                         .input_order = in_order ? nullptr : kept_order};
 }
 
 }  // namespace pelton::layers

@@ -1,6 +1,7 @@
 #include "layers/latent_attention.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,17 @@ using Output = kernels::Kernels::Output;
 
 // Of the two norms within, whatever rms_norm_eps says.
 constexpr float kInnerEpsilon = 1e-6f;
+
+// A tensor (heads, rows, cols).
+Result<kernels::HeadMatrices> load_each(const checkpoint::Checkpoint& checkpoint,
+                                        const std::string& name, int heads, int rows, int cols) {
+  TRY_ASSIGN(tensor::TensorView view,
+             checkpoint.tensor(name, std::array<int64_t, 3>{heads, rows, cols}));
+  view.shape = {int64_t{heads} * rows, cols};
+  kernels::HeadMatrices matrices{.heads = heads, .rows = rows, .stride = rows};
+  TRY_ASSIGN(matrices.weight, matrix_of(view, name));
+  return matrices;
+}
 
 }  // namespace
 
@@ -46,17 +58,34 @@ Result<LatentAttention> LatentAttention::load(const checkpoint::Checkpoint& chec
   TRY_ASSIGN(block.kv_a_, linear("kv_a_proj_with_mqa", block.shape_.width(), hidden));
   TRY_ASSIGN(block.kv_a_norm_,
              load_vector(checkpoint, attention + "kv_a_layernorm.weight", latent.kv_rank, keep));
-  const int of_head = latent.nope_size + latent.value_size;
-  TRY_ASSIGN(const kernels::Matrix kv_b, load_weight(checkpoint, attention + "kv_b_proj.weight",
-                                                     heads * of_head, latent.kv_rank, keep));
-  block.key_ = {.weight = kv_b, .heads = heads, .rows = latent.nope_size, .stride = of_head};
-  block.value_ = {.weight = kv_b,
-                  .heads = heads,
-                  .first = latent.nope_size,
-                  .rows = latent.value_size,
-                  .stride = of_head};
+  TRY(block.load_heads(checkpoint, attention));
   TRY_ASSIGN(block.o_, linear("o_proj", hidden, heads * latent.value_size));
   return block;
+}
+
+Result<void> LatentAttention::load_heads(const checkpoint::Checkpoint& checkpoint,
+                                         const std::string& attention) {
+  const families::LatentConfig& latent = checkpoint.config().latent;
+  const int heads = shape_.heads;
+  const int rank = latent.kv_rank;
+  keys_transposed_ = latent.keys_transposed;
+  if (keys_transposed_) {
+    TRY_ASSIGN(key_,
+               load_each(checkpoint, attention + "k_b_proj.weight", heads, rank, latent.nope_size));
+    TRY_ASSIGN(value_, load_each(checkpoint, attention + "v_b_proj.weight", heads,
+                                 latent.value_size, rank));
+    return {};
+  }
+  const int of_head = latent.nope_size + latent.value_size;
+  TRY_ASSIGN(const kernels::Matrix kv_b, load_weight(checkpoint, attention + "kv_b_proj.weight",
+                                                     heads * of_head, rank, vectors_));
+  key_ = {.weight = kv_b, .heads = heads, .rows = latent.nope_size, .stride = of_head};
+  value_ = {.weight = kv_b,
+            .heads = heads,
+            .first = latent.nope_size,
+            .rows = latent.value_size,
+            .stride = of_head};
+  return {};
 }
 
 void LatentAttention::forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
@@ -78,7 +107,10 @@ void LatentAttention::forward(kernels::Kernels& kernels, float* x, int tokens, c
   kernels.latent_attention(workspace.mixed.data(), workspace.absorbed.data(), cache, shape_,
                            sequences.data(), sequence_count);
   float* const values = queries;  // which are no longer needed
-  kernels.linear_heads(values, workspace.mixed.data(), value_, tokens);
+  const int64_t rank = shape_.rank;
+  const int64_t value_size = value_.rows;
+  kernels.linear_heads(values, {value_.heads * value_size, value_size}, workspace.mixed.data(),
+                       {shape_.heads * rank, rank}, value_, tokens);
   kernels.linear(x, values, o_, tokens, Output::kAccumulate);
 }
 
@@ -104,8 +136,13 @@ void LatentAttention::absorb(kernels::Kernels& kernels, const float* queries, in
   const int head_size = nope_size_ + shape_.rope_size;
   const int width = shape_.width();
   float* const to = workspace.absorbed.data();
-  kernels.linear_heads_transposed(to, {int64_t{shape_.heads} * width, width}, queries,
-                                  {q_.weight.rows, head_size}, key_, tokens);
+  const kernels::HeadStrides out{int64_t{shape_.heads} * width, width};
+  const kernels::HeadStrides in{q_.weight.rows, head_size};
+  if (keys_transposed_) {
+    kernels.linear_heads(to, out, queries, in, key_, tokens);
+  } else {
+    kernels.linear_heads_transposed(to, out, queries, in, key_, tokens);
+  }
   for (int64_t i = 0; i < int64_t{tokens} * shape_.heads; ++i) {
     std::copy_n(queries + i * head_size + nope_size_, shape_.rope_size,
                 to + i * width + shape_.rank);
@@ -120,8 +157,9 @@ kernels::RotaryShape LatentAttention::rotary(int heads, int stride) const {
 }
 
 int64_t LatentAttention::weight_bytes() const {
+  const int64_t values = keys_transposed_ ? matrix_bytes(value_.weight) : 0;  // else the keys', too
   return matrix_bytes(q_a_.weight) + matrix_bytes(q_.weight) + matrix_bytes(kv_a_.weight) +
-         matrix_bytes(key_.weight) + matrix_bytes(o_.weight) + vectors_.bytes();
+         matrix_bytes(key_.weight) + values + matrix_bytes(o_.weight) + vectors_.bytes();
 }
 
 }  // namespace pelton::layers

@@ -31,6 +31,8 @@ class LatentAttention final : public Attention {
   int64_t owned_bytes() const override { return vectors_.bytes(); }
 
  private:
+  // W_k and W_v, from one matrix or two.
+  Result<void> load_heads(const checkpoint::Checkpoint& checkpoint, const std::string& attention);
   // From workspace.normed.
   void make_queries(kernels::Kernels& kernels, float* compressed, float* queries, int tokens,
                     AttentionWorkspace& workspace) const;
@@ -48,7 +50,8 @@ class LatentAttention final : public Attention {
   kernels::Linear q_;     // (heads * (nope + rope), q_rank or hidden)
   kernels::Linear kv_a_;  // (rank + rope, hidden)
   const float* kv_a_norm_ = nullptr;
-  kernels::HeadMatrices key_;    // W_k: (nope, rank) of each head
+  kernels::HeadMatrices key_;  // W_k: (nope, rank) of each head, or (rank, nope)
+  bool keys_transposed_ = false;
   kernels::HeadMatrices value_;  // W_v: (value_size, rank)
   kernels::Linear o_;            // (hidden, heads * value_size)
   kernels::LatentShape shape_;

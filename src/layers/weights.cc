@@ -297,6 +297,12 @@ uint8_t* FloatVectors::add_bytes(int64_t count) {
   return blocks_.back().get();
 }
 
+int32_t* FloatVectors::add_integers(int64_t count) {
+  integers_.push_back(std::make_unique<int32_t[]>(static_cast<size_t>(count)));
+  bytes_ += count * static_cast<int64_t>(sizeof(int32_t));
+  return integers_.back().get();
+}
+
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
@@ -344,9 +350,10 @@ Result<kernels::Matrix> matrix_of(const TensorView& view, const std::string& nam
 Result<kernels::Matrix> load_weight(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols,
                                     FloatVectors& keep) {
-  if (!checkpoint.has(name) && name.ends_with("weight")) {
+  const bool in_bytes = checkpoint.config().int_weights.in_bytes;
+  if ((in_bytes || !checkpoint.has(name)) && name.ends_with("weight")) {
     const std::string base = name.substr(0, name.size() - std::string_view("weight").size());
-    if (checkpoint.has(base + "qweight") || checkpoint.has(base + "weight_packed")) {
+    if (in_bytes || checkpoint.has(base + "qweight") || checkpoint.has(base + "weight_packed")) {
       return load_int_weight(checkpoint, base, rows, cols, keep);
     }
   }

@@ -21,12 +21,14 @@ class FloatVectors {
   float* add(int64_t count);
   kernels::ExpertMatrix* add_matrices(int64_t count);
   uint8_t* add_bytes(int64_t count);
+  int32_t* add_integers(int64_t count);
   int64_t bytes() const { return bytes_; }
 
  private:
   std::vector<std::unique_ptr<float[]>> arrays_;
   std::vector<std::unique_ptr<kernels::ExpertMatrix[]>> matrices_;
   std::vector<std::unique_ptr<uint8_t[]>> blocks_;
+  std::vector<std::unique_ptr<int32_t[]>> integers_;
   int64_t bytes_ = 0;
 };
 

@@ -23,6 +23,7 @@ Result<void> check_latent_widths(const families::ModelConfig& config) {
   TRY(multiple(latent.q_rank, 32, "q_lora_rank"));
   TRY(multiple(latent.kv_rank, 32, "kv_lora_rank"));
   TRY(multiple(latent.rope_size, 16, "qk_rope_head_dim"));
+  if (latent.keys_transposed) TRY(multiple(latent.nope_size, 32, "qk_nope_head_dim"));
   TRY(multiple(config.head_count * latent.value_size, 32, "num_attention_heads * v_head_dim"));
   const int width = latent.kv_rank + latent.rope_size;
   if (width <= kernels::kLatentWidthMax) return {};
@@ -58,6 +59,7 @@ kernels::StepCapacity scratch_shape(const checkpoint::Checkpoint& checkpoint,
           .experts_per_token = config.experts_per_token,
           .widest = std::max({config.hidden_size, config.widest_mlp(),
                               config.expert_intermediate_size, config.q_size()}),
+          .reordered = config.int_weights.reordered,
           .tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled,
           .activations = layers::activations_of(checkpoint)};
 }

@@ -1,8 +1,8 @@
 #include "net/client_call.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/write.hpp>
@@ -171,12 +171,12 @@ void ClientCall::connect() {
   set_deadline(Deadline::kConnect, call_.connect_time_max);
   SystemError error;
   const asio::ip::address address = asio::ip::make_address(call_.host, error);
-  const auto connected = [self = shared_from_this()](const SystemError& failed,
-                                                     const tcp::endpoint&) {
+  using Endpoint = Socket::endpoint_type;
+  const auto connected = [self = shared_from_this()](const SystemError& failed, const Endpoint&) {
     self->on_connected(failed);
   };
   if (!error) {
-    const std::array<tcp::endpoint, 1> one = {
+    const std::vector<Endpoint> one = {
         tcp::endpoint(address, static_cast<unsigned short>(call_.port))};
     return asio::async_connect(stream_.socket(), one, connected);
   }
@@ -185,16 +185,21 @@ void ClientCall::connect() {
                               const SystemError& failed, const tcp::resolver::results_type& found) {
                             if (self->done_) return;
                             if (failed) return self->on_connected(failed);
-                            asio::async_connect(self->stream_.socket(), found, connected);
+                            std::vector<Endpoint> all;
+                            for (const auto& entry : found) all.emplace_back(entry.endpoint());
+                            asio::async_connect(self->stream_.socket(), all, connected);
                           });
 }
 
 void ClientCall::on_connected(const SystemError& error) {
   if (done_) return;
   if (error) {
-    return finish(Error{ErrorCode::kUnavailable,
-                        fmt::format("cannot connect to {}: {}", place(), error.message()),
-                        {}});
+    // A server that is gone may have seen what the kept connection brought, and gone because of it.
+    return finish(Error{
+        broke_kept_ ? ErrorCode::kIo : ErrorCode::kUnavailable,
+        fmt::format("{}cannot connect to {}: {}",
+                    broke_kept_ ? "the connection broke off, then " : "", place(), error.message()),
+        {}});
   }
   if (!call_.tls) return send();
   SystemError ignored;
@@ -315,8 +320,9 @@ void ClientCall::on_readable() {
 
 void ClientCall::on_broken(const std::string& problem) {
   if (reused_ && !reader_->got_some()) {
-    // The server closed the kept connection before it saw our request.
+    // As a rule the server closed the kept connection before it saw our request.
     reused_ = false;
+    broke_kept_ = true;
     connected_ = false;
     SystemError ignored;
     stream_.socket().close(ignored);

@@ -95,6 +95,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   int attempt_ = 0;
   bool connected_ = false;
   bool reused_ = false;
+  bool broke_kept_ = false;  // a kept connection broke with this request in it
   bool sent_ = false;
   size_t records_sent_ = 0;  // with TLS: bytes of head and body
   bool read_pending_ = false;

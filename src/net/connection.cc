@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <new>
 #include <span>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -60,6 +62,16 @@ bool has_no_body(int status) {
   return status == 204 || status == 304;
 }
 
+// "127.0.0.1:50123"; who comes by a Unix socket has no name.
+std::string name_of(const asio::generic::stream_protocol::endpoint& peer) {
+  asio::ip::tcp::endpoint address;
+  const int family = peer.protocol().family();
+  if (peer.size() > address.capacity() || (family != AF_INET && family != AF_INET6)) return "unix";
+  std::memcpy(address.data(), peer.data(), peer.size());
+  boost::system::error_code ignored;
+  return format_host_port(address.address().to_string(ignored), address.port());
+}
+
 }  // namespace
 
 Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> server,
@@ -77,8 +89,7 @@ bool Connection::open() {
   SystemError ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   notice_lost_peer(stream_.socket().native_handle(), server_->options.lost_time_max);
-  const asio::ip::tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
-  remote_ = format_host_port(peer.address().to_string(ignored), peer.port());
+  remote_ = name_of(stream_.socket().remote_endpoint(ignored));
   SystemError error;
   stream_.socket().non_blocking(true, error);
   if (error) close_now();
@@ -469,6 +480,7 @@ bool Connection::write_some() {
       only.empty() ? write_pieces(error)
                    : stream_.write_some(asio::const_buffer(only.data(), only.size()), error);
   queue_.pop(bytes);
+  sent_bytes_ += bytes;
   if (!looking_) watch_peer();
   if (error == asio::error::would_block || error == asio::error::try_again) {
     write_pending_ = true;
@@ -504,7 +516,7 @@ void Connection::watch_peer() {
 void Connection::look_at_peer() {
   looking_ = false;
   if (phase_ == Phase::kClosed) return;
-  switch (patience_.look(taken_by_peer(stream_.socket().native_handle()))) {
+  switch (patience_.look(taken_by_peer(stream_.socket().native_handle(), sent_bytes_))) {
     case PeerPatience::Look::kHasTakenAll:
       if (queue_.empty()) return;  // until something is said again
       break;

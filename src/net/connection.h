@@ -13,7 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/function_ref.h"
@@ -49,7 +48,7 @@ using ConnectionRegistry = std::unordered_map<Connection*, std::shared_ptr<Conne
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = Stream::Socket;
   using SystemError = boost::system::error_code;
 
   Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> server,
@@ -191,6 +190,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Until here.
 
   DeadlineTimer look_timer_;
+  uint64_t sent_bytes_ = 0;  // that the kernel has taken
   PeerPatience patience_;
 
   RequestReader reader_;

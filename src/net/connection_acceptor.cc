@@ -288,7 +288,7 @@ void ConnectionAcceptor::look() {
 
 // Under mutex_.
 void ConnectionAcceptor::look_at(Connection& connection) {
-  const PeerProgress progress = taken_by_peer(connection.socket);
+  const PeerProgress progress = taken_by_peer(connection.socket, 0);
   if (inode_of(connection.socket) != connection.inode) return;  // it was another's
   if (connection.patience.look(progress) == PeerPatience::Look::kTakesNothing) close(connection);
 }

@@ -110,7 +110,7 @@ void Connection::leave_websocket(const WebSocketClose& close) {
 // Who has yet to take what was said before could not have heard a ping behind it; whether it takes
 // any is looked at elsewhere.
 void Connection::on_ping_time() {
-  if (!queue_.empty() || taken_by_peer(stream_.socket().native_handle()).untaken > 0) {
+  if (!queue_.empty() || taken_by_peer(stream_.socket().native_handle(), sent_bytes_).untaken > 0) {
     return set_deadline(Deadline::kPing, server_->options.websocket_ping_time);
   }
   if (!std::exchange(websocket_->heard, false)) return close_now();

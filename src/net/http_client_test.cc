@@ -1,5 +1,6 @@
 #include "net/http_client.h"
 
+#include <array>
 #include <atomic>
 #include <future>
 #include <mutex>
@@ -7,6 +8,9 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "net/http_server.h"
@@ -175,6 +179,37 @@ TEST_F(HttpClientTest, AKeptConnectionThatDiedIsReplaced) {
   const Result<HttpResponse> again = http_fetch(client, call("GET", "/echo"));
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(again->status, 200);
+}
+
+// A server that goes with a request in a kept connection may have seen it, and gone because of it:
+// that is not "no connection".
+TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  std::thread server([listener] {
+    const int link = ::accept(listener, nullptr, nullptr);
+    std::array<char, 4096> request{};
+    constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+    EXPECT_GT(::send(link, kAnswer.data(), kAnswer.size(), 0), 0);
+    EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+    ::close(listener);
+    ::close(link);
+  });
+  HttpClient client({});
+  const HttpCall asked{.port = ntohs(address.sin_port)};
+  EXPECT_TRUE(http_fetch(client, asked).ok());
+  const Result<HttpResponse> lost = http_fetch(client, asked);
+  server.join();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, ErrorCode::kIo) << lost.error().message;
+  const Result<HttpResponse> refused = http_fetch(client, asked);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable) << refused.error().message;
 }
 
 TEST_F(HttpClientTest, IdleConnectionsAreLetGo) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <optional>
 #include <stdexcept>
@@ -9,15 +10,20 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "net/connection.h"
 #include "net/descriptor_share.h"
 #include "net/loop.h"
+#include "net/unix_socket.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -25,6 +31,7 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using Protocol = asio::generic::stream_protocol;
 using boost::system::error_code;
 
 // Over the connection limit this many more are told so; the rest are closed unheard.
@@ -33,7 +40,13 @@ constexpr int kRefusalsMax = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
 
-Result<tcp::endpoint> parse_endpoint(const std::string& address, int port) {
+Result<Protocol::endpoint> parse_endpoint(const HttpServer::Options& options) {
+  if (const std::optional<std::string> path = unix_path(options.address)) {
+    TRY(make_room_for_socket(*path));
+    return Protocol::endpoint(asio::local::stream_protocol::endpoint(*path));
+  }
+  const std::string& address = options.address;
+  const int port = options.port;
   if (port < 0 || port > 65535) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("port {} is not between 0 and 65535", port), "port"};
@@ -45,19 +58,28 @@ Result<tcp::endpoint> parse_endpoint(const std::string& address, int port) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("'{}' is not an IPv4 or IPv6 address", address), "address"};
   }
-  return tcp::endpoint(parsed, static_cast<unsigned short>(port));
+  return Protocol::endpoint(tcp::endpoint(parsed, static_cast<unsigned short>(port)));
+}
+
+int port_of(const Protocol::endpoint& bound) {
+  tcp::endpoint address;
+  std::memcpy(address.data(), bound.data(), std::min(bound.size(), address.capacity()));
+  return address.port();
 }
 
 Error bind_error(const error_code& error, const HttpServer::Options& options) {
-  const std::string where = format_host_port(options.address, options.port);
-  if (error == asio::error::address_in_use) {
+  const bool is_unix = unix_path(options.address).has_value();
+  const std::string where =
+      is_unix ? options.address : format_host_port(options.address, options.port);
+  if (error == asio::error::address_in_use && !is_unix) {
     return {ErrorCode::kAddressInUse,
             fmt::format("{} is in use by another program; choose another port", where), "port"};
   }
   const bool is_argument = error != asio::error::no_descriptors &&
                            error != asio::error::no_memory && error != asio::error::no_buffer_space;
   return {is_argument ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable,
-          fmt::format("cannot listen on {}: {}", where, error.message()), "address"};
+          fmt::format("cannot listen on {}: {}", where, error.message()),
+          is_unix ? "uds" : "address"};
 }
 
 // Of an exchange that is no connection of its own.
@@ -109,19 +131,21 @@ class HttpServer::Listener {
     ConnectionRegistry connections;
   };
 
-  Result<void> listen(const tcp::endpoint& endpoint);
+  Result<void> listen(const Protocol::endpoint& endpoint);
+  void forget_path();
   void accept();
   void warn_of(const error_code& error);
-  void take_in(Worker& worker, tcp::socket socket);
+  void take_in(Worker& worker, Protocol::socket socket);
   // Runs `work` on every loop and waits until it has.
   void on_every_loop(const std::function<void(Worker&)>& work);
 
   std::shared_ptr<ServerState> state_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::optional<tcp::acceptor> acceptor_;           // first worker's thread
-  std::optional<asio::steady_timer> accept_pause_;  // first worker's thread
-  size_t next_worker_ = 0;                          // first worker's thread
+  std::optional<asio::basic_socket_acceptor<Protocol>> acceptor_;  // first worker's thread
+  std::optional<asio::steady_timer> accept_pause_;                 // first worker's thread
+  size_t next_worker_ = 0;                                         // first worker's thread
   int port_ = 0;
+  bool has_path_ = false;  // there is a file for the socket, which goes with the listener
   bool started_ = false;
   int connections_max_ = 0;
   int refusals_max_ = 0;
@@ -135,10 +159,11 @@ Result<void> HttpServer::Listener::start() {
     return Error{ErrorCode::kInvalidArgument, "a server needs at least one thread and connection",
                  options.threads < 1 ? "threads" : "connections_max"};
   }
-  TRY_ASSIGN(const tcp::endpoint endpoint, parse_endpoint(options.address, options.port));
+  TRY_ASSIGN(const Protocol::endpoint endpoint, parse_endpoint(options));
   for (int i = 0; i < options.threads; ++i) workers_.push_back(std::make_unique<Worker>());
   Result<void> listening = listen(endpoint);
   if (!listening) {
+    forget_path();
     acceptor_.reset();
     accept_pause_.reset();
     workers_.clear();
@@ -157,6 +182,7 @@ Result<void> HttpServer::Listener::start() {
     for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->start();
   } catch (const std::runtime_error& error) {  // std's of a thread, Asio's of descriptors
     for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->stop();
+    forget_path();
     acceptor_.reset();
     accept_pause_.reset();
     workers_.clear();
@@ -168,30 +194,37 @@ Result<void> HttpServer::Listener::start() {
   return {};
 }
 
-Result<void> HttpServer::Listener::listen(const tcp::endpoint& endpoint) {
+Result<void> HttpServer::Listener::listen(const Protocol::endpoint& endpoint) {
   asio::io_context& context = workers_.front()->loop->context();
   acceptor_.emplace(context);
   accept_pause_.emplace(context);
   error_code error;
   acceptor_->open(endpoint.protocol(), error);
   if (!error) acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error && endpoint.address().is_v6()) {
+  if (!error && endpoint.protocol().family() == AF_INET6) {
     // "::" means every address there is, as users expect.
     acceptor_->set_option(asio::ip::v6_only(false), error);
   }
   if (!error) acceptor_->bind(endpoint, error);
+  has_path_ = !error && unix_path(state_->options.address).has_value();
   keep_little_unsent(acceptor_->native_handle());
   if (!error) acceptor_->listen(tcp::acceptor::max_listen_connections, error);
   if (error) return bind_error(error, state_->options);
-  port_ = acceptor_->local_endpoint(error).port();
+  if (!has_path_) port_ = port_of(acceptor_->local_endpoint(error));
   return {};
+}
+
+void HttpServer::Listener::forget_path() {
+  if (std::exchange(has_path_, false)) {
+    ::unlink(unix_path(state_->options.address)->c_str());
+  }
 }
 
 void HttpServer::Listener::accept() {
   if (!acceptor_->is_open()) return;
   Worker& worker = *workers_[next_worker_++ % workers_.size()];
   acceptor_->async_accept(worker.loop->context(),
-                          [this, &worker](const error_code& error, tcp::socket socket) {
+                          [this, &worker](const error_code& error, Protocol::socket socket) {
                             if (error == asio::error::operation_aborted || state_->draining.load())
                               return;
                             if (!error) {
@@ -214,7 +247,7 @@ void HttpServer::Listener::warn_of(const error_code& error) {
   state_->log.warning(fmt::format("http: cannot accept: {}", error.message()));
 }
 
-void HttpServer::Listener::take_in(Worker& worker, tcp::socket socket) {
+void HttpServer::Listener::take_in(Worker& worker, Protocol::socket socket) {
   const int count = state_->connection_count.fetch_add(1) + 1;
   const int count_max = connections_max_;
   if (count > count_max + refusals_max_) {
@@ -262,6 +295,7 @@ void HttpServer::Listener::stop(std::chrono::milliseconds grace) {
     if (&worker == workers_.front().get()) {
       error_code ignored;
       acceptor_->close(ignored);
+      forget_path();
       accept_pause_->cancel();
     }
     each_connection(worker, &Connection::drain);

@@ -27,13 +27,15 @@ void notice_lost_peer(int socket, std::chrono::milliseconds limit) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
-PeerProgress taken_by_peer(int socket) {
+PeerProgress taken_by_peer(int socket, uint64_t sent_bytes) {
   PeerProgress progress;
   if (::ioctl(socket, SIOCOUTQ, &progress.untaken) != 0) progress.untaken = 0;
   tcp_info info{};  // of an older kernel the last fields stay 0
   socklen_t bytes = sizeof(info);
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
     progress.room_to = info.tcpi_bytes_acked + info.tcpi_snd_wnd;
+  } else {
+    progress.room_to = sent_bytes - static_cast<uint64_t>(progress.untaken);  // other each time
   }
   return progress;
 }

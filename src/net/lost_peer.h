@@ -17,7 +17,9 @@ struct PeerProgress {
   int untaken = 0;       // bytes given to the kernel that the peer's machine has not taken yet
   uint64_t room_to = 0;  // what it has taken and what it has room for beyond: grows as it reads
 };
-PeerProgress taken_by_peer(int socket);
+// `sent_bytes`: that the kernel has taken so far; asked where it does not say itself what the peer
+// has room for, which is of a Unix socket.
+PeerProgress taken_by_peer(int socket, uint64_t sent_bytes);
 
 // Whether a peer takes what it is sent, by looks at it, evenly over the time in which it may take
 // nothing. Looks are counted and not time: while this process stands still nobody is late.

@@ -1,5 +1,6 @@
-// A TCP socket that may have TLS on it: what connections and calls read and write. Plain, it is the
-// socket itself. Internal to this room; its owner's, on that one's loop thread.
+// A socket, of TCP or a Unix one, that may have TLS on it: what connections and calls read and
+// write. Plain, it is the socket itself. Internal to this room; its owner's, on that one's loop
+// thread.
 #pragma once
 
 #include <cerrno>
@@ -9,7 +10,7 @@
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ namespace pelton::net {
 
 class Stream {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = boost::asio::generic::stream_protocol::socket;
   using SystemError = boost::system::error_code;
 
   explicit Stream(Socket socket) : socket_(std::move(socket)) {}

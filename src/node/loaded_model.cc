@@ -59,12 +59,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
                                                        const base::Clock& clock, base::Log& log) {
   Options options = given;
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
   // Before anything is packed: beside packed weights there are no texts.
-  TRY(loaded->load_tokenizer(options.chat));
+  TRY(loaded->load_tokenizer(options));
   if (!options.make_executor) TRY(loaded->choose_device(options, log));
   if (!options.make_executor && !loaded->device_) TRY(loaded->pack(options, log));
   phases.end("files");
@@ -212,6 +212,17 @@ std::string LoadedModel::weights_text() const {
                      tiles.activation_bits);
 }
 
+Result<std::shared_ptr<const tokenizer::Tokenizer>> TokenizerCache::get(const std::string& folder,
+                                                                        const Read& read) {
+  std::lock_guard lock(mutex_);
+  std::weak_ptr<const tokenizer::Tokenizer>& known = known_[folder];
+  if (std::shared_ptr<const tokenizer::Tokenizer> used = known.lock()) return used;
+  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> made, read());
+  std::shared_ptr<const tokenizer::Tokenizer> shared = std::move(made);
+  known = shared;
+  return shared;
+}
+
 // Ahead of the first token rather than during it. What is beside the weights is known before it is
 // allocated: where it does not fit, nothing is read in vain.
 Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
@@ -246,12 +257,18 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
 }
 
 // A folder without a tokenizer is no error here; a broken one is.
-Result<void> LoadedModel::load_tokenizer(const ChatOptions& chat) {
-  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
-  if (found != nullptr) {
-    tokenizer_ = std::move(*found);
-    return load_chat_format(chat);
-  }
+Result<void> LoadedModel::load_tokenizer(const Options& options) {
+  TokenizerCache own;
+  TokenizerCache& cache = options.tokenizers == nullptr ? own : *options.tokenizers;
+  const std::string& other = options.chat.tokenizer;
+  // Whether another one fits depends on the model.
+  const std::string name =
+      other.empty() ? checkpoint_.folder() : fmt::format("{} for {}", other, checkpoint_.folder());
+  TRY_ASSIGN(tokenizer_, cache.get(name, [&] {
+    return other.empty() ? read_model_tokenizer(checkpoint_)
+                         : read_other_tokenizer(other, config().vocab_size);
+  }));
+  if (tokenizer_ != nullptr) return load_chat_format(options.chat);
   no_tokenizer_ = Error{ErrorCode::kNotFound,
                         fmt::format("{} has no tokenizer (tokenizer.json, tekken.json or "
                                     "tokenizer.model); only token ids can be used with this "
@@ -299,8 +316,8 @@ Result<void> LoadedModel::load_chat_format(const ChatOptions& chat) {
 }
 
 Result<const tokenizer::Tokenizer*> LoadedModel::tokenizer() const {
-  if (!tokenizer_) return no_tokenizer_;
-  return &*tokenizer_;
+  if (tokenizer_ == nullptr) return no_tokenizer_;
+  return tokenizer_.get();
 }
 
 Result<std::shared_ptr<const chat::ChatFormat>> LoadedModel::chat_format() const {

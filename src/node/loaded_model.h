@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,11 +27,26 @@
 
 namespace pelton::node {
 
-// --chat-template --reasoning-parser --tool-call-parser; empty: what the model's files say.
+// --tokenizer --chat-template --reasoning-parser --tool-call-parser; empty: what the model's files
+// say.
 struct ChatOptions {
+  std::string tokenizer = {};  // a folder, a tokenizer's file or a hub id
   std::string template_file = {};
   std::string reasoning_parser = {};
   std::string tool_call_parser = {};
+};
+
+// Tokenizers of folders that several models are loaded from. Any thread.
+class TokenizerCache {
+ public:
+  using Read = std::function<Result<std::unique_ptr<tokenizer::Tokenizer>>()>;
+  // The folder's, read by the first who asks, while anybody uses it; null: it has none.
+  Result<std::shared_ptr<const tokenizer::Tokenizer>> get(const std::string& folder,
+                                                          const Read& read);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const tokenizer::Tokenizer>> known_;  // guarded by mutex_
 };
 
 class LoadedModel {
@@ -51,11 +68,13 @@ class LoadedModel {
     std::string packed_cache;  // empty: memory
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     ChatOptions chat = {};
+    TokenizerCache* tokenizers = nullptr;  // outlives the load; null: the model reads its own
     // Where several models share this machine's memory: what this one may take is what is left
     // there, under this name. Outlives it; null: it has the machine's to itself. What lies in a
     // device's memory is not counted.
     MemoryBudget* budget = nullptr;
     std::string name = {};
+    std::string revision = {};  // of a hub id; empty: main
     // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
     // May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
@@ -103,7 +122,7 @@ class LoadedModel {
   Result<void> pack_into_cache(const Options& options, base::ThreadPool& pool, base::Log& log);
   Result<void> pack_into_memory(const Options& options, base::ThreadPool& pool, base::Log& log);
   void suggest_packing(const Options& options, base::Log& log) const;
-  Result<void> load_tokenizer(const ChatOptions& chat);
+  Result<void> load_tokenizer(const Options& options);
   Result<void> load_chat_format(const ChatOptions& chat);
   Result<void> check_draft_tokens(const std::string& draft_model) const;
   void unite_stop_tokens();
@@ -116,8 +135,8 @@ class LoadedModel {
 
   std::optional<MemoryBudget::Share> share_;  // goes back when all else is gone
   checkpoint::Checkpoint checkpoint_;
-  std::optional<tokenizer::Tokenizer> tokenizer_;
-  Error no_tokenizer_;  // why, where there is none
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // null: there is none
+  Error no_tokenizer_;                                     // why, where there is none
   const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();
   std::shared_ptr<const chat::ChatFormat> chat_;
   Error no_chat_;  // likewise

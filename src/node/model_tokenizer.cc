@@ -60,6 +60,19 @@ std::unique_ptr<Tokenizer> owned(Tokenizer tokenizer) {
   return std::make_unique<Tokenizer>(std::move(tokenizer));
 }
 
+// Null: there is none.
+Result<std::unique_ptr<Tokenizer>> tokenizer_in(const std::string& folder) {
+  for (const char* name :
+       {"tokenizer.json", "tekken.json", "tokenizer.model", "o200k_base.tiktoken"}) {
+    const std::string file = folder + "/" + name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    TRY_ASSIGN(Tokenizer tokenizer, read_tokenizer_file(file));
+    return owned(std::move(tokenizer));
+  }
+  return std::unique_ptr<Tokenizer>();
+}
+
 }  // namespace
 
 Result<Tokenizer> read_tokenizer_file(const std::string& file) {
@@ -98,16 +111,33 @@ Result<std::unique_ptr<Tokenizer>> read_model_tokenizer(const checkpoint::Checkp
     if (found != nullptr) return found;
   }
   for (const std::string& folder : checkpoint.text_folders()) {
-    for (const char* name :
-         {"tokenizer.json", "tekken.json", "tokenizer.model", "o200k_base.tiktoken"}) {
-      const std::string file = folder + "/" + name;
-      std::error_code ignored;
-      if (!std::filesystem::exists(file, ignored)) continue;
-      TRY_ASSIGN(Tokenizer tokenizer, read_tokenizer_file(file));
-      return owned(std::move(tokenizer));
-    }
+    TRY_ASSIGN(std::unique_ptr<Tokenizer> found, tokenizer_in(folder));
+    if (found != nullptr) return found;
   }
   return std::unique_ptr<Tokenizer>();
+}
+
+Result<std::unique_ptr<Tokenizer>> read_other_tokenizer(const std::string& place, int vocab_size) {
+  const auto refusal = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--tokenizer {}: {}", place, why),
+                 "tokenizer"};
+  };
+  std::error_code ignored;
+  std::unique_ptr<Tokenizer> found;
+  if (std::filesystem::is_regular_file(place, ignored)) {
+    TRY_ASSIGN(Tokenizer tokenizer, read_tokenizer_file(place));
+    found = owned(std::move(tokenizer));
+  } else {
+    const Result<std::string> folder = checkpoint::resolve_model(place);
+    if (!folder.ok()) return refusal(folder.error().message);
+    TRY_ASSIGN(found, tokenizer_in(*folder));
+    if (found == nullptr) {
+      return refusal("there is no tokenizer.json, tekken.json or tokenizer.model");
+    }
+  }
+  if (found->vocab_size() <= vocab_size) return found;
+  return refusal(fmt::format("it has {} tokens, and the model knows {}: it belongs to another one",
+                             found->vocab_size(), vocab_size));
 }
 
 }  // namespace pelton::node

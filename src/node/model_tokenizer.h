@@ -20,6 +20,11 @@ Result<tokenizer::Tokenizer> read_tokenizer_file(const std::string& file);
 Result<std::unique_ptr<tokenizer::Tokenizer>> read_model_tokenizer(
     const checkpoint::Checkpoint& checkpoint);
 
+// Another one than the model's own: a folder, one of its files or a hub id that is on this machine.
+// Errors: kInvalidArgument where there is none, or where it has more tokens than the model.
+Result<std::unique_ptr<tokenizer::Tokenizer>> read_other_tokenizer(const std::string& place,
+                                                                   int vocab_size);
+
 // Of a GGUF file alone.
 Result<std::unique_ptr<tokenizer::Tokenizer>> ggml_tokenizer(const checkpoint::GgufMetadata& gguf);
 

@@ -105,6 +105,7 @@ chat::Conversation ConversationBuilder::build(const std::string& current_date) {
   conversation.template_arguments = request_.template_arguments;
   if (request_.thinks) {
     conversation.template_arguments.push_back({"enable_thinking", *request_.thinks});
+    if (!*request_.thinks) conversation.thinking = chat::Thinking::kOff;
   }
   conversation.documents = request_.documents;
   conversation.begins_turn = request_.begins_answer;

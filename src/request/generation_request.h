@@ -103,6 +103,7 @@ struct ThinkingBudget {
   std::vector<TokenId> ends;          // it ends before any one of these
   std::vector<TokenId> then;          // said when they are spent
   std::vector<TokenId> then_at_once;  // said when a segment begins and nothing is left
+  bool begun = false;                 // the prompt ends within a segment: the output is its tokens
 };
 
 struct StopRule {

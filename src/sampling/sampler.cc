@@ -57,7 +57,7 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
       logits[token] = penalized(logits[token], params, count.in_output);
     }
   };
-  if (params.penalty_last_n < 0) {
+  if (history.is_whole(params.penalty_last_n)) {
     penalize(history.counts());
   } else {
     penalize(history.counts_of_last(params.penalty_last_n));

@@ -34,9 +34,12 @@ class TokenHistory {
   }
 
   const std::unordered_map<TokenId, Count>& counts() const { return counts_; }
-  // Of the last `last_n` tokens alone; negative: of all.
+  // Whether the last `last_n` tokens are all of them; negative: yes.
+  bool is_whole(int last_n) const {
+    return last_n < 0 || static_cast<size_t>(last_n) >= tokens_.size();
+  }
+  // Counted anew: where the last `last_n` are not all.
   std::unordered_map<TokenId, Count> counts_of_last(int last_n) const {
-    if (last_n < 0 || static_cast<size_t>(last_n) >= tokens_.size()) return counts_;
     std::unordered_map<TokenId, Count> counts;
     for (size_t i = tokens_.size() - static_cast<size_t>(last_n); i < tokens_.size(); ++i) {
       Count& count = counts[tokens_[i]];

@@ -23,6 +23,7 @@ namespace pelton::server {
 namespace {
 
 constexpr std::string_view kModels = "/admin/models";
+constexpr std::string_view kFaults = "/admin/faults";
 constexpr std::string_view kModelsBelow = "/admin/models/";
 constexpr int64_t kDrainSecondsMax = 86'400;
 
@@ -157,7 +158,20 @@ void AdminServer::handle(const net::HttpRequest& request,
     return exchange->send(reads(request) ? model_page(id)
                                          : not_allowed(request, "GET, HEAD, DELETE"));
   }
+  if (request.path == kFaults && parts_.faults != nullptr) return exchange->send(faults(request));
   exchange->send(page(request));
+}
+
+net::HttpResponse AdminServer::faults(const net::HttpRequest& request) const {
+  if (request.method == "POST") {
+    if (!is_json(request)) return error_reply(not_json(request));
+    Result<Faults> asked = parse_faults(request.body);
+    if (!asked.ok()) return error_reply(api::api_error(asked.error()));
+    parts_.faults->set(*std::move(asked));
+  } else if (!reads(request)) {
+    return not_allowed(request, "GET, HEAD, POST");
+  }
+  return json_reply(faults_body(parts_.faults->now()));
 }
 
 net::HttpResponse AdminServer::page(const net::HttpRequest& request) const {

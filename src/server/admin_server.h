@@ -13,6 +13,7 @@
 #include "api/load_model_request.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "server/fault_injection.h"
 #include "server/model_loader.h"
 #include "server/models_report.h"
 #include "server/services.h"
@@ -34,6 +35,7 @@ class AdminServer {
     std::function<ModelMemory()> memory;
     int64_t drain_ms =
         0;  // what the answers of a model get that is unloaded, unless asked otherwise
+    FaultInjection* faults = nullptr;  // null: this worker computes, and none are injected
   };
   explicit AdminServer(Parts parts) : parts_(std::move(parts)) {}
 
@@ -46,6 +48,7 @@ class AdminServer {
   net::HttpResponse page(const net::HttpRequest& request) const;
   net::HttpResponse model_page(std::string_view id) const;
   void load(const net::HttpRequest& request, const Waiter& waiter);
+  net::HttpResponse faults(const net::HttpRequest& request) const;
   void unload(const net::HttpRequest& request, std::string_view id, const Waiter& waiter);
 
   const Parts parts_;

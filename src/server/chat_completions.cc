@@ -19,8 +19,9 @@
 namespace pelton::server {
 namespace {
 
-ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
-                                   const std::string& id, int64_t created_s) {
+ChatAnswer::Options answer_options(const api::ChatRequest& request, ChatTurn::Options turn,
+                                   const ServedModel& model, const std::string& id,
+                                   int64_t created_s) {
   return {.head = {.id = id,
                    .created = created_s,
                    .model = model.shown_name(request.model),
@@ -32,7 +33,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
           .timings = request.generation.timings,
           .prompt_logprobs = request.generation.prompt_logprobs.has_value(),
           .has_prediction = request.prediction.has_value(),
-          .choice = {.turn = turn_options(request, model),
+          .choice = {.turn = std::move(turn),
                      .hides_reasoning = !request.include_reasoning,
                      .logprobs = request.top_logprobs >= 0,
                      .tokens_as_ids = request.generation.tokens_as_ids,
@@ -58,14 +59,15 @@ class ChatCompletion final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_->generation;
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                            scope.identity.created_ms);
+    ChatTurn::Options turn = turn_options(*request_, scope.model);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(
+        *request_, scope.model, scope.tenant, scope.identity.created_ms, turn.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
     std::string id = answer_id("chatcmpl-", generation.request_id, scope.identity.draw());
-    options_ = answer_options(*request_, scope.model, id, scope.identity.created_s());
+    options_ =
+        answer_options(*request_, std::move(turn), scope.model, id, scope.identity.created_s());
     ChatChoice::Options& choice = options_.choice;
-    begin_turn(scope.model, prompt, choice.turn.opening);
     scope.use_known_prompt(prompt.tokens);
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     has_sampled_turns_ = prompt.has_sampled_turns;
@@ -86,7 +88,8 @@ class ChatCompletion final : public ModelRequest {
                              .guide = std::move(with.guide),
                              .prediction = std::move(prediction),
                              .seed_if_none = scope.identity.draw_seed(),
-                             .may_call = !request_->tools.empty()}),
+                             .may_call = !request_->tools.empty(),
+                             .opens_reasoning = prompt.opens_reasoning}),
                 work_);
   }
 
@@ -116,13 +119,11 @@ class ChatInputTokens final : public ModelRequest {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(request_, scope.model, scope.tenant,
-                                                            scope.identity.created_ms);
-    if (!made.ok()) return api::api_error(made.error());
-    ChatPrompt prompt = *std::move(made);
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
-    begin_turn(scope.model, prompt, opening);
-    count_ = prompt.tokens.size();
+    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
+        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    if (!prompt.ok()) return api::api_error(prompt.error());
+    count_ = prompt->tokens.size();
     return std::nullopt;
   }
   void start(Call call, Services&) override {

@@ -86,6 +86,7 @@ void begin_turn(const ServedModel& model, ChatPrompt& prompt, std::vector<TokenI
   if (prompt.opens_reasoning && !opening.empty()) {
     const std::vector<TokenId> end = model.chat->reasoning_end(chat::AfterReasoning::kFinalAnswer);
     all.insert(all.end(), end.begin(), end.end());
+    prompt.opens_reasoning = false;
   }
   all.insert(all.end(), opening.begin(), opening.end());
   prompt.tokens.insert(prompt.tokens.end(), all.begin(), all.end());

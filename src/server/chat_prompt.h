@@ -20,9 +20,9 @@ struct ChatPrompt {
   RollingHash history;          // of all before that
   // A past turn stands in it as this server sampled it: another one might write it otherwise.
   bool has_sampled_turns = false;
-  // What the prompt writes of that turn ("<think>\n"): not in `tokens` yet.
+  // What the prompt writes of that turn ("<think>\n"): in `tokens` from begin_turn() on.
   std::vector<TokenId> opening = {};
-  bool opens_reasoning = false;  // and leaves it open
+  bool opens_reasoning = false;  // its end is amid the turn's reasoning
 };
 
 // `messages`: those that the `turn`s in `conversation` are indices of. Past reasoning is left out:

@@ -4,21 +4,13 @@
 #include <utility>
 
 namespace pelton::server {
-namespace {
-
-chat::ParserOptions parser_options(const ChatTurn::Options& options) {
-  chat::ParserOptions parser(options.may_call ? chat::Calls::kRead : chat::Calls::kAsText);
-  parser.functions = options.functions;
-  return parser;
-}
-
-}  // namespace
 
 ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
     : model_(model),
       options_(options),
       stop_filter_(options.stop),
-      builder_(model.chat->parser(parser_options(options)),
+      builder_(model.chat->parser({options.may_call ? chat::Calls::kRead : chat::Calls::kAsText,
+                                   options.functions}),
                {.preamble = options.preamble,
                 .reader = {.callable = options.may_call, .one_call = options.one_call}}) {}
 
@@ -35,6 +27,10 @@ const chat::ReplyDelta& ChatTurn::begin() {
     all.reasoning += delta_.reasoning;
     all.content += delta_.content;
     for (chat::ToolCallDelta& call : delta_.tool_calls) all.tool_calls.push_back(std::move(call));
+  }
+  if (!options_.shows_opening) {
+    builder_.settle(delta_);
+    reasoning_hidden_ += delta_.reasoning.size();
   }
   delta_ = std::move(all);
   return delta_;

@@ -6,6 +6,11 @@
 #include "api/documented_fields.h"
 
 namespace pelton::server {
+namespace {
+
+constexpr std::string_view kUnnamed = "the model's chat template does not name it";
+
+}  // namespace
 
 std::shared_ptr<const std::vector<chat::FunctionTool>> parsed_functions(
     const std::vector<api::FunctionTool>& tools, const chat::ChatFormat& format) {
@@ -42,25 +47,38 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
 std::vector<std::string> warnings_of(const api::ChatRequest& request, const ServedModel& model) {
   std::vector<std::string> warnings = request.warnings;
   if (model.chat == nullptr) return warnings;
+  const chat::ChatFormat& format = *model.chat;
   size_t warned = 0;
-  if (request.thinks && !model.chat->reads_argument("enable_thinking")) {
-    ++warned;
-    warnings.push_back(api::unread_warning(request.thinks_field, "the template has no such name"));
-  }
-  constexpr std::string_view kUnnamed = "the model's chat template does not name it";
-  if (!request.tools.empty() && !model.chat->reads_argument("tools")) {
-    ++warned;
-    warnings.push_back(api::unread_warning("tools", kUnnamed));
-  }
-  if (request.reasoning_effort && !model.chat->reads_argument("reasoning_effort")) {
-    ++warned;
-    warnings.push_back(api::unread_warning("reasoning_effort", kUnnamed));
-  }
+  const auto warn = [&](std::string_view field, std::string_view why) {
+    if (++warned <= api::kFieldWarningsMax) warnings.push_back(api::unread_warning(field, why));
+  };
+  constexpr std::string_view kNoName = "the template has no such name";
+  const bool reads_effort = format.reads_argument("reasoning_effort");
+  // What switches it off also asks for the least effort; a budget asks for one beside it.
+  const bool has_switch =
+      format.reads_argument("enable_thinking") || format.reads_argument("thinking");
+  const bool is_least = reads_effort && request.reasoning_effort.has_value();
+  if (request.thinks && !has_switch && !is_least) warn(request.thinks_field, kNoName);
+  const bool is_beside = request.thinks == false || request.generation.thinking_budget.has_value();
+  if (request.reasoning_effort && !reads_effort && !is_beside) warn("reasoning_effort", kUnnamed);
+  if (!request.tools.empty() && !format.reads_argument("tools")) warn("tools", kUnnamed);
   for (const Json::Member& argument : request.template_arguments) {
-    if (model.chat->reads_argument(argument.key)) continue;
-    if (++warned > api::kFieldWarningsMax) break;
-    warnings.push_back(api::unread_warning("chat_template_kwargs." + argument.key,
-                                           "the template has no such name"));
+    if (format.reads_argument(argument.key)) continue;
+    warn("chat_template_kwargs." + argument.key, kNoName);
+    if (warned >= api::kFieldWarningsMax) break;
+  }
+  return warnings;
+}
+
+std::vector<std::string> warnings_of(const api::ResponseRequest& request,
+                                     const ServedModel& model) {
+  std::vector<std::string> warnings = request.warnings;
+  if (model.chat == nullptr) return warnings;
+  if (request.reasoning_effort && !model.chat->reads_argument("reasoning_effort")) {
+    warnings.push_back(api::unread_warning("reasoning.effort", kUnnamed));
+  }
+  if (!request.tools.empty() && !model.chat->reads_argument("tools")) {
+    warnings.push_back(api::unread_warning("tools", kUnnamed));
   }
   return warnings;
 }

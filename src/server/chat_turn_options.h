@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/chat_request.h"
+#include "api/response_request.h"
 #include "server/chat_turn.h"
 #include "server/served_model.h"
 
@@ -21,5 +22,6 @@ std::shared_ptr<const std::vector<chat::FunctionTool>> parsed_functions(
 
 // What was ignored of it: the request's own, and what this model's format does not know.
 std::vector<std::string> warnings_of(const api::ChatRequest& request, const ServedModel& model);
+std::vector<std::string> warnings_of(const api::ResponseRequest& request, const ServedModel& model);
 
 }  // namespace pelton::server

@@ -1,12 +1,16 @@
 // A model whose chat format is ChatML with Qwen3's markers, over HTTP: every API shows its turns as
-// it shows any other model's. And models without a chat format, or without a tokenizer.
+// it shows any other model's. And models with a chat template, without a chat format, or without a
+// tokenizer.
+#include <algorithm>
 #include <bit>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "chat/format_of.h"
 #include "chat/tiny_chatml_tokenizer.h"
 #include "server/chat_stream_text.h"
 #include "server/server_house.h"
@@ -107,6 +111,10 @@ TEST(ChatMlServed, ThinkingIsSwitchedOffInThePrompt) {
       house.post("/v1/chat/completions/render",
                  chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
   EXPECT_THAT(rendered.body, HasSubstr(R"(<think>\n\n</think>\n\n)"));
+  const auto counted = house.post(
+      "/tokenize", chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
+  EXPECT_EQ(parsed(counted.body).find("tokens")->dump(),
+            parsed(rendered.body).find("token_ids")->dump());
 }
 
 // Anything that is allowed; the longer it goes on, the likelier what closes something.
@@ -125,6 +133,120 @@ TokenId any_of(const engine::ModelledExecutor::Seen& seen, TokenId end) {
   const bool close = !closing.empty() && random % 3 == 0;
   const std::vector<TokenId>& from = close ? closing : all;
   return from[(random >> 20) % from.size()];
+}
+
+// Templates whose prompt opens the reasoning unless it is switched off, and if it is switched on.
+constexpr std::string_view kOpening =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n";
+constexpr std::string_view kOpensByItself =
+    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}";
+constexpr std::string_view kOpensWhenAsked =
+    "{% if enable_thinking %}<think>{% else %}</think>{% endif %}";
+
+ServerHouse::Options with_template(std::string_view ending) {
+  ServerHouse::Options options = chatml();
+  options.model = [ending](ServedModel& model) {
+    const chat::TemplateSource source{.from = "here",
+                                      .text = std::string(kOpening) + std::string(ending),
+                                      .for_tools = {},
+                                      .bos_token = "",
+                                      .eos_token = "<|im_end|>"};
+    model.chat = chat::format_of({.tokenizer = model.tokenizer, .chat_template = source}).value();
+  };
+  return options;
+}
+
+TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot) {
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const TokenId end = tokenizer.special_id("<|im_end|>").value();
+  for (const std::string_view ending : {kOpensByItself, kOpensWhenAsked}) {
+    ServerHouse::Options options = with_template(ending);
+    options.executor = [end](engine::ModelledExecutor::Options& executor) {
+      executor.next_token = [end](const auto& seen) { return any_of(seen, end); };
+    };
+    ServerHouse house(kScript, options);
+    for (const char* thinks : {"true", "false"}) {
+      for (int seed = 0; seed < 5; ++seed) {
+        const std::string body = chat_body(
+            "hi",
+            fmt::format(R"(,"seed":{},"max_tokens":3000,"chat_template_kwargs":)"
+                        R"({{"enable_thinking":{}}},"response_format":{{"type":"json_schema",)"
+                        R"("json_schema":{{"name":"x","strict":true,"schema":{{"type":"object",)"
+                        R"("properties":{{"a":{{"type":"boolean"}}}},"required":["a"],)"
+                        R"("additionalProperties":false}}}}}})",
+                        seed, thinks));
+        const Json message = message_of(house.post("/v1/chat/completions", body).body);
+        const Result<Json> content = Json::parse(message.string("content").value_or(""));
+        ASSERT_TRUE(content.ok()) << ending << thinks << message.dump();
+        EXPECT_TRUE(content->boolean("a").has_value()) << message.dump();
+      }
+    }
+  }
+}
+
+TEST(TemplateServed, AnthropicsDisabledThinkingIsSwitchedOffInThePrompt) {
+  ServerHouse house(kScript, with_template(kOpensByItself));
+  const auto prompt_tokens = [&](std::string_view thinking) {
+    const net::HttpResponse counted =
+        house.post("/v1/messages/count_tokens",
+                   chat_body("hi", fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking)));
+    EXPECT_FALSE(counted.headers.has("x-pelton-warning"));
+    return parsed(counted.body).integer("input_tokens").value_or(0);
+  };
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const auto more = tokenizer.encode_with_special("<think>\n\n</think>\n\n").size() -
+                    tokenizer.encode_with_special("<think>\n").size();
+  EXPECT_EQ(prompt_tokens("disabled"), prompt_tokens("adaptive") + static_cast<int64_t>(more));
+}
+
+TEST(TemplateServed, WhatTheTemplateDoesNotNameIsWarnedOfByEveryProtocol) {
+  ServerHouse house(kScript, with_template(kOpensByItself));
+  const auto warning = [&](const char* path, const std::string& body) {
+    const net::HttpResponse answer = house.post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return std::string(answer.headers.get("x-pelton-warning"));
+  };
+  EXPECT_THAT(warning("/v1/chat/completions",
+                      chat_body("hi", R"(,"tools":[{"type":"function","function":{"name":"f"}}])")),
+              HasSubstr("tools ignored"));
+  EXPECT_THAT(
+      warning(
+          "/v1/messages",
+          chat_body("hi",
+                    R"(,"max_tokens":9,"tools":[{"name":"f","input_schema":{"type":"object"}}])")),
+      HasSubstr("tools ignored"));
+  const std::string asks_effort =
+      warning("/v1/responses", R"({"input":"hi","store":false,"reasoning":{"effort":"high"},)"
+                               R"("tools":[{"type":"function","name":"f"}]})");
+  EXPECT_THAT(asks_effort, HasSubstr("tools ignored"));
+  EXPECT_THAT(asks_effort, HasSubstr("reasoning.effort ignored"));
+}
+
+TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const TokenId end = tokenizer.special_id("<|im_end|>").value();
+  const TokenId thought = tokenizer.special_id("</think>").value();
+  const auto letter = [&](std::string_view text) { return tokenizer.encode(text).at(0); };
+  ServerHouse::Options options = with_template(kOpensByItself);
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [=, x = letter("x"), y = letter("y")](const auto& seen) {
+      const auto output = seen.tokens.subspan(static_cast<size_t>(seen.prompt_count));
+      const bool is_over = std::ranges::find(output, thought) != output.end();
+      if (!is_over) return x;
+      return seen.tokens.back() == y ? end : y;
+    };
+  };
+  ServerHouse house(kScript, options);
+  for (const size_t budget : {0, 1, 5}) {
+    const Json message =
+        message_of(house
+                       .post("/v1/chat/completions",
+                             chat_body("hi", fmt::format(R"(,"thinking_token_budget":{})", budget)))
+                       .body);
+    EXPECT_EQ(message.string("reasoning_content").value_or(""), std::string(budget, 'x'));
+    EXPECT_EQ(message.string("content"), "y");
+  }
 }
 
 TEST(ChatMlServed, ForcedCallsFollowTheirSchema) {

@@ -87,6 +87,7 @@ class Completion final : public ModelRequest {
   uint64_t seed_if_none_ = 0;
   int64_t logprobs_shown_ = 0;    // of the prompts so far
   std::vector<EngineWork> work_;  // of each prompt
+  std::vector<TokenId> suffix_;   // one for all of them
   std::vector<int64_t> prompt_sizes_;
   CompletionAnswer::Options options_;
 };
@@ -95,6 +96,10 @@ std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& sco
   id_ = answer_id("cmpl-", request_->generation.request_id, scope.identity.draw());
   seed_if_none_ = scope.identity.draw_seed();
   options_ = answer_options(*request_, scope.model, id_, scope.identity.created_s());
+  if (!request_->suffix.empty()) {
+    if (const auto error = scope.model.no_text("suffix")) return api::api_error(*error);
+    suffix_ = scope.model.tokenizer.encode(request_->suffix);
+  }
   for (size_t i = 0; i < request_->prompts.size(); ++i) {
     if (auto error = prepare_prompt(i, with, scope)) return error;
   }
@@ -111,8 +116,7 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
   if (!tokens.ok()) return api::api_error(tokens.error());
   std::vector<TokenId> stops;
   if (!request_->suffix.empty()) {
-    if (const auto error = scope.model.no_text("suffix")) return api::api_error(*error);
-    auto middle = fill_in_middle(scope.model.tokenizer, *tokens, request_->suffix);
+    auto middle = fill_in_middle(scope.model.tokenizer, *tokens, suffix_);
     if (!middle.ok()) return api::api_error(middle.error());
     tokens = std::move(middle->prompt);
     if (request_->adds_special) {

@@ -24,6 +24,7 @@ ModelRequest::Fields fields_of(const api::EmbeddingFields& fields,
           .warnings = fields.warnings,
           .timeout_s = fields.timeout_s,
           .user = fields.user,
+          .keep_alive_ns = fields.keep_alive_ns,
           .asked = {.dimensions = dimensions}};
 }
 

@@ -51,5 +51,8 @@ void ready(Call call, Services& services);
 void ping(Call call, Services& services);
 void server_info(Call call, Services& services);
 void load(Call call, Services& services);
+void sleep(Call call, Services& services);  // sleep.cc, also the next two
+void wake_up(Call call, Services& services);
+void is_sleeping(Call call, Services& services);
 
 }  // namespace pelton::server

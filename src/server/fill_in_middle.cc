@@ -1,7 +1,7 @@
 #include "server/fill_in_middle.h"
 
-#include <array>
 #include <optional>
+#include <string_view>
 
 namespace pelton::server {
 namespace {
@@ -55,7 +55,8 @@ std::optional<Markers> find_markers(const tokenizer::Tokenizer& tokenizer) {
 }  // namespace
 
 Result<FillInMiddle> fill_in_middle(const tokenizer::Tokenizer& tokenizer,
-                                    const std::vector<TokenId>& before, std::string_view after) {
+                                    const std::vector<TokenId>& before,
+                                    const std::vector<TokenId>& after) {
   const std::optional<Markers> markers = find_markers(tokenizer);
   if (!markers) {
     return Error{ErrorCode::kInvalidArgument,
@@ -71,7 +72,7 @@ Result<FillInMiddle> fill_in_middle(const tokenizer::Tokenizer& tokenizer,
   };
   if (!markers->suffix_first) add_before();
   prompt.push_back(markers->after);
-  tokenizer.encode(after, prompt);
+  prompt.insert(prompt.end(), after.begin(), after.end());
   if (markers->suffix_first) add_before();
   if (markers->middle) prompt.push_back(*markers->middle);
   made.stops = {markers->before, markers->after};

@@ -2,7 +2,6 @@
 // models whose vocabulary has control tokens for it. Pure functions; any thread.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -18,9 +17,10 @@ struct FillInMiddle {
   std::vector<TokenId> stops;
 };
 
-// `before`: as it stands; `after` becomes ordinary tokens. Error kInvalidArgument, naming 'suffix':
-// the vocabulary has no such control tokens.
+// `before`, `after`: the texts as ordinary tokens. Error kInvalidArgument, naming 'suffix': the
+// vocabulary has no such control tokens.
 Result<FillInMiddle> fill_in_middle(const tokenizer::Tokenizer& tokenizer,
-                                    const std::vector<TokenId>& before, std::string_view after);
+                                    const std::vector<TokenId>& before,
+                                    const std::vector<TokenId>& after);
 
 }  // namespace pelton::server

@@ -32,31 +32,32 @@ TEST(FillInMiddle, TheVocabularySaysInWhichOrder) {
   const std::vector<TokenId> before = {'a', 'b'};
   const auto qwen = fill_in_middle(
       with_tokens({"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_sep|>"}), before,
-      "z");
+      {'z'});
   ASSERT_TRUE(qwen.ok());
   EXPECT_THAT(qwen->prompt, ElementsAre(kFirst, 'a', 'b', kFirst + 2, 'z', kFirst + 1));
   EXPECT_THAT(qwen->stops, IsSupersetOf({kFirst, kFirst + 1, kFirst + 2, kFirst + 3}));
-  const auto codestral = fill_in_middle(with_tokens({"[PREFIX]", "[SUFFIX]"}), before, "z");
+  const auto codestral = fill_in_middle(with_tokens({"[PREFIX]", "[SUFFIX]"}), before, {'z'});
   ASSERT_TRUE(codestral.ok());
   EXPECT_THAT(codestral->prompt, ElementsAre(kFirst + 1, 'z', kFirst, 'a', 'b'));
   const auto deepseek =
       fill_in_middle(with_tokens({"<\uFF5Cfim\u2581begin\uFF5C>", "<\uFF5Cfim\u2581hole\uFF5C>",
                                   "<\uFF5Cfim\u2581end\uFF5C>"}),
-                     before, "z");
+                     before, {'z'});
   ASSERT_TRUE(deepseek.ok());
   EXPECT_THAT(deepseek->prompt, ElementsAre(kFirst, 'a', 'b', kFirst + 1, 'z', kFirst + 2));
 }
 
 TEST(FillInMiddle, TextIsNeverAMarker) {
-  const auto made =
-      fill_in_middle(with_tokens({"<fim_prefix>", "<fim_middle>", "<fim_suffix>"}), {'a'}, "<fim_");
+  const tokenizer::Tokenizer tokenizer =
+      with_tokens({"<fim_prefix>", "<fim_middle>", "<fim_suffix>"});
+  const auto made = fill_in_middle(tokenizer, {'a'}, tokenizer.encode("<fim_middle>"));
   ASSERT_TRUE(made.ok());
-  EXPECT_THAT(made->prompt,
-              ElementsAre(kFirst, 'a', kFirst + 2, '<', 'f', 'i', 'm', '_', kFirst + 1));
+  EXPECT_THAT(made->prompt, ElementsAre(kFirst, 'a', kFirst + 2, '<', 'f', 'i', 'm', '_', 'm', 'i',
+                                        'd', 'd', 'l', 'e', '>', kFirst + 1));
 }
 
 TEST(FillInMiddle, AModelWithoutMarkersRefusesTheSuffix) {
-  const auto none = fill_in_middle(with_tokens({"<fim_prefix>"}), {'a'}, "z");
+  const auto none = fill_in_middle(with_tokens({"<fim_prefix>"}), {'a'}, {'z'});
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().field, "suffix");
   ServerHouse house(R"({"rules":[{"when":"","then":"x"}]})", {});

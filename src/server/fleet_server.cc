@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "cluster/block_events.h"
 #include "cluster/block_names.h"
 #include "cluster/frame.h"
@@ -120,6 +121,24 @@ std::string random_incarnation() {
   return text;
 }
 
+void fail_on_purpose(std::shared_ptr<net::Exchange> exchange, std::vector<size_t> said) {
+  const api::ApiError error{.status = 500,
+                            .message = "this request was to fail (/admin/faults)",
+                            .type = "server_error",
+                            .param = {},
+                            .code = "injected_fault"};
+  std::make_shared<FleetExchange>(std::move(exchange), std::move(said))->send(error_reply(error));
+}
+
+void lie(double number, cluster::WorkerLoad& load) {
+  const auto whole = static_cast<int>(std::clamp(number, -1.0, 1e9));
+  load.running = load.waiting = whole;
+  load.waiting_tokens = load.context_tokens = static_cast<int64_t>(number);
+  load.wait_s = load.kv_used = number;
+  load.costs = {
+      .fixed_s = number, .prefill_token_s = number, .row_s = number, .context_token_s = number};
+}
+
 api::ApiError wrong_incarnation() {
   return {.status = 409,
           .message = "another start of this worker was meant",
@@ -180,11 +199,14 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
     blocks_of_ = model.serial;
     const auto reading =
         model.engine.kv_events().read({.from = next_event_, .events_max = kBlockEventsMax});
+    const FaultInjection* faults = server_.options_.faults;
+    const double dropped = faults == nullptr ? 0 : faults->now().drop_events;
     // What was removed unheard would be taken for held.
     announced.clears = announced.clears || reading.missed > 0;
     next_event_ = reading.next;
     for (const auto& event : reading.events) {
       if (event.tier != 0) continue;  // on the device only
+      if (server_.draws_below(dropped)) continue;
       announced.events.push_back({.stored = event.kind == decltype(event.kind)::kStored,
                                   .group = event.group,
                                   .name = event.block.low});
@@ -249,6 +271,8 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
   cluster::RunEnvelope& envelope = run->envelope;
   if (envelope.incarnation != incarnation_) return exchange->send(error_reply(wrong_incarnation()));
   note_dispatch(envelope);
+  const bool is_probe = envelope.method == "GET";
+  if (!is_probe && is_to_fail()) return fail_on_purpose(exchange, std::move(run->said));
   net::HttpRequest inner{.method = std::move(envelope.method),
                          .path = std::move(envelope.path),
                          .query = std::move(envelope.query),
@@ -274,6 +298,16 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
   server_.handle_forwarded(std::move(inner), answer, std::move(forwarded));
 }
 
+bool FleetServer::is_to_fail() {
+  return options_.faults != nullptr && draws_below(options_.faults->now().errors);
+}
+
+bool FleetServer::draws_below(double share) {
+  constexpr uint64_t kSeed = 0x1A7C;
+  const uint64_t bits = base::random_bits(kSeed, draws_.fetch_add(1));
+  return static_cast<double>(bits >> 11) * 0x1p-53 < share;
+}
+
 void FleetServer::note_dispatch(const cluster::RunEnvelope& envelope) {
   std::lock_guard lock(mutex_);
   if (dispatches_.size() >= kGatewaysMax && !dispatches_.contains(envelope.gateway)) {
@@ -293,6 +327,7 @@ cluster::WorkerRecord FleetServer::record() const {
     record.models.push_back(model->id);
     record.models.insert(record.models.end(), model->aliases.begin(), model->aliases.end());
     record.slots += model->engine.capacity().sequences_max;
+    record.batch_tokens = std::max(record.batch_tokens, model->engine.capacity().batch_tokens_max);
     record.context_tokens = std::max(record.context_tokens, model->context_max);
     record.date = model->current_date.value_or("");
   }
@@ -360,8 +395,13 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
     }
   }
   fit_steps(load);
-  std::lock_guard lock(mutex_);
-  load.costs = fit_.costs();
+  {
+    std::lock_guard lock(mutex_);
+    load.costs = fit_.costs();
+  }
+  const std::optional<double> lied =
+      options_.faults == nullptr ? std::nullopt : options_.faults->now().lie_load;
+  if (lied) lie(*lied, load);
   return load;
 }
 

@@ -22,6 +22,7 @@
 #include "cluster/envelope.h"
 #include "cluster/step_fit.h"
 #include "net/http_server.h"
+#include "server/fault_injection.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -37,6 +38,7 @@ class FleetServer {
     std::vector<std::string> keys;  // for connections, derived of the fleet's; empty: plain HTTP
     // Of the names of KV blocks, as its engines have it; none: theirs are nobody else's business.
     std::optional<uint64_t> block_seed = {};
+    const FaultInjection* faults = nullptr;  // outlives it; null: there are none
   };
 
   // Both outlive it.
@@ -56,6 +58,9 @@ class FleetServer {
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
   cluster::WorkerRecord record() const;
   cluster::WorkerLoad load(const std::string& gateway);
+  // Whether this one is to be answered 500.
+  bool is_to_fail();
+  bool draws_below(double share);  // with this probability
   void note_dispatch(const cluster::RunEnvelope& envelope);
   // What its engines have done since the last look at them, if that is some time ago.
   void fit_steps(const cluster::WorkerLoad& load);
@@ -66,6 +71,7 @@ class FleetServer {
   std::string incarnation_;
   std::unique_ptr<net::HttpServer> http_;
   std::atomic<bool> closing_ = false;  // watches end
+  std::atomic<uint64_t> draws_ = 0;    // of injected faults
   mutable std::mutex mutex_;
   std::map<std::string, int64_t> dispatches_;  // the highest seen, by gateway; guarded by mutex_
   // Guarded by mutex_, as the next.

@@ -81,15 +81,21 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
 // Reasoning has so many tokens; then comes the answer or, where functions are offered, whatever the
 // model chooses, until it chooses to reason once more.
 request::ThinkingBudget reasoning_quota(const ServedModel& model, int64_t tokens_max,
-                                        bool may_call) {
+                                        const GenerationSource& source) {
   using chat::AfterReasoning;
   const chat::ReasoningMarkers& markers = model.chat->reasoning();
   return {.tokens_max = tokens_max,
           .begins = markers.begins,
           .ends = markers.ends,
-          .then = model.chat->reasoning_end(may_call ? AfterReasoning::kFreeMessage
-                                                     : AfterReasoning::kFinalAnswer),
-          .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer)};
+          .then = model.chat->reasoning_end(source.may_call ? AfterReasoning::kFreeMessage
+                                                            : AfterReasoning::kFinalAnswer),
+          .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer),
+          .begun = source.opens_reasoning};
+}
+
+// Where the prompt has opened the reasoning, the answer's grammar is amid it from its first token.
+void enter_reasoning(const ServedModel& model, grammar::GrammarState& guide) {
+  for (const TokenId marker : model.chat->reasoning().begins) (void)guide.accept(marker);
 }
 
 // As many tokens as are asked for; of -1 those that leave the answer its room. A bos token stays.
@@ -180,13 +186,14 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
                                .count = fields.repetition->count};
   }
   if (fields.thinking_budget && model.chat && !model.chat->reasoning().begins.empty()) {
-    request.quota = reasoning_quota(model, *fields.thinking_budget, source.may_call);
+    request.quota = reasoning_quota(model, *fields.thinking_budget, source);
   }
   request.priority = fields.priority;
   request.deadline_ns = source.deadline_ns;
   request.tenant = access::billing_account(source.tenant, fields.user);
   request.cache_salt = std::move(source.cache_salt);
   request.prompt = std::move(source.prompt);
+  if (source.guide && source.opens_reasoning) enter_reasoning(model, *source.guide);
   request.guide = std::move(source.guide);
   request.prediction = std::move(source.prediction);
   return request;

@@ -28,6 +28,7 @@ struct GenerationSource {
   std::vector<TokenId> prediction;  // what the caller expects the answer to be
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
+  bool opens_reasoning = false;  // the prompt ends amid the model's reasoning
 };
 
 // Of all of a request's prompts: what is held for them, and written, is bounded.

@@ -71,11 +71,10 @@ class GrpcChat final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     turn_ = turn_options(*request_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                            scope.identity.created_ms);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(
+        *request_, scope.model, scope.tenant, scope.identity.created_ms, turn_.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
-    begin_turn(scope.model, prompt, turn_.opening);
     turn_.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, request_->generation,
                             {.id = new_id(scope),
@@ -85,7 +84,9 @@ class GrpcChat final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = request_->generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
-                             .seed_if_none = scope.identity.draw_seed()}),
+                             .seed_if_none = scope.identity.draw_seed(),
+                             .may_call = !request_->tools.empty(),
+                             .opens_reasoning = prompt.opens_reasoning}),
                 work_);
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/tokenize_request.h"
+#include "server/chat_turn_options.h"
 #include "server/grpc_unary.h"
 #include "server/grpc_words.h"
 #include "server/reply.h"
@@ -34,13 +35,11 @@ class GrpcTokenization final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     std::vector<TokenId> tokens;
     if (request_.chat) {
-      Result<ChatPrompt> made = scope.services.chat_prompt_of(
-          *request_.chat, scope.model, scope.tenant, scope.identity.created_ms);
-      if (!made.ok()) return api::api_error(made.error());
-      ChatPrompt prompt = *std::move(made);
-      std::vector<TokenId> opening;
-      begin_turn(scope.model, prompt, opening);
-      tokens = std::move(prompt.tokens);
+      std::vector<TokenId> opening = turn_options(*request_.chat, scope.model).opening;
+      Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
+          *request_.chat, scope.model, scope.tenant, scope.identity.created_ms, opening);
+      if (!prompt.ok()) return api::api_error(prompt.error());
+      tokens = std::move(prompt->tokens);
     } else {
       tokens = scope.model.tokenizer.encode_prompt(request_.prompt);
     }

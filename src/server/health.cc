@@ -12,14 +12,15 @@ namespace pelton::server {
 
 std::string_view state_name(const Services& services) {
   const bool serves = !services.catalogue.serving().empty();
-  if (!serves && services.catalogue.table()->starting()) return "loading";
+  const auto table = services.catalogue.table();
+  if (!table->answering() && table->starting()) return "loading";
   if (services.leaving) return "draining";
-  return serves ? "serving" : "empty";
+  return serves ? "serving" : table->answering() ? "asleep" : "empty";
 }
 
 bool ready(const Services& services) {
   const auto models = services.catalogue.serving();
-  return !models.empty() && !services.draining &&
+  return services.catalogue.table()->answering() && !services.draining &&
          std::ranges::none_of(models, [](const auto& model) {
            return model->state->model_health == ModelHealth::kDamaged;
          });
@@ -34,7 +35,8 @@ net::HttpResponse live_reply(const Services& services) {
 }
 
 net::HttpResponse health_reply(const Services& services) {
-  if (services.catalogue.serving().empty() && services.catalogue.table()->starting()) {
+  const auto table = services.catalogue.table();
+  if (!table->answering() && table->starting()) {
     return error_reply(not_ready("The model is still being loaded"));
   }
   return live_reply(services);
@@ -48,7 +50,7 @@ net::HttpResponse ready_reply(const Services& services) {
     return error_reply(not_ready("Models are still being loaded"));
   }
   const auto models = services.catalogue.serving();
-  if (models.empty()) {
+  if (!services.catalogue.table()->answering()) {
     return error_reply(not_ready("No model is served; POST /admin/models loads one"));
   }
   for (const std::shared_ptr<const ServedModel>& model : models) {

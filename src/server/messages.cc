@@ -28,8 +28,8 @@ class Message final : public ModelRequest {
     return std::nullopt;
   }
 
-  Fields fields(const ServedModel&) const override {
-    return fields_of(request_->generation, request_->model, request_->warnings);
+  Fields fields(const ServedModel& model) const override {
+    return fields_of(request_->generation, request_->model, warnings_of(*request_, model));
   }
 
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
@@ -38,11 +38,10 @@ class Message final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     options_.turn = turn_options(*request_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
-                                                            scope.identity.created_ms);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(
+        *request_, scope.model, scope.tenant, scope.identity.created_ms, options_.turn.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
-    begin_turn(scope.model, prompt, options_.turn.opening);
     scope.use_known_prompt(prompt.tokens);
     if (!request_->continues_last) {
       options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
@@ -61,7 +60,8 @@ class Message final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .guide = std::move(with.guide),
                              .seed_if_none = scope.identity.draw_seed(),
-                             .may_call = !request_->tools.empty()}),
+                             .may_call = !request_->tools.empty(),
+                             .opens_reasoning = prompt.opens_reasoning}),
                 work_);
   }
 
@@ -90,17 +90,15 @@ class MessageTokens final : public ModelRequest {
     request_ = std::move(parsed->chat);
     return std::nullopt;
   }
-  Fields fields(const ServedModel&) const override {
-    return {.model = request_.model, .warnings = request_.warnings};
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model, .warnings = warnings_of(request_, model)};
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(request_, scope.model, scope.tenant,
-                                                            scope.identity.created_ms);
-    if (!made.ok()) return api::api_error(made.error());
-    ChatPrompt prompt = *std::move(made);
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
-    begin_turn(scope.model, prompt, opening);
-    count_ = prompt.tokens.size();
+    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
+        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    if (!prompt.ok()) return api::api_error(prompt.error());
+    count_ = prompt->tokens.size();
     return std::nullopt;
   }
   void start(Call call, Services&) override {

@@ -331,6 +331,26 @@ void write_process(PrometheusText& text) {
   text.gauge("process_threads", "Threads.", usage.thread_count());
 }
 
+// vLLM's states: what sleeps here has given all its memory back; and how often and how long models
+// were woken.
+void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
+  for (const ModelCatalogue::Entry& entry : table.entries) {
+    const bool serves = entry.state == ModelCatalogue::State::kServing;
+    if (!serves && !entry.is_dormant()) continue;
+    text.set_common({{"model_name", entry.names.id}, {"engine", "0"}});
+    text.family("vllm:engine_sleep_state", Type::kGauge,
+                "Whether the model is awake, or asleep with its memory given back.");
+    text.sample({{"sleep_state", "awake"}}, serves ? 1 : 0);
+    text.sample({{"sleep_state", "weights_offloaded"}}, 0);
+    text.sample({{"sleep_state", "discard_all"}}, serves ? 0 : 1);
+    text.counter("pelton_model_wakes_total", "How often the model was woken.",
+                 static_cast<double>(entry.wakes));
+    text.counter("pelton_model_wake_seconds_total", "What that took, from being asked for.",
+                 static_cast<double>(entry.wake_ns) * 1e-9);
+  }
+  text.set_common({});
+}
+
 }  // namespace
 
 std::string metrics_page(const Services& services) {
@@ -340,7 +360,9 @@ std::string metrics_page(const Services& services) {
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
   }
-  text.set_common({});
+  write_sleep(text, *services.catalogue.table());
+  text.gauge("pelton_waiting_for_wake", "Requests that wait for a model that is being woken.",
+             services.model_sleep.waiting());
   text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
   write_reports(text, services.reporter.options());
   write_server(text, services);

@@ -35,6 +35,10 @@ std::string_view ModelCatalogue::state_name(State state) {
       return "serving";
     case State::kUnloading:
       return "unloading";
+    case State::kAsleep:
+      return "asleep";
+    case State::kWaking:
+      return "waking";
     case State::kFailed:
       break;
   }
@@ -50,6 +54,12 @@ bool ModelCatalogue::Table::starting() const {
   return named_at_start == 0 || std::ranges::any_of(entries, [](const Entry& entry) {
            return entry.at_start && entry.state == State::kLoading;
          });
+}
+
+bool ModelCatalogue::Table::answering() const {
+  return std::ranges::any_of(entries, [](const Entry& entry) {
+    return entry.state == State::kServing || entry.is_dormant();
+  });
 }
 
 const ModelCatalogue::Entry* ModelCatalogue::Table::find(std::string_view name) const {
@@ -148,16 +158,66 @@ void ModelCatalogue::fail(std::string_view id, Error error) {
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
-std::shared_ptr<const ServedModel> ModelCatalogue::begin_unload(std::string_view id) {
+std::shared_ptr<const ServedModel> ModelCatalogue::retire(std::string_view id, State next) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
   Entry* const entry = entry_of(table, id);
-  if (entry == nullptr || entry->state != State::kServing) return nullptr;
+  const bool was_asleep = entry != nullptr && entry->state == State::kAsleep;
+  if (entry == nullptr || (entry->state != State::kServing && !was_asleep)) return nullptr;
   std::shared_ptr<const ServedModel> model = std::move(entry->model);
-  entry->state = State::kUnloading;
-  entry->unloading = model;
+  entry->state = next;
+  if (!was_asleep) {
+    entry->unloading = model;
+    entry->created = model->created;
+    entry->context_max = model->context_limit();
+    entry->error.reset();
+  }
   table_.store(std::make_shared<const Table>(std::move(table)));
   return model;
+}
+
+std::shared_ptr<const ServedModel> ModelCatalogue::begin_unload(std::string_view id) {
+  return retire(id, State::kUnloading);
+}
+
+std::shared_ptr<const ServedModel> ModelCatalogue::begin_sleep(std::string_view id) {
+  return retire(id, State::kAsleep);
+}
+
+void ModelCatalogue::begin_wake(std::string_view id) {
+  const std::lock_guard lock(changing_);
+  Table table = *table_.load();
+  Entry* const entry = entry_of(table, id);
+  CHECK(entry != nullptr && entry->state == State::kAsleep, "who is woken was asleep");
+  entry->state = State::kWaking;
+  entry->unloading.reset();
+  entry->error.reset();
+  table_.store(std::make_shared<const Table>(std::move(table)));
+}
+
+void ModelCatalogue::woken(std::shared_ptr<ServedModel> model, int64_t wake_ns) {
+  const std::lock_guard lock(changing_);
+  model->serial = ++serials_;
+  Table table = *table_.load();
+  Entry* const entry = entry_of(table, model->id);
+  CHECK(entry != nullptr && entry->state == State::kWaking, "who has been woken was to be");
+  entry->state = State::kServing;
+  model->created = entry->created;
+  ++entry->wakes;
+  entry->wake_ns += wake_ns;
+  entry->last_wake_ns = wake_ns;
+  entry->model = std::move(model);
+  table_.store(std::make_shared<const Table>(std::move(table)));
+}
+
+void ModelCatalogue::sleep_on(std::string_view id, Error error) {
+  const std::lock_guard lock(changing_);
+  Table table = *table_.load();
+  Entry* const entry = entry_of(table, id);
+  CHECK(entry != nullptr && entry->state == State::kWaking, "who sleeps on was to be woken");
+  entry->state = State::kAsleep;
+  entry->error = std::move(error);
+  table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
 void ModelCatalogue::remove(std::string_view id) {

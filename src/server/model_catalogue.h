@@ -22,7 +22,8 @@ namespace pelton::server {
 
 class ModelCatalogue {
  public:
-  enum class State { kLoading, kServing, kUnloading, kFailed };
+  // kAsleep: nothing of it is in memory once its answers have ended, and a request wakes it.
+  enum class State { kLoading, kServing, kUnloading, kFailed, kAsleep, kWaking };
   static std::string_view state_name(State state);
 
   struct Names {
@@ -35,8 +36,17 @@ class ModelCatalogue {
     bool at_start = false;  // the server began with it
     // kServing: held. Empty otherwise: nobody is to find what goes away.
     std::shared_ptr<const ServedModel> model = {};
-    std::weak_ptr<const ServedModel> unloading = {};  // kUnloading: while anybody is answered by it
-    std::optional<Error> error = {};                  // kFailed: why
+    // kUnloading, kAsleep: while anybody is answered by it.
+    std::weak_ptr<const ServedModel> unloading = {};
+    std::optional<Error> error = {};  // kFailed: why; kAsleep: why it could not be woken
+    // kAsleep, kWaking: what is said of it meanwhile.
+    int64_t created = 0;
+    int64_t context_max = 0;
+    // How often it has been woken, how long that took together and the last time.
+    int64_t wakes = 0;
+    int64_t wake_ns = 0;
+    int64_t last_wake_ns = 0;
+    bool is_dormant() const { return state == State::kAsleep || state == State::kWaking; }
     bool answers_to(std::string_view name) const;
   };
   struct Table {
@@ -49,6 +59,8 @@ class ModelCatalogue {
 
     // Those of the start have not all been tried.
     bool starting() const;
+    // A request would be answered, if only after a model has been woken.
+    bool answering() const;
     // Null: nobody answers to it.
     const Entry* find(std::string_view name) const;
   };
@@ -67,8 +79,17 @@ class ModelCatalogue {
   void serve(std::shared_ptr<ServedModel> model);
   // kLoading -> kFailed.
   void fail(std::string_view id, Error error);
-  // kServing -> kUnloading. Gives back the catalogue's hold; null: no model of this id is served.
+  // kServing, kAsleep -> kUnloading. Gives back the catalogue's hold; null: no model of this id is
+  // served.
   std::shared_ptr<const ServedModel> begin_unload(std::string_view id);
+  // kServing -> kAsleep; as begin_unload.
+  std::shared_ptr<const ServedModel> begin_sleep(std::string_view id);
+  // kAsleep -> kWaking.
+  void begin_wake(std::string_view id);
+  // kWaking -> kServing, after so long.
+  void woken(std::shared_ptr<ServedModel> model, int64_t wake_ns);
+  // kWaking -> kAsleep.
+  void sleep_on(std::string_view id, Error error);
   // Whatever its state is -> nothing.
   void remove(std::string_view id);
 
@@ -87,6 +108,7 @@ class ModelCatalogue {
   static Result<void> check_names(const Names& names, const Table& table);
   static void add(Table& table, Entry entry);
   static Entry* entry_of(Table& table, std::string_view id);
+  std::shared_ptr<const ServedModel> retire(std::string_view id, State next);
 
   std::mutex changing_;
   uint64_t serials_ = 0;  // guarded by changing_

@@ -22,6 +22,18 @@ Error unloaded_meanwhile(const std::string& id) {
           ""};
 }
 
+// The clock's end is far beyond what a wait may be asked for.
+constexpr int64_t kWaitMostNs = 3600'000'000'000;
+
+int64_t after_ns(int64_t now_ns, int64_t ns) {
+  return ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + ns;
+}
+
+Error not_loaded_here(std::string_view id) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("'{}' was not loaded by this server's loader and stays", id), "name"};
+}
+
 // A thread or memory that the system refuses ends this load only.
 Result<std::shared_ptr<ServedModel>> load_within(const ModelLoader::Order& order,
                                                  const ModelLoader::Stop& stop) {
@@ -36,6 +48,10 @@ Result<std::shared_ptr<ServedModel>> load_within(const ModelLoader::Order& order
 
 ModelLoader::ModelLoader(Options options, Services& services)
     : options_(std::move(options)), services_(services) {
+  services_.model_sleep.set_loader(
+      {.wake = [this](const std::string& id) { return wake(id); },
+       .sleep = [this](const std::string& id, std::optional<int64_t> drain_ms,
+                       Done done) { return sleep(id, drain_ms, std::move(done)); }});
   load_thread_ = std::thread([this] { run_loads(); });
   try {
     unload_thread_ = std::thread([this] { run_unloads(); });
@@ -46,6 +62,7 @@ ModelLoader::ModelLoader(Options options, Services& services)
     }
     shared_->changed.notify_all();
     load_thread_.join();
+    services_.model_sleep.close();
     throw;
   }
 }
@@ -89,8 +106,11 @@ Result<void> ModelLoader::load(Order order, ModelCatalogue::When when, Done done
 }
 
 void ModelLoader::stop_loading() {
-  const std::lock_guard lock(shared_->mutex);
-  loading_stopped_ = true;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    loading_stopped_ = true;
+  }
+  services_.model_sleep.close();
 }
 
 void ModelLoader::drain(int64_t ms) const {
@@ -127,7 +147,7 @@ void ModelLoader::finish(const std::shared_ptr<PendingLoad>& load,
   Result<void> outcome;
   std::unique_lock lock(shared_->mutex);
   if (loaded.ok() && !load->cancelled && !loading_stopped_) {
-    services_.catalogue.serve(locked_add(*std::move(loaded)));
+    locked_serve(*load, *std::move(loaded));
   } else {
     lock.unlock();
     const Error error = loaded.ok() ? unloaded_meanwhile(id) : loaded.error();
@@ -136,6 +156,9 @@ void ModelLoader::finish(const std::shared_ptr<PendingLoad>& load,
     outcome = load->cancelled ? unloaded_meanwhile(id) : error;
     if (load->cancelled) {
       services_.catalogue.remove(id);
+    } else if (load->wakes) {
+      asleep_.emplace(id, load->order.load);
+      services_.catalogue.sleep_on(id, error);
     } else {
       services_.catalogue.fail(id, error);
     }
@@ -147,12 +170,33 @@ void ModelLoader::finish(const std::shared_ptr<PendingLoad>& load,
   }
   changed();
   if (load->done) load->done(outcome);
+  services_.model_sleep.ended(id, outcome);
   for (const Done& unloaded : load->unloaded) unloaded({});
 }
 
-std::shared_ptr<ServedModel> ModelLoader::locked_add(std::shared_ptr<ServedModel> parts) {
+void ModelLoader::locked_serve(const PendingLoad& load, std::shared_ptr<ServedModel> made) {
+  std::shared_ptr<ServedModel> served = locked_add(std::move(made), load.order.load);
+  if (!load.wakes) return services_.catalogue.serve(std::move(served));
+  const int64_t took_ns = services_.clock.now_ns() - load.began_ns;
+  services_.catalogue.woken(std::move(served), took_ns);
+  services_.log.info(fmt::format("'{}' is awake: it took {:.3f} s", load.order.names.id,
+                                 static_cast<double>(took_ns) * 1e-9));
+}
+
+std::shared_ptr<ServedModel> ModelLoader::locked_add(std::shared_ptr<ServedModel> parts,
+                                                     Load load) {
   const auto model = std::make_shared<Model>();
   model->id = parts->id;
+  model->load = std::move(load);
+  if (options_.sleep_after_ns) {
+    parts->state->keep_alive_ns = *options_.sleep_after_ns;
+    parts->state->idle_since_ns = services_.clock.now_ns();
+    parts->state->on_idle = [shared = shared_] {
+      const std::lock_guard lock(shared->mutex);
+      shared->changed.notify_all();
+    };
+    shared_->changed.notify_all();  // its time begins
+  }
   model->parts = std::move(parts);
   models_.push_back(model);
   // The last hold goes on whichever thread answered last: it only says so.
@@ -165,6 +209,23 @@ std::shared_ptr<ServedModel> ModelLoader::locked_add(std::shared_ptr<ServedModel
           }};
 }
 
+Result<const ModelCatalogue::Entry*> ModelLoader::entry_to_go(const ModelCatalogue::Table& table,
+                                                              std::string_view id) const {
+  const ModelCatalogue::Entry* const entry = table.find(id);
+  if (entry == nullptr) {
+    return Error{ErrorCode::kNotFound, fmt::format("There is no model '{}'", id), "name"};
+  }
+  if (entry->names.id != id) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is an alias of '{}': say that name", id, entry->names.id),
+                 "name"};
+  }
+  if (entry->state == ModelCatalogue::State::kServing && entry->model->is_stuck()) {
+    return Error{ErrorCode::kUnavailable, entry->model->unfit()->message, ""};
+  }
+  return entry;
+}
+
 Result<void> ModelLoader::unload(std::string_view id, int64_t drain_ms, Done done) {
   using State = ModelCatalogue::State;
   const int64_t deadline_ns = services_.clock.now_ns() + drain_ms * 1'000'000;
@@ -173,41 +234,111 @@ Result<void> ModelLoader::unload(std::string_view id, int64_t drain_ms, Done don
   std::shared_ptr<const ServedModel> hold;
   std::unique_lock lock(shared_->mutex);
   table = services_.catalogue.table();
-  const ModelCatalogue::Entry* const entry = table->find(id);
-  if (entry == nullptr) {
-    return Error{ErrorCode::kNotFound, fmt::format("There is no model '{}'", id), "name"};
+  TRY_ASSIGN(const ModelCatalogue::Entry* const entry, entry_to_go(*table, id));
+  if (entry->state == State::kLoading || entry->state == State::kWaking) {
+    return unload_pending(lock, id, std::move(done));
   }
-  if (entry->names.id != id) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' is an alias of '{}': unload it by that name", id, entry->names.id),
-        "name"};
-  }
-  if (entry->state == State::kLoading) return unload_pending(lock, id, std::move(done));
-  if (entry->state == State::kFailed) {
+  const auto sleeping = asleep_.find(id);
+  if (entry->state == State::kFailed || sleeping != asleep_.end()) {
+    if (sleeping != asleep_.end()) asleep_.erase(sleeping);
     services_.catalogue.remove(id);
     lock.unlock();
     changed();
     if (done) done({});
     return {};
   }
-  if (entry->state == State::kServing && entry->model->is_stuck()) {
-    return Error{ErrorCode::kUnavailable, entry->model->unfit()->message, ""};
-  }
   const auto found = std::ranges::find(models_, id, &Model::id);
-  if (found == models_.end()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("'{}' was not loaded by this server's loader and stays", id), "name"};
-  }
+  if (found == models_.end()) return not_loaded_here(id);
   Model& model = **found;
   if (done) model.unloaded.push_back(std::move(done));
   model.deadline_ns = model.unloading ? std::min(model.deadline_ns, deadline_ns) : deadline_ns;
   model.unloading = true;
+  model.sleeps = false;
   hold = services_.catalogue.begin_unload(id);
   lock.unlock();
   shared_->changed.notify_all();
   changed();
   return {};
+}
+
+Result<void> ModelLoader::sleep(std::string_view id, std::optional<int64_t> drain_ms, Done done) {
+  using State = ModelCatalogue::State;
+  const int64_t now_ns = services_.clock.now_ns();
+  const int64_t deadline_ns = drain_ms ? after_ns(now_ns, *drain_ms * 1'000'000) : INT64_MAX;
+  std::shared_ptr<const ModelCatalogue::Table> table;  // may be a last hold, as above
+  std::unique_lock lock(shared_->mutex);
+  table = services_.catalogue.table();
+  TRY_ASSIGN(const ModelCatalogue::Entry* const entry, entry_to_go(*table, id));
+  if (entry->state != State::kServing && entry->state != State::kAsleep) {
+    return Error{
+        ErrorCode::kUnavailable,
+        fmt::format("'{}' cannot sleep: it is {}", id, ModelCatalogue::state_name(entry->state)),
+        "name"};
+  }
+  const auto found = std::ranges::find(models_, id, &Model::id);
+  if (found == models_.end()) {
+    if (entry->state == State::kServing) return not_loaded_here(id);
+    lock.unlock();
+    if (done) done({});
+    return {};
+  }
+  const std::shared_ptr<Model> model = *found;
+  if (done) model->unloaded.push_back(std::move(done));
+  begin_sleep(lock, *model,
+              model->unloading ? std::min(model->deadline_ns, deadline_ns) : deadline_ns);
+  return {};
+}
+
+// Gives the lock back: what the catalogue held may be the last hold.
+void ModelLoader::begin_sleep(std::unique_lock<std::mutex>& lock, Model& model,
+                              int64_t deadline_ns) {
+  model.unloading = model.sleeps = true;
+  model.deadline_ns = deadline_ns;
+  const std::shared_ptr<const ServedModel> hold = services_.catalogue.begin_sleep(model.id);
+  lock.unlock();
+  shared_->changed.notify_all();
+  changed();
+}
+
+Result<bool> ModelLoader::wake(const std::string& id) {
+  using State = ModelCatalogue::State;
+  std::shared_ptr<const ModelCatalogue::Table> table;  // may be a last hold, as above
+  const std::lock_guard lock(shared_->mutex);
+  table = services_.catalogue.table();
+  const ModelCatalogue::Entry* const entry = table->find(id);
+  if (entry == nullptr || loading_stopped_) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("The model '{}' cannot be woken any more", id), ""};
+  }
+  if (entry->state == State::kServing) return false;
+  if (entry->state != State::kAsleep) {
+    if (entry->state == State::kWaking || entry->state == State::kLoading) return true;
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("The model '{}' cannot be woken: it is {}", id,
+                             ModelCatalogue::state_name(entry->state)),
+                 ""};
+  }
+  const auto found = std::ranges::find(models_, id, &Model::id);
+  if (found == models_.end()) {
+    locked_wake(id);
+  } else {
+    (*found)->is_wanted = true;  // what it still answers ends first
+  }
+  return true;
+}
+
+void ModelLoader::locked_wake(const std::string& id) {
+  const auto found = asleep_.find(id);
+  CHECK(found != asleep_.end(), "what sleeps can be loaded");
+  services_.catalogue.begin_wake(id);
+  const auto load = std::make_shared<PendingLoad>();
+  load->order = {.names = {.id = id}, .load = std::move(found->second)};
+  load->when = ModelCatalogue::When::kAtRunTime;
+  load->wakes = true;
+  load->began_ns = services_.clock.now_ns();
+  asleep_.erase(found);
+  pending_.push_back(load);
+  shared_->changed.notify_all();
 }
 
 // The one that is being loaded ends when its load looks; those behind it go at once.
@@ -226,7 +357,9 @@ Result<void> ModelLoader::unload_pending(std::unique_lock<std::mutex>& lock, std
   services_.catalogue.remove(id);
   lock.unlock();
   changed();
-  if (load->done) load->done(unloaded_meanwhile(load->order.names.id));
+  const Error unloaded = unloaded_meanwhile(load->order.names.id);
+  if (load->done) load->done(unloaded);
+  services_.model_sleep.ended(load->order.names.id, unloaded);
   if (done) done({});
   return {};
 }
@@ -260,21 +393,43 @@ void ModelLoader::run_unloads() {
       continue;
     }
     if (stopping_ && models_.empty()) return;
+    int64_t wake_ns = INT64_MAX;
+    if (const std::shared_ptr<Model> idle = locked_next_idle(wake_ns)) {
+      services_.log.info(fmt::format("'{}' goes to sleep: nobody asks for it", idle->id));
+      begin_sleep(lock, *idle, INT64_MAX);
+      lock.lock();
+      continue;
+    }
     const std::shared_ptr<Model> next = locked_next_deadline();
-    if (next == nullptr) {
+    const int64_t now_ns = services_.clock.now_ns();
+    if (next != nullptr && next->deadline_ns <= now_ns) {
+      next->deadline_ns = now_ns + kEndAgainNs;
+      lock.unlock();
+      end_answers(*next);
+      lock.lock();
+      continue;
+    }
+    if (next != nullptr) wake_ns = std::min(wake_ns, next->deadline_ns);
+    if (wake_ns == INT64_MAX) {
       shared_->changed.wait(lock);
       continue;
     }
-    const int64_t left_ns = next->deadline_ns - services_.clock.now_ns();
-    if (left_ns > 0) {
-      shared_->changed.wait_for(lock, std::chrono::nanoseconds(left_ns));
-      continue;
-    }
-    next->deadline_ns += kEndAgainNs - left_ns;
-    lock.unlock();
-    end_answers(*next);
-    lock.lock();
+    shared_->changed.wait_for(lock,
+                              std::chrono::nanoseconds(std::min(wake_ns - now_ns, kWaitMostNs)));
   }
+}
+
+std::shared_ptr<ModelLoader::Model> ModelLoader::locked_next_idle(int64_t& at_ns) const {
+  if (!options_.sleep_after_ns || loading_stopped_) return nullptr;
+  const int64_t now_ns = services_.clock.now_ns();
+  for (const std::shared_ptr<Model>& model : models_) {
+    const ModelState& state = *model->parts->state;
+    if (model->unloading || state.uses != 0 || model->parts->is_stuck()) continue;
+    const int64_t idle_at_ns = after_ns(state.idle_since_ns, state.keep_alive_ns);
+    if (idle_at_ns <= now_ns) return model;
+    at_ns = std::min(at_ns, idle_at_ns);
+  }
+  return nullptr;
 }
 
 void ModelLoader::end_answers(const Model& model) {
@@ -292,14 +447,23 @@ void ModelLoader::end_answers(const Model& model) {
 void ModelLoader::dismantle(const std::shared_ptr<Model>& model) {
   model->parts.reset();
   std::vector<Done> unloaded;
+  bool disappoints = false;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (!stopping_) services_.log.info(fmt::format("'{}' is unloaded", model->id));
-    services_.catalogue.remove(model->id);
     std::erase(models_, model);
+    if (model->sleeps && !stopping_) {
+      services_.log.info(fmt::format("'{}' is asleep: its memory has been given back", model->id));
+      asleep_.emplace(model->id, std::move(model->load));
+      if (model->is_wanted) locked_wake(model->id);
+    } else {
+      if (!stopping_) services_.log.info(fmt::format("'{}' is unloaded", model->id));
+      services_.catalogue.remove(model->id);
+      disappoints = model->is_wanted;
+    }
     unloaded = std::move(model->unloaded);
   }
   changed();
+  if (disappoints) services_.model_sleep.ended(model->id, unloaded_meanwhile(model->id));
   for (const Done& done : unloaded) done({});
 }
 

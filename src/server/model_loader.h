@@ -1,8 +1,9 @@
 // Loads and unloads models while others are served. Loads run one after the other, in the order of
 // asking, on a thread of their own, "pelton-load": whoever asks (a net thread, the program's entry)
 // hears the outcome later. What a model is made of goes on another thread, "pelton-unload", when
-// the last request that it answers is over. Owned by the program's entry: made after the Server,
-// gone before it and after all who are answered.
+// the last request that it answers is over. One that sleeps is let go in the same way and loaded
+// again by the same order, when a request asks for it (model_sleep.h). Owned by the program's
+// entry: made after the Server, gone before it and after all who are answered.
 #pragma once
 
 #include <condition_variable>
@@ -10,8 +11,10 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -38,6 +41,9 @@ class ModelLoader {
     // Models came or went; on any thread. May be empty.
     std::function<void()> on_change;
     int64_t holds_ms_max = 10'000;  // at the end: how long it is waited for those who are answered
+    // A model sleeps so long after its last request, unless a request says otherwise; none: it
+    // does not, whatever a request says.
+    std::optional<int64_t> sleep_after_ns = {};
   };
 
   // `services` outlives it.
@@ -63,6 +69,11 @@ class ModelLoader {
   // stuck, so that it cannot go). Any thread.
   Result<void> unload(std::string_view id, int64_t drain_ms, Done done);
 
+  // Lets it sleep: as unload(), but its name is served on, and the next request loads it again.
+  // `drain_ms`: none: until what it answers has ended. One that sleeps is let be. Errors: as
+  // unload()'s; kUnavailable too where it is being loaded. Any thread.
+  Result<void> sleep(std::string_view id, std::optional<int64_t> drain_ms, Done done);
+
   // No load begins any more, and the one that runs is cancelled. Any thread.
   void stop_loading();
   // Lets what all models answer go on for so long, together; the server refuses new requests.
@@ -74,14 +85,19 @@ class ModelLoader {
     ModelCatalogue::When when;
     Done done;
     bool cancelled = false;
+    bool wakes = false;          // it slept,
+    int64_t began_ns = 0;        // and was asked for then
     std::vector<Done> unloaded;  // who asked for it to go while it was being loaded
   };
   // A model from the end of its load until its memory has been given back.
   struct Model {
     std::string id;
     std::shared_ptr<ServedModel> parts;
+    Load load = {};         // by which it was made
     bool released = false;  // nobody holds it any more
     bool unloading = false;
+    bool sleeps = false;      // unloading: it will be woken
+    bool is_wanted = false;   // sleeps: as soon as it has gone
     int64_t deadline_ns = 0;  // unloading: when its answers are ended
     std::vector<Done> unloaded;
   };
@@ -96,8 +112,17 @@ class ModelLoader {
   void run_unloads();
   void finish(const std::shared_ptr<PendingLoad>& load,
               Result<std::shared_ptr<ServedModel>> loaded);
+  void locked_serve(const PendingLoad& load, std::shared_ptr<ServedModel> made);
   Result<void> unload_pending(std::unique_lock<std::mutex>& lock, std::string_view id, Done done);
-  std::shared_ptr<ServedModel> locked_add(std::shared_ptr<ServedModel> parts);
+  // By its own name. Errors: unload()'s.
+  Result<const ModelCatalogue::Entry*> entry_to_go(const ModelCatalogue::Table& table,
+                                                   std::string_view id) const;
+  Result<bool> wake(const std::string& id);
+  void locked_wake(const std::string& id);
+  void begin_sleep(std::unique_lock<std::mutex>& lock, Model& model, int64_t deadline_ns);
+  std::shared_ptr<ServedModel> locked_add(std::shared_ptr<ServedModel> parts, Load load);
+  // The model that has been idle for long enough, or when the next one will have been.
+  std::shared_ptr<Model> locked_next_idle(int64_t& at_ns) const;
   std::shared_ptr<Model> locked_next_gone() const;
   std::shared_ptr<Model> locked_next_deadline() const;
   void end_answers(const Model& model);
@@ -110,6 +135,7 @@ class ModelLoader {
   // Guarded by shared_->mutex.
   std::deque<std::shared_ptr<PendingLoad>> pending_;  // the first is being loaded
   std::list<std::shared_ptr<Model>> models_;
+  std::map<std::string, Load, std::less<>> asleep_;  // how those are loaded that sleep, by id
   bool loading_stopped_ = false;
   bool stopping_ = false;
 

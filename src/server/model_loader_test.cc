@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "server/ledger_report.h"
+#include "server/loader_house.h"
 #include "server/metrics_page.h"
-#include "server/server_house.h"
 
 namespace pelton::server {
 namespace {
@@ -20,104 +20,6 @@ using State = ModelCatalogue::State;
 using When = ModelCatalogue::When;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
-  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
-  {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}
-]})";
-
-// Beside the house's own model, others of the same script, each with an engine of its own.
-class ModelLoaderTest : public testing::Test {
- protected:
-  ~ModelLoaderTest() override {
-    house_.http().stop(std::chrono::milliseconds(0));  // who is answered goes before the models
-    loader_.reset();
-  }
-
-  struct Parts {
-    explicit Parts(std::atomic<int>& gone) : gone(gone) {}
-    ~Parts() { ++gone; }
-    std::atomic<int>& gone;
-    const base::SystemClock clock;
-    base::Log log{clock, {.level = base::LogLevel::kNone}};
-    const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
-    engine::ModelledExecutor executor{*scripted_executor(kScript, "s", tokenizer, clock)};
-    engine::Engine engine{{}, executor, clock, log};
-    std::optional<ServedModel> served;
-  };
-
-  Result<std::shared_ptr<ServedModel>> make(const std::string& id) {
-    const auto parts = std::make_shared<Parts>(gone_);
-    parts->served.emplace(ServedModel{.id = id,
-                                      .aliases = {},
-                                      .context_max = 4096,
-                                      .vocab_size = parts->tokenizer.vocab_size(),
-                                      .tokenizer = parts->tokenizer,
-                                      .chat = chat::format_of(parts->tokenizer).value(),
-                                      .engine = parts->engine,
-                                      .sampling = {},
-                                      .state = std::make_unique<ModelState>(parts->clock)});
-    return std::shared_ptr<ServedModel>(parts, &*parts->served);
-  }
-  ModelLoader::Order order(const std::string& id) {
-    return {.names = {.id = id}, .load = [this, id](const ModelLoader::Stop&) { return make(id); }};
-  }
-  // One whose load does not end before `go`.
-  ModelLoader::Order waiting(const std::string& id, std::shared_future<void> go) {
-    return {.names = {.id = id}, .load = [this, id, go](const ModelLoader::Stop& stop) {
-              while (go.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
-                if (!stop()) continue;
-                return Result<std::shared_ptr<ServedModel>>(
-                    Error{ErrorCode::kCancelled, "stopped", ""});
-              }
-              return make(id);
-            }};
-  }
-
-  // The outcome, once it is there.
-  using Outcome = std::shared_future<Result<void>>;
-  static std::pair<ModelLoader::Done, Outcome> awaited() {
-    const auto promise = std::make_shared<std::promise<Result<void>>>();
-    return {[promise](const Result<void>& outcome) { promise->set_value(outcome); },
-            promise->get_future().share()};
-  }
-  Outcome load(ModelLoader::Order order) {
-    auto [done, outcome] = awaited();
-    const Result<void> begun = loader_->load(std::move(order), When::kAtRunTime, done);
-    EXPECT_TRUE(begun.ok()) << begun.error().message;
-    return outcome;
-  }
-  Outcome unload(const std::string& id, int64_t drain_ms = 60'000) {
-    auto [done, outcome] = awaited();
-    const Result<void> begun = loader_->unload(id, drain_ms, done);
-    EXPECT_TRUE(begun.ok()) << begun.error().message;
-    return outcome;
-  }
-
-  std::optional<State> state_of(const std::string& id) {
-    const auto table = catalogue().table();
-    const ModelCatalogue::Entry* const entry = table->find(id);
-    return entry == nullptr ? std::nullopt : std::optional(entry->state);
-  }
-  ModelCatalogue& catalogue() { return house_.server().services().catalogue; }
-  static std::string body(const std::string& model, const std::string& words, bool stream = false) {
-    return R"({"model":")" + model + R"(","messages":[{"role":"user","content":")" + words +
-           R"("}])" + (stream ? R"(,"stream":true,"max_tokens":1500})" : "}");
-  }
-  int ask(const std::string& model, const std::string& words = "hi") {
-    answer_ = house_.post("/v1/chat/completions", body(model, words)).body;
-    const Json json = parsed(answer_);
-    return json.find("error") == nullptr ? 200 : 0;
-  }
-
-  ServerHouse house_{kScript, {}};
-  std::atomic<int> gone_ = 0;
-  std::atomic<int> changes_ = 0;
-  std::string answer_;
-  std::optional<ModelLoader> loader_{std::in_place,
-                                     ModelLoader::Options{.on_change = [this] { ++changes_; }},
-                                     house_.server().services()};
-};
 
 TEST_F(ModelLoaderTest, AModelComesAndGoes) {
   EXPECT_TRUE(load(order("a")).get().ok());

@@ -21,6 +21,12 @@ void write_entry(base::JsonWriter& json, const ModelCatalogue::Entry& entry,
   } else {
     json.integer(bytes->second);
   }
+  json.key("wakes").integer(entry.wakes).key("cold_start_seconds");
+  if (entry.wakes == 0) {
+    json.null();
+  } else {
+    json.number(static_cast<double>(entry.last_wake_ns) * 1e-9);
+  }
   json.key("error");
   if (entry.error) {
     json.string(entry.error->message);

@@ -57,6 +57,30 @@ TEST_P(Prefill, TheAnswerIsWhatComesBehind) {
   EXPECT_EQ(streamed_text(stream, 0).content, "lo there, END of it.");
 }
 
+// vLLM's clients say both.
+TEST_P(Prefill, ItsTokensAreCountedWithoutABeginning) {
+  const net::HttpResponse counted =
+      house_.post("/tokenize", chat(R"(,"add_generation_prompt":false)"));
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  const Json tokens = *parsed(counted.body).find("tokens");
+  const Json text =
+      parsed(house_.post("/detokenize", Json(Json::Object{{"tokens", tokens}}).dump()).body);
+  EXPECT_EQ(text.string("prompt"), prompt_of(house_, chat("")));
+}
+
+// A parser holds back what may be no text; here it is the caller's, whatever follows.
+TEST_P(Prefill, SpaceAndHalfAMarkerAtTheMessagesEndAreNotShownAgain) {
+  for (const std::string_view said : {"Hel ", "Hel\\n\\n", "a <", "a <tool_"}) {
+    const std::string body = fmt::format(
+        R"({{"messages":[{{"role":"user","content":"hi"}},{{"role":"assistant","content":"{}"}}],{},)"
+        R"("tools":[{{"type":"function","function":{{"name":"f"}}}}]}})",
+        said, kGoesOn);
+    EXPECT_EQ(message_of(house_.post("/v1/chat/completions", body)).string("content"),
+              "lo there, END of it.")
+        << said;
+  }
+}
+
 TEST_P(Prefill, AnEchoShowsTheMessageToo) {
   for (const std::string_view stream : {"false", "true"}) {
     const net::HttpResponse response = house_.post(

@@ -62,13 +62,11 @@ class ChatRendering final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
-    Result<ChatPrompt> made =
-        scope.services.chat_prompt_of(request_, model, scope.tenant, scope.identity.created_ms);
-    if (!made.ok()) return api::api_error(made.error());
-    ChatPrompt prompt = *std::move(made);
     std::vector<TokenId> opening = turn_options(request_, model).opening;
-    begin_turn(model, prompt, opening);
-    const std::vector<TokenId>& tokens = prompt.tokens;
+    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
+        request_, model, scope.tenant, scope.identity.created_ms, opening);
+    if (!prompt.ok()) return api::api_error(prompt.error());
+    const std::vector<TokenId>& tokens = prompt->tokens;
     api::append_rendered(
         {.id = answer_id("chatcmpl-", request_.generation.request_id, scope.identity.draw()),
          .model = model.shown_name(request_.model),

@@ -17,7 +17,17 @@ class Passage : public std::enable_shared_from_this<Passage> {
       : services_(services), request_(std::move(request)) {}
 
   void begin(Call call, std::optional<Work> work) {
-    if (!services_.choose_model(call)) return;
+    std::string asleep;
+    switch (services_.choose_model(call, asleep)) {
+      case Services::Chosen::kAnswered:
+        return;
+      case Services::Chosen::kAsleep:
+        return services_.wait_for_model(
+            std::move(call), std::move(asleep),
+            [self = shared_from_this(), work](Call woken) { self->begin(std::move(woken), work); });
+      case Services::Chosen::kYes:
+        break;
+    }
     if (work && !services_.admit(call, *work)) return;
     model_ = call.model;
     tenant_ = call.tenant;
@@ -60,6 +70,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
     const auto deadline_ns = call.deadline_ns(fields.timeout_s, fields.whole);
     if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
     deadline_ns_ = *deadline_ns;
+    if (fields.keep_alive_ns) model_->state->keep_alive_ns = *fields.keep_alive_ns;
     call.add_warnings(fields.warnings);
     call.note_asked(fields.asked);
     FormatCompiler::MakeGuide guide = request_->guide(*model_);
@@ -164,6 +175,7 @@ ModelRequest::Fields fields_of(const api::GenerationFields& generation, std::str
           .timeout_s = generation.timeout_s,
           .whole = generation.stream ? Call::Whole::kNo : Call::Whole::kYes,
           .user = generation.user,
+          .keep_alive_ns = generation.keep_alive_ns,
           .asked = sampling_asked(generation)};
 }
 

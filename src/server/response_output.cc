@@ -10,20 +10,11 @@ namespace pelton::server {
 
 using api::OutputItem;
 
-namespace {
-
-chat::ParserOptions parser_options(const ResponseOutput::Options& options) {
-  chat::ParserOptions parser(options.may_call ? chat::Calls::kRead : chat::Calls::kAsText);
-  parser.functions = options.functions;
-  return parser;
-}
-
-}  // namespace
-
 ResponseOutput::ResponseOutput(const ServedModel& model, Options options)
     : model_(model),
       options_(std::move(options)),
-      reader_(model.chat->parser(parser_options(options_)),
+      reader_(model.chat->parser({options_.may_call ? chat::Calls::kRead : chat::Calls::kAsText,
+                                  options_.functions}),
               {.callable = options_.may_call, .one_call = options_.one_call}),
       events_(options_.framing.value_or(api::ResponseEvents::Framing::kServerSent)) {}
 

@@ -165,8 +165,13 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
   plan.body = resolved ? *std::move(resolved) : std::move(body);
   TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, model.request_limits()));
   TRY(read_encrypted_reasoning(plan.request, scope));
+  TRY_ASSIGN(plan.history, response_history(plan.request.previous_response_id, scope, link));
+  return plan;
+}
+
+Result<void> write_prompt(ResponsePlan& plan, const ModelRequest::Scope& scope) {
+  const ServedModel& model = scope.model;
   const api::ResponseRequest& request = plan.request;
-  TRY_ASSIGN(plan.history, response_history(request.previous_response_id, scope, link));
   const PromptContext of{
       .date = model.current_date.value_or(base::local_date(scope.identity.created_ms)),
       .salt =
@@ -180,7 +185,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
                       model, scope.services.turn_cache));
   if (request.may_drop_items) TRY(drop_oldest_items(plan, scope, of));
   begin_turn(model, *plan.prompt, plan.opening);
-  return plan;
+  return {};
 }
 
 }  // namespace pelton::server

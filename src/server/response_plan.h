@@ -1,5 +1,5 @@
-// A request to /v1/responses, understood: its items behind those of the responses before it, as the
-// tokens of a prompt.
+// A request to /v1/responses, understood: its items behind those of the responses before it; then
+// the tokens of its prompt.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,18 @@ struct ResponsePlan {
   Json body;  // as it was asked, with the items that it names
   api::ResponseRequest request;
   std::vector<PastResponse> history;
-  std::optional<ChatPrompt> prompt;  // there once it is planned
+  std::optional<ChatPrompt> prompt;  // write_prompt()'s
   std::vector<TokenId> opening;      // of a call that the model is made to make; ends the prompt
 };
 
-// Everything that may be wrong with a request, its formats aside, is found here, before the engine
-// hears of it. Any thread; nobody else touches `link` meanwhile.
+// Everything that may be wrong with a request, its formats and its prompt aside, is found here. Any
+// thread; nobody else touches `link` meanwhile.
 Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
                                    const ModelRequest::Scope& scope);
+
+// Writes the prompt and begins the model's turn; of a request whose truncation is "auto" the oldest
+// items go. May run the model's chat template. Errors: kInvalidArgument.
+Result<void> write_prompt(ResponsePlan& plan, const ModelRequest::Scope& scope);
 
 // A stored response, to stand before another one.
 Result<PastResponse> past_response(std::string_view input, std::string_view output,

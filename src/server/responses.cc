@@ -201,9 +201,9 @@ class ResponseCreation final : public ModelRequest {
     return std::nullopt;
   }
 
-  Fields fields(const ServedModel&) const override {
+  Fields fields(const ServedModel& model) const override {
     const api::ResponseRequest& request = plan_->request;
-    Fields fields = fields_of(request.generation, request.model, request.warnings);
+    Fields fields = fields_of(request.generation, request.model, warnings_of(request, model));
     // What is made in the background may take longer than its client waits for an answer.
     if (request.background) fields.whole = Call::Whole::kNo;
     return fields;
@@ -221,6 +221,9 @@ class ResponseCreation final : public ModelRequest {
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    if (const auto written = write_prompt(*plan_, scope); !written.ok()) {
+      return plan_error(written.error());
+    }
     const api::ResponseRequest& request = plan_->request;
     scope.use_known_prompt(plan_->prompt->tokens);
     auto error = keep(engine_work(scope, request.generation,
@@ -232,7 +235,8 @@ class ResponseCreation final : public ModelRequest {
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
                                    .seed_if_none = scope.identity.draw_seed(),
-                                   .may_call = !request.tools.empty()}),
+                                   .may_call = !request.tools.empty(),
+                                   .opens_reasoning = plan_->prompt->opens_reasoning}),
                       work_);
     work_.answers = 1;
     work_.has_sampled_turns = plan_->prompt->has_sampled_turns;
@@ -316,26 +320,29 @@ class ResponseTokens final : public ModelRequest {
     if (!parsed.ok()) return api::api_error(parsed.error());
     Result<ResponsePlan> planned = plan_response(*std::move(parsed), {}, scope);
     if (!planned.ok()) return api::api_error(planned.error());
-    plan_ = std::make_shared<const ResponsePlan>(*std::move(planned));
+    plan_ = std::make_shared<ResponsePlan>(*std::move(planned));
     return std::nullopt;
   }
-  Fields fields(const ServedModel&) const override {
+  Fields fields(const ServedModel& model) const override {
     return {.model = plan_->request.model,
-            .warnings = plan_->request.warnings,
+            .warnings = warnings_of(plan_->request, model),
             .user = plan_->request.generation.user};
   }
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
     return chat_guide_of(std::shared_ptr<const api::ResponseRequest>(plan_, &plan_->request),
                          model);
   }
-  std::optional<api::ApiError> prepare(Prepared, const Scope&) override { return std::nullopt; }
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    const auto written = write_prompt(*plan_, scope);
+    return written.ok() ? std::nullopt : std::optional(plan_error(written.error()));
+  }
   void start(Call call, Services&) override {
     const auto tokens = static_cast<int64_t>(plan_->prompt->tokens.size());
     call.send(json_reply(api::input_tokens_body(tokens)));
   }
 
  private:
-  std::shared_ptr<const ResponsePlan> plan_;
+  std::shared_ptr<ResponsePlan> plan_;
 };
 
 }  // namespace

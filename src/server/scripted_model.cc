@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "chat/format_of.h"
+#include "server/fault_injection.h"
 
 namespace pelton::server {
 namespace {
@@ -30,6 +31,7 @@ constexpr size_t kAnswerTokensMax = 1'000'000;
 
 constexpr size_t kCountedItemsMax = 100'000;
 constexpr size_t kIdDigitsMax = 18;
+constexpr int64_t kHangLookNs = 5'000'000;
 constexpr int kCountsMax = 4;  // numbers that may follow an id
 
 // Tokens, or so many items as the prompt asks for.
@@ -63,9 +65,11 @@ uint64_t number_of(std::string_view digits) {
 // Which rule answers which prompt. Engine thread only.
 class Script {
  public:
-  Script(std::vector<Rule> rules, std::string abort_on, const tokenizer::Tokenizer& tokenizer)
+  Script(std::vector<Rule> rules, std::string abort_on, const tokenizer::Tokenizer& tokenizer,
+         const FaultInjection* faults)
       : rules_(std::move(rules)),
         abort_on_(std::move(abort_on)),
+        faults_(faults),
         tokenizer_(tokenizer),
         wrong_(tokenizer.encode("!").front()) {}
 
@@ -96,10 +100,15 @@ class Script {
     bool counted = false;
   };
 
+  static void abort_on(const std::string& word, const std::string& text) {
+    if (!word.empty() && text.find(word) != std::string::npos) std::abort();
+  }
+
   // The first rule has "when": "" and so always stands somewhere.
   void answer_to(std::span<const TokenId> prompt, uint64_t seed, Scheduled& scheduled) const {
     const std::string text = tokenizer_.decode(prompt);
-    if (!abort_on_.empty() && text.find(abort_on_) != std::string::npos) std::abort();
+    abort_on(abort_on_, text);
+    if (faults_ != nullptr) abort_on(faults_->now().abort_on, text);
     const Rule* best = &rules_.front();
     size_t best_end = 0;
     for (const Rule& rule : rules_) {
@@ -140,6 +149,7 @@ class Script {
 
   const std::vector<Rule> rules_;
   const std::string abort_on_;
+  const FaultInjection* const faults_;
   const tokenizer::Tokenizer& tokenizer_;
   const TokenId wrong_;
   std::vector<Scheduled> slots_;
@@ -289,12 +299,36 @@ Result<StepCost> read_step_cost(const Json& json, const std::string& file_name) 
   return cost;
 }
 
+// A step of a worker that is to hang lasts until it is to hang no more.
+engine::ModelledExecutor::Timing timing_of(const StepCost& cost, const base::Clock& clock,
+                                           const FaultInjection* faults) {
+  const auto sleep = [](int64_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); };
+  if (faults == nullptr) {
+    return {.clock = &clock,
+            .step_ns = [cost](const engine::StepPlan& plan) { return cost.step_ns(plan); },
+            .pass = sleep};
+  }
+  return {.clock = &clock,
+          .step_ns =
+              [cost, faults](const engine::StepPlan& plan) {
+                const Faults now = faults->now();
+                if (now.hang) return kHangLookNs;  // `pass` is called, and stays
+                return static_cast<int64_t>(static_cast<double>(cost.step_ns(plan)) * now.slow);
+              },
+          .pass =
+              [faults, sleep](int64_t ns) {
+                sleep(ns);
+                while (faults->now().hang) sleep(kHangLookNs);
+              }};
+}
+
 }  // namespace
 
 Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view text,
                                                             const std::string& file_name,
                                                             const tokenizer::Tokenizer& tokenizer,
-                                                            const base::Clock& clock) {
+                                                            const base::Clock& clock,
+                                                            const FaultInjection* faults) {
   Result<Json> parsed = Json::parse(text);
   if (!parsed.ok()) {
     return Error{ErrorCode::kBadConfig, file_name + ": " + parsed.error().message, ""};
@@ -332,8 +366,8 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   const int host_room = static_cast<int>(host_blocks);
   options.capacity.groups = {{{.name = "full"}, {room, host_room}},
                              {{.name = "window", .sliding_window = 128}, {room, host_room}}};
-  const auto script =
-      std::make_shared<Script>(std::move(rules), json.string("abort_on").value_or(""), tokenizer);
+  const auto script = std::make_shared<Script>(
+      std::move(rules), json.string("abort_on").value_or(""), tokenizer, faults);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);
   };
@@ -344,11 +378,9 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
     };
   }
   TRY_ASSIGN(const StepCost cost, read_step_cost(json, file_name));
-  if (cost.step_us + cost.prefill_token_us + cost.row_us + cost.context_token_us > 0) {
-    options.timing = {
-        .clock = &clock,
-        .step_ns = [cost](const engine::StepPlan& plan) { return cost.step_ns(plan); },
-        .pass = [](int64_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }};
+  if (faults != nullptr ||
+      cost.step_us + cost.prefill_token_us + cost.row_us + cost.context_token_us > 0) {
+    options.timing = timing_of(cost, clock, faults);
   }
   return options;
 }

@@ -41,11 +41,15 @@
 
 namespace pelton::server {
 
-// Options of the executor that follows this script. `tokenizer` and `clock` must outlive it.
+class FaultInjection;
+
+// Options of the executor that follows this script. `tokenizer`, `clock` and `faults` (null: there
+// are none to be asked for) must outlive it.
 // Errors: kBadConfig, naming the file and the field.
 Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view json,
                                                             const std::string& file_name,
                                                             const tokenizer::Tokenizer& tokenizer,
-                                                            const base::Clock& clock);
+                                                            const base::Clock& clock,
+                                                            const FaultInjection* faults = nullptr);
 
 }  // namespace pelton::server

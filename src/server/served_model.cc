@@ -8,6 +8,33 @@
 #include "server/watchdog.h"
 
 namespace pelton::server {
+namespace {
+
+struct Use {
+  Use(std::shared_ptr<const ServedModel> used, const base::Clock& the_clock)
+      : model(std::move(used)), clock(the_clock) {
+    ++model->state->uses;
+  }
+  ~Use() {
+    ModelState& state = *model->state;
+    state.idle_since_ns = clock.now_ns();
+    if (state.uses.fetch_sub(1) == 1 && state.on_idle) state.on_idle();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  const std::shared_ptr<const ServedModel> model;
+  const base::Clock& clock;
+};
+
+}  // namespace
+
+std::shared_ptr<const ServedModel> in_use(std::shared_ptr<const ServedModel> model,
+                                          const base::Clock& clock) {
+  if (model->state == nullptr) return model;  // in tests of parts
+  const auto use = std::make_shared<Use>(std::move(model), clock);
+  return {use, use->model.get()};
+}
 
 int64_t ServedModel::context_limit() const {
   const engine::ExecutorCapacity& capacity = engine.capacity();

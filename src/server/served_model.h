@@ -53,6 +53,15 @@ struct ModelState {
   TokenSets token_sets;                            // likewise
   GenerationMeter meter;
   std::atomic<ModelHealth> model_health = ModelHealth::kSound;
+
+  // Requests that it answers (in_use()), since when there is none, and how long after the last one
+  // it stays in memory; kStays: as long as nobody says otherwise.
+  static constexpr int64_t kStays = INT64_MAX;
+  std::atomic<int64_t> uses = 0;
+  std::atomic<int64_t> idle_since_ns = 0;
+  std::atomic<int64_t> keep_alive_ns = kStays;
+  // The last of them is over; on its thread. Set before it is served, may be empty.
+  std::function<void()> on_idle;
 };
 
 struct ServedModel {
@@ -102,5 +111,9 @@ struct ServedModel {
   // The chat format's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;
 };
+
+// The same model, as it is held by a request that it answers: counted in its state.
+std::shared_ptr<const ServedModel> in_use(std::shared_ptr<const ServedModel> model,
+                                          const base::Clock& clock);
 
 }  // namespace pelton::server

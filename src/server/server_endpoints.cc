@@ -19,16 +19,22 @@
 namespace pelton::server {
 namespace {
 
-std::vector<api::ModelCard> cards_of(const ServedModel& model) {
+// Of each of its names; none while it neither serves nor sleeps.
+std::vector<api::ModelCard> cards_of(const ModelCatalogue::Entry& entry) {
   std::vector<api::ModelCard> cards;
+  const bool serves = entry.state == ModelCatalogue::State::kServing;
+  if (!serves && !entry.is_dormant()) return cards;
+  api::ModelCard card{.root = entry.names.id,
+                      .created = serves ? entry.model->created : entry.created,
+                      .context_max = serves ? entry.model->context_limit() : entry.context_max,
+                      .asleep = !serves};
+  if (entry.wakes > 0) card.cold_start_s = static_cast<double>(entry.last_wake_ns) * 1e-9;
   const auto add = [&](const std::string& id) {
-    cards.push_back({.id = id,
-                     .root = model.id,
-                     .created = model.created,
-                     .context_max = model.context_limit()});
+    card.id = id;
+    cards.push_back(card);
   };
-  add(model.id);
-  for (const std::string& alias : model.aliases) add(alias);
+  add(entry.names.id);
+  for (const std::string& alias : entry.names.aliases) add(alias);
   return cards;
 }
 
@@ -62,8 +68,9 @@ void version(Call call, Services& services) {
 
 void list_models(Call call, Services& services) {
   std::vector<api::ModelCard> cards;
-  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
-    std::ranges::move(cards_of(*model), std::back_inserter(cards));
+  const auto table = services.catalogue.table();
+  for (const ModelCatalogue::Entry& entry : table->entries) {
+    std::ranges::move(cards_of(entry), std::back_inserter(cards));
   }
   call.send(json_reply(api::model_list_body(cards)));
 }
@@ -71,13 +78,13 @@ void list_models(Call call, Services& services) {
 void get_model(Call call, Services& services) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = call.request.path.substr(kPrefix.size());
-  const std::shared_ptr<const ServedModel> model = services.catalogue.find(name);
-  if (model == nullptr) {
-    return call.send(services.no_model(name));
+  const auto table = services.catalogue.table();
+  if (const ModelCatalogue::Entry* const entry = table->find(name)) {
+    for (const api::ModelCard& card : cards_of(*entry)) {
+      if (card.id == name) return call.send(json_reply(api::model_body(card)));
+    }
   }
-  for (const api::ModelCard& card : cards_of(*model)) {
-    if (card.id == name) return call.send(json_reply(api::model_body(card)));
-  }
+  call.send(services.no_model(name));
 }
 
 }  // namespace pelton::server

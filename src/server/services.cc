@@ -54,6 +54,9 @@ api::ApiError not_served(const ModelCatalogue::Entry& entry) {
     return not_ready(
         fmt::format("The model '{}' could not be loaded: {}", id, entry.error->message));
   }
+  if (entry.is_dormant()) {
+    return not_ready(fmt::format("The model '{}' sleeps; a request wakes it", id));
+  }
   api::ApiError gone = api::model_not_found(id);
   gone.message = fmt::format("The model '{}' is being unloaded", id);
   return gone;
@@ -64,7 +67,7 @@ std::string names_of_served(const ModelCatalogue::Table& table) {
   constexpr size_t kShownMax = 20;
   std::vector<std::string> names;
   for (const ModelCatalogue::Entry& entry : table.entries) {
-    if (entry.model != nullptr && names.size() < kShownMax) {
+    if ((entry.model != nullptr || entry.is_dormant()) && names.size() < kShownMax) {
       names.push_back("'" + entry.names.id + "'");
     }
   }
@@ -114,8 +117,8 @@ void Services::report(access::TrackedRequest& request,
 
 std::optional<api::ApiError> Services::refusal() const {
   if (draining) return not_ready("The server is shutting down");
-  if (!catalogue.serving().empty()) return std::nullopt;
   const auto table = catalogue.table();
+  if (table->answering()) return std::nullopt;
   if (table->starting()) return not_ready("The model is still being loaded");
   if (table->entries.size() == 1) return not_served(table->entries.front());
   return not_ready("No model is served");
@@ -142,27 +145,39 @@ Services::ModelOrError Services::model_now(std::string_view name) const {
   return model;
 }
 
-bool Services::choose_model(Call& call) const {
+Services::Chosen Services::choose_model(Call& call, std::string& asleep) const {
   std::string name;
   if (catalogue.only() == nullptr) {
     if (!call.model_asked) {
       Result<std::string> asked = api::model_asked(call.request.body);
       if (!asked.ok()) {
         call.send(refusal().value_or(api::api_error(asked.error())));
-        return false;
+        return Chosen::kAnswered;
       }
       call.model_asked = *std::move(asked);
     }
     if (!call.is_own_url(*call.model_asked)) name = *call.model_asked;
   }
+  if (const auto dormant = dormant_model(name)) {
+    asleep = *dormant;
+    return Chosen::kAsleep;
+  }
   ModelOrError model = model_now(name);
   if (const auto* error = std::get_if<api::ApiError>(&model)) {
     call.send(*error);
-    return false;
+    return Chosen::kAnswered;
   }
-  call.model = std::get<0>(std::move(model));
+  call.model = in_use(std::get<0>(std::move(model)), clock);
   if (access::RequestRecord* const record = call.record()) record->model = call.model->id;
-  return true;
+  return Chosen::kYes;
+}
+
+std::optional<std::string> Services::dormant_model(std::string_view name) const {
+  if (draining) return std::nullopt;
+  const auto table = catalogue.table();
+  const ModelCatalogue::Entry* const entry = table->find(name.empty() ? table->default_id : name);
+  if (entry == nullptr || !entry->is_dormant()) return std::nullopt;
+  return entry->names.id;
 }
 
 bool Services::check_model_name(const Call& call, std::string_view name) const {
@@ -224,11 +239,15 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
 
 Result<ChatPrompt> Services::chat_prompt_of(const api::ChatRequest& request,
                                             const ServedModel& model, std::string_view tenant,
-                                            int64_t created_ms) {
+                                            int64_t created_ms, std::vector<TokenId>& opening) {
   if (std::optional<Error> error = not_in_prompts(request, *model.chat)) return *std::move(error);
   const std::string date = model.current_date.value_or(base::local_date(created_ms));
-  return chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,
-                     access_control.cache_salt(tenant, request.generation.cache_salt));
+  TRY_ASSIGN(
+      ChatPrompt prompt,
+      chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,
+                  access_control.cache_salt(tenant, request.generation.cache_salt)));
+  begin_turn(model, prompt, opening);
+  return prompt;
 }
 
 }  // namespace pelton::server

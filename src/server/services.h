@@ -28,6 +28,7 @@
 #include "server/format_compiler.h"
 #include "server/model_admission.h"
 #include "server/model_catalogue.h"
+#include "server/model_sleep.h"
 #include "server/outboxes.h"
 #include "server/reload_statistics.h"
 #include "server/running_answers.h"
@@ -55,6 +56,7 @@ struct Services {
     WorkPool::Options preparation_pool = preparation_pool_options();
     // Bodies from this size on are read and tokenised beside the net threads.
     int64_t beside_bytes_min = int64_t{64} << 10;
+    bool sleep_mode = false;  // whether callers may put models to sleep
   };
 
   // `clock` and `log` outlive it.
@@ -78,25 +80,32 @@ struct Services {
   // Why no model answers to a name, which is empty where none is named.
   api::ApiError no_model(std::string_view name) const;
 
-  // The tokens that a chat request of that time means to its tenant.
+  // The tokens that a chat request of that time means to its tenant, its model's turn begun with
+  // `opening` (chat_prompt.h: begin_turn). Errors: kInvalidArgument.
   Result<ChatPrompt> chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                                    std::string_view tenant, int64_t created_ms);
+                                    std::string_view tenant, int64_t created_ms,
+                                    std::vector<TokenId>& opening);
 
-  // Steps of a request. False, or nothing: the call has been answered.
+  // Steps of a request. False, nothing or kAnswered: the call has been answered.
 
   // The model that the call asks for, if it may generate now, which the call holds from then on.
   // Where there is only one, whether it is the one that was asked for is looked at when the body
   // has been read (check_model_name).
-  bool choose_model(Call& call) const;
+  // One that sleeps has to be waited for: then by its id, and chosen anew.
+  enum class Chosen : uint8_t { kYes, kAnswered, kAsleep };
+  Chosen choose_model(Call& call, std::string& asleep) const;
+  // Gives `then` the call back when the model has been woken. One that cannot be has been answered;
+  // one whose client has left is dropped.
+  void wait_for_model(Call call, std::string id, std::function<void(Call call)> then);
   bool check_model_name(const Call& call, std::string_view name) const;
   bool admit(Call& call, Work work);
   std::optional<std::vector<engine::TokenStream>> submit(Call& call, std::vector<EngineWork> all);
 
-  // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
-  // large, on its net thread when another has done it. A call whose client has left is dropped;
-  // what `work` uses it holds.
-  // Work of a large body, or of unknown length, is done beside the net threads.
+  // How long work takes: as long as its body is large, or nobody knows.
   enum class Length : uint8_t { kByBody, kUnknown };
+  // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
+  // large or the length unknown, on its net thread when another has done it. A call whose client
+  // has left is dropped; what `work` uses it holds.
   void prepare_beside(Call call, Length length, std::function<void()> work,
                       std::function<void(Call call)> then);
   // Gives `then` the call back with the guide that `make` makes of its request's formats: at once
@@ -124,6 +133,7 @@ struct Services {
   const int64_t started_ns;
 
   ModelCatalogue catalogue;
+  ModelSleep model_sleep;
   std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
   std::atomic<bool> draining = false;  // nothing new is generated
 
@@ -142,6 +152,9 @@ struct Services {
   WorkPool preparation;            // of large bodies
 
  private:
+  // The id of the model of this name, if it sleeps.
+  std::optional<std::string> dormant_model(std::string_view name) const;
+
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<uint64_t> seeds_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include "api/tokenize_request.h"
 #include "server/chat_prompt.h"
+#include "server/chat_turn_options.h"
 #include "server/endpoints.h"
 #include "server/reply.h"
 #include "server/request_pipeline.h"
@@ -17,8 +18,9 @@ class Tokenization final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_tokenize_request(body, scope.model.request_limits()), request_);
   }
-  Fields fields(const ServedModel&) const override {
-    return {.model = request_.model, .warnings = request_.warnings};
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model,
+            .warnings = request_.chat ? warnings_of(*request_.chat, model) : request_.warnings};
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     const std::optional<Error> error =
@@ -30,13 +32,12 @@ class Tokenization final : public ModelRequest {
     const ServedModel& model = scope.model;
     std::vector<TokenId> tokens;
     if (request_.chat) {
-      Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
-                                                              scope.identity.created_ms);
-      if (!made.ok()) return api::api_error(made.error());
-      ChatPrompt prompt = *std::move(made);
       std::vector<TokenId> opening;
-      begin_turn(model, prompt, opening);
-      tokens = std::move(prompt.tokens);
+      if (request_.chat->begins_answer) opening = turn_options(*request_.chat, model).opening;
+      Result<ChatPrompt> prompt = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
+                                                                scope.identity.created_ms, opening);
+      if (!prompt.ok()) return api::api_error(prompt.error());
+      tokens = std::move(prompt->tokens);
       if (!request_.chat->begins_answer) drop_turn_start(model, tokens);
     } else {
       tokens = request_.adds_special ? model.tokenizer.encode_prompt(request_.prompt)

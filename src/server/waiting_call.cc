@@ -5,6 +5,9 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "server/reply.h"
 #include "server/services.h"
 
 namespace pelton::server {
@@ -14,6 +17,9 @@ namespace {
 struct WaitingCall {
   std::optional<Call> call;
 };
+
+// When it is worth asking for a model again that many wait for.
+constexpr int64_t kWakeRetryNs = 10'000'000'000;
 
 // Half of the processors: the other half steps and streams.
 int preparing_threads() {
@@ -53,10 +59,14 @@ void wait_for_work(Call call, const SubmitWork& submit,
   if (!submitted.ok()) {
     return then(*std::exchange(waiting->call, std::nullopt), submitted.error());
   }
-  exchange->on_closed([ticket = *std::move(submitted), waiting] {
-    ticket->cancel();
+  exchange->on_closed([cancel = *std::move(submitted), waiting] {
+    cancel();
     waiting->call.reset();
   });
+}
+
+CancelWork cancel_of(std::shared_ptr<WorkPool::Ticket> ticket) {
+  return [ticket = std::move(ticket)] { ticket->cancel(); };
 }
 
 void Services::prepare_beside(Call call, Length length, std::function<void()> work,
@@ -72,9 +82,10 @@ void Services::prepare_beside(Call call, Length length, std::function<void()> wo
     work();
     return WorkPool::Outcome::kDone;
   };
-  const auto submit = [&](WorkDone done) {
+  const auto submit = [&](WorkDone done) -> Result<CancelWork> {
     job.done = std::move(done);
-    return preparation.submit(std::move(job));
+    TRY_ASSIGN(std::shared_ptr<WorkPool::Ticket> ticket, preparation.submit(std::move(job)));
+    return cancel_of(std::move(ticket));
   };
   wait_for_work(std::move(call), submit,
                 [this, then = std::move(then)](Call prepared, const std::optional<Error>& error) {
@@ -85,6 +96,26 @@ void Services::prepare_beside(Call call, Length length, std::function<void()> wo
                   }
                   prepared.send(access_control.overloaded(
                       *error, access::AccessControl::Refused::kQueue, retry_ns));
+                });
+}
+
+void Services::wait_for_model(Call call, std::string id, std::function<void(Call call)> then) {
+  ModelSleep::Waiter waiter{.id = id, .tenant = call.tenant, .bytes = call.body_bytes, .done = {}};
+  const auto submit = [&](const WorkDone& done) {
+    waiter.done = [done](const Result<void>& outcome) {
+      done(outcome.ok() ? std::nullopt : std::optional(outcome.error()));
+    };
+    return model_sleep.wait(std::move(waiter));
+  };
+  wait_for_work(std::move(call), submit,
+                [this, id, then = std::move(then)](Call one, const std::optional<Error>& error) {
+                  if (!error) return then(std::move(one));
+                  if (error->code == ErrorCode::kOverloaded) {
+                    return one.send(access_control.overloaded(
+                        *error, access::AccessControl::Refused::kQueue, kWakeRetryNs));
+                  }
+                  one.send(not_ready(
+                      fmt::format("The model '{}' could not be woken: {}", id, error->message)));
                 });
 }
 
@@ -106,11 +137,13 @@ void Services::with_guide(Call call, GuideOrder order, GuideThen then) {
   const int64_t began_ns = clock.now_ns();
   // Written by the pool, then read on the net thread.
   const auto made = std::make_shared<std::optional<FormatCompiler::Guide>>();
-  const auto submit = [&](const WorkDone& done) {
-    return formats.compile(std::move(asked), [made, done](FormatCompiler::Guide guide) {
-      made->emplace(std::move(guide));
-      done(std::nullopt);
-    });
+  const auto submit = [&](const WorkDone& done) -> Result<CancelWork> {
+    TRY_ASSIGN(std::shared_ptr<WorkPool::Ticket> ticket,
+               formats.compile(std::move(asked), [made, done](FormatCompiler::Guide guide) {
+                 made->emplace(std::move(guide));
+                 done(std::nullopt);
+               }));
+    return cancel_of(std::move(ticket));
   };
   wait_for_work(std::move(call), submit,
                 [this, go_on, made, began_ns](Call one, const std::optional<Error>& error) {

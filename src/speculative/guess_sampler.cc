@@ -30,7 +30,9 @@ void GuessSampler::draw(std::span<Row> rows, float* logits, int64_t stride, int 
           Row& row = rows[static_cast<size_t>(i)];
           const std::span<float> of_row(logits + i * stride, static_cast<size_t>(width));
           const sampling::SampledChoice choice = samplers_[static_cast<size_t>(worker)].sample(
-              of_row, {.params = *row.params, .position = row.position});
+              of_row, {.params = *row.params,
+                       .position = row.position,
+                       .mirostat_bound = row.params->mirostat.first_bound()});
           row.usable = choice.usable;
           row.guess = choice.token;
         }

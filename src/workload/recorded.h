@@ -38,6 +38,34 @@ Result<std::vector<Conversation>> custom_conversations(std::string_view text,
                                                        const RecordedOptions& options,
                                                        const Vocabulary& vocabulary);
 
+// A poem's lines, as vLLM's "sonnet": each prompt asks for lines of those that it lists, of which
+// the first ones, about `prefix_tokens`, are the same in all. Without a text the lines are random
+// words.
+struct SonnetLengths {
+  int input_tokens = 550;  // about: lines are taken whole
+  int output_tokens = 150;
+  int prefix_tokens = 200;
+};
+Result<std::vector<Conversation>> sonnet_conversations(std::string_view text,
+                                                       const std::string& name,
+                                                       const SonnetLengths& lengths, int64_t count,
+                                                       uint64_t seed, const Vocabulary& vocabulary);
+
+// The lengths of BurstGPT's CSV, as vLLM's "burstgpt" takes them: of GPT-4's answered requests,
+// chosen at random. When they came is nobody's: that is a trace.
+Result<std::vector<Conversation>> burstgpt_conversations(std::string_view text,
+                                                         const std::string& name, int64_t count,
+                                                         uint64_t seed,
+                                                         const Vocabulary& vocabulary);
+
+// Rows of a data set as the hub has them, JSON lines or a JSON array: of each what its user says
+// first, in the first of these columns that it has: "messages", "conversations", "turns", "prompt",
+// "question", "problem", "instruction" (with "input"), "text". In the file's order.
+Result<std::vector<Conversation>> hub_rows_conversations(std::string_view text,
+                                                         const std::string& name,
+                                                         const RecordedOptions& options,
+                                                         const Vocabulary& vocabulary);
+
 // What came when. JSON lines as Mooncake publishes them, {"timestamp": MS, "input_length": N,
 // "output_length": N, "hash_ids": [id of each 512 tokens, …]}, where equal ids become equal text;
 // or BurstGPT's CSV with columns "Timestamp" (seconds), "Request tokens", "Response tokens".

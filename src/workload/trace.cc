@@ -15,6 +15,7 @@ namespace {
 constexpr int kBlockTokens = 512;  // of a Mooncake trace's hash_ids
 constexpr uint64_t kBlockStream = 0x626C6F63;
 constexpr uint64_t kTailStream = 0x7461696C;
+constexpr uint64_t kChoiceStream = 0x6275;
 constexpr int64_t kLengthMax = 10'000'000;
 
 struct Came {
@@ -76,6 +77,7 @@ struct Columns {
   size_t at = 0;
   size_t input = 0;
   size_t output = 0;
+  size_t model = 0;  // beyond them all: there is none
 };
 
 Result<Columns> parse_header(std::string_view line, const std::string& where) {
@@ -83,8 +85,10 @@ Result<Columns> parse_header(std::string_view line, const std::string& where) {
   const auto find = [&](std::string_view name) {
     return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
   };
-  const Columns columns{
-      .at = find("Timestamp"), .input = find("Request tokens"), .output = find("Response tokens")};
+  const Columns columns{.at = find("Timestamp"),
+                        .input = find("Request tokens"),
+                        .output = find("Response tokens"),
+                        .model = find("Model")};
   if (std::max({columns.at, columns.input, columns.output}) == names.size()) {
     return bad(where,
                "is neither a trace in JSON lines nor CSV with the columns 'Timestamp', "
@@ -166,7 +170,62 @@ Turn make_turn(const Came& came, uint64_t number, const Vocabulary& vocabulary, 
           .messages_json = {}};
 }
 
+// The answered requests of GPT-4, or of all where the file names no models.
+bool is_answered(std::string_view line, const Columns& columns, const Came& came) {
+  const std::vector<std::string_view> parts = cells(line);
+  const bool is_meant = columns.model >= parts.size() || parts[columns.model] == "GPT-4";
+  return is_meant && came.output_tokens > 0;
+}
+
+Result<void> check_count(int64_t count) {
+  constexpr int64_t kCountMax = 10'000'000;
+  if (count >= 0 && count <= kCountMax) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("'num_prompts' is 0 to {}", kCountMax),
+               "num_prompts"};
+}
+
 }  // namespace
+
+Result<std::vector<Conversation>> burstgpt_conversations(std::string_view text,
+                                                         const std::string& name, int64_t count,
+                                                         uint64_t seed,
+                                                         const Vocabulary& vocabulary) {
+  TRY(check_count(count));
+  Lines lines(text);
+  const auto header = lines.next();
+  if (!header) return bad(name, "is empty");
+  TRY_ASSIGN(const Columns columns, parse_header(*header, fmt::format("{}:1", name)));
+  Draws draws(seed, kChoiceStream);
+  std::vector<Came> kept;
+  int64_t usable = 0;
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}:{}", name, lines.number());
+    TRY_ASSIGN(Came came, parse_csv_line(*line, columns, where));
+    TRY(check(came, where));
+    if (!is_answered(*line, columns, came)) continue;
+    // A reservoir (Vitter's algorithm R): each usable one is kept with the same chance.
+    ++usable;
+    if (static_cast<int64_t>(kept.size()) < count) {
+      kept.push_back(std::move(came));
+    } else if (const int64_t place = draws.integer(0, usable - 1); place < count) {
+      kept[static_cast<size_t>(place)] = std::move(came);
+    }
+  }
+  if (usable == 0) return bad(name, "holds no answered request of GPT-4");
+  std::vector<Conversation> conversations(static_cast<size_t>(count));
+  int64_t tokens = 0;
+  for (size_t i = 0; i < conversations.size(); ++i) {  // a short file is begun again
+    const Came& came = kept[i % kept.size()];
+    tokens += came.input_tokens;
+    if (tokens > kDatasetTokensMax) {
+      return bad(name, fmt::format("these requests have more than {} tokens; --num-prompts takes "
+                                   "fewer",
+                                   kDatasetTokensMax));
+    }
+    conversations[i].turns.push_back(make_turn(came, i, vocabulary, seed));
+  }
+  return conversations;
+}
 
 Result<std::vector<Conversation>> trace_conversations(std::string_view text,
                                                       const std::string& name,

@@ -35,6 +35,78 @@ double variation(const std::vector<double>& times) {
   return std::sqrt(std::max(0.0, squares / n - sum / n * sum / n)) / (sum / n);
 }
 
+// The test's own verses and rows.
+TEST(Sonnet, PromptsShareTheirFirstLines) {
+  std::string poem;
+  for (int i = 0; i < 40; ++i) poem += "line number " + std::to_string(i) + " of a small poem\n";
+  const Vocabulary vocabulary;
+  const SonnetLengths lengths{.input_tokens = 200, .output_tokens = 7, .prefix_tokens = 80};
+  const auto made = sonnet_conversations(poem, "p", lengths, 5, 3, vocabulary);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 5);
+  const std::string& first = made->at(0).turns.at(0).prompt;
+  EXPECT_TRUE(
+      first.starts_with("Pick as many lines as you can from these poem lines:\nline number 0"));
+  for (const Conversation& one : *made) {
+    const Turn& turn = one.turns.at(0);
+    EXPECT_EQ(turn.prompt.substr(0, 4 * 70), first.substr(0, 4 * 70));
+    EXPECT_GE(turn.prompt_tokens, 190);
+    EXPECT_LT(turn.prompt_tokens, 220);
+    EXPECT_EQ(turn.output_tokens, 7);
+  }
+  EXPECT_NE(made->at(1).turns.at(0).prompt, first);
+  const auto invented = sonnet_conversations("", "none", lengths, 2, 3, vocabulary);
+  ASSERT_TRUE(invented.ok());
+  EXPECT_GE(invented->at(0).turns.at(0).prompt_tokens, 190);
+  EXPECT_FALSE(sonnet_conversations(" \n ", "p", lengths, 2, 3, vocabulary).ok());
+  EXPECT_FALSE(
+      sonnet_conversations(poem, "p", {.input_tokens = 5, .prefix_tokens = 6}, 2, 3, vocabulary)
+          .ok());
+}
+
+TEST(BurstGpt, TakesLengthsOfAnsweredRequests) {
+  const std::string file =
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+      "5,ChatGPT,100,10,110,API log\n6,GPT-4,20,3,23,API log\n7,GPT-4,30,0,30,API log\n";
+  const auto made = burstgpt_conversations(file, "b", 4, 1, Vocabulary());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 4);
+  for (const Conversation& one : *made) {
+    EXPECT_EQ(one.turns.at(0).prompt_tokens, 20);
+    EXPECT_EQ(one.turns.at(0).output_tokens, 3);
+    EXPECT_FALSE(one.at_s);
+  }
+  EXPECT_FALSE(burstgpt_conversations("a,b\n1,2\n", "b", 1, 1, Vocabulary()).ok());
+  EXPECT_FALSE(burstgpt_conversations("", "b", 1, 1, Vocabulary()).ok());
+}
+
+TEST(HubRows, FindTheirWords) {
+  const std::string rows =
+      R"({"question": "q"})"
+      "\n"
+      R"({"conversations": [{"from": "gpt", "value": "x"}, {"from": "human", "value": "c"}]})"
+      "\n"
+      R"({"turns": ["t", "u"]})"
+      "\n"
+      R"({"instruction": "i", "input": "more"})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "m"}]})"
+      "\n";
+  const auto made =
+      hub_rows_conversations(rows, "h", {.count = 6, .output_tokens = 9}, Vocabulary());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  std::vector<std::string> words;
+  for (const Conversation& one : *made) words.push_back(one.turns.at(0).prompt);
+  EXPECT_EQ(words, (std::vector<std::string>{"q", "c", "t", "i\nmore", "", "q"}));
+  EXPECT_NE(made->at(4).turns.at(0).messages_json, "");
+  EXPECT_EQ(made->at(0).turns.at(0).output_tokens, 9);
+  EXPECT_TRUE(
+      hub_rows_conversations(R"([{"text": "a"}, {"text": "b"}])", "h", {.count = 2}, Vocabulary())
+          .ok());
+  EXPECT_FALSE(hub_rows_conversations(R"({"other": 1})", "h", {.count = 1}, Vocabulary()).ok());
+  EXPECT_FALSE(hub_rows_conversations("", "h", {.count = 1}, Vocabulary()).ok());
+}
+
 TEST(Draws, GammaHasItsMeanAndVariance) {
   for (const double shape : {0.25, 1.0, 4.0}) {
     Draws draws(7, 1);

@@ -105,6 +105,7 @@ class CpuKernels final : public Kernels {
     const Matrix& matrix = linear.weight;
     if (is_tiled(matrix.format)) return tiles_->linear(out, x, linear, tokens, output);
     const StoredMatrix weights = stored(matrix);
+    if (matrix.input_order != nullptr) x = sorted_inputs(x, matrix, tokens);
     const float* const* rows = room_.rows_of(x, tokens, matrix.cols);
     // A small one, a router's, is shared too.
     const int64_t chunk = matrix.rows < 2 * kRowChunk ? kRowChunk / 4 : kRowChunk;
@@ -170,10 +171,16 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
+  void linear_heads(float* out, const HeadStrides& out_strides, const float* x,
+                    const HeadStrides& x_strides, const HeadMatrices& matrices,
+                    int tokens) override {
     const StoredMatrix weights = stored(matrices.weight);
     pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t h = begin; h < end; ++h) head_products(out, x, weights, matrices, h, tokens);
+      for (int64_t h = begin; h < end; ++h) {
+        head_products(out + h * out_strides.head, out_strides.token, x + h * x_strides.head,
+                      x_strides.token, weights, matrices.first + h * matrices.stride, matrices.rows,
+                      tokens);
+      }
     });
   }
 
@@ -309,20 +316,26 @@ class CpuKernels final : public Kernels {
     }
   }
 
-  // out[t][head] = W_head x[t][head]
-  static void head_products(float* out, const float* x, const StoredMatrix& weights,
-                            const HeadMatrices& matrices, int64_t head, int tokens) {
-    const int64_t first = matrices.first + head * matrices.stride;
+  // (tokens, cols), in the order in which the matrix' columns lie.
+  const float* sorted_inputs(const float* x, const Matrix& matrix, int tokens) {
+    float* const sorted = room_.for_reordered(int64_t{tokens} * matrix.cols);
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      reorder_inputs(sorted, x, matrix, begin, end);
+    });
+    return sorted;
+  }
+
+  // out[t] = rows [first, first + row_count) of x[t]
+  static void head_products(float* out, int64_t out_stride, const float* x, int64_t x_stride,
+                            const StoredMatrix& weights, int64_t first, int row_count, int tokens) {
     for (int block = 0; block < tokens; block += kTokenBlock) {
       const int count = tokens - block < kTokenBlock ? tokens - block : kTokenBlock;
       const float* rows[kTokenBlock];
-      for (int64_t t = 0; t < count; ++t) {
-        rows[t] = x + ((block + t) * matrices.heads + head) * weights.cols;
-      }
+      for (int64_t t = 0; t < count; ++t) rows[t] = x + (block + t) * x_stride;
       const auto emit = [&](int64_t row, int t, float sum) {
-        out[(int64_t{block + t} * matrices.heads + head) * matrices.rows + row - first] = sum;
+        out[(block + t) * out_stride + row - first] = sum;
       };
-      dot_plain(weights, first, first + matrices.rows, rows, count, emit);
+      dot_plain(weights, first, first + row_count, rows, count, emit);
     }
   }
 

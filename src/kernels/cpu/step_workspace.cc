@@ -7,6 +7,7 @@ void StepWorkspace::reserve(const StepCapacity& shape) {
   const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
   token_rows_.reserve(tokens);
   sequence_of_row_.reserve(tokens);
+  if (shape.reordered) reordered_.reserve(tokens * static_cast<size_t>(shape.widest));
   if (shape.tiled) return;
   grouped_rows_.reserve(assignments);
   inputs_.reserve(tokens * static_cast<size_t>(shape.hidden));
@@ -19,7 +20,7 @@ int64_t StepWorkspace::bytes() const {
     return static_cast<int64_t>(vector.capacity() * sizeof(vector[0]));
   };
   return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + bytes(inputs_) +
-         bytes(activations_) + bytes(outputs_);
+         bytes(activations_) + bytes(outputs_) + bytes(reordered_);
 }
 
 const float* const* StepWorkspace::rows_of(const float* x, int tokens, int64_t cols) {
@@ -34,6 +35,11 @@ const int* StepWorkspace::sequence_of_rows(const SequenceRows* sequences, int co
     sequence_of_row_.insert(sequence_of_row_.end(), sequences[s].row_count, s);
   }
   return sequence_of_row_.data();
+}
+
+float* StepWorkspace::for_reordered(int64_t count) {
+  reordered_.resize(static_cast<size_t>(count));
+  return reordered_.data();
 }
 
 StepWorkspace::ForExperts StepWorkspace::for_experts(int64_t tokens, int64_t assignments,

@@ -29,6 +29,8 @@ class StepWorkspace {
   // For each row of all sequences, one after the other, the sequence: of 2 rows and 1 row, 0 0 1.
   const int* sequence_of_rows(const SequenceRows* sequences, int count);
   ForExperts for_experts(int64_t tokens, int64_t assignments, int64_t hidden, int64_t inner);
+  // Inputs of a matrix with an input_order, so many elements.
+  float* for_reordered(int64_t count);
 
  private:
   std::vector<const float*> token_rows_;
@@ -37,6 +39,7 @@ class StepWorkspace {
   std::vector<float> inputs_;
   std::vector<float> activations_;
   std::vector<float> outputs_;
+  std::vector<float> reordered_;
 };
 
 }  // namespace pelton::kernels

@@ -176,6 +176,12 @@ class ReferenceKernels final : public Kernels {
               Output output) override {
     const Matrix& matrix = linear.weight;
     const StoredMatrix weights = stored(matrix);
+    std::vector<float> sorted;
+    if (matrix.input_order != nullptr) {
+      sorted.resize(static_cast<size_t>(int64_t{tokens} * matrix.cols));
+      reorder_inputs(sorted.data(), x, matrix, 0, tokens);
+      x = sorted.data();
+    }
     pool_.parallel_for(matrix.rows, 16, [&](int64_t begin, int64_t end, int) {
       std::vector<float> weight(static_cast<size_t>(matrix.cols));
       for (int64_t row = begin; row < end; ++row) {
@@ -261,7 +267,9 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
-  void linear_heads(float* out, const float* x, const HeadMatrices& matrices, int tokens) override {
+  void linear_heads(float* out, const HeadStrides& out_strides, const float* x,
+                    const HeadStrides& x_strides, const HeadMatrices& matrices,
+                    int tokens) override {
     const StoredMatrix weights = stored(matrices.weight);
     const int64_t cols = weights.cols;
     pool_.parallel_for(matrices.heads, 1, [&](int64_t begin, int64_t end, int) {
@@ -270,9 +278,9 @@ class ReferenceKernels final : public Kernels {
         for (int r = 0; r < matrices.rows; ++r) {
           read_weight_row(weights, matrices.first + h * matrices.stride + r, weight.data());
           for (int64_t t = 0; t < tokens; ++t) {
-            const int64_t vector = t * matrices.heads + h;
-            out[vector * matrices.rows + r] =
-                static_cast<float>(dot(weight, x + vector * cols, 0.0));
+            const float* const from = x + t * x_strides.token + h * x_strides.head;
+            out[t * out_strides.token + h * out_strides.head + r] =
+                static_cast<float>(dot(weight, from, 0.0));
           }
         }
       }

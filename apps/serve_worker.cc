@@ -1,0 +1,126 @@
+#include "apps/serve_worker.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/listener_flags.h"
+#include "apps/serve_limits.h"
+#include "server/health.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";  // before a path, in place of a host
+
+// At the replica's port, or at a Unix socket. No page of a browser's can come by that: whatever
+// host is named there is fine.
+net::HttpServer::Options http_options_of(net::HttpServer::Options first,
+                                         const cli::Arguments& arguments, int replica) {
+  first.port = port_of(arguments, "--port", replica);
+  if (arguments.has("--uds")) {
+    first.address = std::string(kUnix) + arguments.text("--uds");
+    first.hosts = net::AllowedHosts();
+  }
+  return first;
+}
+
+// Beside the HTTP listener, at the same address and with the same identity.
+server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments, int replica,
+                                              const net::AllowedHosts& hosts,
+                                              const net::HttpServer::Options& beside,
+                                              const net::HttpServer& http) {
+  return {.address = arguments.text("--host"),
+          .port = port_of(arguments, "--grpc-port", replica),
+          .hosts = hosts,
+          .tls = beside.tls,
+          .descriptors_spared = beside.descriptors_spared,
+          .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
+}
+
+}  // namespace
+
+ServeWorker::ServeWorker(const Parts& parts, int replica)
+    : parts_(parts),
+      replica_(replica),
+      server_(parts.server, parts.clock, parts.log),
+      http_options_(http_options_of(parts.http, parts.arguments, replica)),
+      http_(
+          http_options_,
+          [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+            server_.handle(std::move(request), std::move(exchange));
+          },
+          parts.log),
+      grpc_(server_.services(), parts.log),
+      fleet_(server_, parts.log),
+      models_(model_parts()),
+      admin_(models_.administration(http_), parts.log) {}
+
+ModelHost::Parts ServeWorker::model_parts() {
+  return {.arguments = parts_.arguments,
+          .interrupt = parts_.interrupt,
+          .server = server_,
+          .clock = parts_.clock,
+          .log = parts_.log,
+          .faults = faults_,
+          .tokenizers = parts_.tokenizers,
+          .sleep_after_ns = parts_.sleep_after_ns,
+          .health_changed =
+              [this] { grpc_.set_serving(server::ready_reply(server_.services()).status == 200); },
+          .limits =
+              [this](const engine::Engine::Options& engine) {
+                return limits_in_force({.arguments = parts_.arguments,
+                                        .http = http_options_,
+                                        .connections_max = http_.connections_max(),
+                                        .grpc_connections_max = grpc_.connections_max(),
+                                        .engine = engine,
+                                        .grpc = grpc_options_ ? &*grpc_options_ : nullptr});
+              }};
+}
+
+Result<void> ServeWorker::open() {
+  server_.services().reload_statistics.watch(
+      {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
+  TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
+  if (parts_.arguments.has("--grpc-port")) {
+    grpc_options_ =
+        grpc_options_of(parts_.arguments, replica_, parts_.http.hosts, http_options_, http_);
+    grpc_options_->connections_max = parts_.grpc_connections_max;
+    TRY(grpc_.open(*grpc_options_));
+  }
+  TRY(fleet_.open(parts_.arguments, replica_, http_options_.threads, faults_));
+  return admin_.open(parts_.arguments, replica_, parts_.tls);
+}
+
+std::string ServeWorker::url() const {
+  const std::string& host = http_options_.address;
+  if (host.starts_with(kUnix)) return host;
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
+                            : is_v6                           ? "[" + host + "]"
+                                                              : host;
+  return fmt::format("{}://{}:{}", parts_.tls != nullptr ? "https" : "http", shown, http_.port());
+}
+
+std::string ServeWorker::lines() const {
+  const std::string grpc =
+      grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", parts_.http.address, grpc_.port());
+  return fmt::format("listening on {}\n{}{}{}", url(), admin_.line(), grpc, fleet_.line());
+}
+
+void ServeWorker::refuse() {
+  models_.stop_watching();  // they speak to a listener that will be closed
+  faults_.set({});          // a step that is to hang would be waited for
+  fleet_.leave();
+  server_.drain();
+}
+
+void ServeWorker::close(std::chrono::milliseconds grace) {
+  fleet_.close(grace);
+  grpc_.close(grace);
+  http_.stop(grace);
+  server_.services().stop_pools();  // whose jobs look at models
+  admin_.close();
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,75 @@
+// One worker of `pelton serve`: a server, its listeners, its models. There is one, or, of scripted
+// answers, as many as --replicas says, each with ports, engine, KV cache and identity of its own;
+// what they read of the model's files they share. Owned by the verb.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/admin_listener.h"
+#include "apps/fleet_listener.h"
+#include "apps/model_host.h"
+#include "net/http_server.h"
+#include "server/fault_injection.h"
+#include "server/grpc_listener.h"
+#include "server/server.h"
+
+namespace pelton::apps {
+
+class ServeWorker {
+ public:
+  struct Parts {  // all outlive it
+    const cli::Arguments& arguments;
+    const cli::Interrupt& interrupt;
+    const server::Server::Options& server;
+    const net::HttpServer::Options& http;  // of the first replica
+    std::shared_ptr<net::TlsIdentity> tls;
+    int grpc_connections_max;
+    node::TokenizerCache& tokenizers;
+    std::optional<int64_t> sleep_after_ns;  // none: models do not
+    const base::Clock& clock;
+    base::Log& log;
+  };
+  ServeWorker(const Parts& parts, int replica);
+
+  // All listeners.
+  Result<void> open();
+  // As ModelHost::load().
+  Result<std::vector<std::string>> load(const std::vector<node::NamedModel>& models) {
+    return models_.load(models);
+  }
+  // Where it listens, each on a line: for stdout.
+  std::string lines() const;
+  std::string url() const;
+
+  server::Server& server() { return server_; }
+  server::GrpcListener& grpc() { return grpc_; }
+
+  // Refuses what is new.
+  void refuse();
+  // Then: lets running answers go on for so long.
+  void drain(int64_t ms) { models_.drain(ms); }
+  Result<void> fate() const { return fleet_.fate(); }
+  void close(std::chrono::milliseconds grace);
+
+ private:
+  ModelHost::Parts model_parts();
+
+  const Parts parts_;
+  const int replica_;
+  server::FaultInjection faults_;
+  server::Server server_;
+  net::HttpServer::Options http_options_;
+  net::HttpServer http_;
+  server::GrpcListener grpc_;
+  std::optional<server::GrpcListener::Options> grpc_options_;
+  FleetListener fleet_;
+  // Listeners and formats' compiling, which look at models, are stopped by close() before they go.
+  ModelHost models_;
+  AdminListener admin_;
+};
+
+}  // namespace pelton::apps

@@ -1,0 +1,108 @@
+#include "gateway/config_text.h"
+
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/json_writer.h"
+#include "net/url.h"
+
+namespace pelton::gateway {
+namespace {
+
+// A TOML basic string is written as JSON's.
+std::string quoted(std::string_view text) {
+  std::string out;
+  base::append_json_string(out, text);
+  return out;
+}
+
+std::string list(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (const std::string& text : texts) out += (out.size() > 1 ? ", " : "") + quoted(text);
+  return out + "]";
+}
+
+void put(std::string& out, std::string_view key, const std::string& value) {
+  out += fmt::format("{} = {}\n", key, value);
+}
+
+// What is empty is left out: an empty text would be a mistake.
+void put_text(std::string& out, std::string_view key, std::string_view text) {
+  if (!text.empty()) put(out, key, quoted(text));
+}
+
+void put_pool(std::string& out, const PoolConfig& pool) {
+  out += "\n[[pool]]\n";
+  put_text(out, "name", pool.name);
+  put(out, "model", list(pool.models));
+  put_text(out, "kind", pool.is_foreign ? "openai" : "pelton");
+  put_text(out, "tokenizer", pool.tokenizer);
+  if (pool.dns_port > 0) {
+    put_text(out, "dns", net::format_host_port(pool.dns_host, pool.dns_port));
+  }
+  if (!pool.kubernetes_service.empty()) {
+    put_text(out, "kubernetes",
+             fmt::format("{}/{}:{}", pool.kubernetes_namespace, pool.kubernetes_service,
+                         pool.kubernetes_port));
+  }
+}
+
+void put_route(std::string& out, const RouteConfig& route) {
+  out += "\n[[route]]\n";
+  put_text(out, "model", route.model);
+  put_text(out, "tenant", route.tenant);
+  put_text(out, "sticky", sticky_name(route.sticky));
+  std::string arms;
+  for (const RouteArm& arm : route.arms) {
+    arms += fmt::format("{}{{pool = {}, arm = {}, weight = {}}}", arms.empty() ? "" : ", ",
+                        quoted(arm.pool), quoted(arm.name), arm.weight);
+  }
+  put(out, "to", "[" + arms + "]");
+}
+
+}  // namespace
+
+std::string config_text(const GatewayConfig& config) {
+  std::string out = "[gateway]\n";
+  put_text(out, "listen", net::format_host_port(config.host, config.port));
+  if (config.admin_port >= 0) {
+    put_text(out, "admin", net::format_host_port(config.admin_host, config.admin_port));
+  }
+  put(out, "allowed_hosts", list(config.allowed_hosts));
+  put(out, "threads", fmt::format("{}", config.threads));
+  put_text(out, "keys_file", config.keys_file);
+  put_text(out, "workers_file", config.workers_file);
+  put_text(out, "fleet_key_file", config.fleet_key_file);
+  put(out, "retries", fmt::format("{}", config.retries_max));
+  put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
+  put(out, "index_bytes", fmt::format("{}", config.index_bytes));
+  put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
+  if (!config.etcd.endpoints.empty()) {
+    out += "\n[etcd]\n";
+    put(out, "endpoints", list(config.etcd.endpoints));
+    put_text(out, "prefix", config.etcd.prefix);
+  }
+  out += "\n[kubernetes]\n";
+  put(out, "api", quoted(config.kubernetes.api));
+  put(out, "token_file", quoted(config.kubernetes.token_file));
+  put(out, "ca_file", quoted(config.kubernetes.ca_file));
+  for (const PoolConfig& pool : config.pools) put_pool(out, pool);
+  for (const RouteConfig& route : config.routes) put_route(out, route);
+  for (const TenantConfig& tenant : config.tenants) {
+    out += "\n[[tenant]]\n";
+    put_text(out, "name", tenant.name);
+    put(out, "models", list(tenant.models));
+    put_text(out, "pool", tenant.pool);
+  }
+  for (const WorkerConfig& worker : config.workers) {
+    out += "\n[[worker]]\n";
+    put_text(out, "pool", worker.pool);
+    put_text(out, "url", "http://" + net::format_host_port(worker.host, worker.port));
+    put_text(out, "zone", worker.zone);
+  }
+  return out;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Workers that a gateway finds: in etcd (a real one, on the loopback), and as endpoints of a Kubernetes service (an API server of this
+test's own). What finds them may stop, lose its memory or come back as it was an hour ago: no request minds.
+
+usage: gateway_discovery_test.py BINARY
+"""
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+
+import gateway_fixture
+from gateway_fixture import BOX, SCRIPT, Process, ask, check_stream, free_port
+
+
+class Etcd:
+    def __init__(self, folder):
+        self.folder, self.client, self.peer = folder, free_port(), free_port()
+        self.start()
+
+    def start(self):
+        client, peer = f"http://127.0.0.1:{self.client}", f"http://127.0.0.1:{self.peer}"
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", "--unsafe-no-fsync"]
+            if self.has_no_fsync() else
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def has_no_fsync():
+        return "unsafe-no-fsync" in subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=False).stdout
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def endpoint(self):
+        return f"127.0.0.1:{self.client}"
+
+
+class ApiServer(http.server.ThreadingHTTPServer):
+    """EndpointSlices of one service: list, watch with bookmarks, 410, a token that rotates."""
+    daemon_threads = True
+
+    def __init__(self, token):
+        self.token, self.version, self.slices, self.oldest = token, 100, {}, 0
+        self.changed, self.events, self.lists, self.watches, self.refused = threading.Condition(), [], 0, 0, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def whole(self, status, value):
+                body = json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                server, url = self.server, urllib.parse.urlsplit(self.path)
+                query = dict(urllib.parse.parse_qsl(url.query))
+                if self.headers.get("Authorization") != f"Bearer {server.token}":
+                    server.refused += 1
+                    return self.whole(401, {"kind": "Status", "code": 401})
+                if url.path != "/apis/discovery.k8s.io/v1/namespaces/ml/endpointslices" or \
+                        query.get("labelSelector") != "kubernetes.io/service-name=pelton":
+                    return self.whole(404, {"kind": "Status", "code": 404})
+                return server.watch(self, query) if query.get("watch") else server.list(self, query)
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def list(self, handler, query):
+        with self.changed:
+            self.lists += 1
+            names = sorted(self.slices)
+            first = int(query.get("continue", 0))  # pages of one slice
+            more = {"continue": str(first + 1)} if first + 1 < len(names) else {}
+            handler.whole(200, {"kind": "EndpointSliceList", "metadata": {"resourceVersion": str(self.version), **more},
+                                "items": [self.slices[name] for name in names[first:first + 1]]})
+
+    def watch(self, handler, query):
+        after = int(query["resourceVersion"])
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+
+        def say(kind, value):
+            handler.wfile.write(json.dumps({"type": kind, "object": value}).encode() + b"\n")
+            handler.wfile.flush()
+        self.watches += 1
+        mine = self.watches
+        try:
+            if after < self.oldest:
+                return say("ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
+            while True:
+                with self.changed:
+                    news = [one for one in self.events if one[0] > after]
+                    if not news:
+                        self.changed.wait(0.2)
+                        if self.watches == -mine:
+                            return None
+                for version, kind, value in news:
+                    say(kind, value)
+                    after = version
+                if not news:
+                    say("BOOKMARK", {"kind": "EndpointSlice", "metadata": {"resourceVersion": str(max(after, self.version))}})
+        except OSError:
+            return None
+
+    def put(self, name, endpoints, port):
+        with self.changed:
+            kind = "MODIFIED" if name in self.slices else "ADDED"
+            self.version += 1
+            self.slices[name] = {"metadata": {"name": name, "resourceVersion": str(self.version)}, "addressType": "IPv4",
+                                 "ports": [{"name": "http", "port": 1}, {"name": "fleet", "port": port}], "endpoints": endpoints}
+            self.events.append((self.version, kind, self.slices[name]))
+            self.changed.notify_all()
+
+    def delete(self, name):
+        with self.changed:
+            self.version += 1
+            value = self.slices.pop(name)
+            self.events.append((self.version, "DELETED", {**value, "metadata": {"name": name, "resourceVersion": str(self.version)}}))
+            self.changed.notify_all()
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+
+
+def endpoint(address="127.0.0.1", **conditions):
+    return {"addresses": [address], "conditions": {"ready": True, **conditions}, "zone": "a", "nodeName": "n"}
+
+
+class Discovery(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "script.json").write_text(json.dumps(SCRIPT))
+        self.key = self.folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", self.key], check=True)
+
+    def worker(self, name, *flags):
+        one = Process("serve", BOX, "--executor", f"modelled:{self.folder}/script.json", "--port", "0", "--fleet-name", name,
+                      "--fleet-key-file", self.key, *flags)
+        self.addCleanup(lambda: one.process.poll() is None and one.end())
+        return one
+
+    def gateway(self, text, pool=""):
+        config = self.folder / "gateway.toml"
+        self.admin = free_port()
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nfleet_key_file = "{self.key}"\n{text}\n'
+                          f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n{pool}')
+        one = Process("gateway", "--config", config)
+        self.addCleanup(one.end)
+        return one
+
+    def rows(self):
+        return json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"]
+
+    def states(self):
+        return {row["name"]: row["state"] for row in self.rows()}
+
+    def wait(self, what, log=()):
+        end = time.monotonic() + 30
+        while not what() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(what(), (self.rows(), list(log)[-10:]))
+
+    def streams_until(self, gateway, over, faults):
+        number = 0
+        while not over.is_set():
+            number += 1
+            try:
+                check_stream(gateway.port, number, 60, number)
+            except Exception as error:
+                faults.append(repr(error)[:600])
+
+    @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
+    def test_workers_register_in_etcd(self):
+        """FT-45, FT-46, FT-59: etcd stops for ten seconds, is lost and comes back empty; nothing that answers is taken out."""
+        etcd = Etcd(self.folder / "etcd")
+        self.addCleanup(lambda: etcd.end())
+        flags = ("--fleet-port", "0", "--fleet-etcd", etcd.endpoint, "--fleet-pool", "box")
+        workers = [self.worker(name, *flags) for name in ("one", "two")]
+        gateway = self.gateway(f'allowed_cidrs = ["127.0.0.0/8"]\n[etcd]\nendpoints = ["{etcd.endpoint}"]\n')
+        self.wait(lambda: self.states() == {"one": "ready", "two": "ready"}, gateway.log)
+        over, faults = threading.Event(), []
+        self.addCleanup(over.set)
+        clients = [threading.Thread(target=self.streams_until, args=(gateway, over, faults)) for _ in range(4)]
+        for one in clients:
+            one.start()
+        etcd.process.send_signal(signal.SIGSTOP)
+        third = self.worker("three", *flags)
+        time.sleep(10)
+        self.assertEqual(self.states(), {"one": "ready", "two": "ready"}, "nobody is taken out")
+        etcd.process.send_signal(signal.SIGCONT)
+        self.wait(lambda: self.states().get("three") == "ready", gateway.log)
+        # Lost with its data: what answers stays, and registers anew.
+        etcd.end()
+        shutil.rmtree(etcd.folder)
+        etcd.start()
+        fourth = self.worker("four", *flags)
+        self.wait(lambda: self.states().get("four") == "ready", gateway.log)
+        self.assertEqual(set(self.states().values()), {"ready"})
+        self.assertEqual(len(self.states()), 4)
+        # One that ends is forgotten, and so is one that is killed, when its lease is over.
+        workers[0].end(signal.SIGTERM)
+        fourth.end(signal.SIGKILL)
+        self.wait(lambda: set(self.states()) == {"two", "three"}, gateway.log)
+        over.set()
+        for one in clients:
+            one.join()
+        self.assertEqual(faults, [], list(gateway.log)[-20:])
+        # A name is one process's: the second one ends by itself.
+        twin = self.worker("two", *flags)
+        self.assertEqual(twin.process.wait(40), 1, list(twin.log))
+        self.assertIn("another worker is called 'two'", "".join(twin.log))
+        self.assertEqual(self.states()["two"], "ready")
+        self.assertIsNone(third.process.poll())
+
+    @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
+    def test_a_worker_that_registers_a_strange_address_is_refused(self):
+        """GW-04."""
+        etcd = Etcd(self.folder / "etcd")
+        self.addCleanup(lambda: etcd.end())
+        flags = ("--fleet-etcd", etcd.endpoint, "--fleet-pool", "box")
+        strange = ("169.254.169.254:80", "8.8.8.8:9101", "worker.example:9101", "0.0.0.0:9101")
+        for i, address in enumerate(strange):
+            self.worker(f"w{i}", "--fleet-port", "0", *flags, "--fleet-address", address)
+        self.worker("local", "--fleet-port", "0", *flags)  # 127.0.0.1: this machine has not been allowed
+        gateway = self.gateway(f'[etcd]\nendpoints = ["{etcd.endpoint}"]\n')
+        for host in (*[address.rsplit(":", 1)[0] for address in strange], "127.0.0.1"):
+            self.wait(lambda: f"a worker at {host} is refused" in "".join(gateway.log), gateway.log)
+        self.assertEqual(self.rows(), [])
+
+    def test_endpoints_of_a_service_are_workers(self):
+        """Three slices; bookmarks, a version that is gone, a token that rotates, an API server that is away."""
+        token = self.folder / "token"
+        token.write_text("first\n")
+        server = ApiServer("first")
+        self.addCleanup(lambda: server.close())
+        ports = [free_port() for _ in range(3)]
+        workers = [self.worker(f"w{i}", "--fleet-port", port) for i, port in enumerate(ports)]
+        server.put("pelton-a", [endpoint()], ports[0])
+        server.put("pelton-b", [endpoint(ready=False)], ports[1])
+        server.put("pelton-c", [endpoint(f"127.0.0.{i}", ready=False) for i in range(2, 200)], 1)
+        gateway = self.gateway(f'[kubernetes]\napi = "http://127.0.0.1:{server.server_port}"\ntoken_file = "{token}"\n',
+                               'kubernetes = "ml/pelton:fleet"\n')
+        self.wait(lambda: self.states() == {"w0": "ready"}, gateway.log)
+        self.assertEqual(server.lists, 3, "pages of one")
+        server.put("pelton-b", [endpoint()], ports[1])
+        self.wait(lambda: self.states() == {"w0": "ready", "w1": "ready"}, gateway.log)
+        # One that ends: its streams go elsewhere, and nothing new comes.
+        over, faults = threading.Event(), []
+        self.addCleanup(over.set)
+        clients = [threading.Thread(target=self.streams_until, args=(gateway, over, faults)) for _ in range(4)]
+        for one in clients:
+            one.start()
+        server.put("pelton-a", [endpoint(ready=False, serving=True, terminating=True)], ports[0])
+        self.wait(lambda: next(row["reason"] for row in self.rows() if row["name"] == "w0") != "", gateway.log)
+        self.wait(lambda: next(row["running"] for row in self.rows() if row["name"] == "w0") == 0, gateway.log)
+        server.delete("pelton-a")
+        self.wait(lambda: self.states() == {"w1": "ready"}, gateway.log)
+        # The token rotates; the old one is refused from then on. The history is gone: listed anew.
+        lists = server.lists
+        server.token = "second"
+        token.write_text("second\n")
+        server.oldest = server.version + 1000
+        with server.changed:
+            server.watches = -server.watches
+        self.wait(lambda: server.lists > lists, gateway.log)
+        server.oldest = 0
+        server.put("pelton-d", [endpoint()], ports[2])
+        self.wait(lambda: self.states() == {"w1": "ready", "w2": "ready"}, gateway.log)
+        # The API server is away: what was found stays.
+        server.close()
+        with server.changed:
+            server.watches = -server.watches
+        self.wait(lambda: "what was found before stays" in "".join(gateway.log), gateway.log)
+        time.sleep(0.5)
+        self.assertEqual(self.states(), {"w1": "ready", "w2": "ready"})
+        over.set()
+        for one in clients:
+            one.join()
+        self.assertEqual(faults, [], list(gateway.log)[-20:])
+        self.assertEqual(workers[0].process.poll(), None)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""A gateway before workers that misbehave as they are asked to (POST /admin/faults): they hang, are slow, refuse, lie about their load,
+keep silent about their prefix cache. No client notices.
+
+usage: gateway_faults_test.py BINARY
+"""
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import BOX, Replicas, ask, chat, check_stream
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def fleet(self, *args, **more):
+        fleet = Replicas(self.folder, *args, **more)
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def streams(self, fleet, numbers, count):
+        """Streams at once; what they raised comes from the function that waits for them."""
+        raised = []
+
+        def run(number):
+            try:
+                check_stream(fleet.gateway.port, number, count, number)
+            except Exception as error:
+                raised.append(repr(error)[:900])
+        threads = [threading.Thread(target=run, args=(number,)) for number in numbers]
+        for one in threads:
+            one.start()
+
+        def wait():
+            for one in threads:
+                one.join()
+            return raised
+        return wait
+
+    def wait(self, fleet, what):
+        end = time.monotonic() + 20
+        while not what() and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(what(), (fleet.rows(), list(fleet.gateway.log)[-10:]))
+
+    def test_replicas_are_workers_of_their_own(self):
+        fleet = self.fleet(4)
+        self.assertEqual(len({row["incarnation"] for row in fleet.rows()}), 4)
+        self.assertEqual([row["name"] for row in fleet.rows()], ["w-0", "w-1", "w-2", "w-3"])
+        self.assertEqual(self.streams(fleet, range(40), 60)(), [])
+        self.assertEqual(sum(row["requests"] for row in fleet.rows()), 40)
+        for row in fleet.rows():
+            self.assertGreater(row["requests"], 0, row["name"])
+        for port in fleet.admins:
+            ledger = json.loads(ask(port, "GET", "/debug/ledger")[1])
+            self.assertEqual(ledger["requests"]["running"] if "requests" in ledger else 0, 0, ledger)
+        # What is no fault is refused with its name.
+        status, text = ask(fleet.admins[0], "POST", "/admin/faults", {"hung": True})
+        self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "hung"))
+        self.assertEqual(ask(fleet.admins[0], "DELETE", "/admin/faults")[0], 405)
+        fleet.fault(1, slow=3)
+        self.assertEqual(json.loads(ask(fleet.admins[1], "GET", "/admin/faults")[1])["slow"], 3)
+        self.assertEqual(json.loads(ask(fleet.admins[0], "GET", "/admin/faults")[1])["slow"], 1)
+
+    def test_a_worker_whose_step_does_not_end_is_left(self):
+        """FT-12: its HTTP answers; what it has begun goes on elsewhere, and when it goes on nobody hears it."""
+        fleet = self.fleet(2)
+        streams = self.streams(fleet, range(20), 600)
+        self.wait(fleet, lambda: fleet.row(0)["running"] > 2)
+        fleet.fault(0, hang=True)
+        self.assertEqual(streams(), [])
+        self.assertEqual(fleet.row(0)["state"], "down")
+        self.assertIn("no progress", fleet.row(0)["reason"])
+        self.assertGreater(fleet.metric("migrations_total"), 2)
+        fleet.fault(0)
+        fleet.wait_for(2)
+        self.assertEqual(self.streams(fleet, range(50, 60), 20)(), [])
+
+    def test_a_worker_that_refuses_some_requests_is_retried(self):
+        """FT-13: a fifth of its answers are errors; no client sees one."""
+        fleet = self.fleet(4)
+        fleet.fault(2, errors=0.2)
+        for i in range(80):
+            status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(i, 3, 1))
+            self.assertEqual(status, 200, text)
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+        # All of them are: what the retry budget does not cover is seen, until it is ejected after five in a row.
+        fleet.fault(2, errors=1)
+
+        def client():
+            while fleet.row(2)["state"] != "ejected":
+                self.assertIn(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 3, 1))[0], (200, 500))
+        clients = [threading.Thread(target=client) for _ in range(8)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join(20)
+        self.assertIn("failures in a row", fleet.row(2)["reason"])
+        self.assertEqual(self.streams(fleet, range(20), 10)(), [])
+        fleet.fault(2)
+        ask(fleet.admin, "POST", "/v1/workers/w-2/restore")
+        fleet.wait_for(4)
+
+    def test_a_worker_that_announces_nothing_is_only_slower(self):
+        """FT-32: half of the events are lost, and then all of them."""
+        fleet = self.fleet(2, pool=f'tokenizer = "{BOX}"\n')
+        long = "A wheel turns by the river and the miller counts his sacks. " * 30
+        for share in (0.5, 1):
+            for i in range(2):
+                fleet.fault(i, drop_events=share)
+            for turn in range(12):
+                body = {"model": "pelton-box", "messages": [{"role": "user", "content": f"Story {turn % 3}. {long}"}]}
+                status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", body)
+                self.assertEqual(status, 200, text)
+                self.assertEqual(json.loads(text)["choices"][0]["message"]["content"], "Ready.")
+        self.assertEqual(fleet.metric("prompts_named_total"), 24)
+        self.assertEqual(self.streams(fleet, range(10), 40)(), [])
+
+    def test_a_worker_that_lies_about_its_load_harms_nobody(self):
+        """GW-06: -1, 10^18 and always 0."""
+        fleet = self.fleet(3)
+        for number in (-1, 1e18, 0):
+            fleet.fault(1, lie_load=number)
+            time.sleep(0.3)  # it is heard every 100 ms
+            self.assertEqual(self.streams(fleet, range(24), 60)(), [], number)
+            self.assertEqual(fleet.ready(), 3, number)
+        # Always 0: at first it draws all there is, and then it is priced by what it does.
+        for _ in range(4):
+            self.assertEqual(self.streams(fleet, range(30), 60)(), [])
+        before = fleet.row(1)["requests"]
+        self.assertEqual(self.streams(fleet, range(40), 60)(), [])
+        self.assertLess(fleet.row(1)["requests"] - before, 32)
+        self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Whose requests go where: routes with weights, tenants that may not know of a model, and an operator who changes that while the
+gateway runs.
+
+usage: gateway_policy_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import Replicas, ask, chat, check_stream
+
+CHAT = "/v1/chat/completions"
+
+
+class Policy(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def fleet(self, *args, **more):
+        fleet = Replicas(self.folder, *args, **more)
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def verb(self, fleet, *words):
+        done = subprocess.run([gateway_fixture.BINARY, "fleet", *map(str, words), "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                              capture_output=True, text=True, timeout=30, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def wait(self, what):
+        end = time.monotonic() + 15
+        while not what() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(what())
+
+    def arms(self, fleet):
+        """Requests by arm."""
+        text = ask(fleet.admin, "GET", "/metrics")[1]
+        lines = [line for line in text.splitlines() if line.startswith("pelton_gateway_arm_requests_total{")]
+        return {line.split('arm="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in lines}
+
+    def test_a_split_is_weighted_and_a_session_stays(self):
+        fleet = self.fleet(3)
+
+        def split(old, new):
+            route = (f'[[route]]\nmodel = "pelton-box"\nsticky = "session"\n'
+                     f'to = [{{pool = "box", weight = {old}}}, {{pool = "new", arm = "b", weight = {new}}}]\n')
+            fleet.configure(fleet.ports[:2], '[[pool]]\nname = "new"\nmodel = "pelton-box"\n[[worker]]\npool = "new"\n'
+                            f'url = "http://127.0.0.1:{fleet.ports[2]}"\n' + route)
+            reloads = fleet.metric("config_reloads_total")
+            self.wait(lambda: fleet.metric("config_reloads_total") > reloads)
+            self.wait(lambda: fleet.ready() == 3)
+        split(70, 30)
+        sessions = [f"s{i}" for i in range(60)]
+
+        def arm_of(session):
+            before = self.arms(fleet)
+            status, text = ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), **{"x-session-id": session})
+            self.assertEqual(status, 200, text)
+            after = self.arms(fleet)
+            return next(arm for arm in after if after[arm] != before.get(arm, 0))
+        first = {session: arm_of(session) for session in sessions}
+        self.assertEqual({session: arm_of(session) for session in sessions}, first, "who has one keeps it")
+        self.assertGreater(sum(arm == "b" for arm in first.values()), 6)
+        self.assertGreater(sum(arm == "box" for arm in first.values()), 24)
+        sent = {row["name"]: row["requests"] for row in fleet.rows()}
+        self.assertEqual(sent["w-2"], self.arms(fleet)["b"])
+        split(100, 0)
+        self.assertEqual({arm_of(session) for session in sessions[:10]}, {"box"})
+
+    def test_a_tenant_knows_of_its_own_models_only(self):
+        """GW-14, TN: a model that it may not have is answered as one that nobody has."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\nkey-b other\n")
+        fleet = self.fleet(1, gateway=(f'keys_file = "{keys}"\n',))
+        fleet.configure(fleet.ports, '[[pool]]\nname = "hidden"\nmodel = "secret"\nkind = "openai"\n'
+                        '[[tenant]]\nname = "acme"\nmodels = ["pelton-box"]\n[[tenant]]\nname = "other"\npool = "hidden"\n')
+        self.wait(lambda: fleet.metric("config_reloads_total") > 0)
+
+        def post(key, model):
+            status, text = ask(fleet.gateway.port, "POST", CHAT, {**chat(1, 2, 1), "model": model}, Authorization=f"Bearer {key}")
+            return status, json.loads(text)
+        self.assertEqual(post("key-a", "pelton-box")[0], 200)
+        hidden, unknown = post("key-a", "secret"), post("key-a", "nobody")
+        self.assertEqual(hidden[0], 404)
+        self.assertEqual(json.loads(json.dumps(hidden).replace("secret", "nobody")), json.loads(json.dumps(unknown)), "letter by letter")
+        self.assertEqual(post("key-b", "pelton-box")[0], 404)
+
+        def models(key):
+            return [one["id"] for one in json.loads(ask(fleet.gateway.port, "GET", "/v1/models", Authorization=f"Bearer {key}")[1])["data"]]
+        self.assertEqual((models("key-a"), models("key-b")), (["pelton-box"], ["secret"]))
+        # Its pool has no worker that answers: never elsewhere.
+        fleet.configure(fleet.ports, '[[pool]]\nname = "hidden"\nmodel = "pelton-box"\n[[route]]\nmodel = "pelton-box"\n'
+                        'to = [{pool = "box"}, {pool = "hidden", weight = 0}]\n[[tenant]]\nname = "other"\npool = "hidden"\n')
+        self.wait(lambda: fleet.metric("config_reloads_total") > 1)
+        status, text = ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-b", **{"x-request-timeout-ms": "300"})
+        self.assertIn(status, (408, 503), text)
+        self.assertEqual(post("key-a", "pelton-box")[0], 200)
+
+    def test_an_operator_replaces_the_configuration(self):
+        fleet = self.fleet(2)
+        code, text, etag = self.verb(fleet, "config", "get")
+        self.assertEqual((code, text), (0, fleet.config.read_text()))
+        fresh = self.folder / "fresh.toml"
+        fresh.write_text(text + "oops = 3\n")
+        code, _, err = self.verb(fleet, "config", "put", fresh)
+        self.assertEqual(code, 3)
+        self.assertIn("has no key 'oops'", err)
+        self.assertEqual(fleet.config.read_text(), text, "a file that is wrong changes nothing")
+        fresh.write_text(fleet.head + f'[[worker]]\npool = "box"\nurl = "http://127.0.0.1:{fleet.ports[0]}"\n')
+        self.assertEqual(self.verb(fleet, "config", "put", fresh, "--if-match", etag.strip())[0], 0)
+        self.assertEqual(fleet.config.read_text(), fresh.read_text())
+        self.wait(lambda: [row["name"] for row in fleet.rows()] == ["w-0"])
+        code, _, err = self.verb(fleet, "config", "put", fresh, "--if-match", etag.strip())
+        self.assertEqual(code, 1)
+        self.assertIn("has changed since it was read", err)
+        self.assertEqual(ask(fleet.admin, "PUT", "/v1/config", {}, Origin="http://attacker.example")[0], 403)
+        self.assertEqual(ask(fleet.admin, "DELETE", "/v1/config")[0], 405)
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/config")[0], 404, "GW-18")
+        check_stream(fleet.gateway.port, 7, 20, 7)
+
+    def test_the_configuration_is_printed_with_what_it_leaves_out(self):
+        """What is printed is a file that means the same: printed again it is the same."""
+        file, again = self.folder / "a.toml", self.folder / "b.toml"
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\n")
+        file.write_text(f'[gateway]\nadmin = "[::1]:9002"\nretries = 1\nkeys_file = "{keys}"\nallowed_cidrs = ["10.0.0.0/8"]\n'
+                        '[etcd]\nendpoints = ["10.0.0.9:2379"]\n[kubernetes]\napi = "http://10.0.0.1:80"\n'
+                        '[[pool]]\nname = "a\\"b"\nmodel = ["m", "n"]\n[[pool]]\nname = "k"\nmodel = "m"\nkubernetes = "ml/x:fleet"\n'
+                        '[[route]]\nmodel = "m"\ntenant = "acme"\nto = [{pool = "a\\"b", weight = 3}, {pool = "k", arm = "z"}]\n'
+                        '[[tenant]]\nname = "acme"\nmodels = ["m"]\n[[worker]]\npool = "k"\nurl = "http://10.0.0.5:9000"\nzone = "x"\n')
+
+        def printed(of):
+            done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", of, "--print-config"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+        text = printed(file)
+        for line in ("retries = 1", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "session"',
+                     'to = [{pool = "a\\"b", arm = "a\\"b", weight = 3}, {pool = "k", arm = "z", weight = 1}]'):
+            self.assertIn(line, text)
+        self.assertNotIn("key-a", text)
+        again.write_text(text)
+        self.assertEqual(printed(again), text)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)
