@@ -101,8 +101,8 @@ class HttpServer {
   using Handler = std::function<void(HttpRequest request, std::shared_ptr<Exchange> exchange)>;
 
   struct Options {
-    std::string address = "127.0.0.1";
-    int port = 8000;  // 0: any free one
+    std::string address = "127.0.0.1";  // or "unix:PATH", where there is no port
+    int port = 8000;                    // 0: any free one
     int threads = 1;
     int connections_max = 4096;
     // So many descriptors of those that the process may open stay free for everything else: the

@@ -52,7 +52,8 @@ net::HttpResponse model_error(const Error& error) {
       shown.code = "model_not_found";
       break;
     case ErrorCode::kUnavailable:
-      if (error.field.empty()) break;  // the server is leaving, or a step is stuck
+      // Else the server is leaving, a step is stuck, or a hub is out of reach.
+      if (error.field != "name" && error.field != "aliases") break;
       shown = {.status = 409,
                .message = error.message,
                .type = "invalid_request_error",

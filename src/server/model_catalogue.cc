@@ -12,10 +12,21 @@ namespace {
 
 constexpr size_t kNameBytesMax = 256;
 
+// A name stands in paths (/v1/models/a/b): one with a part that paths do not have (empty, `.`, `..`)
+// could be neither asked for nor unloaded.
 bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= kNameBytesMax &&
-         std::none_of(name.begin(), name.end(),
-                      [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+  if (name.empty() || name.size() > kNameBytesMax) return false;
+  if (std::any_of(name.begin(), name.end(),
+                  [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
+    return false;
+  }
+  for (size_t at = 0; at <= name.size();) {
+    const size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return true;
 }
 
 // The id first.
@@ -88,8 +99,9 @@ Result<void> ModelCatalogue::check_names(const Names& names, const Table& table)
     const std::string field = i == 0 ? "name" : "aliases";
     if (!is_name(all[i])) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("'{}' must be 1 to {} bytes without control characters", field,
-                               kNameBytesMax),
+                   fmt::format("'{}' must be 1 to {} bytes without control characters, and without "
+                               "parts between slashes that are empty, '.' or '..'",
+                               field, kNameBytesMax),
                    field};
     }
     if (std::count(all.begin(), all.end(), all[i]) > 1) {
