@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kNameBytesMax = 256;
 
-// A name stands in paths (/v1/models/a/b): one with a part that paths do not have (empty, `.`, `..`)
-// could be neither asked for nor unloaded.
+// A name stands in paths (/v1/models/a/b): one with a part that paths do not have (empty, `.`,
+// `..`) could be neither asked for nor unloaded.
 bool is_name(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) return false;
   if (std::any_of(name.begin(), name.end(),
