@@ -36,13 +36,14 @@ RoutedGroups routed_groups(std::span<const int> windows, int block_tokens) {
   RoutedGroups groups;
   const auto sees_more = [](int one, int other) { return other != 0 && (one == 0 || one > other); };
   for (size_t i = 1; i < windows.size(); ++i) {
-    if (sees_more(windows[i], windows[static_cast<size_t>(groups.full)])) {
-      groups.full = static_cast<int>(i);
+    if (sees_more(windows[i], windows[static_cast<size_t>(groups.widest)])) {
+      groups.widest = static_cast<int>(i);
     }
   }
-  for (size_t i = 0; i < windows.size() && !groups.window; ++i) {
-    if (windows[i] == 0 || static_cast<int>(i) == groups.full) continue;
-    groups.window = static_cast<int>(i);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i] == 0 || static_cast<int>(i) == groups.widest) continue;
+    if (groups.tail && windows[i] <= windows[static_cast<size_t>(*groups.tail)]) continue;
+    groups.tail = static_cast<int>(i);
     // The query right behind n blocks sees the window's tokens but itself: 127 of 128 are eight
     // blocks of sixteen.
     groups.tail_blocks = (windows[i] - 1 + block_tokens - 1) / block_tokens;

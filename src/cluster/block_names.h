@@ -22,9 +22,10 @@ std::string block_name_check(uint64_t seed, int block_tokens);
 // Which of a model's KV groups a router looks at. `windows`: by group, how many tokens the query at
 // the end of a prefix sees of it; 0: all.
 struct RoutedGroups {
-  int full = 0;               // the one that sees the most
-  std::optional<int> window;  // the first that sees less
-  int tail_blocks = 0;        // how far back from the end of a hit its blocks are needed
+  int widest = 0;  // the one that sees the most: a hit needs all of its blocks
+  std::optional<int>
+      tail;             // of the others the one that sees the most: a hit needs those at its end
+  int tail_blocks = 0;  // how far back from that end
 };
 RoutedGroups routed_groups(std::span<const int> windows, int block_tokens);
 

@@ -19,18 +19,21 @@ TEST(BlockNames, AreTheSameUnderOneKeyOnly) {
   EXPECT_NE(block_name_check(7, 16), block_name_check(7, 32));
 }
 
-TEST(BlockNames, ARouterLooksAtTheFullGroupAndOneWindow) {
+TEST(BlockNames, ARouterLooksAtTheWidestGroupAndTheNext) {
   const std::vector<int> oss{128, 0};
-  EXPECT_EQ(routed_groups(oss, 16).full, 1);
-  EXPECT_EQ(routed_groups(oss, 16).window, 0);
+  EXPECT_EQ(routed_groups(oss, 16).widest, 1);
+  EXPECT_EQ(routed_groups(oss, 16).tail, 0);
   EXPECT_EQ(routed_groups(oss, 16).tail_blocks, 8);
   const std::vector<int> plain{0};
-  EXPECT_EQ(routed_groups(plain, 16).full, 0);
-  EXPECT_FALSE(routed_groups(plain, 16).window);
+  EXPECT_EQ(routed_groups(plain, 16).widest, 0);
+  EXPECT_FALSE(routed_groups(plain, 16).tail);
+  const std::vector<int> three{64, 0, 512};
+  EXPECT_EQ(routed_groups(three, 16).widest, 1);
+  EXPECT_EQ(routed_groups(three, 16).tail, 2);
   const std::vector<int> sliding{512, 4096, 1};
-  EXPECT_EQ(routed_groups(sliding, 16).full, 1);
+  EXPECT_EQ(routed_groups(sliding, 16).widest, 1);
   EXPECT_EQ(routed_groups(sliding, 16).tail_blocks, 32);
-  EXPECT_EQ(routed_groups({}, 16).full, 0);
+  EXPECT_EQ(routed_groups({}, 16).widest, 0);
 }
 
 }  // namespace

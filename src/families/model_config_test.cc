@@ -212,9 +212,11 @@ TEST(ModelConfig, RefusesDuplicateKeys) {  // CF-01
 
 // Keys of architectures that multiply, cap or turn where ours do not: none is left out in silence.
 TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
-  for (const char* key : {"logits_scaling", "embedding_multiplier", "final_logit_softcapping",
-                          "residual_multiplier", "query_pre_attn_scalar", "mlp_activation",
-                          "attn_temperature_tuning", "rope_local_base_freq"}) {
+  for (const char* key :
+       {"logits_scaling", "embedding_multiplier", "final_logit_softcapping", "residual_multiplier",
+        "query_pre_attn_scalar", "mlp_activation", "attention_chunk_size", "num_kv_shared_layers",
+        "swiglu_limit", "sandwich_norm", "num_experts", "attn_temperature_tuning",
+        "rope_local_base_freq"}) {
     expect_refused(with(key, "0.5"), ErrorCode::kUnsupported, key);
     EXPECT_TRUE(with(key, "null").ok()) << key;
     EXPECT_TRUE(with(key, "1.0").ok()) << key;

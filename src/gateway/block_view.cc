@@ -5,12 +5,12 @@
 namespace pelton::gateway {
 namespace {
 
-// Of the tables' bytes: a window group keeps few blocks of a prompt, requests on their way are few.
-constexpr size_t kFullShare = 2;
-constexpr size_t kWindowShare = 4;
+// Of the tables' bytes: a tail group keeps few blocks of a prompt, requests on their way are few.
+constexpr size_t kWidestShare = 2;
+constexpr size_t kTailShare = 4;
 constexpr size_t kExpectedShare = 16;
 constexpr size_t kDispatchedMax = 4096;
-// From the end of what the full group holds: an end that a window's blocks were kept for is found
+// From the end of what the widest group holds: an end that a window's blocks were kept for is found
 // there or nowhere.
 constexpr int kScannedMax = 256;
 
@@ -32,23 +32,23 @@ std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
 }
 
 BlockView::BlockView(size_t bytes_max)
-    : full_(bytes_max / kFullShare),
-      window_(bytes_max / kWindowShare),
+    : widest_(bytes_max / kWidestShare),
+      tail_(bytes_max / kTailShare),
       expected_(bytes_max / kExpectedShare),
-      expected_window_(bytes_max / kExpectedShare) {}
+      expected_tail_(bytes_max / kExpectedShare) {}
 
 void BlockView::note_stored(int worker, Group group, const kv::BlockHash& name) {
-  (group == Group::kFull ? full_ : window_).add(name, worker);
+  (group == Group::kWidest ? widest_ : tail_).add(name, worker);
 }
 
 void BlockView::note_removed(int worker, Group group, const kv::BlockHash& name) {
-  (group == Group::kFull ? full_ : window_).remove(name, worker);
+  (group == Group::kWidest ? widest_ : tail_).remove(name, worker);
 }
 
 void BlockView::note(const Event& event, const cluster::RoutedGroups& groups) {
-  const bool is_full = event.group == groups.full;
-  if (!is_full && event.group != groups.window) return;
-  const Group group = is_full ? Group::kFull : Group::kWindow;
+  const bool is_widest = event.group == groups.widest;
+  if (!is_widest && event.group != groups.tail) return;
+  const Group group = is_widest ? Group::kWidest : Group::kTail;
   event.stored ? note_stored(event.worker, group, event.name)
                : note_removed(event.worker, group, event.name);
 }
@@ -59,22 +59,22 @@ int64_t BlockView::expected_ns(double first_s) {
 }
 
 void BlockView::forget(int worker) {
-  full_.forget(worker);
-  window_.forget(worker);
+  widest_.forget(worker);
+  tail_.forget(worker);
   expected_.forget(worker);
-  expected_window_.forget(worker);
+  expected_tail_.forget(worker);
   std::erase_if(dispatched_, [&](const Expected& one) { return one.dispatch.worker == worker; });
 }
 
 void BlockView::sweep() {
   constexpr size_t kSlots = size_t{1} << 16;  // some hundred microseconds
-  for (PrefixIndex* index : {&full_, &window_, &expected_, &expected_window_}) {
+  for (PrefixIndex* index : {&widest_, &tail_, &expected_, &expected_tail_}) {
     index->sweep(kSlots);
   }
 }
 
-std::span<const kv::BlockHash> BlockView::window_of(std::span<const kv::BlockHash> names,
-                                                    const Dispatch& dispatch) {
+std::span<const kv::BlockHash> BlockView::tail_of(std::span<const kv::BlockHash> names,
+                                                  const Dispatch& dispatch) {
   return names.last(std::min(names.size(), static_cast<size_t>(dispatch.tail_blocks)));
 }
 
@@ -82,8 +82,8 @@ void BlockView::expect(std::span<const kv::BlockHash> names, const Dispatch& dis
   expire(dispatch.now_ns);
   if (names.empty() || dispatched_.size() == kDispatchedMax) return;
   for (const kv::BlockHash& name : names) expected_.add(name, dispatch.worker);
-  for (const kv::BlockHash& name : window_of(names, dispatch)) {
-    expected_window_.add(name, dispatch.worker);
+  for (const kv::BlockHash& name : tail_of(names, dispatch)) {
+    expected_tail_.add(name, dispatch.worker);
   }
   dispatched_.push_back({.dispatch = dispatch, .names = {names.begin(), names.end()}});
 }
@@ -94,8 +94,8 @@ void BlockView::expire(int64_t now_ns) {
   while (!dispatched_.empty() && dispatched_.front().dispatch.until_ns <= now_ns) {
     const auto& [dispatch, names] = dispatched_.front();
     for (const kv::BlockHash& name : names) expected_.remove(name, dispatch.worker);
-    for (const kv::BlockHash& name : window_of(names, dispatch)) {
-      expected_window_.remove(name, dispatch.worker);
+    for (const kv::BlockHash& name : tail_of(names, dispatch)) {
+      expected_tail_.remove(name, dispatch.worker);
     }
     dispatched_.pop_front();
   }
@@ -104,23 +104,23 @@ void BlockView::expire(int64_t now_ns) {
 void BlockView::find(std::span<const kv::BlockHash> names, int tail_blocks, int64_t now_ns,
                      std::span<int> hits) {
   expire(now_ns);
-  full_.find(names, &expected_, hits);
+  widest_.find(names, &expected_, hits);
   if (tail_blocks == 0) return;
   for (size_t worker = 0; worker < hits.size(); ++worker) {
     if (hits[worker] == 0) continue;
-    hits[worker] = windowed(names, tail_blocks, static_cast<int>(worker), hits[worker]);
+    hits[worker] = with_tail(names, tail_blocks, static_cast<int>(worker), hits[worker]);
   }
 }
 
-// The longest prefix of at most `full` blocks whose last `tail_blocks` the window group holds
-// too. Example: full 10, window 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
-int BlockView::windowed(std::span<const kv::BlockHash> names, int tail_blocks, int worker,
-                        int full) {
-  int end = full;  // of the run of held blocks that is being looked at
-  const int last = std::max(full - kScannedMax, 0);
-  for (int i = full - 1; i >= last; --i) {
+// The longest prefix of at most `widest` blocks whose last `tail_blocks` the tail group holds
+// too. Example: widest 10, tail 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
+int BlockView::with_tail(std::span<const kv::BlockHash> names, int tail_blocks, int worker,
+                         int widest) {
+  int end = widest;  // of the run of held blocks that is being looked at
+  const int last = std::max(widest - kScannedMax, 0);
+  for (int i = widest - 1; i >= last; --i) {
     const kv::BlockHash& name = names[static_cast<size_t>(i)];
-    if (!window_.holds(name, worker) && !expected_window_.holds(name, worker)) {
+    if (!tail_.holds(name, worker) && !expected_tail_.holds(name, worker)) {
       end = i;
     } else if (end - i == tail_blocks || i == 0) {
       return end;

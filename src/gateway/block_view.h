@@ -1,9 +1,9 @@
 // What workers hold of prompts' keys and values, as they announce it, and how much of a new prompt
-// each of them would find. A hit of n blocks needs, in the full KV group, every block up to n, and
-// in the window group those that the query behind n looks back into. What a request that is on its
-// way will leave at its worker counts as held for a while, so that the next one with the same
-// prefix follows it. A wrong entry costs a wrong guess, never a wrong answer. Pure; one owner; the
-// simulator links the same.
+// each of them would find. A hit of n blocks needs, in the widest KV group, every block up to n,
+// and in the next narrower one (the tail) those that the query behind n looks back into. What a
+// request that is on its way will leave at its worker counts as held for a while, so that the next
+// one with the same prefix follows it. A wrong entry costs a wrong guess, never a wrong answer.
+// Pure; one owner; the simulator links the same.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class BlockView {
   // `bytes_max`: of its tables together.
   explicit BlockView(size_t bytes_max);
 
-  enum class Group { kFull, kWindow };
+  enum class Group { kWidest, kTail };
   void note_stored(int worker, Group group, const kv::BlockHash& name);
   void note_removed(int worker, Group group, const kv::BlockHash& name);
   // The same of an event as a worker reports it; of groups that are not looked at it is passed
@@ -52,7 +52,7 @@ class BlockView {
   // Frees what forgotten workers held, a bounded part of it at a time; to be called now and then.
   void sweep();
   // A request with this prompt is on its way: held until then, unless the worker says so itself. Of
-  // the window group that is its end only.
+  // the tail group that is its end only.
   struct Dispatch {
     int worker = 0;
     int tail_blocks = 0;  // as find() has it
@@ -63,13 +63,13 @@ class BlockView {
   // For how long, where so much time to the first token is predicted.
   static int64_t expected_ns(double first_s);
 
-  // hits[w]: blocks that worker w would find. `tail_blocks`: how far back the window group looks,
+  // hits[w]: blocks that worker w would find. `tail_blocks`: how far back the tail group looks,
   // in blocks; 0: there is no such group.
   void find(std::span<const kv::BlockHash> names, int tail_blocks, int64_t now_ns,
             std::span<int> hits);
 
-  size_t size() const { return full_.size() + window_.size(); }  // names
-  int64_t evictions() const { return full_.evictions() + window_.evictions(); }
+  size_t size() const { return widest_.size() + tail_.size(); }  // names
+  int64_t evictions() const { return widest_.evictions() + tail_.evictions(); }
 
  private:
   struct Expected {
@@ -78,14 +78,14 @@ class BlockView {
   };
 
   void expire(int64_t now_ns);
-  static std::span<const kv::BlockHash> window_of(std::span<const kv::BlockHash> names,
-                                                  const Dispatch& dispatch);
-  int windowed(std::span<const kv::BlockHash> names, int tail_blocks, int worker, int full);
+  static std::span<const kv::BlockHash> tail_of(std::span<const kv::BlockHash> names,
+                                                const Dispatch& dispatch);
+  int with_tail(std::span<const kv::BlockHash> names, int tail_blocks, int worker, int widest);
 
-  PrefixIndex full_;
-  PrefixIndex window_;
-  PrefixIndex expected_;         // of requests on their way
-  PrefixIndex expected_window_;  // the same of the window group
+  PrefixIndex widest_;
+  PrefixIndex tail_;
+  PrefixIndex expected_;       // of requests on their way
+  PrefixIndex expected_tail_;  // the same of the tail group
   std::deque<Expected> dispatched_;
 };
 

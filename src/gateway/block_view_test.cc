@@ -33,10 +33,10 @@ class View : public testing::Test {
 
 TEST_F(View, AHitIsAsLongAsEveryBlockOfThePrefixIsHeld) {
   const auto names = names_of(6);
-  for (const int i : {0, 1, 2, 4}) view_.note_stored(1, Group::kFull, names[i]);
-  view_.note_stored(2, Group::kFull, names[0]);
+  for (const int i : {0, 1, 2, 4}) view_.note_stored(1, Group::kWidest, names[i]);
+  view_.note_stored(2, Group::kWidest, names[0]);
   EXPECT_EQ(find(names), (std::vector<int>{0, 3, 1}));
-  view_.note_removed(1, Group::kFull, names[1]);
+  view_.note_removed(1, Group::kWidest, names[1]);
   EXPECT_EQ(find(names), (std::vector<int>{0, 1, 1}));
   view_.forget(2);
   EXPECT_EQ(find(names), (std::vector<int>{0, 1, 0}));
@@ -44,27 +44,27 @@ TEST_F(View, AHitIsAsLongAsEveryBlockOfThePrefixIsHeld) {
 
 TEST_F(View, AndAsFarAsAWindowIsHeldBeforeItsEnd) {
   const auto names = names_of(10);
-  for (const auto& name : names) view_.note_stored(0, Group::kFull, name);
+  for (const auto& name : names) view_.note_stored(0, Group::kWidest, name);
   EXPECT_EQ(find(names, 2)[0], 0);
-  for (const int i : {3, 4, 5, 8}) view_.note_stored(0, Group::kWindow, names[i]);
+  for (const int i : {3, 4, 5, 8}) view_.note_stored(0, Group::kTail, names[i]);
   EXPECT_EQ(find(names, 2)[0], 6);
   EXPECT_EQ(find(names, 3)[0], 6);
   EXPECT_EQ(find(names, 4)[0], 0);
-  view_.note_stored(0, Group::kWindow, names[9]);
+  view_.note_stored(0, Group::kTail, names[9]);
   EXPECT_EQ(find(names, 2)[0], 10);
   // A prefix that is shorter than the window needs all of its blocks.
-  view_.note_stored(0, Group::kWindow, names[0]);
+  view_.note_stored(0, Group::kTail, names[0]);
   EXPECT_EQ(find(std::span(names).first(1), 4)[0], 1);
 }
 
 TEST_F(View, WhatIsOnItsWayCountsForAWhile) {
   const auto names = names_of(4);
-  view_.note_stored(1, Group::kFull, names[0]);
+  view_.note_stored(1, Group::kWidest, names[0]);
   view_.expect(names, {.worker = 1, .tail_blocks = 2, .now_ns = 10, .until_ns = 100});
   EXPECT_EQ(find(names, 2, 50), (std::vector<int>{0, 4, 0}));
   EXPECT_EQ(find(std::span(names).first(3), 2, 50)[1], 0) << "no window is kept amid a prompt";
   EXPECT_EQ(find(std::span(names).first(3), 0, 50)[1], 3);
-  view_.note_stored(1, Group::kFull, names[1]);
+  view_.note_stored(1, Group::kWidest, names[1]);
   EXPECT_EQ(find(names, 0, 100), (std::vector<int>{0, 2, 0})) << "what has come stays";
 }
 
@@ -78,9 +78,9 @@ TEST_F(View, IsTheLongestPrefixThatBothGroupsHold) {
   std::set<int> window;
   for (int round = 0; round < 3000; ++round) {
     const int i = static_cast<int>(random() % names.size());
-    const bool is_full = random() % 2 == 0;
-    std::set<int>& held = is_full ? full : window;
-    const Group group = is_full ? Group::kFull : Group::kWindow;
+    const bool is_widest = random() % 2 == 0;
+    std::set<int>& held = is_widest ? full : window;
+    const Group group = is_widest ? Group::kWidest : Group::kTail;
     if (random() % 8 != 0) {
       held.insert(i);
       view_.note_stored(2, group, names[static_cast<size_t>(i)]);
