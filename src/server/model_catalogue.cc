@@ -12,14 +12,16 @@ namespace {
 
 constexpr size_t kNameBytesMax = 256;
 
-// A name stands in paths (/v1/models/a/b): one with a part that paths do not have (empty, `.`,
-// `..`) could be neither asked for nor unloaded.
 bool is_name(std::string_view name) {
-  if (name.empty() || name.size() > kNameBytesMax) return false;
-  if (std::any_of(name.begin(), name.end(),
-                  [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
-    return false;
-  }
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         std::none_of(name.begin(), name.end(),
+                      [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
+// A model's first name stands in paths (/v1/models/a/b): with a part that paths do not have it
+// could be neither asked for nor unloaded. Other names are words of requests, often the path of a
+// folder.
+bool fits_in_path(std::string_view name) {
   for (size_t at = 0; at <= name.size();) {
     const size_t end = std::min(name.find('/', at), name.size());
     const std::string_view part = name.substr(at, end - at);
@@ -99,9 +101,15 @@ Result<void> ModelCatalogue::check_names(const Names& names, const Table& table)
     const std::string field = i == 0 ? "name" : "aliases";
     if (!is_name(all[i])) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("'{}' must be 1 to {} bytes without control characters, and without "
-                               "parts between slashes that are empty, '.' or '..'",
-                               field, kNameBytesMax),
+                   fmt::format("'{}' must be 1 to {} bytes without control characters", field,
+                               kNameBytesMax),
+                   field};
+    }
+    if (i == 0 && !fits_in_path(all[i])) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'name' stands in paths: '{}' has a part between slashes that is "
+                               "empty, '.' or '..'",
+                               all[i]),
                    field};
     }
     if (std::count(all.begin(), all.end(), all[i]) > 1) {
