@@ -145,6 +145,10 @@ int port_of(const cli::Arguments& arguments, std::string_view flag, int replica)
 Result<void> check_replicas(const cli::Arguments& arguments) {
   const auto replicas = static_cast<int>(arguments.integer("--replicas"));
   if (replicas == 1) return {};
+  if (arguments.has("--uds")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--uds is one socket, and each of --replicas wants one of its own", "replicas"};
+  }
   if (!arguments.text("--executor").starts_with("modelled:")) {
     return Error{ErrorCode::kInvalidArgument,
                  "--replicas are workers of scripted answers (--executor modelled:FILE); a model "

@@ -84,8 +84,12 @@ const Flag& named(const Verb& verb, const std::string& name) {
 Words circumstances_of(const Verb& verb, const Flag& flag) {
   if (flag.only_with.empty()) return {};
   const cli::Circumstance& one = flag.only_with.front();
-  if (!one.values.empty()) return {one.flag, one.values.front()};
-  return ways_to_say(named(verb, one.flag)).front();
+  const Flag& other = named(verb, one.flag);
+  Words words = circumstances_of(verb, other);  // which may want another one in its turn
+  const Words said =
+      one.values.empty() ? ways_to_say(other).front() : Words{one.flag, one.values.front()};
+  words.insert(words.end(), said.begin(), said.end());
+  return words;
 }
 
 // One way of saying each flag, in which all have an effect.
@@ -93,6 +97,10 @@ Words all_flags(const Verb& verb, bool last) {
   Words words;
   for (const Flag& flag : verb.flags) {
     if (!flag.in_config) continue;
+    const bool excluded = std::ranges::any_of(verb.exclusive, [&](const auto& group) {
+      return group.front() == flag.name && group.back() != flag.name;
+    });
+    if (excluded) continue;  // of a group the last one
     const std::vector<Words> ways = ways_to_say(flag);
     Words way = last ? ways.back() : ways.front();
     for (const Flag& other : verb.flags) {

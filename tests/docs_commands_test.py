@@ -39,7 +39,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
-LANGUAGES = {"sh", "text", "toml", "json", "python", "js", "ini", "proto", "cpp"}
+LANGUAGES = {"sh", "text", "toml", "json", "python", "js", "ini", "proto", "cpp", "nginx", "haproxy"}
 BINARY = None
 PAGES = []
 

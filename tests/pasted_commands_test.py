@@ -151,8 +151,6 @@ class PastedCommands(unittest.TestCase):
             refused = serve(BOX, "--uds", path)
             self.assertEqual(2, refused.returncode, refused.stderr)
             self.assertIn("something else", refused.stderr)
-            both = serve(BOX, "--uds", path, "--port", "0")
-            self.assertEqual(2, both.returncode, both.stderr)
 
     def test_another_tokenizer_is_used_where_it_fits(self):
         answers = []

@@ -1,5 +1,6 @@
 #include "api/load_model_request.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -30,6 +31,18 @@ std::vector<std::string> read_aliases(const Fields& body) {
   return aliases;
 }
 
+// With a part that paths do not have (GET /v1/models/a/b) a model could be neither asked for nor
+// unloaded.
+bool fits_in_path(std::string_view name) {
+  for (size_t at = 0; at <= name.size();) {
+    const size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return true;
+}
+
 // The words of a flag that says so; nothing: no flag does.
 std::optional<std::string> flag_text(const Json& value) {
   if (value.is_string()) return value.as_string();
@@ -48,7 +61,14 @@ Result<LoadModelRequest> parse_load_model_request(std::string_view body) {
   if (request.model.empty()) {
     fields.refuse("model", "'model' is missing: a model folder on the server or a hub id");
   }
-  if (const std::string* name = fields.text("name", kNameBytesMax)) request.name = *name;
+  if (const std::string* name = fields.text("name", kNameBytesMax)) {
+    if (!name->empty() && !fits_in_path(*name)) {
+      fields.refuse(
+          "name",
+          "'name' stands in paths: no part of it between slashes may be empty, '.' or '..'");
+    }
+    request.name = *name;
+  }
   request.aliases = read_aliases(fields);
   request.wait = fields.boolean("wait").value_or(true);
   fields.unread([&](const std::string& key, const Json& value) {

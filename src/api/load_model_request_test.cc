@@ -1,5 +1,6 @@
 #include "api/load_model_request.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +49,9 @@ TEST(LoadModelRequest, RefusesByName) {
   refused(R"({"model":7})", "model", "must be a string, not an integer");
   refused(R"({"model":"/m","model":"/n"})", "model", "stands twice");
   refused(R"({"model":"/m","name":["a"]})", "name", "must be a string");
+  for (const char* name : {".", "..", "a/../b", "/", "a//b", "/a", "a/"}) {
+    refused(fmt::format(R"({{"model":"/m","name":"{}"}})", name), "name", "stands in paths");
+  }
   refused(R"({"model":"/m","name":")" + std::string(257, 'n') + "\"}", "name", "256");
   refused(R"({"model":"/m","aliases":"a"})", "aliases", "must be an array");
   refused(R"({"model":"/m","aliases":["a",1]})", "aliases[1]", "must be a string");

@@ -102,7 +102,7 @@ bool changes_arithmetic(std::string_view key) {
       "clip",   "rotary",        "rope",       "window",     "alibi",
       "logit_", "temperature",   "factor",     "mscale",     "section",
       "bias",   "bidirectional", "parallel_",  "residual",   "position_embedding_type",
-      "chunk",  "kv_shared",     "swiglu",     "sandwich",   "experts"};
+      "chunk",  "kv_shared",     "swiglu",     "sandwich"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
                                             "max_window_layers",    "activation_scheme",

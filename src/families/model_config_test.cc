@@ -164,7 +164,7 @@ TEST(ModelConfig, RefusesNumbersOutOfRange) {
       {"rms_norm_eps", "-1"},
       {"max_position_embeddings", "2e9"},
       {"rope_theta", "0"},
-      {"0"},
+      {"swiglu_limit", "0"},
       {"intermediate_size", "1e300"},
       {"num_local_experts", "null"},
       {"rope_scaling", "[]"},

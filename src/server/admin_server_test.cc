@@ -416,7 +416,7 @@ TEST(AdminServer, ALoadThatFailsSaysHow) {
   ASSERT_EQ(models.size(), 2u);
   EXPECT_EQ(models[0].dump(),
             R"({"name":"tiny","aliases":["org/alias"],"default":true,"state":"serving",)"
-            R"("memory_bytes":60,"error":null})");
+            R"("memory_bytes":60,"wakes":0,"cold_start_seconds":null,"error":null})");
   EXPECT_EQ(admin.ask("DELETE", "/admin/models/guest").body,
             R"({"name":"guest","state":"unloaded"})");
   EXPECT_EQ(admin.ask("GET", "/admin/models/guest").status, 404);

@@ -18,19 +18,6 @@ bool is_name(std::string_view name) {
                       [](unsigned char c) { return c < 0x20 || c == 0x7F; });
 }
 
-// A model's first name stands in paths (/v1/models/a/b): with a part that paths do not have it
-// could be neither asked for nor unloaded. Other names are words of requests, often the path of a
-// folder.
-bool fits_in_path(std::string_view name) {
-  for (size_t at = 0; at <= name.size();) {
-    const size_t end = std::min(name.find('/', at), name.size());
-    const std::string_view part = name.substr(at, end - at);
-    if (part.empty() || part == "." || part == "..") return false;
-    at = end + 1;
-  }
-  return true;
-}
-
 // The id first.
 std::vector<std::string> all_of(const ModelCatalogue::Names& names) {
   std::vector<std::string> all = {names.id};
@@ -103,13 +90,6 @@ Result<void> ModelCatalogue::check_names(const Names& names, const Table& table)
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("'{}' must be 1 to {} bytes without control characters", field,
                                kNameBytesMax),
-                   field};
-    }
-    if (i == 0 && !fits_in_path(all[i])) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("'name' stands in paths: '{}' has a part between slashes that is "
-                               "empty, '.' or '..'",
-                               all[i]),
                    field};
     }
     if (std::count(all.begin(), all.end(), all[i]) > 1) {
