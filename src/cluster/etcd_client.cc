@@ -6,10 +6,9 @@
 #include <set>
 #include <utility>
 
+#include <etcd/rpc.grpc.pb.h>
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-
-#include "etcd/rpc.grpc.pb.h"
 
 namespace pelton::cluster {
 namespace {
