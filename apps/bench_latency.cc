@@ -206,7 +206,8 @@ cli::Verb bench_latency_verb() {
           "sequence alone. share_of_median_step takes a run's median step instead of its mean, "
           "which\n"
           "leaves out what other work on the machine holds up now and then. One measurement at a\n"
-          "time on a machine: a second one waits.",
+          "time on a machine: a second one waits. Random weights (pelton synth) send neighbouring\n"
+          "tokens to experts of their own, so guessing gains less with them than with real ones.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),
@@ -221,8 +222,9 @@ cli::Verb bench_latency_verb() {
                 BandwidthProbe::buffer_size_flag(),
                 {.name = "--speculative-config",
                  .value = "JSON",
-                 .help = "instead: what guessing gains (docs/serving.md), through the whole engine "
-                         "and by turns with none; an oracle without answers takes its own",
+                 .help =
+                     "instead: what speculative decoding gains (docs/serving.md), through the "
+                     "whole engine and by turns with none; an oracle without answers takes its own",
                  .not_with = {{"--depth"}, {"--buffer-size"}}},
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "

@@ -61,8 +61,8 @@ cli::Verb bench_serve_verb() {
           "Flags, printed block and result file are those of vLLM's `bench serve`. Needs no flags\n"
           "but where the server is. $OPENAI_API_KEY is sent as the key. An open loop\n"
           "(--request-rate) asks on schedule however slow the server is; with --max-concurrency\n"
-          "alone each answer lets the next question go. docs/benchmarking.md explains the "
-          "metrics.",
+          "alone it is a closed loop: each finished request starts the next. docs/benchmarking.md\n"
+          "explains the metrics.",
       .positionals = {},
       .flags = serve_flags(),
       .examples = {"pelton bench serve --base-url http://127.0.0.1:8000 --num-prompts 20 "

@@ -115,21 +115,21 @@ Result<bench::OfflineOutcome> measure(const cli::Arguments& arguments, node::Loa
   return outcome;
 }
 
-// What guessing brought; nothing where nothing was guessed.
+// What draft tokens brought; nothing where there were none.
 std::string speculation_text(const engine::SchedulerCounters& counted) {
   if (counted.drafts == 0) return "";
   const auto drafts = static_cast<double>(counted.drafts);
   std::string text =
-      fmt::format("guesses      {:10} of which {} were right: {:.2f} tokens a row with guesses\n",
+      fmt::format("draft tokens {:10} of which {} accepted: {:.2f} tokens a row with drafts\n",
                   counted.draft_tokens, counted.accepted_tokens,
                   1 + static_cast<double>(counted.accepted_tokens) / drafts);
-  text += "right        ";
+  text += "accepted     ";
   for (size_t place = 0; place < counted.accepted_by_place.size(); ++place) {
     const auto right = static_cast<double>(counted.accepted_by_place[place]);
     if (right == 0) break;
     text += fmt::format("{:5.1f} %", 100 * right / drafts);
   }
-  return text + " of the rows with guesses, by place\n";
+  return text + " of the rows with drafts, by position\n";
 }
 
 Result<void> run(const cli::Arguments& arguments) {

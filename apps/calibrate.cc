@@ -28,7 +28,7 @@ Result<std::vector<cost_model::MeasuredRequest>> read_requests(const std::string
   if (!begun_ns || starts == nullptr || !starts->is_array() || firsts == nullptr ||
       !firsts->is_array() || starts->as_array().size() != firsts->as_array().size()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} does not tell when each request began: it must be a result of "
+                 fmt::format("{} does not say when each request began: it must be a result of "
                              "pelton bench serve --save-result --save-detailed, run on the "
                              "server's machine",
                              file),

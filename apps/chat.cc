@@ -217,7 +217,7 @@ cli::Verb chat_verb() {
                  .most = 1 << 30},
                 {.name = "--current-date",
                  .value = "YYYY-MM-DD",
-                 .help = "what the model is told; default today"},
+                 .help = "the date that the model sees; default today"},
                 offline_flag()},
       .examples = {"pelton chat openai/gpt-oss-20b --reasoning low",
                    "pelton chat ./model 'What is a Pelton wheel?'",

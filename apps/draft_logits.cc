@@ -80,6 +80,7 @@ class HeadRun {
     Eagle3Head::Row row{.token = job_.ids[static_cast<size_t>(position)],
                         .feature = feature,
                         .position = position - 1,
+                        .place = position - 1,
                         .blocks = blocks_.data()};
     for (int guess = 0; guess < job_.chain; ++guess) {
       const float* const logits = head_.forward({&row, 1}, kv_.layer(0), state_.data());
@@ -88,6 +89,7 @@ class HeadRun {
       row = {.token = head_.target_id(likeliest(of_guess)),
              .feature = state_.data(),
              .position = row.position + 1,
+             .place = row.place + 1,
              .blocks = row.blocks};
     }
     return {};

@@ -15,36 +15,38 @@ constexpr std::string_view kDecodeFirst = "decode-first";
 }  // namespace
 
 std::vector<Flag> memory_flags() {
-  return {kernels_flag(),
-          threads_flag(),
-          {.name = "--max-model-len",
-           .value = "TOKENS",
-           .help = "longest conversation, as 32K; default what the model knows and memory allows",
-           .kind = Flag::Kind::kSize,
-           .least = 1,
-           .most = 1 << 30,
-           .aliases = {"--context-length"}},
-          {.name = "--kv-cache-memory",
-           .value = "BYTES",
-           .help = "memory for keys and values, as 4GiB; default half of what is free",
-           .kind = Flag::Kind::kSize,
-           .least = 1},
-          {.name = "--memory-utilization",
-           .value = "SHARE",
-           .help = "instead: the share of the memory limit (cgroup or RAM) that weights, working "
-                   "memory, keys and values may take together, as 0.9",
-           .kind = Flag::Kind::kNumber,
-           .least = 0.01,
-           .most = 1,
-           .aliases = {"--gpu-memory-utilization", "--mem-fraction-static"}},
-          {.name = "--block-size",
-           .value = "TOKENS",
-           .help = "of a block of keys and values; the fast kernels read 16",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "16",
-           .choices = {"8", "16", "32", "64", "128"},
-           .aliases = {"--page-size"}},
-          kv_type_flag()};
+  return {
+      kernels_flag(),
+      threads_flag(),
+      {.name = "--max-model-len",
+       .value = "TOKENS",
+       .help = "context length (prompt and output), as 32K; default the model's, as far as memory "
+               "allows",
+       .kind = Flag::Kind::kSize,
+       .least = 1,
+       .most = 1 << 30,
+       .aliases = {"--context-length"}},
+      {.name = "--kv-cache-memory",
+       .value = "BYTES",
+       .help = "size of the KV cache, as 4GiB; default half of the free memory",
+       .kind = Flag::Kind::kSize,
+       .least = 1},
+      {.name = "--memory-utilization",
+       .value = "SHARE",
+       .help = "instead: the fraction of the memory limit (cgroup or RAM) for weights, workspace "
+               "and KV cache together, as 0.9",
+       .kind = Flag::Kind::kNumber,
+       .least = 0.01,
+       .most = 1,
+       .aliases = {"--gpu-memory-utilization", "--mem-fraction-static"}},
+      {.name = "--block-size",
+       .value = "TOKENS",
+       .help = "tokens in a KV block; the fast kernels read 16",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "16",
+       .choices = {"8", "16", "32", "64", "128"},
+       .aliases = {"--page-size"}},
+      kv_type_flag()};
 }
 
 Result<void> read_memory_flags(const cli::Arguments& arguments,
@@ -68,7 +70,7 @@ Result<void> read_memory_flags(const cli::Arguments& arguments,
 std::vector<Flag> batch_flags() {
   return {{.name = "--max-num-seqs",
            .value = "N",
-           .help = "conversations computed at once",
+           .help = "maximum number of sequences in a batch",
            .kind = Flag::Kind::kInteger,
            .default_text = "16",
            .least = 1,
@@ -76,7 +78,7 @@ std::vector<Flag> batch_flags() {
            .aliases = {"--max-rolling-batch-size", "--max-running-requests"}},
           {.name = "--max-num-batched-tokens",
            .value = "N",
-           .help = "tokens computed in one step",
+           .help = "maximum number of tokens in a batch; longer prompts are prefilled in chunks",
            .kind = Flag::Kind::kSize,
            .default_text = "512",
            .least = 1,
@@ -84,13 +86,13 @@ std::vector<Flag> batch_flags() {
            .aliases = {"--chunked-prefill-size"}},
           {.name = "--swap-space",
            .value = "BYTES",
-           .help = "memory beside the KV cache, as 2GiB, where conversations that must make room "
-                   "are copied to instead of being computed again; a bare number is GiB; 0: none",
+           .help = "host memory, as 2GiB, for the KV cache of preempted sequences, which are "
+                   "otherwise recomputed; a bare number is GiB; 0: none",
            .kind = Flag::Kind::kSize,
            .default_text = "0",
            .bare_unit = double{1 << 30}},
           {.name = "--enable-prefix-caching",
-           .help = "keep what was computed for later prompts that begin alike",
+           .help = "keep the KV cache of prompts for later ones with the same prefix",
            .kind = Flag::Kind::kSwitch,
            .default_text = "true",
            .negations = {"--no-enable-prefix-caching", "--no-prefix-caching",
@@ -118,43 +120,43 @@ Result<void> read_batch_flags(const cli::Arguments& arguments,
 std::vector<Flag> queue_flags() {
   return {{.name = "--max-num-queued-reqs",
            .value = "N",
-           .help = "requests that may wait for a place; more are answered 429",
+           .help = "maximum number of queued requests; more are answered 429",
            .kind = Flag::Kind::kInteger,
            .default_text = "1024",
            .least = 1,
            .most = 1 << 20},
           {.name = "--max-num-queued-tokens",
            .value = "N",
-           .help = "tokens of their prompts in all, as 4M; more are answered 429",
+           .help = "maximum number of their prompt tokens, as 4M; more are answered 429",
            .kind = Flag::Kind::kSize,
            .default_text = "4M",
            .least = 1},
           {.name = "--max-queue-seconds",
            .value = "SECONDS",
-           .help = "nobody waits longer for a place; who would have to is answered 429 at once; 0: "
-                   "no bound",
+           .help = "maximum time in the queue; a request that would wait longer is answered 429 at "
+                   "once; 0: no bound",
            .kind = Flag::Kind::kNumber,
            .default_text = "600",
            .most = 86400},
           {.name = "--scheduling-policy",
            .value = "P",
-           .help = "who comes first where both want a step: new prompts, or conversations whose "
-                   "answers are being written, without ever taking their room",
+           .help = "what a step schedules first: prefills, which may preempt, or decodes, which no "
+                   "prefill preempts",
            .default_text = "prefill-first",
            .choices = {"prefill-first", std::string(kDecodeFirst)},
            // Ours knows priorities too, and who came first goes first among equals.
            .other_choices = {{"fcfs", "prefill-first"}, {"priority", "prefill-first"}}},
           {.name = "--prompt-tokens-beside-decodes",
            .value = "N",
-           .help = "prompt tokens in a step that also writes answers: how long a long prompt may "
-                   "hold up everybody's next token; 0: no bound but the step's; decode-first "
-                   "without this flag: 64",
+           .help = "maximum number of prefill tokens in a step that also decodes, which bounds the "
+                   "inter-token latency beside long prompts; 0: no bound but the step's; "
+                   "decode-first without this flag: 64",
            .kind = Flag::Kind::kInteger,
            .default_text = "0",
            .most = 1 << 20},
           {.name = "--steps-in-flight",
            .value = "N",
-           .help = "2: while steps are short, the next one is planned while one runs",
+           .help = "2: asynchronous scheduling: the next step is planned while a short one runs",
            .kind = Flag::Kind::kInteger,
            .default_text = "2",
            .least = 1,
@@ -162,18 +164,19 @@ std::vector<Flag> queue_flags() {
 }
 
 std::vector<Flag> prompt_flags() {
-  return {{.name = "--pin-prefix",
-           .value = "FILE",
-           .help = "keeps the computed beginning of many prompts for good: a .json file with a "
-                   "chat request's messages (and tools), or the text of a completion prompt",
-           .not_with = {{"--enable-prefix-caching", {"false"}}}},
-          {.name = "--jump-ahead-tokens",
-           .value = "N",
-           .help = "what an output format leaves no choice about is not computed token by token "
-                   "but emitted with the token before it, so many at most; 0: none",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "16",
-           .most = engine::kJumpTokensMax}};
+  return {
+      {.name = "--pin-prefix",
+       .value = "FILE",
+       .help = "a prefix of prompts that is never evicted from the KV cache: a .json file with a "
+               "chat request's messages (and tools), or the text of a completion prompt",
+       .not_with = {{"--enable-prefix-caching", {"false"}}}},
+      {.name = "--jump-ahead-tokens",
+       .value = "N",
+       .help = "jump-forward decoding: tokens that an output format leaves no choice about are "
+               "emitted with the token before them, at most so many; 0: none",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "16",
+       .most = engine::kJumpTokensMax}};
 }
 
 Result<void> read_prompt_flags(const cli::Arguments& arguments,

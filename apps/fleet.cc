@@ -89,9 +89,9 @@ std::string explanation(const Json& answer) {
       fmt::format("prompt: {} tokens, {} blocks with names; answers lately: {} tokens\n",
                   answer.integer("prompt_tokens").value_or(0), answer.integer("blocks").value_or(0),
                   answer.integer("output_tokens").value_or(0));
-  out +=
-      fmt::format("{:<2}{:<24} {:<9} {:>7} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  {}\n", "", "WORKER",
-                  "STATE", "HIT", "FIRST", "BIAS", "REST", "HARM", "ROOM", "COST", "REASON");
+  out += fmt::format("{:<2}{:<24} {:<9} {:>7} {:>9} {:>6} {:>9} {:>6} {:>12} {:>11} {:>9}  {}\n",
+                     "", "WORKER", "STATE", "HIT", "TTFT", "BIAS", "DECODE", "BIAS", "INTERFERENCE",
+                     "KV_PRESSURE", "COST", "REASON");
   const Json* candidates = answer.find("candidates");
   if (candidates == nullptr || !candidates->is_array()) return out;
   for (const Json& one : candidates->as_array()) {
@@ -103,11 +103,13 @@ std::string explanation(const Json& answer) {
     const std::string name = one.string("name").value_or("");
     const bool chosen = answer.string("chosen") == std::optional(name);
     const std::string reason = one.string("reason").value_or("");
-    out += fmt::format("{:<2}{:<24} {:<9} {:>7} {:>9} {:>6.2f} {:>9} {:>9} {:>9} {:>9}  {}\n",
-                       chosen ? "*" : "", name, one.string("state").value_or(""),
-                       one.integer("hit_tokens").value_or(0), ms(*terms, "first_s"),
-                       one.number("bias").value_or(1.0), ms(*terms, "rest_s"), ms(*terms, "harm_s"),
-                       ms(*terms, "room_s"), ms(one, "cost_s"), reason.empty() ? "-" : reason);
+    out += fmt::format(
+        "{:<2}{:<24} {:<9} {:>7} {:>9} {:>6.2f} {:>9} {:>6.2f} {:>12} {:>11} {:>9}  {}\n",
+        chosen ? "*" : "", name, one.string("state").value_or(""),
+        one.integer("hit_tokens").value_or(0), ms(*terms, "first_s"),
+        one.number("bias").value_or(1.0), ms(*terms, "rest_s"),
+        one.number("rest_bias").value_or(1.0), ms(*terms, "harm_s"), ms(*terms, "room_s"),
+        ms(one, "cost_s"), reason.empty() ? "-" : reason);
   }
   return out;
 }
@@ -184,9 +186,14 @@ std::vector<cli::Verb> fleet_verbs() {
   verbs.push_back(
       {.name = "fleet explain",
        .summary = "Says where a request would go and why; sends it to nobody.",
-       .about = "Each worker of its model's pool with the terms of its cost, in milliseconds:\n"
-                "COST = BIAS x FIRST + BIAS x REST + HARM + ROOM (a bias each). The star is where "
-                "it would go.",
+       .about =
+           "Each worker of its model's pool with the terms of its cost, in milliseconds; the star\n"
+           "is where it would go. HIT: prompt tokens in its prefix cache. TTFT: predicted time to\n"
+           "first token (network, queue, prefill, a step). DECODE: predicted time of the output\n"
+           "tokens behind the first. BIAS: measured over predicted lately, of the term before it.\n"
+           "INTERFERENCE: by how much it slows the requests that run and wait there. KV_PRESSURE:\n"
+           "grows as the KV cache fills. COST = TTFT x BIAS + DECODE x BIAS + INTERFERENCE +\n"
+           "KV_PRESSURE.",
        .positionals = {{.name = "BODY", .help = "a file with the request's body; - for stdin"}},
        .flags = {admin_flag(),
                  {.name = "--path",

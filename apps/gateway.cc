@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/gateway_reload.h"
+#include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
 #include "apps/verbs.h"
@@ -22,6 +23,7 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kDrainTime{25};
+constexpr std::chrono::seconds kStopTime{10};  // for replicas, which have nothing to do then
 
 // Closed before the gateway goes.
 struct Listeners {
@@ -30,15 +32,19 @@ struct Listeners {
 };
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
-                                 GatewayReload& reload, base::Log& log) {
+                                 GatewayReload& reload, const GatewayScaling* scaling,
+                                 base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
-      net::HttpServer::Options{.address = config.host,
-                               .port = config.port,
-                               .threads = config.threads,
-                               .connections_max = 16'384,
-                               .hosts = hosts.at(config.host)},
+      net::HttpServer::Options{
+          .address = config.host,
+          .port = config.port,
+          .threads = config.threads,
+          .connections_max = 16'384,
+          .hosts = hosts.at(config.host),
+          .takes_body =
+              [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
       [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
         gateway.handle(std::move(request), exchange);
       },
@@ -52,10 +58,15 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway, &reload](const net::HttpRequest& request,
-                          const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, &reload, scaling](const net::HttpRequest& request,
+                                   const std::shared_ptr<net::Exchange>& exchange) {
         if (request.path == "/v1/config") return exchange->send(reload.answer(request));
-        gateway.handle_admin(request, exchange);
+        if (scaling != nullptr && request.path == "/v1/autoscaler") {
+          return exchange->send(scaling->page());
+        }
+        gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
+          if (scaling != nullptr) scaling->add_metrics(text);
+        });
       },
       log);
   TRY(listeners.admin->start());
@@ -74,14 +85,23 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
   TextsByFile texts;
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
+  const bool scales = arguments.has("--with-autoscaler");
+  if (scales) TRY(GatewayScaling::check(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
-  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
+  DemandSignal demand;
+  options.on_demand = [&demand] { demand.notify(); };
   gateway::Gateway gateway(std::move(options), clock, log);
   GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
-  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, reload, log));
+  std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
+  if (scales) {
+    TRY_ASSIGN(scaling, GatewayScaling::make(config, gateway, demand, clock, log));
+  }
+  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, reload, scaling.get(), log));
+  if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
   if (listeners.admin != nullptr) {
@@ -94,6 +114,7 @@ Result<void> run(const cli::Arguments& arguments) {
   while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   gateway.drain();
   listeners.http->stop(kDrainTime);
+  if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
   return {};
 }
@@ -123,6 +144,12 @@ cli::Verb gateway_verb() {
                  .only_with = {{"--config"}}},
                 {.name = "--allow-empty",
                  .help = "start without a worker",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}},
+                {.name = "--with-autoscaler",
+                 .help =
+                     "start and stop replicas on this machine, as [pool.scale] and [pool.launch] "
+                     "say (docs/scaling.md)",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}},
                 {.name = "--open",

@@ -207,8 +207,8 @@ cli::Verb generate_verb() {
   verb.flags.push_back(
       {.name = "--ids", .help = "print token ids, as one JSON array", .kind = Flag::Kind::kSwitch});
   verb.flags.push_back({.name = "--special",
-                        .help = "read <|start|> and its like in the prompt as control tokens, and "
-                                "print those that come",
+                        .help = "read the texts of control tokens in the prompt as control tokens, "
+                                "and print those that come",
                         .kind = Flag::Kind::kSwitch,
                         .not_with = {{"--tokens"}}});
   verb.flags.push_back({.name = "--ignore-eos",

@@ -31,7 +31,7 @@ class LifeCycle {
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;
   };
-  // Before anybody is told that the server listens: a terminal may be closed from then on.
+  // Before anybody hears that the server listens: a terminal may be closed from then on.
   explicit LifeCycle(const Parts& parts);
 
   // Returns when it is time to drain: readiness has been down for --drain-delay-seconds.

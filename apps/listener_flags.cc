@@ -42,8 +42,7 @@ std::vector<Flag> listener_flags() {
        .many = true},
       {.name = "--tls-cert",
        .value = "FILE",
-       .help =
-           "speak TLS at every listener: this certificate (PEM), those that vouch for it behind",
+       .help = "speak TLS at every listener: certificate chain (PEM), the server's own first",
        .aliases = {"--ssl-certfile"},
        .may_be_empty = false},
       {.name = "--tls-key",
@@ -53,7 +52,7 @@ std::vector<Flag> listener_flags() {
        .may_be_empty = false},
       {.name = "--tls-client-ca",
        .value = "FILE",
-       .help = "ask clients for a certificate that one of these vouches for (PEM)",
+       .help = "require client certificates signed by one of these CAs (PEM)",
        .may_be_empty = false}};
 }
 

@@ -182,7 +182,7 @@ Result<workload::Vocabulary> read_vocabulary(const cli::Arguments& arguments, Lo
 }
 
 // Of a data set whose requests all ask for the same.
-void tell_lengths(LoadPlan& plan) {
+void set_lengths(LoadPlan& plan) {
   const workload::Turn& first = plan.conversations.front().turns.front();
   plan.info.input_len = std::max(first.prompt_tokens, 0);
   plan.info.output_len = first.output_tokens;
@@ -207,7 +207,7 @@ Result<void> fill_info(const cli::Arguments& arguments, LoadPlan& plan) {
     TRY_ASSIGN(auto parsed, bench::parse_pair(pair, "metadata"));
     info.metadata.insert(std::move(parsed));
   }
-  tell_lengths(plan);
+  set_lengths(plan);
   return {};
 }
 
@@ -224,22 +224,22 @@ std::vector<Flag> server_flags() {
   Flag host = text_flag("--host", "HOST", "of the server", "127.0.0.1");
   Flag port = count_flag("--port", "N", "of the server", "8000", 1, 65535);
   host.not_with = port.not_with = {{"--base-url"}};
-  return {std::move(backend),
-          text_flag("--base-url", "URL", "http://host:port; instead of --host and --port"),
-          std::move(host),
-          std::move(port),
-          text_flag("--endpoint", "PATH", "default that of the backend"),
-          std::move(header),
-          text_flag("--ca-file", "FILE",
-                    "https: believe whom these certificates (PEM) vouch for; default the system's"),
-          text_flag("--model", "NAME", "default the first that the server lists"),
-          text_flag("--served-model-name", "NAME",
-                    "what requests call it; --model then names it "
-                    "in the result alone"),
-          text_flag("--tokenizer", "MODEL",
-                    "a model's folder or tokenizer file: prompts are then exact to the token"),
-          std::move(adapters),
-          std::move(assignment)};
+  return {
+      std::move(backend),
+      text_flag("--base-url", "URL", "http://host:port; instead of --host and --port"),
+      std::move(host),
+      std::move(port),
+      text_flag("--endpoint", "PATH", "default that of the backend"),
+      std::move(header),
+      text_flag("--ca-file", "FILE", "https: CA certificates to trust (PEM); default the system's"),
+      text_flag("--model", "NAME", "default the first that the server lists"),
+      text_flag("--served-model-name", "NAME",
+                "what requests call it; --model then names it "
+                "in the result alone"),
+      text_flag("--tokenizer", "MODEL",
+                "a model's folder or tokenizer file: prompts are then exact to the token"),
+      std::move(adapters),
+      std::move(assignment)};
 }
 
 std::vector<Flag> load_shape_flags() {
@@ -280,7 +280,7 @@ std::vector<Flag> load_shape_flags() {
 
 std::vector<Flag> question_flags() {
   std::vector<Flag> flags = {
-      switch_flag("--ignore-eos", "answers are as long as asked for; always so if invented"),
+      switch_flag("--ignore-eos", "ignore the EOS token; always on for random datasets"),
       number_flag("--temperature", "T", "default the server's", "", 0, 100),
       number_flag("--top-p", "P", "default the server's", "", 0, 1),
       count_flag("--top-k", "K", "default the server's", "", -1, 1e6),
@@ -392,13 +392,13 @@ Result<void> use_workload(const std::string& workload, LoadPlan& plan) {
   plan.info.dataset = spec.name.empty() ? workload : spec.name;
   plan.info.num_prompts = static_cast<int64_t>(plan.conversations.size());
   plan.info.max_concurrency = plan.load.max_concurrency;
-  tell_lengths(plan);
+  set_lengths(plan);
   return {};
 }
 
 Result<LoadPlan> read_load_plan(const cli::Arguments& arguments) {
   LoadPlan plan;
-  // What can be wrong without a server is told before one is asked.
+  // What can be wrong without a server is reported before one is asked.
   TRY_ASSIGN(plan.question, read_question(arguments));
   TRY_ASSIGN(plan.arrivals, read_arrivals(arguments));
   TRY_ASSIGN(plan.objectives, report::parse_objectives(arguments.text("--goodput")));

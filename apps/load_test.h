@@ -19,7 +19,7 @@ struct LoadTest {
   std::string speculation;  // what guessing brought, where the server's metrics say it
 };
 
-// Waits for the server, finds out how it tells tokens, and keeps that in `plan`.
+// Waits for the server, finds out how it reports tokens, and keeps that in `plan`.
 Result<void> prepare(LoadPlan& plan, const cli::Interrupt& interrupt, const base::Clock& clock);
 
 // Ctrl-C ends it early; what has been answered until then counts.

@@ -27,12 +27,13 @@ Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
                                                         const tokenizer::Tokenizer& tokenizer,
                                                         const base::Clock& clock,
                                                         const server::FaultInjection* faults) {
-  Result<std::string> script = base::read_file(file, kScriptBytesMax);
-  if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
-  TRY_ASSIGN(engine::ModelledExecutor::Options options,
-             server::scripted_executor(*script, file, tokenizer, clock, faults));
+  const Result<std::string> script = base::read_file(file, kScriptBytesMax);
+  if (!script) return Error{ErrorCode::kBadConfig, script.error().message, "executor"};
+  Result<engine::ModelledExecutor::Options> options =
+      server::scripted_executor(*script, file, tokenizer, clock, faults);
+  if (!options.ok()) return Error{options.error().code, options.error().message, "executor"};
   return std::unique_ptr<engine::Executor>(
-      std::make_unique<engine::ModelledExecutor>(std::move(options)));
+      std::make_unique<engine::ModelledExecutor>(*std::move(options)));
 }
 
 std::vector<Flag> chat_flags() {
@@ -61,27 +62,28 @@ std::vector<Flag> chat_flags() {
 Flag kernels_flag() {
   return {.name = "--kernels",
           .value = "K",
-          .help = "which compute kernels",
+          .help = "compute kernels",
           .default_text = "auto",
           .choices = {"auto", "reference", "avx512", "avx2"}};
 }
 
 Flag kv_type_flag() {
-  return {.name = "--kv-cache-dtype",
-          .value = "TYPE",
-          .help =
-              "how keys and values are kept; auto is what the kernels prefer, f16 for the fast "
-              "ones and on a GPU (which has bf16 and fp8 besides); fp8 and int8 take half the room "
-              "and are less exact, fp8 most",
-          .default_text = "auto",
-          .choices = {"auto", "f16", "bf16", "fp8", "int8"},
-          .other_choices = {{"fp8_e4m3", "fp8"}, {"bfloat16", "bf16"}, {"float16", "f16"}}};
+  return {
+      .name = "--kv-cache-dtype",
+      .value = "TYPE",
+      .help =
+          "data type of the KV cache; auto is what the kernels prefer, f16 for the fast ones and "
+          "on a GPU (which also has bf16 and fp8); fp8 and int8 take half the memory and are "
+          "less exact, fp8 most",
+      .default_text = "auto",
+      .choices = {"auto", "f16", "bf16", "fp8", "int8"},
+      .other_choices = {{"fp8_e4m3", "fp8"}, {"bfloat16", "bf16"}, {"float16", "f16"}}};
 }
 
 Flag threads_flag() {
   return {.name = "--threads",
           .value = "T",
-          .help = "0: one for each usable processor",
+          .help = "compute threads; 0: one for each usable processor",
           .kind = Flag::Kind::kInteger,
           .default_text = "0",
           .most = 1024};
@@ -119,8 +121,8 @@ std::vector<Flag> model_flags() {
   flags.push_back(
       {.name = "--device",
        .value = "D",
-       .help = "the processors, until GPUs have been tried (auto); the processors; or a GPU and "
-               "nothing else",
+       .help = "the CPU, until GPUs have been tried (auto); the CPU; or a GPU, without falling "
+               "back",
        .default_text = "auto",
        .choices = {"auto", "cpu", "cuda"}});
   flags.push_back({.name = "--kernel-choice",
@@ -222,26 +224,26 @@ std::vector<Flag> sampling_flags(const std::string& temperature) {
   std::vector<Flag> flags = {
       {.name = "--temperature",
        .value = "T",
-       .help = "0: always the likeliest token",
+       .help = "0: greedy",
        .kind = Flag::Kind::kNumber,
        .default_text = temperature,
        .most = 100},
       {.name = "--top-p",
        .value = "P",
-       .help = "keep the likeliest tokens that make up this share",
+       .help = "nucleus: the smallest set of tokens with cumulative probability P",
        .kind = Flag::Kind::kNumber,
        .default_text = "1",
        .least = 1e-6,
        .most = 1},
       {.name = "--top-k",
        .value = "K",
-       .help = "keep so many of the likeliest tokens; 0: all",
+       .help = "the K tokens with the highest probability; 0: all",
        .kind = Flag::Kind::kInteger,
        .default_text = "0",
        .most = 1 << 30},
       {.name = "--min-p",
        .value = "P",
-       .help = "drop tokens below this share of the likeliest one's probability",
+       .help = "drop tokens below P times the top token's probability",
        .kind = Flag::Kind::kNumber,
        .default_text = "0",
        .most = 1},

@@ -112,7 +112,7 @@ struct Job {
   std::string hidden;
 };
 
-// --draft: what a drafter would guess behind every token.
+// --draft: the draft tokens of a drafter behind every token.
 Result<void> write_drafts(const cli::Arguments& arguments, const Job& job, models::Model& model,
                           kernels::Kernels& kernels, base::ThreadPool& pool,
                           const checkpoint::Checkpoint& checkpoint) {
@@ -208,8 +208,9 @@ cli::Verb logits_verb() {
           "Float32 [positions, vocab]. --hidden adds the residual stream after the embedding and\n"
           "after each attention and each expert block: float32 [1 + 2*layers, positions, hidden].\n"
           "--draft writes instead what a drafter says behind every token: the logits of\n"
-          "--draft-chain guesses, each the likeliest token behind the one before, float32\n"
-          "[tokens, guesses, draft vocabulary]. An EAGLE-3 head has none behind the first token.",
+          "--draft-chain draft tokens, each the greedy one behind the one before, float32\n"
+          "[tokens, draft tokens, draft vocabulary]. An EAGLE-3 head has none behind the first "
+          "token.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags =
           {
@@ -228,7 +229,7 @@ cli::Verb logits_verb() {
                .not_with = {{"--hidden"}, {"--positions"}}},
               {.name = "--draft-chain",
                .value = "K",
-               .help = "guesses behind every token",
+               .help = "draft tokens behind every token",
                .kind = Flag::Kind::kInteger,
                .default_text = "4",
                .least = 1,

@@ -1,6 +1,7 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,18 @@ void ignore_meaningless_signals() {
   }
 }
 
+// Beside those of flags; behind the first three those of the tests and tools, which run this
+// binary.
+std::vector<std::string> variables_read_elsewhere() {
+  return {"PELTON_CACHE",   "PELTON_CUDA_LIBRARY",   "PELTON_BENCH_LOCK_HELD",
+          "PELTON_TEST*",   "PELTON_FULL",           "PELTON_SEED*",
+          "PELTON_RECORD",  "PELTON_FUZZ*",          "PELTON_DEVICE*",
+          "PELTON_GPU_*",   "PELTON_BENCH_*",        "PELTON_GOLDEN_*",
+          "PELTON_BINARY*", "PELTON_PROPERTY_SCALE", "PELTON_SOURCE_DIR",
+          "PELTON_KERNELS", "PELTON_ANSWERS_MODEL",  "PELTON_VOCABULARIES",
+          "PELTON_CCACHE",  "PELTON_SLOWNESS",       "PELTON_CUDA_ARCHITECTURES"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -56,7 +69,8 @@ int main(int argc, char** argv) {
       .summary = "serves open-weight language models, on the machine you have",
       .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
                    "pelton inspect openai/gpt-oss-20b",
-                   "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}};
+                   "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"},
+      .variables = variables_read_elsewhere()};
   // Filled below: what describes every verb is among them. Outlives those, as it holds them.
   std::vector<cli::Verb> described;
   std::vector<cli::Verb> verbs = {apps::serve_verb(),

@@ -15,9 +15,12 @@
 #include "apps/loading.h"
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
+#include "apps/verbs.h"
 #include "base/log_context.h"
 #include "base/machine.h"
+#include "checkpoint/model_card.h"
 #include "cli/exit_code.h"
+#include "cli/flag_names.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
@@ -62,6 +65,16 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   return facts;
 }
 
+std::shared_ptr<const api::ModelDescription> description_of(const checkpoint::Checkpoint& model) {
+  checkpoint::ModelCard card = checkpoint::read_model_card(model);
+  return std::make_shared<const api::ModelDescription>(
+      api::ModelDescription{.license = std::move(card.license),
+                            .license_name = std::move(card.license_name),
+                            .license_link = std::move(card.license_link),
+                            .license_text = std::move(card.license_text),
+                            .text = std::move(card.text)});
+}
+
 server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedModel& model,
                                  const node::NamedModel& names, const base::Clock& clock) {
   const tokenizer::Tokenizer& tokenizer = model.any_tokenizer();
@@ -91,6 +104,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .top_logprobs_max = static_cast<int>(arguments.integer("--max-logprobs")),
       .state = std::make_unique<server::ModelState>(clock),
   };
+  served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
@@ -110,6 +124,19 @@ std::string memory_line(const cost_model::Footprint& footprint) {
       footprint.max_sequences(), footprint.context_tokens_max, swap);
 }
 
+// "speculation: suffix and eagle3 guess at most 3 tokens, where that pays; 20.1 MiB of the working
+// memory".
+std::string speculation_line(const engine::Engine::Options& options,
+                             const engine::ExecutorCapacity& capacity,
+                             const cost_model::Footprint& footprint) {
+  const auto drafting = static_cast<double>(footprint.workspace.drafting);
+  return fmt::format("speculation: {} guess{} at most {} tokens, {}; {} of the working memory",
+                     fmt::join(capacity.proposers, " and "),
+                     capacity.proposers.size() > 1 ? "" : "es", capacity.draft_tokens_max,
+                     options.adaptive_drafts ? "where that pays" : "always",
+                     cli::format_bytes(drafting));
+}
+
 // What was allocated, at debug level to the byte, as `pelton plan` foretells it; and how the engine
 // is set.
 void log_capacity(node::LoadedModel& model, const engine::Engine::Options& options,
@@ -117,6 +144,10 @@ void log_capacity(node::LoadedModel& model, const engine::Engine::Options& optio
   if (const auto* local = model.local_executor()) {
     log.info(memory_line(local->footprint()));
     log.debug(cost_model::log_line(local->footprint()));
+    const engine::ExecutorCapacity& capacity = model.engine().capacity();
+    if (capacity.draft_tokens_max > 0) {
+      log.info(speculation_line(options, capacity, local->footprint()));
+    }
   }
   log.info(engine_line(options, model.engine().capacity()));
 }
@@ -203,11 +234,44 @@ std::vector<Flag> flags_of_one_model() {
   return flags;
 }
 
-// As a field of a request's body calls it: "MODEL" is "model", "--kv-cache-memory"
-// "kv_cache_memory".
-Error with_field(Error error) {
-  error.field = cli::config_name(error.field);
-  std::replace(error.field.begin(), error.field.end(), '-', '_');
+// A flag that serve has and that says something of all models, or of the name that the request has
+// a field for.
+Result<void> refuse_server_flags(const api::LoadModelRequest& asked,
+                                 const std::vector<Flag>& flags) {
+  const std::vector<Flag> all = serve_verb().flags;
+  for (const auto& [field, text] : asked.options) {
+    if (cli::flag_named(flags, field).flag != nullptr) continue;
+    const Flag* const flag = cli::flag_named(all, field).flag;
+    if (flag == nullptr) continue;
+    const std::string_view own = flag->name == "--served-model-name" ? "name"
+                                 : flag->name == "--alias"           ? "aliases"
+                                                                     : "";
+    return Error{ErrorCode::kInvalidArgument,
+                 own.empty() ? fmt::format("'{}' belongs to the whole server, not to one model: "
+                                           "give {} to pelton serve",
+                                           field, flag->name)
+                             : fmt::format("'{}' is the field '{}' here", field, own),
+                 field};
+  }
+  return {};
+}
+
+// In the words of the request's body, whose fields are flags: "MODEL" is "model",
+// "--kv-cache-memory" "kv_cache_memory", or whichever of its names the body has.
+Error in_fields(Error error, const std::vector<Flag>& flags, const api::LoadModelRequest& asked) {
+  const Flag* const flag = cli::flag_named(flags, cli::config_name(error.field)).flag;
+  const bool is_said = std::ranges::any_of(
+      asked.options, [&](const auto& option) { return option.first == error.field; });
+  if (flag != nullptr && !is_said) {
+    error.field = cli::field_name(*flag, flags, asked.options);
+  } else if (flag == nullptr && !is_said) {
+    error.field = cli::config_name(error.field);
+    std::replace(error.field.begin(), error.field.end(), '-', '_');
+  }
+  const bool is_models =
+      error.code == ErrorCode::kNotFound || error.code == ErrorCode::kBadCheckpoint;
+  if (error.field.empty() && is_models) error.field = "model";
+  error.message = cli::with_field_names(error.message, flags, asked.options);
   return error;
 }
 
@@ -292,7 +356,7 @@ struct ModelHost::Hosted {
 ModelHost::ModelHost(Parts parts)
     : parts_(std::move(parts)),
       budget_(base::memory_limit_bytes()),
-      loader_({.on_change = [this] { tell_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
+      loader_({.on_change = [this] { report_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
               parts_.server.services()) {}
 
 ModelHost::~ModelHost() = default;
@@ -338,33 +402,31 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
     plan.named.aliases.clear();
   }
   for (const std::string& alias : asked.aliases) plan.named.aliases.push_back(alias);
-  std::vector<std::pair<std::string, std::string>> values;
-  for (const auto& [field, text] : asked.options) {
-    values.emplace_back(field, text);
-    std::replace(values.back().first.begin(), values.back().first.end(), '_', '-');
-  }
-  Result<cli::Arguments> arguments =
-      cli::with_values(flags_of_one_model(), parts_.arguments, values);
-  if (!arguments.ok()) return with_field(arguments.error());
+  const std::vector<Flag> flags = flags_of_one_model();
+  TRY(refuse_server_flags(asked, flags));
+  Result<cli::Arguments> arguments = cli::with_values(flags, parts_.arguments, asked.options);
+  if (!arguments.ok()) return in_fields(arguments.error(), flags, asked);
   Result<node::LoadedModel::Options> options = options_of(*arguments, parts_.clock);
-  if (!options.ok()) return with_field(options.error());
+  if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.
   const auto says = [&](std::string_view name) {
-    return std::ranges::any_of(values, [&](const auto& value) { return value.first == name; });
+    return std::ranges::any_of(asked.options, [&](const auto& option) {
+      return cli::flag_named(flags, option.first).flag->name == name;
+    });
   };
-  const bool says_bytes = says("kv-cache-memory");
-  const bool says_share = says("memory-utilization");
+  const bool says_bytes = says("--kv-cache-memory");
+  const bool says_share = says("--memory-utilization");
   if (says_bytes && !says_share) plan.options.executor.memory_utilization.reset();
   if (says_share && !says_bytes) plan.options.executor.kv_bytes.reset();
   server::ModelLoader::Order made = order_of(std::move(plan), std::make_shared<std::string>());
   made.load =
-      [load = std::move(made.load)](
+      [load = std::move(made.load), flags, asked](
           const server::ModelLoader::Stop& stop) -> Result<std::shared_ptr<server::ServedModel>> {
     auto loaded = load(stop);
-    if (!loaded.ok()) return with_field(loaded.error());
+    if (!loaded.ok()) return in_fields(loaded.error(), flags, asked);
     return loaded;
   };
   return made;
@@ -422,7 +484,7 @@ Result<void> ModelHost::finish(const Plan& plan, Hosted& hosted) {
   served.watchdog = hosted.watchdog.get();
   served.sampling = sampling_defaults(arguments, loaded.checkpoint(), parts_.log);
   hosted.weights = make_weight_watch(
-      arguments, loaded, *served.state, [this] { tell_health(); }, parts_.clock, parts_.log);
+      arguments, loaded, *served.state, [this] { report_health(); }, parts_.clock, parts_.log);
   return {};
 }
 
@@ -451,14 +513,14 @@ void ModelHost::drain(int64_t ms) {
   loader_.drain(ms);
 }
 
-void ModelHost::tell_health() {
+void ModelHost::report_health() {
   const std::lock_guard lock(health_mutex_);
-  if (tells_health_) parts_.health_changed();
+  if (reports_health_) parts_.health_changed();
 }
 
 void ModelHost::stop_watching() {
   const std::lock_guard lock(health_mutex_);
-  tells_health_ = false;
+  reports_health_ = false;
 }
 
 }  // namespace pelton::apps

@@ -92,13 +92,13 @@ class ModelHost {
   server::ModelLoader::Order order_of(Plan plan, std::shared_ptr<std::string> line);
   Result<std::shared_ptr<Hosted>> load_one(const Plan& plan, const server::ModelLoader::Stop& stop);
   Result<void> finish(const Plan& plan, Hosted& hosted);
-  void tell_health();
+  void report_health();
 
   const Parts parts_;
   node::MemoryBudget budget_;
   std::shared_ptr<executor::ComputeThreads> compute_threads_;  // the load thread's
   std::mutex health_mutex_;
-  bool tells_health_ = true;    // guarded by health_mutex_
+  bool reports_health_ = true;  // guarded by health_mutex_
   server::ModelLoader loader_;  // last: its threads use all of the above
 };
 

@@ -24,8 +24,8 @@ bool pins_any(const engine::Ledger& ledger) {
                      [](const engine::Ledger::Blocks& counted) { return counted.pinned > 0; });
 }
 
-// The engine tells its blocks at the end of a turn, a moment after the tokens are out. What has not
-// been told by then has not been pinned.
+// The engine reports its blocks at the end of a turn, a moment after the tokens are out. What has
+// not been reported by then has not been pinned.
 engine::Ledger ledger_with_pins(const engine::Engine& engine, const base::Clock& clock) {
   constexpr int64_t kPatienceNs = 2'000'000'000;
   const int64_t start_ns = clock.now_ns();

@@ -275,7 +275,7 @@ cli::Verb plan_verb() {
                        false}},
       .flags = {{.name = "--model", .value = "MODEL", .help = "the same as MODEL"},
                 {.name = "--memory",
-                 .help = "memory alone: weights, working memory, keys and values; all there is "
+                 .help = "memory alone: weights, working memory, KV cache; all there is "
                          "without --gpu or --instance",
                  .kind = cli::Flag::Kind::kSwitch},
                 {.name = "--json",

@@ -1,5 +1,5 @@
-// What `pelton serve` tells of each request: the access log and the trace collector, by its flags.
-// Owned by the verb; outlives the server that reports to it.
+// What `pelton serve` reports of each request: the access log and the trace collector, by its
+// flags. Owned by the verb; outlives the server that reports to it.
 #pragma once
 
 #include <cstdio>

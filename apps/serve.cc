@@ -138,11 +138,11 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(check_replicas(arguments));
   TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
-  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   guard_process(arguments, log);
   const base::HeapTrim heap({});
 
-  // The port first: a taken one should be told before a large model is read.
+  // The port first: a taken one should be reported before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
              open_response_store(arguments, clock, log));
   Reporting reporting;
@@ -201,8 +201,8 @@ Result<void> run(const cli::Arguments& arguments) {
 std::vector<Flag> request_flags() {
   return {{.name = "--seed",
            .value = "S",
-           .help = "requests that give none are drawn from this one, in the order in which they "
-                   "come; default another one each start",
+           .help = "base of the seeds of requests that give none, in the order in which they "
+                   "come; default: random at each start",
            .kind = Flag::Kind::kInteger,
            .aliases = {"--random-seed"}},
           {.name = "--root-path",
@@ -245,7 +245,7 @@ cli::Verb serve_verb() {
                  .variables = {"SAGEMAKER_BIND_TO_PORT"}},
                 {.name = "--uds",
                  .value = "PATH",
-                 .help = "listen at a Unix socket there; --port then says nothing",
+                 .help = "listen on this Unix socket instead of --port",
                  .may_be_empty = false},
                 {.name = "--grpc-port",
                  .value = "N",
@@ -260,7 +260,7 @@ cli::Verb serve_verb() {
                    "pelton serve ./large ./small --alias gpt-4o=./large",
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
       .run = run,
-      .other_prefix = "OPTION_",  // as SageMaker's containers are told
+      .other_prefix = "OPTION_",  // as SageMaker's containers are configured
       .foreign = serve_foreign_flags(),
       .configurable = true,
   };

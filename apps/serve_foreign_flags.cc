@@ -121,9 +121,10 @@ constexpr Row kRows[] = {
     {"--lora-modules --lora-paths --max-loras --max-lora-rank --max-cpu-loras "
      "--max-loras-per-batch",
      kValue, "", "adapters are not served"},
-    {"--speculative-algorithm --speculative-draft-model-path "
-     "--speculative-num-steps --speculative-num-draft-tokens --speculative-eagle-topk",
-     kValue, "", "--speculative-config says how to guess"},
+    {"--speculative-algorithm --speculative-draft-model-path --speculative-num-steps", kValue, "",
+     "--speculative-config says how tokens are drafted"},
+    {"--speculative-num-draft-tokens --speculative-eagle-topk", kValue, "",
+     "--speculative-config says how tokens are drafted"},
     {"--kv-transfer-config --kv-events-config --disaggregation-mode", kValue, "",
      "prompts and answers are computed by one server"},
     {"--tool-server", kValue, "", "the server runs no tools itself"},

@@ -16,7 +16,9 @@ constexpr std::string_view kUnix = "unix:";  // before a path, in place of a hos
 // At the replica's port, or at a Unix socket. No page of a browser's can come by that: whatever
 // host is named there is fine.
 net::HttpServer::Options http_options_of(net::HttpServer::Options first,
-                                         const cli::Arguments& arguments, int replica) {
+                                         const cli::Arguments& arguments, int replica,
+                                         const server::Server& server) {
+  first.takes_body = [&server](const net::HttpRequest& head) { return server.takes_body(head); };
   first.port = port_of(arguments, "--port", replica);
   if (arguments.has("--uds")) {
     first.address = std::string(kUnix) + arguments.text("--uds");
@@ -44,7 +46,7 @@ ServeWorker::ServeWorker(const Parts& parts, int replica)
     : parts_(parts),
       replica_(replica),
       server_(parts.server, parts.clock, parts.log),
-      http_options_(http_options_of(parts.http, parts.arguments, replica)),
+      http_options_(http_options_of(parts.http, parts.arguments, replica, server_)),
       http_(
           http_options_,
           [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {

@@ -147,9 +147,10 @@ std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choi
                             choice.plan.efficiency_source);
 }
 
-Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
-                  const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
-                  const SimulationOptions& options, const SimulationResult& result, double took_s) {
+Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice& choice,
+                           const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
+                           const SimulationOptions& options, const SimulationResult& result,
+                           double took_s) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -220,7 +221,8 @@ Result<void> run(const cli::Arguments& arguments) {
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulator::simulate(options, workload, times));
   const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
-  return tell(arguments, choice, spec, workload::offered_load(workload), options, result, took_s);
+  return report_result(arguments, choice, spec, workload::offered_load(workload), options, result,
+                       took_s);
 }
 
 // Some are of this machine alone.
@@ -287,7 +289,7 @@ std::vector<cli::Flag> fleet_flags() {
 cli::Verb simulate_verb() {
   cli::Verb verb{
       .name = "simulate",
-      .summary = "Plays a load against simulated replicas, with the shipped scheduler.",
+      .summary = "Simulates a workload on replicas, with the shipped scheduler.",
       .about =
           "Virtual time: the scheduler that serves is linked, clock and arithmetic are modelled. "
           "The\n"

@@ -190,9 +190,9 @@ std::string to_text(const SpeculationReport& report) {
       "without      {:10.2f} tokens/s\n"
       "{:<12} {:10.2f} tokens/s, {:.3f} times as many\n"
       "steps        {:10.2f} tokens each of a sequence\n"
-      "rows         {:10.2f} tokens each where something was guessed, {:.2f} guesses\n"
-      "right       {} of the rows with guesses, by place\n"
-      "time         {:10.3f} ms a step of one row, {:.3f} ms of guessing, {:.1f} % of the steps\n"
+      "rows         {:10.2f} tokens each with drafts, {:.2f} draft tokens\n"
+      "accepted    {} of the rows with drafts, by position\n"
+      "time         {:10.3f} ms a step of one row, {:.3f} ms of drafting, {:.1f} % of the steps\n"
       "forecast     {:10.3f} times as many tokens, by step times and acceptance\n",
       report.plain_tok_s, report.method, report.tok_s, report.gain(), report.tokens_per_step,
       report.tokens_per_row, report.drafted_per_row, right.empty() ? " 0 %" : right, report.step_ms,

@@ -6,28 +6,28 @@ cli::Flag speculation_flag() {
   return {.name = "--speculative-config",
           .value = "JSON",
           .help =
-              "speculation: guesses several tokens and checks them in one step, which changes "
-              "no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
-              "'{\"method\":\"eagle3\",\"model\":\"./head\"}'"};
+              "speculative decoding: proposes draft tokens and verifies them in one step, which "
+              "changes no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
+              "'{\"method\":\"eagle3\",\"model\":\"./head\",\"num_speculative_tokens\":3}'"};
 }
 
 std::vector<cli::Flag> modelled_speculation_flags() {
   return {{.name = "--speculative-tokens",
            .value = "K",
-           .help = "speculation: guesses behind a sequence's row at most, where they pay",
+           .help = "maximum draft tokens per sequence (num_speculative_tokens), where they pay",
            .kind = cli::Flag::Kind::kInteger,
            .default_text = "0",
            .most = 64},
           {.name = "--speculative-acceptance",
            .value = "SHARE",
-           .help = "of the guesses that are right where the one before them was",
+           .help = "acceptance rate of a draft token whose predecessor was accepted",
            .kind = cli::Flag::Kind::kNumber,
            .default_text = "0.7",
            .most = 1,
            .only_with = {{"--speculative-tokens"}}},
           {.name = "--speculative-draft-ms",
            .value = "T",
-           .help = "what guessing takes, for each guess of a row",
+           .help = "time per draft token",
            .kind = cli::Flag::Kind::kNumber,
            .default_text = "0",
            .most = 1e4,

@@ -158,7 +158,7 @@ cli::Verb synth_verb() {
                  .most = 1024},
                 {.name = "--drafter",
                  .value = "KIND",
-                 .help = "not the model but a head that guesses for it: its guesses are worth "
+                 .help = "not the model but a head that drafts for it: its draft tokens are worth "
                          "nothing, and cost what those of a trained one do",
                  .choices = {"eagle3"},
                  .not_with = {{"--format"}, {"--gguf-type"}}},

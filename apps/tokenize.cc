@@ -71,7 +71,7 @@ cli::Verb tokenize_verb() {
                .kind = Flag::Kind::kSwitch,
                .not_with = {{"--decode"}}},
               {.name = "--special",
-               .help = "read <|start|> and its like as control tokens",
+               .help = "read the texts of control tokens as control tokens",
                .kind = Flag::Kind::kSwitch,
                .not_with = {{"--decode"}}},
               {.name = "--decode",

@@ -58,7 +58,7 @@ function(pelton_room room)
     target_compile_definitions(${room}_test PRIVATE
                                PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                PELTON_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    pelton_add_suites(${room}_test ${room}. TIMEOUT 300 ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}"
+    pelton_add_suites(${room}_test ${room}. TIMEOUT ${PELTON_TEST_SECONDS} ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}"
                       EACH "${ROOM_EACH_TEST}")
   endif()
   if(benches AND NOT PELTON_FUZZ AND NOT PELTON_SANITIZE)

@@ -11,6 +11,13 @@ endif()
 # loop; kernels that want an FMA say so. (Batch invariance, docs/decisions/0004.)
 add_compile_options(-ffp-contract=off -fno-math-errno)
 
+# What a test may take; under a sanitizer all is slower.
+set(PELTON_SLOWNESS 1)
+if(PELTON_SANITIZE)
+  set(PELTON_SLOWNESS 6)
+endif()
+math(EXPR PELTON_TEST_SECONDS "300 * ${PELTON_SLOWNESS}")
+
 if(PELTON_SANITIZE STREQUAL "address")
   # Of every test, as ctest runs it.
   set(PELTON_TEST_ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks.supp")

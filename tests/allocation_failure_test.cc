@@ -11,7 +11,7 @@
 
 #include "net/http_client.h"
 #include "server/ledger_report.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ class AllocationFailure : public testing::TestWithParam<std::pair<const char*, c
 
 TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
   const auto [path, body] = GetParam();
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::atomic<int> fail_at{-1};
   std::atomic<bool> reached{false};
   net::HttpServer listener(
@@ -79,13 +79,13 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
           ~Told() { reached = Failing::reached; }
         } told{reached};
         const Failing failing(at);
-        house.server().handle(std::move(request), std::move(exchange));
+        fixture.server().handle(std::move(request), std::move(exchange));
       },
-      house.log());
+      fixture.log());
   ASSERT_TRUE(listener.start().ok());
   net::HttpClient client({});
   const auto post = [&] {
-    net::HttpCall call = house.call("POST", path, body);
+    net::HttpCall call = fixture.call("POST", path, body);
     call.port = listener.port();
     return net::http_fetch(client, std::move(call));
   };
@@ -108,14 +108,14 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
   EXPECT_GT(refused, at / 2);
   EXPECT_EQ(post()->status, 200);
   const auto clean = [&] {
-    return house.engine().ledger().clean() &&
-           house.server().services().statistics.counts().open() == 0 &&
-           house.model().state->meter.open() == 0;
+    return fixture.engine().ledger().clean() &&
+           fixture.server().services().statistics.counts().open() == 0 &&
+           fixture.model().state->meter.open() == 0;
   };
   for (int i = 0; i < 1000 && !clean(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_TRUE(clean()) << ledger_report(house.server().services(), 0);
+  EXPECT_TRUE(clean()) << ledger_report(fixture.server().services(), 0);
   RecordProperty("allocations", at);
   listener.stop(std::chrono::milliseconds(0));
 }

@@ -14,7 +14,7 @@
 #include "bench/probe.h"
 #include "report/percentile.h"
 #include "report/summary.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 #include "workload/arrivals.h"
 
 namespace pelton {
@@ -34,7 +34,7 @@ constexpr std::string_view kScript = R"({"context": 4096, "rules": [{"when": "",
   "<|channel|>analysis<|message|>Hm.", "<|end|><|start|>assistant<|channel|>final<|message|>",
   {"text": " so", "times": 4}]}]})";
 
-// When each request's tokens were made; requests are told apart by the length of their prompts.
+// When each request's tokens were made; requests are distinguished by the length of their prompts.
 class ExecutorLog {
  public:
   int64_t planned(const engine::StepPlan& plan) {
@@ -144,7 +144,7 @@ struct Run {
 Run run_once(const std::string& backend, int requests, uint64_t seed) {
   ExecutorLog log;
   const base::SystemClock clock;
-  server::ServerHouse::Options options;
+  server::ServerFixture::Options options;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.timing = {.clock = &clock,
                        .step_ns = [&](const engine::StepPlan& plan) { return log.planned(plan); },
@@ -152,10 +152,10 @@ Run run_once(const std::string& backend, int requests, uint64_t seed) {
   };
   // A prompt that begins like another would be found in part, and not be computed whole.
   options.engine.prefix_cache = false;
-  server::ServerHouse house(kScript, std::move(options));
+  server::ServerFixture fixture(kScript, std::move(options));
   const auto target =
       bench::make_target({.backend = backend,
-                          .base_url = "http://127.0.0.1:" + std::to_string(house.http().port()),
+                          .base_url = "http://127.0.0.1:" + std::to_string(fixture.http().port()),
                           .endpoint = {},
                           .model = "tiny",
                           .headers = {}});

@@ -37,7 +37,7 @@ def pelton(*words, env=None):
                           env={**ENVIRONMENT, **(env or {})}, text=True)
 
 
-class House(unittest.TestCase):
+class ServerTestCase(unittest.TestCase):
     """One server for all tests of a class."""
 
     @classmethod
@@ -67,7 +67,7 @@ class House(unittest.TestCase):
         return done
 
 
-class LoadTests(House):
+class LoadTests(ServerTestCase):
     def test_block_and_file_are_vllms(self):
         done = self.serve("--num-prompts", 12, "--random-input-len", 20, "--random-output-len", 10,
                           "--max-concurrency", 4, "--goodput", "ttft:5000", "e2el:9000", "--metadata", "commit=abc",
@@ -517,7 +517,7 @@ class Chromium:
 
 
 @unittest.skipUnless(os.environ.get("PELTON_FULL"), "the report in a browser: ./test --full")
-class Report(House):
+class Report(ServerTestCase):
     LOOK = """(() => {
       const lines = [...document.querySelectorAll('svg path.line')];
       const letters = t => parseFloat(getComputedStyle(t).fontSize) *

@@ -67,6 +67,30 @@ class BoxModel(unittest.TestCase):
             right += self.content(choice) == "%d + %d = %d" % (a, b, a + b)
         self.assertGreaterEqual(right, len(SUMS) - 1)
 
+    def completion(self, **body):
+        request = urllib.request.Request(self.server.url + "/v1/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)["choices"]
+
+    def test_beam_search_finds_what_trying_by_hand_finds(self):
+        """The same search here, a request for every beam and step; the penalties put its answers in another order."""
+        prompt = self.completion(prompt="A Pelton wheel is", max_tokens=0, return_token_ids=True)[0]["prompt_token_ids"]
+        width, length = 3, 4
+        beams = [([], 0.0)]
+        for _ in range(length):
+            longer = []
+            for tokens, total in beams:
+                top = self.completion(prompt=prompt + tokens, max_tokens=1, temperature=0, logprobs=2 * width,
+                                      return_tokens_as_token_ids=True)[0]["logprobs"]["top_logprobs"][0]
+                longer += [(tokens + [int(name.removeprefix("token_id:"))], total + logprob) for name, logprob in top.items()]
+            beams = sorted(longer, key=lambda beam: -beam[1])[:width]
+        found = self.completion(prompt=prompt, max_tokens=length, use_beam_search=True, n=width, return_token_ids=True,
+                                logprobs=0, ignore_eos=True)
+        self.assertEqual([choice["token_ids"] for choice in found], [tokens for tokens, _ in beams])
+        for choice, (_, total) in zip(found, beams):
+            self.assertAlmostEqual(sum(choice["logprobs"]["token_logprobs"]), total, places=3)
+
     def test_a_tool_is_called_with_its_own_names(self):
         choice = self.server.ask("I fly to Lisbon. How is the weather there?", tools=TOOLS)
         self.assertEqual(choice["finish_reason"], "tool_calls", choice)

@@ -357,6 +357,10 @@ class Shell:
         return (self.folder / "servers" / "serve.pid").exists()
 
     def close(self):
+        # A gateway that is killed leaves what it has started to the next one.
+        gateway = self.folder / "servers" / "gateway.pid"
+        if gateway.exists():
+            self.run(f"pid=$(cat {gateway}); kill $pid; for i in $(seq 500); do kill -0 $pid || break; sleep 0.02; done; true")
         for pid in (self.folder / "servers").glob("*.pid"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid.read_text()), signal.SIGKILL)

@@ -29,6 +29,7 @@
 
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/sanitized.h"
 #include "net/http_client.h"
 
 namespace {
@@ -357,7 +358,9 @@ TEST_F(ManyStreams, each_gets_all_its_tokens_and_no_other) {
       together, events, took.count(), static_cast<double>(before) / (1 << 20),
       static_cast<double>(during) / (1 << 20), static_cast<double>(each) / 1024,
       static_cast<double>(server.resident_bytes()) / (1 << 20));
-  EXPECT_LT(each, 100 * 1024);
+  if (!pelton::base::kSanitized) {
+    EXPECT_LT(each, 100 * 1024);
+  }
 }
 
 // The clients ask and never read; one among them reads and gets everything, soon.
@@ -383,7 +386,9 @@ TEST_F(ManyStreams, clients_that_never_read_cost_little_and_hold_nobody_up) {
   const int64_t each = (server.resident_bytes() - before) / count;
   fmt::print("{} clients that do not read: {:.1f} KiB each; another's answer took {:.2f} s\n",
              count, static_cast<double>(each) / 1024, took.count());
-  EXPECT_LT(each, 400 * 1024);
+  if (!pelton::base::kSanitized) {
+    EXPECT_LT(each, 400 * 1024);
+  }
   close_all();
   EXPECT_TRUE(server.is_clean_soon());
 }
@@ -396,7 +401,7 @@ TEST_F(ManyStreams, Ht20IdleConnectionsLeaveDescriptorsForTheAdminPort) {
   Server server({.script = {.streams = 8}, .flags = {}, .descriptors_max = descriptors});
   for (int i = 0; i < count; ++i) open(server.port());
   // Of very few descriptors half are spared, of more 320; some are in use already, and a few are
-  // for those who are told.
+  // for those who hear of it.
   const auto all = static_cast<int64_t>(descriptors);
   const int64_t taken = std::max(all - 320 - 128, all / 2 - 128);
   int64_t connections = 0;

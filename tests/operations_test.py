@@ -486,10 +486,13 @@ class Operations(unittest.TestCase):
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
                 port = int(server.stdout.readline().rsplit(":", 1)[1])
                 info = json.loads(self.ask(port, "/server_info")[1])
-                tasks = pathlib.Path(f"/proc/{server.pid}/task").iterdir()
-                masks = sorted((re.search(r"(?m)^Name:\s+(\S+)", text)[1],
-                                re.search(r"(?m)^Cpus_allowed_list:\s+(\S+)", text)[1])
-                               for text in ((task / "status").read_text() for task in tasks))
+                masks, end = [], time.monotonic() + 10
+                # A thread has its maker's name until it runs.
+                while "pelton-engine" not in [name for name, _ in masks] and time.monotonic() < end:
+                    tasks = pathlib.Path(f"/proc/{server.pid}/task").iterdir()
+                    masks = sorted((re.search(r"(?m)^Name:\s+(\S+)", text)[1],
+                                    re.search(r"(?m)^Cpus_allowed_list:\s+(\S+)", text)[1])
+                                   for text in ((task / "status").read_text() for task in tasks))
                 server.terminate()
                 log = server.communicate(timeout=60)[1]
             return info["runtime"]["threads"], masks, log

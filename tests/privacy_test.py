@@ -34,7 +34,10 @@ sys.path.insert(0, str(ROOT / "tools" / "chaos"))
 import wire  # noqa: E402: frames of HTTP/2 by hand
 BINARY = None
 # A GPU's driver is a library that is looked for when it is asked for.
-ALLOWED_IMPORTS = {"dlopen"}
+# And `pelton gateway --with-autoscaler` starts replicas of this very program (launch/).
+ALLOWED_IMPORTS = {"dlopen", "fork", "execv"}
+# The only object files that may start a program.
+STARTING = {"local_launcher.cc.o"}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -359,6 +362,22 @@ class Privacy(unittest.TestCase):
             self.assertIn("socket", names, "this test would find it")
             runs = {name for name in names if re.match(r"(system|popen|exec|posix_spawn|v?fork|dlm?open)", name)}
             self.assertLessEqual(runs, ALLOWED_IMPORTS)
+            self.only_the_launcher_starts_programs()
+        children = pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children")
+        if children.exists():
+            self.assertEqual(children.read_text().split(), [], "a server starts nothing")
+
+    def only_the_launcher_starts_programs(self):
+        archives = sorted(pathlib.Path(BINARY).parent.glob("src/*/*.a"))
+        if not archives:
+            return  # an installed program
+        starting = set()
+        for archive in archives:
+            found = subprocess.run(["nm", "-A", "--undefined-only", archive], capture_output=True, check=True).stdout
+            for line in found.decode().splitlines():
+                if re.fullmatch(r"(system|popen|exec\w+|posix_spawnp?|v?fork)", line.split()[-1]):
+                    starting.add(line.split(":")[1])
+        self.assertEqual(starting, STARTING)
 
     def test_TN_10_TN_11_no_word_of_anybody_is_left(self):
         self.serve()

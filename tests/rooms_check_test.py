@@ -45,6 +45,12 @@ class RoomsCheck(unittest.TestCase):
     def test_cycle_in_the_file_itself(self):
         self.assertEqual(check({}, "base: kv\nkv: base\n")[0], 1)
 
+    def test_a_name_that_stands_twice(self):
+        for again in ("kv: base", "<boost/json>: kv", "<boost/json>: base"):
+            code, text = check({}, ROOMS + again + "\n")
+            self.assertEqual(code, 1, again)
+            self.assertIn(f"'{again.split(':')[0]}' stands twice", text)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -208,7 +208,7 @@ class Flags(unittest.TestCase):
         numbers = json.loads(pelton("plan", "gpt-oss-20b", "--memory", "--json", "--kv-cache-memory", "1GiB").stdout)
         self.assertEqual(numbers["kv_formula_detail"], {"per_token": 24 * 1024, "per_sequence": 3 << 20})
         text = pelton("plan", "gpt-oss-20b", "--memory", "--kv-cache-memory", "1GiB").stdout.decode()
-        for word in ("weights", "working memory", "keys and values", "24.0 KiB a token", "#"):
+        for word in ("weights", "working memory", "KV cache", "24.0 KiB a token", "#"):
             self.assertIn(word, text)
 
     def test_what_cannot_be_is_refused(self):

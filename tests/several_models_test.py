@@ -99,20 +99,25 @@ class SeveralModels(unittest.TestCase):
             served = Served(self, folder)
             alone[name] = [served.tokens(name, prompt) for prompt in prompts]
             served.process.kill()
+        guessing = Served(self, BOX, self.qwen, "--speculative-config", '{"method":"suffix","adaptive":false}')
         served = Served(self, BOX, self.qwen, "--alias", f"gpt={BOX}")
         for name in alone:  # whose lines a load writes
             for line in ("model: ", "chat format: ", "memory: "):
                 self.assertTrue([said for said in served.log if f" {name}: {line}" in said], served.log)
-        got = {}
+        for one in (served, guessing):
+            got = {}
 
-        def ask(name):
-            got[name] = [served.tokens(name, prompt) for prompt in prompts]
-        threads = [threading.Thread(target=ask, args=(name,)) for name in alone]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(alone, got)
+            def ask(name):
+                got[name] = [one.tokens(name, prompt) for prompt in prompts]
+            threads = [threading.Thread(target=ask, args=(name,)) for name in alone]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(alone, got)
+        for name in alone:
+            drafted = re.search(r'^vllm:spec_decode_num_draft_tokens_total\{.*model_name="%s".*\} (\S+)$' % name, guessing.fetch("/metrics")[1], re.M)
+            self.assertGreater(float(drafted[1]), 0)
 
         cards = [card["id"] for card in json.loads(served.fetch("/v1/models")[1])["data"]]
         self.assertTrue({"pelton-box", "gpt", "qwen3"} <= set(cards), cards)
@@ -363,6 +368,31 @@ class ComingAndGoing(unittest.TestCase):
                             ({"model": str(self.qwen), "name": "a\nb"}, "name")):
             status, refused = served.load(**body)
             self.assertEqual((400, field), (status, refused["error"]["param"]), refused)
+        for field, value, code in (("chat_template", "/nope", "bad_file"), ("tokenizer", "/etc/passwd", "bad_checkpoint"),
+                                   ("executor", "modelled:/etc/passwd", "bad_file"), ("pin_prefix", "/nope", "bad_file"),
+                                   ("name", "", "invalid_value"), ("max_model_len", "many", "invalid_value"),
+                                   ("context_length", 10_000_000, "invalid_value")):
+            status, refused = served.load(**{"model": str(self.qwen), "name": "wrong", field: value})
+            self.assertEqual((400, field, code), (status, refused["error"]["param"], refused["error"]["code"]), refused)
+            self.assertNotIn("--max-model-len", refused["error"]["message"])
+            if code == "invalid_value":
+                self.assertIn(f"'{field}'", refused["error"]["message"])
+            served.admin("DELETE", "/admin/models/wrong")
+        for field in ("port", "api_key", "threads", "admin-port", "log_json", "step_log"):
+            status, refused = served.load(model=str(self.qwen), **{field: "1"})
+            self.assertEqual((400, field), (status, refused["error"]["param"]), refused)
+            self.assertIn("belongs to the whole server, not to one model: give --" + field.replace("_", "-"),
+                          refused["error"]["message"])
+        for field, ours in (("served_model_name", "name"), ("alias", "aliases")):
+            self.assertIn(f"'{field}' is the field '{ours}' here",
+                          served.load(model=str(self.qwen), **{field: "x"})[1]["error"]["message"])
+        status, refused = served.load(model=str(self.qwen), **{"max_model_len": 64, "context-length": 64})
+        self.assertEqual((400, "context-length"), (status, refused["error"]["param"]), refused)
+        self.assertIn("the same as 'max_model_len'", refused["error"]["message"])
+        status, loaded = served.load(model=str(self.qwen), name="other-names", **{
+            "context-length": 64, "kv-cache-memory": "16MiB", "no_enable_prefix_caching": True})
+        self.assertEqual(200, status, loaded)
+        self.assertEqual(200, served.admin("DELETE", "/admin/models/other-names")[0])
         # Found when it is loaded: wrong all the same, and nobody's fault but the request's.
         for options in ({"pin_prefix": "/nowhere"}, {"pin_prefix": "/tmp"}, {"max_model_len": 10_000_000},
                         {"kv_cache_memory": "16MiB", "memory_utilization": 0.5}, {"executor": "modelled:/nowhere"},

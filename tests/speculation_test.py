@@ -3,6 +3,7 @@
 
 usage: speculation_test.py PELTON MODEL_FOLDER
 """
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -27,7 +28,10 @@ WAYS = ({"temperature": 0, "logprobs": True}, {"temperature": 1.2, "seed": 7, "t
         {"temperature": 0.7, "seed": 2, "stop": ["an", "9"]},
         {"temperature": 1, "seed": 9, "frequency_penalty": 0.5, "presence_penalty": 0.4, "min_tokens": 12, "logit_bias": {"100": 2}},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
-        {"temperature": 0, "tools": [TOOL], "tool_choice": "required"}, {"temperature": 0, "reasoning_effort": "high"})
+        {"temperature": 0, "tools": [TOOL], "tool_choice": "required"}, {"temperature": 0, "reasoning_effort": "high"},
+        {"temperature": 1.1, "seed": 5, "n": 3, "logprobs": True, "top_logprobs": 2}, {"temperature": 1, "seed": 4, "thinking_token_budget": 7},
+        {"temperature": 1, "seed": 8, "structured_outputs": {"regex": "([a-d]{3} ){2,9}end"}, "repetition_penalty": 1.1, "min_p": 0.02},
+        {"temperature": 0.9, "seed": 6, "tools": [TOOL], "top_k": 30, "bad_words": ["the"]})
 QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell the word banana again.")
 
 
@@ -43,6 +47,7 @@ class Server:
         if not line.startswith("listening on "):
             raise RuntimeError("the server did not start: " + line)
         self.url = line.split()[2]
+        self.admin_url = self.process.stdout.readline().split()[2] if "--admin-port" in self.flags else None
         return self
 
     def __exit__(self, *_):
@@ -57,10 +62,24 @@ class Server:
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.load(reply)
 
-    def answers(self):
+    def answers(self, at_once=1):
         """Calls are named anew each time."""
-        said = [json.dumps(self.ask(text, **more)["choices"]) for text in QUESTIONS for more in WAYS]
-        return [re.sub(r"call_\w+", "call", text) for text in said]
+        asked = [(text, more) for text in QUESTIONS for more in WAYS]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            said = pool.map(lambda one: json.dumps(self.ask(one[0], **one[1])["choices"]), asked)
+            return [re.sub(r"call_\w+", "call", text) for text in said]
+
+    def streamed(self):
+        """The text of an answer that comes in chunks, and its usage."""
+        body = {"messages": [{"role": "user", "content": QUESTIONS[1]}], "max_completion_tokens": 120, "temperature": 1, "seed": 11,
+                "stream": True, "stream_options": {"include_usage": True}, "stop": ["then"]}
+        request = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            chunks = [json.loads(line[6:]) for line in reply if line.startswith(b"data: {")]
+        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+        usage = chunks[-1]["usage"]
+        return ("".join(delta.get("reasoning", "") for delta in deltas), "".join(delta.get("content") or "" for delta in deltas),
+                usage["prompt_tokens"], usage["completion_tokens"])
 
     def metric(self, name):
         with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
@@ -68,13 +87,23 @@ class Server:
         return sum(map(float, found))
 
 
+def find(value, key):
+    """Whatever has that key, anywhere in a document."""
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+        if name == key:
+            yield part
+        yield from find(part, key)
+
+
 class Speculation(unittest.TestCase):
     def test_the_same_answers(self):
         with Server() as server:
-            expected = server.answers()
+            expected, streamed = server.answers(), server.streamed()
         for config in METHODS:
             with self.subTest(config=config), Server(config) as server:
                 self.assertEqual(server.answers(), expected)
+                self.assertEqual(server.answers(at_once=8), expected)
+                self.assertEqual(server.streamed(), streamed)
                 drafted = server.metric("vllm:spec_decode_num_draft_tokens_total")
                 accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
                 self.assertGreater(drafted, 0)
@@ -131,6 +160,20 @@ class Speculation(unittest.TestCase):
             self.assertEqual(predicted["choices"], plain["choices"])
             self.assertGreater(predicted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 0)
 
+    def test_what_is_known_is_reported(self):
+        """The controller in /debug/ledger, and an answer's own figures where they are asked for."""
+        with Server(DRAFT_MODEL, "--admin-port", "0") as server:
+            timings = server.ask(QUESTIONS[0], temperature=0, timings=True)["timings"]
+            with urllib.request.urlopen(server.admin_url + "/debug/ledger", timeout=60) as reply:
+                said = next(iter(find(json.load(reply), "speculation")))
+        histogram = timings["draft_accepted_histogram"]
+        self.assertGreater(timings["draft_n"], timings["draft_n_accepted"] - 1)
+        self.assertEqual(timings["draft_n_accepted"], sum(i * count for i, count in enumerate(histogram)))
+        self.assertAlmostEqual(timings["draft_mean_length"], 1 + timings["draft_n_accepted"] / sum(histogram))
+        self.assertEqual(said["proposers"]["draft_model"]["accepted_tokens"], timings["draft_n_accepted"])
+        self.assertIn(said["state"], ("on", "idle"))
+        self.assertGreater(min(said["acceptance"][0], said["draft_ms"], said["drafted_share"]), 0)
+
     def test_generate_says_the_same(self):
         with tempfile.TemporaryDirectory() as folder:
             ids = pathlib.Path(folder) / "ids.json"
@@ -173,7 +216,8 @@ class Speculation(unittest.TestCase):
                 self.assertIn(said, result.stderr)
 
     def test_what_is_refused(self):
-        for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
+        for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"medusa"}', '"medusa" is not supported', 4),
+                                   ('{"method":"suffix_shared"}', '"suffix_shared" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
                                    ("suffix", "JSON object", 2)):
             result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", config],
                                     capture_output=True, text=True, timeout=60)

@@ -77,12 +77,19 @@ class FamilyWords(unittest.TestCase):
     def test_formats_and_channels_are_seen_outside_tests_only(self):
         self.assertEqual([], tidy.check_family_words())
         for line in ("chat::HarmonyTokens harmony;", "if (channel == chat::kFinal)", '#include "models/gpt_oss.h"',
-                     "chat::chatml_format(tokenizer)"):
+                     "chat::chatml_format(tokenizer)", "config.family == &families::kGptOss",
+                     'text += "<|channel|>final<|message|>";', '"<|im_start|>assistant"'):
             self.assertTrue(tidy.FAMILY_WORDS.search(line), line)
-        for line in ("kFinalAnswer", "FinishReason::kStop", "model.chat->parser()"):
+        for line in ("<|call|>", "kFinalAnswer", "FinishReason::kStop", "model.chat->parser()"):
             self.assertFalse(tidy.FAMILY_WORDS.search(line), line)
         self.assertTrue(tidy.FAMILY_WORDS_ALLOWED.search("src/server/grpc_test.cc"))
         self.assertFalse(tidy.FAMILY_WORDS_ALLOWED.search("src/server/server.cc"))
+
+
+    def test_no_code_asks_which_family_a_model_is_of(self):
+        self.assertEqual([], tidy.check_family_constants())
+        self.assertTrue(tidy.FAMILY_CONSTANT.search("if (config.family != &families::kGptOss) {"))
+        self.assertFalse(tidy.FAMILY_CONSTANT.search("checkpoint.has(families::kCoarseHead)"))
 
 
 class Rooms(unittest.TestCase):

@@ -51,6 +51,19 @@ class Verbs(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
         return done
 
+    def test_A29_a_variable_that_nobody_reads_is_named(self):
+        done = self.expect(0, pelton("completion", "bash", env={"PELTON_MAX_CONNECTION": "secret"}))
+        self.assertEqual(done.stderr.decode(), "pelton: warning: $PELTON_MAX_CONNECTION is not known, and changes "
+                                               "nothing; did you mean $PELTON_MAX_CONNECTIONS?\n")
+        self.assertEqual(self.expect(0, pelton("completion", "bash", env={"PELTON_MAX_CONNECTIONS": "9"})).stderr, b"")
+
+    def test_A29_a_file_without_a_model_says_what_it_wants(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write("port = 0\nmodel = []\n")
+            file.flush()
+            done = self.expect(3, pelton("serve", "--config", file.name))
+            self.assertIn(f"{file.name}:2: the list 'model' is empty; it wants at least one text", done.stderr.decode())
+
     def test_D11_the_program_leaks_nothing(self):
         """Under LeakSanitizer alone, which needs no other build; its exit code is 23."""
         library = subprocess.run(["gcc", "-print-file-name=liblsan.so"], capture_output=True, text=True, check=False)

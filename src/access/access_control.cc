@@ -47,6 +47,23 @@ std::string_view bearer_key(std::string_view authorization) {
   return bearer ? authorization.substr(kBearer.size()) : std::string_view();
 }
 
+api::ApiError rate_limited(const RateLimiter::Refusal& refusal, RefusalCounts& refusals) {
+  using By = RefusalCounts::By;
+  refusals.count(refusal.bound == RateLimiter::Bound::kRequests ? By::kRequests
+                 : refusal.bound == RateLimiter::Bound::kTokens ? By::kTokens
+                                                                : By::kConcurrent);
+  const std::string when =
+      refusal.retry_ns == 0 ? "when one of them has ended" : "in " + duration(refusal.retry_ns);
+  const int64_t ms = std::max<int64_t>((refusal.retry_ns + kMs - 1) / kMs, 1);
+  return {.status = 429,
+          .message = fmt::format("Rate limit reached: this key may ask for {} {}; try again {}",
+                                 refusal.limit, unit(refusal.bound), when),
+          .type = "rate_limit_error",
+          .param = {},
+          .code = "rate_limit_exceeded",
+          .retry_after_s = static_cast<int>((ms + 999) / 1000)};
+}
+
 }  // namespace
 
 AdmissionTicket::AdmissionTicket(AccessControl& control, Principal principal)
@@ -117,18 +134,20 @@ void AccessControl::replace_keys(ApiKeys keys) {
   keys_.store(std::make_shared<const ApiKeys>(std::move(keys)));
 }
 
-std::variant<AdmissionTicket, api::ApiError> AccessControl::admit(Principal principal) {
+std::variant<AdmissionTicket, api::ApiError> AccessControl::admit(Principal principal,
+                                                                  RefusalCounts& refusals) {
   if (!principal.account.empty()) {
     const auto refusal = limiter_.enter(principal.account, principal.limits, clock_.now_ns());
-    if (refusal) return rate_limited(*refusal);
+    if (refusal) return rate_limited(*refusal, refusals);
   }
   return AdmissionTicket(*this, std::move(principal));
 }
 
-std::optional<api::ApiError> AccessControl::reserve(AdmissionTicket& ticket, int64_t tokens) {
+std::optional<api::ApiError> AccessControl::reserve(AdmissionTicket& ticket, int64_t tokens,
+                                                    RefusalCounts& refusals) {
   if (ticket.principal_.account.empty()) return std::nullopt;
   const auto refusal = limiter_.reserve(ticket.principal_.account, tokens, clock_.now_ns());
-  if (refusal) return rate_limited(*refusal);
+  if (refusal) return rate_limited(*refusal, refusals);
   ticket.reserved_ += tokens;
   return std::nullopt;
 }
@@ -149,8 +168,9 @@ void AccessControl::settle(AdmissionTicket& ticket) {
   limiter_.leave(account, now_ns);
 }
 
-api::ApiError AccessControl::overloaded(const Error& error, Refused why, int64_t retry_ns) {
-  if (error.code == ErrorCode::kOverloaded) count(why);
+api::ApiError AccessControl::overloaded(const Error& error, RefusalCounts& refusals,
+                                        RefusalCounts::By by, int64_t retry_ns) const {
+  if (error.code == ErrorCode::kOverloaded) refusals.count(by);
   return with_retry(error, retry_ns);
 }
 
@@ -166,22 +186,6 @@ int AccessControl::retry_after_s(int64_t ns) const {
   const auto draw = static_cast<int64_t>(base::random_bits(now_ns, 0) % 51);
   const int64_t ms = ns / kMs * (75 + draw) / 100;
   return static_cast<int>((std::clamp(ms, kRetryMsLeast, kRetryMsMost) + 999) / 1000);
-}
-
-api::ApiError AccessControl::rate_limited(const RateLimiter::Refusal& refusal) {
-  count(refusal.bound == RateLimiter::Bound::kRequests ? Refused::kRequests
-        : refusal.bound == RateLimiter::Bound::kTokens ? Refused::kTokens
-                                                       : Refused::kConcurrent);
-  const std::string when =
-      refusal.retry_ns == 0 ? "when one of them has ended" : "in " + duration(refusal.retry_ns);
-  const int64_t ms = std::max<int64_t>((refusal.retry_ns + kMs - 1) / kMs, 1);
-  return {.status = 429,
-          .message = fmt::format("Rate limit reached: this key may ask for {} {}; try again {}",
-                                 refusal.limit, unit(refusal.bound), when),
-          .type = "rate_limit_error",
-          .param = {},
-          .code = "rate_limit_exceeded",
-          .retry_after_s = static_cast<int>((ms + 999) / 1000)};
 }
 
 std::string AccessControl::cache_salt(std::string_view tenant, std::string_view of_request) const {

@@ -7,7 +7,6 @@
 // what it asks for) and settled by what it really took when the ticket goes.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <variant>
 
 #include "access/api_keys.h"
+#include "access/refusal_counts.h"
 #include "admission/rate_limiter.h"
 #include "api/error.h"
 #include "base/clock.h"
@@ -79,20 +79,22 @@ class AccessControl {
   // where there is none.
   void add_limits(const Principal& principal, net::HttpHeaders& headers) const;
 
-  // 429 if the key's requests are used up.
-  std::variant<AdmissionTicket, api::ApiError> admit(Principal principal);
+  // 429 if the key's requests are used up. `refusals`, here and below: those of the model that is
+  // asked.
+  std::variant<AdmissionTicket, api::ApiError> admit(Principal principal, RefusalCounts& refusals);
   // 429 if the key's tokens are.
-  std::optional<api::ApiError> reserve(AdmissionTicket& ticket, int64_t tokens);
+  std::optional<api::ApiError> reserve(AdmissionTicket& ticket, int64_t tokens,
+                                       RefusalCounts& refusals);
   // It was not served, through no fault of its own: it does not count.
   void refund_request(const Principal& principal);
 
   // Output tokens of an answer that may have `tokens_max`, judging by those lately.
   int64_t expected_output(int64_t tokens_max) const;
 
-  // An error as its caller hears it: where there is no room, when to try again. `retry_ns`: when
-  // there may be some.
-  enum class Refused { kQueue, kRequests, kTokens, kConcurrent, kFormats };
-  api::ApiError overloaded(const Error& error, Refused why, int64_t retry_ns);
+  // An error as it is answered: where there is no room, when to try again. `retry_ns`: when there
+  // may be some. The first counts what was refused for lack of room.
+  api::ApiError overloaded(const Error& error, RefusalCounts& refusals, RefusalCounts::By by,
+                           int64_t retry_ns) const;
   api::ApiError with_retry(const Error& error, int64_t retry_ns) const;
 
   // What a request's computed prefixes, sampled turns and grammars are kept under: nobody finds
@@ -103,16 +105,10 @@ class AccessControl {
   // Requests that make a model work, from being admitted until their answers are out.
   int64_t inside() const { return inside_.load(std::memory_order_relaxed); }
 
-  static constexpr std::array<std::string_view, 5> kRefusedNames = {"queue", "requests", "tokens",
-                                                                    "concurrent", "formats"};
-  int64_t refused(Refused why) const { return refused_[static_cast<size_t>(why)].load(); }
-
  private:
   friend class AdmissionTicket;
 
-  api::ApiError rate_limited(const admission::RateLimiter::Refusal& refusal);
   int retry_after_s(int64_t ns) const;
-  void count(Refused why) { refused_[static_cast<size_t>(why)].fetch_add(1); }
   void settle(AdmissionTicket& ticket);
 
   const base::Clock& clock_;
@@ -120,7 +116,6 @@ class AccessControl {
   std::atomic<std::shared_ptr<const ApiKeys>> keys_;
   admission::RateLimiter limiter_;
   std::atomic<int64_t> typical_output_{256};  // tokens of an answer, lately
-  std::array<std::atomic<int64_t>, kRefusedNames.size()> refused_{};
   std::atomic<int64_t> inside_{0};
 };
 

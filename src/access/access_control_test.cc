@@ -52,6 +52,7 @@ TEST(AccessControl, ReadsCredentialsOfHeaders) {
 TEST(AccessControl, WhatATicketReservesItsEndSettles) {
   base::VirtualClock clock;
   AccessControl control(keys_of("a wheel tpm=100000\n"), "secret", clock);
+  RefusalCounts refusals;
   const Principal principal = identified(control, "Bearer a");
   const auto left = [&] {
     net::HttpHeaders headers;
@@ -59,13 +60,13 @@ TEST(AccessControl, WhatATicketReservesItsEndSettles) {
     return std::string(headers.get("x-ratelimit-remaining-tokens"));
   };
   {
-    auto admitted = control.admit(principal);
+    auto admitted = control.admit(principal, refusals);
     ASSERT_TRUE(std::holds_alternative<AdmissionTicket>(admitted));
     AdmissionTicket ticket = std::get<AdmissionTicket>(std::move(admitted));
     EXPECT_EQ(control.inside(), 1);
     EXPECT_EQ(control.expected_output(4000), 256);
     EXPECT_EQ(control.expected_output(10), 10);
-    EXPECT_FALSE(control.reserve(ticket, 1000 + 256));
+    EXPECT_FALSE(control.reserve(ticket, 1000 + 256, refusals));
     EXPECT_EQ(left(), "98744");
     ticket.note_prompt(1000);
     ticket.note_output(100);
@@ -80,11 +81,12 @@ TEST(AccessControl, WhatATicketReservesItsEndSettles) {
 TEST(AccessControl, WhatWasNeverScheduledCostsNothing) {
   base::VirtualClock clock;
   AccessControl control(keys_of("a wheel tpm=1000\n"), "secret", clock);
+  RefusalCounts refusals;
   const Principal principal = identified(control, "Bearer a");
-  const auto open = control.admit(principal);  // an account without any is forgotten
+  const auto open = control.admit(principal, refusals);  // an account without any is forgotten
   const auto left_after = [&](bool scheduled) {
     {
-      auto admitted = control.admit(principal);
+      auto admitted = control.admit(principal, refusals);
       AdmissionTicket ticket = std::get<AdmissionTicket>(std::move(admitted));
       ticket.note_prompt(900);
       ticket.note_end({.prompt_tokens = 900, .scheduled = scheduled});
@@ -100,18 +102,19 @@ TEST(AccessControl, WhatWasNeverScheduledCostsNothing) {
 TEST(AccessControl, RefusesBeyondItsKeysLimits) {
   base::VirtualClock clock;
   AccessControl control(keys_of("a wheel rpm=1\n"), "secret", clock);
+  RefusalCounts refusals;
   const Principal principal = identified(control, "Bearer a");
-  EXPECT_TRUE(std::holds_alternative<AdmissionTicket>(control.admit(principal)));
-  const auto second = control.admit(principal);
+  EXPECT_TRUE(std::holds_alternative<AdmissionTicket>(control.admit(principal, refusals)));
+  const auto second = control.admit(principal, refusals);
   ASSERT_TRUE(std::holds_alternative<api::ApiError>(second));
   const auto& error = std::get<api::ApiError>(second);
   EXPECT_EQ(error.status, 429);
   EXPECT_THAT(error.message, HasSubstr("1 requests per minute"));
   EXPECT_EQ(error.retry_after_s, 60);
-  EXPECT_EQ(control.refused(AccessControl::Refused::kRequests), 1);
+  EXPECT_EQ(refusals.of(RefusalCounts::By::kRequests), 1);
   // What was not served through no fault of its own does not count.
   control.refund_request(principal);
-  EXPECT_TRUE(std::holds_alternative<AdmissionTicket>(control.admit(principal)));
+  EXPECT_TRUE(std::holds_alternative<AdmissionTicket>(control.admit(principal, refusals)));
 }
 
 TEST(CacheSalts, TellNothingAndDifferByStart) {

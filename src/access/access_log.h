@@ -24,7 +24,7 @@ class AccessLog {
     Format format = Format::kText;
     std::FILE* file = stderr;  // outlives it
     size_t lines_max = 8192;   // that wait to be written
-    base::Log* log = nullptr;  // outlives it; told when lines are lost
+    base::Log* log = nullptr;  // outlives it; hears when lines are lost
   };
 
   explicit AccessLog(const Options& options);

@@ -1,6 +1,7 @@
 // The API keys that are asked for, and whose each is. Filled at once; then immutable, any thread.
 // A new key file is a new set. Keys are looked up by digests made with a secret of the set's own:
-// how long that takes tells of digests that nobody outside can compute, and so nothing of keys.
+// how long that takes says something of digests that nobody outside can compute, and so nothing of
+// keys.
 #pragma once
 
 #include <map>

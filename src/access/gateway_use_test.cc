@@ -77,7 +77,7 @@ class Gateway {
     const auto principal = control_.identify(AccessControl::credentials_of(request.headers));
     if (!principal) return refusal(api::bad_api_key());
     record.tenant = principal->tenant;
-    const auto ticket = control_.admit(*principal);
+    const auto ticket = control_.admit(*principal, refusals_);
     if (const auto* error = std::get_if<api::ApiError>(&ticket)) return refusal(*error);
     return {.status = 200, .headers = {}, .body = "forwarded"};
   }
@@ -92,6 +92,7 @@ class Gateway {
   RequestReporter reporter_;
   RequestStatistics statistics_{clock_};
   AccessControl control_;
+  RefusalCounts refusals_;
   const CorsOrigins cors_ = *CorsOrigins::parse({"https://chat.example.org"});
   net::HttpServer http_;
   net::HttpClient client_{{}};

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "telemetry/trace_context.h"
 
@@ -27,6 +28,10 @@ struct GenerationFacts {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the answer that found least: that one had it computed
   int64_t output_tokens = 0;
+  // Speculation: guesses, those that were right, and rows with guesses by how many were.
+  int64_t draft_tokens = 0;
+  int64_t accepted_draft_tokens = 0;
+  std::vector<int64_t> drafts;
   GenerationTimes times;
 };
 

@@ -1,4 +1,4 @@
-// Tells of each request that is over those who want to know: the access log, the trace collector.
+// Reports each request that is over to those who want to know: the access log, the trace collector.
 // Owned by the Server; any thread.
 #pragma once
 

@@ -33,8 +33,8 @@ class FairQueue {
 
   explicit FairQueue(const Options& options) : options_(options) {}
 
-  // The rank of work that comes now: by priority and arrival, the passing of time being told by the
-  // tokens spent. Total order with the id; it never changes, so it can order running work too.
+  // The rank of work that comes now: by priority and arrival, the passing of time being known by
+  // the tokens spent. Total order with the id; it never changes, so it can order running work too.
   int64_t rank(int priority) const;
 
   // A tenant takes part from its first enter to its last leave, whether its items wait or run. The

@@ -39,7 +39,7 @@ class RateLimiter {
     int64_t retry_ns = 0;  // when it would be let in, if nobody else comes; 0: not known
   };
 
-  // One of the two buckets, as told to the account's owner.
+  // One of the two buckets, as the account's owner hears of it.
   struct Level {
     int64_t limit = 0;
     int64_t left = 0;

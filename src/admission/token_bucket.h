@@ -1,6 +1,6 @@
 // So much a minute, a minute's worth at once: what is taken flows back evenly. May be overdrawn by
 // what turned out to cost more than was thought; then nobody is let in until that has flowed back.
-// Pure: the time is told, and never goes back. Belongs to its owner's thread.
+// Pure: the time is passed in, and never goes back. Belongs to its owner's thread.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@ void WaitEstimate::places_are(Places places, int64_t now_ns) {
   taken_since_ns_ = now_ns;
 }
 
-// Places that come free while nobody waits tell nothing of how fast they could.
+// Places that come free while nobody waits show nothing of how fast they could.
 void WaitEstimate::place_freed(int64_t now_ns) {
   if (!taken_) return;
   freed_.push_back(busy_ns(now_ns));

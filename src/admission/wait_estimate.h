@@ -2,7 +2,7 @@
 // what was measured lately, so that what cannot be ready in time is refused at once and not
 // computed in vain. Rough by nature, and silent (0) until it has seen enough.
 //
-// Pure: the time is told, and never goes back. Belongs to its owner's thread.
+// Pure: the time is passed in, and never goes back. Belongs to its owner's thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class WaitEstimate {
     int64_t decode_ns = 0;  // from its first token to its last
   };
 
-  // Whether somebody waits because there is no place; told whenever that may have changed.
+  // Whether somebody waits because there is no place; called whenever that may have changed.
   enum class Places { kFree, kTaken };
   void places_are(Places places, int64_t now_ns);
 
@@ -40,7 +40,7 @@ class WaitEstimate {
   int64_t output_tokens(int64_t output_tokens_max) const;
 
  private:
-  // So many places that came free while others waited tell how fast they do.
+  // So many places that came free while others waited show how fast they do.
   static constexpr size_t kFreedMin = 4;
   static constexpr size_t kFreedMax = 64;
   // A request served so many requests ago counts e times less.

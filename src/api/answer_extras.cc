@@ -1,5 +1,7 @@
 #include "api/answer_extras.h"
 
+#include <numeric>
+
 namespace pelton::api {
 namespace {
 
@@ -9,6 +11,17 @@ double per_second(int64_t count, double ms) {
 
 double per_token_ms(int64_t count, double ms) {
   return count > 0 ? ms / static_cast<double>(count) : 0.0;
+}
+
+void write_drafts(base::JsonWriter& writer, const Timings& timings) {
+  const int64_t rows = std::accumulate(timings.drafts.begin(), timings.drafts.end(), int64_t{0});
+  writer.key("draft_n").integer(timings.draft_tokens);
+  writer.key("draft_n_accepted").integer(timings.accepted_draft_tokens);
+  writer.key("draft_mean_length");
+  writer.number(1 + static_cast<double>(timings.accepted_draft_tokens) / static_cast<double>(rows));
+  writer.key("draft_accepted_histogram").begin_array();
+  for (const int64_t count : timings.drafts) writer.integer(count);
+  writer.end_array();
 }
 
 }  // namespace
@@ -45,6 +58,7 @@ void write_timings(base::JsonWriter& writer, const Timings& timings) {
   writer.key("predicted_ms").number(timings.decode_ms);
   writer.key("predicted_per_token_ms").number(per_token_ms(decoded, timings.decode_ms));
   writer.key("predicted_per_second").number(per_second(decoded, timings.decode_ms));
+  if (!timings.drafts.empty()) write_drafts(writer, timings);
   writer.end_object();
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "api/usage.h"
 #include "base/json_writer.h"
@@ -26,10 +27,17 @@ struct Timings {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
   int64_t output_tokens = 0;
+  // Speculation: tokens guessed, those that were right, and [i]: rows with guesses of which the
+  // first i alone were.
+  int64_t draft_tokens = 0;
+  int64_t accepted_draft_tokens = 0;
+  std::vector<int64_t> drafts;
 };
 
 // {"queue_ms","prefill_ms","decode_ms","cache_n","prompt_n","prompt_ms","prompt_per_token_ms",
 // "prompt_per_second","predicted_n","predicted_ms","predicted_per_token_ms","predicted_per_second"}
+// and, where something was guessed, {"draft_n","draft_n_accepted" (llama.cpp's names),
+// "draft_mean_length" (tokens of a row with guesses),"draft_accepted_histogram"}
 void write_timings(base::JsonWriter& writer, const Timings& timings);
 
 // What a stream's last event says behind its empty list of choices, and the event's end; null: not

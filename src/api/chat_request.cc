@@ -90,7 +90,7 @@ void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatReq
   }
 }
 
-// What the answer stands without, told in a warning.
+// What the answer stands without, reported in a warning.
 void check_other_wishes(const Fields& body, ChatRequest& request) {
   check_verbosity(body, request.warnings);
   if (body.object("web_search_options") != nullptr) {
@@ -152,6 +152,7 @@ void read_reasoning(const Fields& body, StatedEffort& stated, ChatRequest& reque
   const auto budget = fields.integer("max_tokens", {.low = 0, .high = kBudgetMax});
   if (budget) request.generation.thinking_budget = budget;
   if (fields.boolean("exclude").value_or(false)) request.include_reasoning = false;
+  read_reasoning_summary(fields);  // all of it is there to read
   refuse_other_reasoning(fields);
 }
 
@@ -193,15 +194,24 @@ std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_vie
 }
 
 void refuse_other_reasoning(const Fields& reasoning) {
-  // What is asked for is done: OpenAI's defaults, and a summary where all of it is there to read.
+  // What is asked for is done: OpenAI's defaults.
   static constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
       {"context", "auto"}, {"mode", "standard"}};
   for (const auto& [key, value] : kDefaults) {
     const std::string* asked = reasoning.text(key, 64);
     if (asked != nullptr && *asked != value) reasoning.refuse_unsupported(key, "this value");
   }
-  static constexpr std::string_view kHarmless[] = {"summary", "generate_summary"};
-  reasoning.refuse_unread(kHarmless);
+  reasoning.refuse_unread({});
+}
+
+std::optional<bool> read_reasoning_summary(const Fields& reasoning) {
+  static constexpr std::string_view kLengths[] = {"auto", "concise", "detailed", "none"};
+  std::optional<bool> is_wanted;
+  for (const std::string_view key : {"generate_summary", "summary"}) {  // the older name first
+    check_word(reasoning, key, kLengths);
+    if (const std::string* length = reasoning.text(key, 64)) is_wanted = *length != "none";
+  }
+  return is_wanted;
 }
 
 void check_verbosity(const Fields& fields, std::vector<std::string>& warnings) {

@@ -1,5 +1,5 @@
 // POST /v1/chat/completions: the body as plain values, everything in it checked. What we would have
-// to obey and cannot is refused by name; a key that nobody documents is told of in a warning.
+// to obey and cannot is refused by name; a key that nobody documents is reported in a warning.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct ChatRequest {
   std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer
-  bool legacy_calls = false;   // "functions": a call is told as a message's "function_call"
+  bool legacy_calls = false;   // "functions": a call is reported as a message's "function_call"
   std::optional<ReasoningEffort> reasoning_effort;
   // "enable_thinking" of the template's arguments, or the field below; none: not said.
   std::optional<bool> thinks;
@@ -35,7 +35,7 @@ struct ChatRequest {
   int top_logprobs = -1;  // -1: no logprobs
   // "prediction": what the caller expects the answer to be, or to have parts of; none: not said.
   std::optional<std::string> prediction;
-  bool begins_answer = true;    // the prompt ends within the model's turn: "<|start|>assistant"
+  bool begins_answer = true;    // the prompt ends within the model's turn, behind its opening
   bool continues_last = false;  // that turn is the last message, and the answer goes on with it
   bool echoes_last = false;     // and shows it, too
   // For a model's chat template: its other arguments by name; documents
@@ -49,7 +49,9 @@ struct ChatRequest {
 // A field that says how much to think, by whatever name.
 std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key);
 
-// Refuses what is left of a "reasoning" object, but for defaults and summaries.
+// Whether a "reasoning" object asks for a summary; none: it does not say.
+std::optional<bool> read_reasoning_summary(const Fields& reasoning);
+// Refuses what is left of a "reasoning" object, but for defaults.
 void refuse_other_reasoning(const Fields& reasoning);
 
 // "verbosity", which this model has not.

@@ -215,7 +215,7 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, const StopRe
   out += tail_;
 }
 
-void ChatChunks::tell_usage(const Usage& usage) {
+void ChatChunks::add_usage(const Usage& usage) {
   tail_ = ",\"usage\":";
   JsonWriter writer(tail_);
   write_usage(writer, usage);

@@ -40,7 +40,7 @@ struct ChatChoice {
   std::optional<std::vector<TokenId>> token_ids;  // sampled
 };
 
-// Beside the choices of a whole answer; null: not told.
+// Beside the choices of a whole answer; null: not reported.
 struct ChatAnswerExtras {
   const Timings* timings = nullptr;
   const std::vector<TokenId>* prompt_token_ids = nullptr;
@@ -64,7 +64,7 @@ struct ChatDelta {
   std::string_view content;
   std::span<const ChatToolCallDelta> tool_calls;
   const std::vector<TokenLogprobs>* logprobs = nullptr;  // of the content
-  const std::vector<TokenId>* token_ids = nullptr;       // sampled; null: not told
+  const std::vector<TokenId>* token_ids = nullptr;       // sampled; null: not reported
   const std::vector<TokenId>* prompt_token_ids = nullptr;
 
   bool empty() const { return !role && reasoning.empty() && content.empty() && tool_calls.empty(); }
@@ -83,8 +83,8 @@ class ChatChunks {
   // The last one: either may be null.
   void last(const Usage* usage, const Timings* timings, std::string& out) const;
 
-  // The chunks from now on tell this usage, as far as it has come.
-  void tell_usage(const Usage& usage);
+  // The chunks from now on have this usage, as far as it has come.
+  void add_usage(const Usage& usage);
 
  private:
   // Up to and with "choices":

@@ -65,6 +65,82 @@ void read_best_of(const Fields& body, CompletionRequest& request) {
   generation.n = static_cast<int>(*best_of);
 }
 
+// What would change a drawn token, and what cannot be held to while beams are compared: named, not
+// dropped. A temperature of 0 or 1 and a seed may stand there: nothing is drawn.
+void refuse_beside_beams(const Fields& body, const CompletionRequest& request) {
+  const GenerationFields& asked = request.generation;
+  const bool cuts = asked.typical_p < 1.0 || asked.top_n_sigma > 0.0;
+  const std::pair<std::string_view, bool> kActive[] = {
+      {"stream", asked.stream},
+      {"temperature", asked.temperature.value_or(0.0) != 0.0 && *asked.temperature != 1.0},
+      {"top_p", asked.top_p.value_or(1.0) < 1.0},
+      {"top_k", asked.top_k.value_or(0) > 0},
+      {"min_p", asked.min_p.value_or(0.0) > 0.0},
+      {"repetition_penalty", asked.repetition_penalty.value_or(1.0) != 1.0},
+      {"frequency_penalty", asked.frequency_penalty != 0.0},
+      {"presence_penalty", asked.presence_penalty != 0.0},
+      {"dry_multiplier", asked.dry.multiplier > 0.0},
+      {asked.typical_p < 1.0 ? "typical_p" : "top_n_sigma", cuts},
+      {"xtc_probability", asked.xtc_probability > 0.0},
+      {"dynatemp_range", asked.dynatemp_range > 0.0},
+      {"mirostat", asked.mirostat_tau > 0.0},
+      {"bad_words", !asked.bad_words.empty()},
+      {"allowed_token_ids", !asked.allowed_tokens.empty()},
+      {"logit_bias", !asked.logit_bias.empty()},
+      {"min_tokens", asked.min_tokens > 0},
+      {"stop", !asked.stop.empty()},
+      {"repetition_detection", asked.repetition.has_value()},
+      {"prompt_logprobs", asked.prompt_logprobs.has_value()},
+      {"logprob_token_ids", !asked.logprob_token_ids.empty()},
+      {"suffix", !request.suffix.empty()},
+      {"echo", request.echo && request.logprobs >= 0},
+      {asked.format ? std::string_view(asked.format->field) : "", asked.format.has_value()},
+      {"max_tokens", asked.max_tokens == 0}};
+  for (const auto& [key, is_active] : kActive) {
+    if (!is_active) continue;
+    body.refuse(key, fmt::format("'{}' does not go with 'use_beam_search', which draws no token "
+                                 "and knows its answers at the end",
+                                 body.path(key)));
+  }
+}
+
+// true: enough of them have ended; false, or "never", which here are one: none can become better.
+bool read_early_stopping(const Fields& body) {
+  constexpr std::string_view kKey = "early_stopping";
+  const Json* given = body.find(kKey);
+  if (given == nullptr || (given->is_string() && given->as_string() == "never")) return false;
+  if (given->is_bool()) return given->as_bool();
+  body.refuse(kKey, "'early_stopping' must be true, false or 'never'");
+  return false;
+}
+
+// As many beams as "beam_width", or else "best_of" (which "n" has become by now), of which the
+// "n" of the body are shown.
+void read_beams(const Fields& body, CompletionRequest& request) {
+  BeamFields beams;
+  const bool wanted = body.boolean("use_beam_search").value_or(false);
+  const auto width = body.integer("beam_width", {.low = 1, .high = kBeamWidthMax});
+  beams.length_penalty =
+      body.number("length_penalty", {.low = -100.0, .high = 100.0}).value_or(1.0);
+  beams.early_stopping = read_early_stopping(body);
+  if (!wanted) {
+    if (width) body.refuse("beam_width", "'beam_width' belongs to 'use_beam_search': true");
+    return;
+  }
+  beams.width = static_cast<int>(width.value_or(request.generation.n));
+  if (width && request.generation.n != request.choices_shown && request.generation.n != *width) {
+    refuse_two_values(body, "beam_width", "best_of");
+  } else if (beams.width < request.choices_shown || beams.width > kBeamWidthMax) {
+    body.refuse(width ? "beam_width" : "n",
+                fmt::format("{} beams for {} choices: there must be as many at least, and at most "
+                            "{}",
+                            beams.width, request.choices_shown, kBeamWidthMax));
+  }
+  request.generation.n = request.choices_shown;
+  request.beams = beams;
+  refuse_beside_beams(body, request);
+}
+
 }  // namespace
 
 std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_t prompts_max,
@@ -110,6 +186,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   check_logprob_tokens(fields, request.generation, request.logprobs >= 0);
   read_best_of(fields, request);
   read_suffix(fields, request);
+  read_beams(fields, request);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kCompletionChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",

@@ -1,6 +1,7 @@
 // POST /v1/completions: the body as plain values, everything in it checked.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,6 +15,13 @@ namespace pelton::api {
 // Ordinary text, or the caller's own tokens.
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
+// "use_beam_search", as vLLM has it: generation.n of so many beams are shown.
+struct BeamFields {
+  int width = 1;
+  double length_penalty = 1.0;
+  bool early_stopping = false;
+};
+
 struct CompletionRequest {
   std::string model;            // empty: the only one there is
   std::vector<Prompt> prompts;  // at least one; one choice each
@@ -23,6 +31,7 @@ struct CompletionRequest {
   bool adds_special = true;     // a text begins with the model's bos token, if it has one
   std::string suffix;           // the answer stands before it; empty: none
   int choices_shown = 1;        // of each prompt's generation.n, those with the likeliest tokens
+  std::optional<BeamFields> beams;  // none: tokens are sampled
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
@@ -31,6 +40,7 @@ inline constexpr size_t kPromptsMax = 1024;
 inline constexpr size_t kSuffixBytesMax = size_t{16} << 20;
 inline constexpr size_t kCompletionChoicesMax = 1024;  // of all prompts together
 inline constexpr int kBestOfMax = 20;
+inline constexpr int kBeamWidthMax = 16;
 inline constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's
 
 // string | [string, …] | [id, …] | [[id, …], …]; none of them empty.

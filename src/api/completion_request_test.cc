@@ -78,5 +78,41 @@ TEST(CompletionRequest, RefusesManyPrompts) {
   EXPECT_NE(request.error().message.find("at most 1024"), std::string::npos);
 }
 
+// llama.cpp's list leaves out what it does not name, whatever the request or the model says of it.
+TEST(CompletionRequest, SamplersMayBeLeftOut) {
+  const auto asked = [](const std::string& samplers) {
+    return parse_completion_request(
+        R"({"prompt":"x","temperature":0.5,"top_p":0.5,"min_p":0.5,"repeat_penalty":1.5,)"
+        R"("dry_multiplier":0.8,"xtc_probability":0.5,"typical_p":0.5,"top_n_sigma":1,)"
+        R"("samplers":)" +
+            samplers + "}",
+        {.vocab_size = 100});
+  };
+  const auto two = asked(R"(["temperature","top_p"])");
+  ASSERT_TRUE(two.ok()) << two.error().message;
+  const GenerationFields& fields = two->generation;
+  EXPECT_EQ(fields.temperature, 0.5);
+  EXPECT_EQ(fields.top_p, 0.5);
+  EXPECT_EQ(fields.min_p, 0.0);
+  EXPECT_EQ(fields.top_k, 0) << "not the model's own";
+  EXPECT_EQ(fields.repetition_penalty, 1.0);
+  EXPECT_EQ(fields.dry.multiplier, 0.0);
+  EXPECT_EQ(fields.xtc_probability, 0.0);
+  EXPECT_EQ(fields.typical_p, 1.0);
+  EXPECT_EQ(fields.top_n_sigma, 0.0);
+  const auto all = asked(
+      R"(["penalties","dry","top_n_sigma","temperature","top_k","typ_p","top_p","min_p","xtc"])");
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  EXPECT_EQ(all->generation.min_p, 0.5);
+  EXPECT_EQ(all->generation.repetition_penalty, 1.5);
+  EXPECT_EQ(asked("[]")->generation.min_p, 0.5);
+  for (const char* const bad : {R"(["top_p","temperature"])", R"(["top_p","top_p"])",
+                                R"(["infill"])", "[7]", R"("edkypmxt")", "{}"}) {
+    const auto refused = asked(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().field, "samplers") << bad;
+  }
+}
+
 }  // namespace
 }  // namespace pelton::api

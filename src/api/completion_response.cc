@@ -87,7 +87,7 @@ void CompletionChunks::choice(const CompletionChoice& choice, std::string& out) 
   out += tail_;
 }
 
-void CompletionChunks::tell_usage(const Usage& usage) {
+void CompletionChunks::add_usage(const Usage& usage) {
   tail_ = ",\"usage\":";
   JsonWriter writer(tail_);
   write_usage(writer, usage);

@@ -26,7 +26,7 @@ struct CompletionChoice {
   std::string_view finish_reason;  // empty: not finished
   StopReason stop_reason;
   std::optional<std::vector<TokenId>> token_ids;           // sampled
-  const std::vector<TokenId>* prompt_token_ids = nullptr;  // null: not told
+  const std::vector<TokenId>* prompt_token_ids = nullptr;  // null: not reported
   const std::vector<PromptTokenLogprobs>* prompt_logprobs = nullptr;
 };
 
@@ -43,8 +43,8 @@ class CompletionChunks {
   // The last one: either may be null.
   void last(const Usage* usage, const Timings* timings, std::string& out) const;
 
-  // The chunks from now on tell this usage, as far as it has come.
-  void tell_usage(const Usage& usage);
+  // The chunks from now on have this usage, as far as it has come.
+  void add_usage(const Usage& usage);
 
  private:
   const std::string head_;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "api/documented_objects.h"
 
@@ -36,13 +37,19 @@ bool is_neutral_word(std::string_view word, const Json& value) {
   return error == std::errc() && end == word.data() + word.size() && number == value.as_number();
 }
 
-bool is_neutral(std::string_view words, const Json& value) {
+std::vector<std::string_view> split_at_blanks(std::string_view words) {
+  std::vector<std::string_view> all;
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());
-    if (is_neutral_word(words.substr(0, end), value)) return true;
+    all.push_back(words.substr(0, end));
     words.remove_prefix(std::min(end + 1, words.size()));
   }
-  return false;
+  return all;
+}
+
+bool is_neutral(std::string_view words, const Json& value) {
+  return std::ranges::any_of(split_at_blanks(words),
+                             [&](std::string_view word) { return is_neutral_word(word, value); });
 }
 
 // "user or tool", of "user tool".
@@ -50,6 +57,32 @@ std::string alternatives(std::string_view words) {
   std::string text;
   for (const char c : words) text += c == ' ' ? std::string(" or ") : std::string(1, c);
   return text;
+}
+
+// The end of a range, or nothing where that is open.
+std::optional<double> range_end(std::string_view text) {
+  double end = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), end);
+  return error == std::errc() && !text.empty() ? std::optional(end) : std::nullopt;
+}
+
+// What `value` must be that it is not: "at least -1", "'auto' or 'default'"; empty: it is. Of
+// "0..1" and 1.5 that is "at most 1".
+std::string broken_rule(std::string_view allowed, const Json& value) {
+  const size_t dots = allowed.find("..");
+  if (dots == std::string_view::npos) {
+    if (allowed.empty() || !value.is_string() || has_word(allowed, value.as_string())) return "";
+    return fmt::format("'{}'", fmt::join(split_at_blanks(allowed), "' or '"));
+  }
+  if (!value.is_number() && !value.is_string()) return "";
+  const double size =
+      value.is_number() ? value.as_number() : static_cast<double>(value.as_string().size());
+  const std::string_view unit = value.is_string() ? " bytes long" : "";
+  const auto low = range_end(allowed.substr(0, dots));
+  const auto high = range_end(allowed.substr(dots + 2));
+  if (low && !(size >= *low)) return fmt::format("at least {}{}", *low, unit);
+  if (high && !(size <= *high)) return fmt::format("at most {}{}", *high, unit);
+  return "";
 }
 
 bool asks_for_nothing(const DocumentedField& field, const Json& value) {
@@ -62,6 +95,10 @@ bool asks_for_nothing(const DocumentedField& field, const Json& value) {
   if (value.is_string() && value.as_string().empty()) return true;
   if (value.is_bool() && !value.as_bool() && field.neutral != "true") return true;
   return is_neutral(field.neutral, value);
+}
+
+bool has_no_effect(const DocumentedField& field) {
+  return field.effect == Effect::kNone || field.effect == Effect::kBeside;
 }
 
 constexpr size_t kShownMax = 64;  // bytes of a path that is not ours
@@ -111,7 +148,10 @@ class UnreadCheck {
       const std::string path = place.member(key);
       body_.refuse(path, fmt::format("'{}' must be of the type {}, not {}", body_.path(path),
                                      alternatives(field->types), value.kind_name()));
-    } else if (field->effect == Effect::kNone || asks_for_nothing(*field, value)) {
+    } else if (const std::string rule = broken_rule(field->allowed, value); !rule.empty()) {
+      const std::string path = place.member(key);
+      body_.refuse(path, fmt::format("'{}' must be {}", body_.path(path), rule));
+    } else if (has_no_effect(*field) || asks_for_nothing(*field, value)) {
       return;
     } else if (field->effect == Effect::kStyle ||
                (field->effect == Effect::kText && makes_vectors_)) {

@@ -17,6 +17,7 @@ namespace pelton::api {
 struct DocumentedField {
   enum class Effect {
     kNone,     // on this server's answers: speed, price, caches, what belongs to another field
+    kBeside,   // as kNone, but obeyed where it is read: who asks, whose turn it is, what stays
     kStyle,    // the answer stands without it, and a warning says so
     kText,     // as kChanges where text is generated, else as kStyle
     kChanges,  // the answer would be another one: refused where it is not read
@@ -26,11 +27,16 @@ struct DocumentedField {
   // Values that ask for nothing beside null, false and what is empty: numbers, or words ("auto"),
   // apart by blanks.
   std::string_view neutral;
-  // Of the body's own fields, words apart by blanks: its JSON types, "integer" among them; who
-  // documents it ("openai vllm"; "pelton": we alone). A value that asks for something, as JSON.
+  // Words apart by blanks: its JSON types, "integer" among them. Empty only where every value is
+  // refused or looked at by its reader: what is taken and not read is of its type all the same.
   std::string_view types = {};
+  // Of the body's own fields: who documents it ("openai vllm"; "pelton": we alone), and a value
+  // that asks for something, as JSON.
   std::string_view servers = {};
   std::string_view example = {};
+  // Of one that is taken and not read: the words that it may be, apart by blanks, or a range that
+  // either end may lack: "-1.." of a number, "..1024" of a text's bytes. Empty: any of its types.
+  std::string_view allowed = {};
 };
 
 // By their names.
@@ -45,7 +51,7 @@ inline constexpr size_t kFieldWarningsMax = 8;
 // Which objects stand in a body, and that vectors come of it instead of text.
 enum class BodyKind { kText, kChat, kMessages, kResponse, kVectors };
 // `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read. A
-// field without effect must still be of its type.
+// field without effect must still be of its type, and one of its allowed values.
 void check_unread_fields(const Fields& body, BodyKind kind, UnknownFields unknown,
                          std::vector<std::string>& warnings);
 

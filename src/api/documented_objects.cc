@@ -10,7 +10,7 @@ using Effect = DocumentedField::Effect;
 
 // ---- of every endpoint
 
-constexpr Field kStreamOptionsOthers[] = {{"include_obfuscation", Effect::kNone}};
+constexpr Field kStreamOptionsOthers[] = {{"include_obfuscation", Effect::kNone, "", "boolean"}};
 constexpr ConditionalMember kStreamOptionsConditions[] = {{"continuous_usage_stats", "true"}};
 constexpr DocumentedObject kStreamOptions{
     "stream_options",        "include_usage continuous_usage_stats",
@@ -20,7 +20,7 @@ constexpr DocumentedObject kStreamOptions{
 constexpr DocumentedObject kRepetitionDetection{
     "repetition_detection", "max_pattern_size min_pattern_size min_count", {}, {}};
 // Of chats and messages; "clear_thinking" is GLM's, which keeps what was thought in earlier turns.
-constexpr Field kThinkingOthers[] = {{"clear_thinking", Effect::kStyle, "true"}};
+constexpr Field kThinkingOthers[] = {{"clear_thinking", Effect::kStyle, "true", "boolean"}};
 constexpr DocumentedObject kThinking{"thinking", "type budget_tokens display", kThinkingOthers, {}};
 
 constexpr DocumentedObject kTextObjects[] = {kStreamOptions, kRepetitionDetection};
@@ -29,39 +29,39 @@ constexpr DocumentedObject kTextObjects[] = {kStreamOptions, kRepetitionDetectio
 
 // What a part that is no text holds: the part as a whole is refused or replaced.
 constexpr Field kPartOthers[] = {
-    {"annotations", Effect::kNone},
-    {"audio_url", Effect::kNone},
-    {"cache_control", Effect::kNone},
-    {"citations", Effect::kNone},
-    {"detail", Effect::kNone},
-    {"file", Effect::kNone},
-    {"file_data", Effect::kNone},
-    {"file_id", Effect::kNone},
-    {"file_url", Effect::kNone},
-    {"filename", Effect::kNone},
-    {"id", Effect::kNone},
-    {"image_url", Effect::kNone},
-    {"input_audio", Effect::kNone},
-    {"logprobs", Effect::kNone},
-    {"prompt_cache_breakpoint", Effect::kNone},
-    {"uuid", Effect::kNone},
-    {"video_url", Effect::kNone},
+    {"annotations", Effect::kNone, "", "array object"},
+    {"audio_url", Effect::kNone, "", "object string"},
+    {"cache_control", Effect::kNone, "", "object"},
+    {"citations", Effect::kNone, "", "array object"},
+    {"detail", Effect::kNone, "", "string"},
+    {"file", Effect::kNone, "", "object string"},
+    {"file_data", Effect::kNone, "", "string"},
+    {"file_id", Effect::kNone, "", "string"},
+    {"file_url", Effect::kNone, "", "string object"},
+    {"filename", Effect::kNone, "", "string"},
+    {"id", Effect::kNone, "", "string integer"},
+    {"image_url", Effect::kNone, "", "object string"},
+    {"input_audio", Effect::kNone, "", "object string"},
+    {"logprobs", Effect::kNone, "", "array object"},
+    {"prompt_cache_breakpoint", Effect::kNone, "", "boolean object string"},
+    {"uuid", Effect::kNone, "", "string"},
+    {"video_url", Effect::kNone, "", "object string"},
 };
 
 constexpr Field kChatMessageOthers[] = {
-    {"annotations", Effect::kNone},
+    {"annotations", Effect::kNone, "", "array object"},
     {"audio"},
-    {"cache_control", Effect::kNone},
-    {"id", Effect::kNone},
+    {"cache_control", Effect::kNone, "", "object"},
+    {"id", Effect::kNone, "", "string integer"},
     {"images"},
     {"partial"},  // Qwen's and Kimi's "prefix"
     {"prefix"},   // DeepSeek's and Mistral's: the answer goes on from this message
-    {"provider_specific_fields", Effect::kNone},
-    {"reasoning_details", Effect::kStyle},
-    {"thinking_blocks", Effect::kStyle},
-    {"tool_name", Effect::kNone},  // beside tool_call_id, which says it
+    {"provider_specific_fields", Effect::kNone, "", "object"},
+    {"reasoning_details", Effect::kStyle, "", "array object string"},
+    {"thinking_blocks", Effect::kStyle, "", "array"},
+    {"tool_name", Effect::kNone, "", "string"},  // beside tool_call_id, which says it
     {"tools"},
-    {"weight", Effect::kStyle},  // of fine-tuning
+    {"weight", Effect::kStyle, "", "number"},  // of fine-tuning
 };
 
 constexpr ConditionalMember kChatMessageConditions[] = {
@@ -74,31 +74,31 @@ constexpr ConditionalMember kChatMessageConditions[] = {
 
 constexpr Field kCallOthers[] = {
     {"custom"},
-    {"extra_content", Effect::kNone},
-    {"index", Effect::kNone},
+    {"extra_content", Effect::kNone, "", "object string"},
+    {"index", Effect::kNone, "", "integer"},
 };
 constexpr Field kCalledFunctionOthers[] = {
-    {"parsed_arguments", Effect::kNone},
-    {"thought_signature", Effect::kNone},
+    {"parsed_arguments", Effect::kNone, "", "object array string number boolean"},
+    {"thought_signature", Effect::kNone, "", "string"},
 };
 
-// The model is told of all tools, and may call each: examples and deferred loading are hints that
+// The model sees all tools, and may call each: examples and deferred loading are hints that
 // an answer stands without.
 constexpr Field kToolOthers[] = {
-    {"allowed_callers", Effect::kStyle, "direct"},
-    {"cache_control", Effect::kNone},
-    {"defer_loading", Effect::kStyle},
-    {"eager_input_streaming", Effect::kNone},
-    {"input_examples", Effect::kStyle},
-    {"output_schema", Effect::kStyle},
+    {"allowed_callers", Effect::kStyle, "direct", "array"},
+    {"cache_control", Effect::kNone, "", "object"},
+    {"defer_loading", Effect::kStyle, "", "boolean"},
+    {"eager_input_streaming", Effect::kNone, "", "boolean"},
+    {"input_examples", Effect::kStyle, "", "array"},
+    {"output_schema", Effect::kStyle, "", "object boolean"},
 };
 constexpr Field kChatToolOthers[] = {
-    {"allowed_callers", Effect::kStyle, "direct"},
-    {"cache_control", Effect::kNone},
+    {"allowed_callers", Effect::kStyle, "direct", "array"},
+    {"cache_control", Effect::kNone, "", "object"},
     {"custom"},
-    {"defer_loading", Effect::kStyle},
-    {"eager_input_streaming", Effect::kNone},
-    {"input_examples", Effect::kStyle},
+    {"defer_loading", Effect::kStyle, "", "boolean"},
+    {"eager_input_streaming", Effect::kNone, "", "boolean"},
+    {"input_examples", Effect::kStyle, "", "array"},
 };
 constexpr Field kChatChoiceOthers[] = {{"custom"}, {"disable_parallel_tool_use"}};
 
@@ -131,35 +131,48 @@ constexpr DocumentedObject kChatObjects[] = {
 
 // ---- /v1/messages
 
-constexpr Field kOutputConfigOthers[] = {{"task_budget", Effect::kStyle}};
-constexpr Field kSystemConfigOthers[] = {{"format"}, {"task_budget", Effect::kStyle}};
-constexpr Field kMessageFormatOthers[] = {
-    {"description", Effect::kNone}, {"name", Effect::kNone}, {"strict", Effect::kNone}};
+constexpr Field kOutputConfigOthers[] = {{"task_budget", Effect::kStyle, "", "object integer"}};
+constexpr Field kSystemConfigOthers[] = {{"format"},
+                                         {"task_budget", Effect::kStyle, "", "object integer"}};
+constexpr Field kMessageFormatOthers[] = {{"description", Effect::kNone, "", "string"},
+                                          {"name", Effect::kNone, "", "string"},
+                                          {"strict", Effect::kNone, "", "boolean"}};
 
 // An answer of ours that comes back whole has the rest.
 constexpr Field kMessageOthers[] = {
-    {"container", Effect::kNone},   {"id", Effect::kNone},
-    {"model", Effect::kNone},       {"stop_details", Effect::kNone},
-    {"stop_reason", Effect::kNone}, {"stop_sequence", Effect::kNone},
-    {"type", Effect::kNone},        {"usage", Effect::kNone},
+    {"container", Effect::kNone, "", "object string"},
+    {"id", Effect::kNone, "", "string integer"},
+    {"model", Effect::kNone, "", "string"},
+    {"stop_details", Effect::kNone, "", "object"},
+    {"stop_reason", Effect::kNone, "", "string"},
+    {"stop_sequence", Effect::kNone, "", "string"},
+    {"type", Effect::kNone, "", "string"},
+    {"usage", Effect::kNone, "", "object"},
 };
 constexpr ConditionalMember kMessageConditions[] = {
     {"clear_at", "system"},
     {"output_config", "system"},
 };
 constexpr Field kBlockOthers[] = {
-    {"cache_control", Effect::kNone}, {"caller", Effect::kNone},  {"data", Effect::kNone},
-    {"display", Effect::kNone},       {"file_id", Effect::kNone}, {"name", Effect::kNone},
-    {"signature", Effect::kNone},     {"title", Effect::kNone},   {"url", Effect::kNone},
-    {"source", Effect::kNone},  // of an image and the like
+    {"cache_control", Effect::kNone, "", "object"},
+    {"caller", Effect::kNone, "", "object string"},
+    {"data", Effect::kNone, "", "string object"},
+    {"display", Effect::kNone, "", "string"},
+    {"file_id", Effect::kNone, "", "string"},
+    {"name", Effect::kNone, "", "string"},
+    {"signature", Effect::kNone, "", "string"},
+    {"title", Effect::kNone, "", "string"},
+    {"url", Effect::kNone, "", "string"},
+    {"source", Effect::kNone, "", "object string"},  // of an image and the like
 };
-constexpr Field kSourceOthers[] = {
-    {"file_id", Effect::kNone}, {"media_type", Effect::kNone}, {"url", Effect::kNone}};
-constexpr Field kReferenceOthers[] = {{"cache_control", Effect::kNone}};
+constexpr Field kSourceOthers[] = {{"file_id", Effect::kNone, "", "string"},
+                                   {"media_type", Effect::kNone, "", "string"},
+                                   {"url", Effect::kNone, "", "string"}};
+constexpr Field kReferenceOthers[] = {{"cache_control", Effect::kNone, "", "object"}};
 constexpr Field kMessageToolOthers[] = {
-    {"cache_control", Effect::kNone},
-    {"eager_input_streaming", Effect::kNone},
-    {"input_examples", Effect::kStyle},
+    {"cache_control", Effect::kNone, "", "object"},
+    {"eager_input_streaming", Effect::kNone, "", "boolean"},
+    {"input_examples", Effect::kStyle, "", "array"},
 };
 
 constexpr std::string_view kBlockObeyed =
@@ -203,8 +216,11 @@ constexpr DocumentedObject kMessagesObjects[] = {
 // ---- /v1/responses
 
 constexpr Field kItemOthers[] = {
-    {"caller", Effect::kNone},     {"created_by", Effect::kNone}, {"id", Effect::kNone},
-    {"namespace", Effect::kStyle}, {"status", Effect::kNone},
+    {"caller", Effect::kNone, "", "object string"},
+    {"created_by", Effect::kNone, "", "string object"},
+    {"id", Effect::kNone, "", "string"},
+    {"namespace", Effect::kStyle, "", "string"},
+    {"status", Effect::kNone, "", "string"},
 };
 constexpr std::string_view kItemObeyed =
     "type role phase content call_id name arguments output summary encrypted_content";

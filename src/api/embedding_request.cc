@@ -150,7 +150,9 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
   }
   if (fields.find("texts") != nullptr) fields.array("texts", kEmbeddingInputsMax);
   request.texts = read_texts(fields, "texts");
-  fields.text("input_type", 64);  // the model knows one kind
+  static constexpr std::string_view kKinds[] = {"search_document", "search_query", "classification",
+                                                "clustering", "image"};
+  check_word(fields, "input_type", kKinds);  // the model knows one kind
   read_embedding_types(fields, request);
   read_truncate(fields, request);
   request.max_tokens = fields.integer("max_tokens", {.low = 1});

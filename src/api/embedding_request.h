@@ -16,7 +16,7 @@ namespace pelton::api {
 
 inline constexpr size_t kEmbeddingInputsMax = 2048;  // OpenAI's
 
-// How a text's tokens become one vector; absent: as the server was told.
+// How a text's tokens become one vector; absent: as the server was configured.
 enum class EmbeddingPooling { kLast, kMean };
 
 // What all three say of who asks and how.
@@ -35,7 +35,7 @@ struct EmbeddingRequest {
   EmbeddingFields fields;
   std::vector<Prompt> inputs;
   std::vector<ChatMessage> messages;  // in place of inputs: one chat's prompt
-  bool begins_answer = false;         // that ends with "<|start|>assistant"
+  bool begins_answer = false;         // that ends with the opening of the model's turn
   bool adds_special = true;           // texts stand between the model's own tokens, if it has such
   std::optional<int> dimensions;      // the first so many, normalised anew
   bool base64 = false;

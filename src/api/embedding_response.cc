@@ -20,7 +20,7 @@ void write_embedding_usage(JsonWriter& writer, const EmbeddingAnswer& answer) {
   writer.key("total_tokens").integer(answer.prompt_tokens).end_object();
 }
 
-// What a float is in the fewest digits that tell it from its neighbours.
+// What a float is in the fewest digits that distinguish it from its neighbours.
 void write_vector(JsonWriter& writer, std::span<const float> values) {
   writer.begin_array();
   char text[40];

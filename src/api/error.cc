@@ -87,7 +87,7 @@ ApiError api_error(const Error& error) {
       return {.status = 500,
               .message =
                   "The model computed numbers that are not finite for this request; its "
-                  "weights may be damaged ('pelton verify' tells).",
+                  "weights may be damaged (see 'pelton verify').",
               .type = "server_error",
               .param = {},
               .code = "numerical_error"};
@@ -187,6 +187,12 @@ ApiError context_length_exceeded(const ContextLength& length, std::string_view p
           .param = std::string(param),
           .code = "context_length_exceeded",
           .context_length = length};
+}
+
+std::string error_event(int status, std::string_view error_body) {
+  const bool is_object = error_body.starts_with('{') && error_body != "{}";
+  return fmt::format("{{\"type\":\"error\",\"status\":{}{}{}", status, is_object ? "," : "",
+                     is_object ? error_body.substr(1) : "}");
 }
 
 std::string plain_error_body(const ApiError& error) {

@@ -52,6 +52,8 @@ ApiError context_length_exceeded(const ContextLength& length, std::string_view p
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}, all four keys always.
 std::string error_body(const ApiError& error);
+// Over a WebSocket: {"type":"error","status":…, and what is in the error's body, an object}.
+std::string error_event(int status, std::string_view error_body);
 // {"error":"…"}
 std::string plain_error_body(const ApiError& error);
 

@@ -48,7 +48,7 @@ class Fields {
   void refuse_unsupported(std::string_view key, std::string_view what) const;
 
   // Of Reads::kKept: each member that is not null and that no read above has asked for, in the
-  // request's order. What `visit` is told of has been dropped by whoever reads the object.
+  // request's order. What `visit` is given has been dropped by whoever reads the object.
   using VisitUnread = base::FunctionRef<void(const std::string& key, const Json& value)>;
   void unread(VisitUnread visit) const;
   // The same, each refused that asks for something (not false, not empty) and is not `harmless`: of

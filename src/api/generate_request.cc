@@ -67,7 +67,7 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   if (const std::optional<OutputFormat>& format = request.generation.format) {
     fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");
   }
-  // What a rendered body tells of its tokens.
+  // What a rendered body says of its tokens.
   fields.text("prompt", std::numeric_limits<size_t>::max());
   fields.integer("count", {.low = 0});
   if (request.generation.timings) {

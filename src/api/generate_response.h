@@ -30,7 +30,7 @@ struct GeneratedChoice {
   std::string_view finish_reason;  // empty: it goes on
 };
 
-// `prompt`: null: not told.
+// `prompt`: null: not reported.
 std::string generate_body(std::string_view id, std::span<const GeneratedChoice> choices,
                           const std::vector<PromptTokenLogprobs>* prompt, const Usage& usage);
 // A chunk of a stream, appended to `out`: of one choice, or the usage at the end.

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
 // llama.cpp's and Ollama's: how many tokens the penalties look at (0: none, so that there are no
-// penalties), and whether a line's end may be penalised, which it is here as any token.
+// penalties), and whether a line's end may be penalised, which it is here as any token: where there
+// are penalties, the model's own among them, sparing it is refused (server/generation_request).
 void read_penalty_window(const Fields& body, GenerationFields& fields) {
   const auto last_n = body.integer("repeat_last_n", {.low = -1, .high = kIntMax});
   fields.penalty_last_n = static_cast<int>(last_n.value_or(-1));
@@ -23,13 +24,8 @@ void read_penalty_window(const Fields& body, GenerationFields& fields) {
     fields.repetition_penalty = 1.0;
     fields.frequency_penalty = fields.presence_penalty = 0.0;
   }
-  const bool has_penalties = fields.repetition_penalty.value_or(1.0) != 1.0 ||
-                             fields.frequency_penalty != 0.0 || fields.presence_penalty != 0.0;
   for (const std::string_view key : {"penalize_nl", "penalize_newline"}) {
-    const bool spares_line_ends = !body.boolean(key).value_or(true);
-    if (spares_line_ends && has_penalties) {
-      body.refuse_unsupported(key, "sparing line ends by the penalties");
-    }
+    if (!body.boolean(key).value_or(true)) fields.spares_line_ends = key;
   }
 }
 
@@ -123,6 +119,57 @@ void read_dry(const Fields& body, GenerationFields& fields) {
     dry.breakers = read_words(body, "dry_sequence_breakers", kDryBreakersMax, kDryBreakerBytesMax);
   }
   if (dry.last_n == 0) dry.multiplier = 0.0;  // nothing is looked at
+}
+
+// llama.cpp's samplers by the order in which they are applied here, which is not to be chosen
+// (request::SamplingParams); each may be left out.
+struct NamedSampler {
+  std::string_view name;
+  void (*leave_out)(GenerationFields& fields);
+};
+constexpr NamedSampler kSamplers[] = {
+    {"penalties",
+     [](GenerationFields& fields) {
+       fields.repetition_penalty = 1.0;
+       fields.frequency_penalty = fields.presence_penalty = 0.0;
+     }},
+    {"dry", [](GenerationFields& fields) { fields.dry.multiplier = 0.0; }},
+    {"top_n_sigma", [](GenerationFields& fields) { fields.top_n_sigma = 0.0; }},
+    {"temperature",
+     [](GenerationFields& fields) {
+       fields.temperature = 1.0;
+       fields.dynatemp_range = 0.0;
+     }},
+    {"top_k", [](GenerationFields& fields) { fields.top_k = 0; }},
+    {"typ_p", [](GenerationFields& fields) { fields.typical_p = 1.0; }},
+    {"top_p", [](GenerationFields& fields) { fields.top_p = 1.0; }},
+    {"min_p", [](GenerationFields& fields) { fields.min_p = 0.0; }},
+    {"xtc", [](GenerationFields& fields) { fields.xtc_probability = 0.0; }}};
+
+// Of ["temperature", "top_p"]: no penalties, no top_k, no min_p, whatever the request or the model
+// says of them. An empty list asks for nothing.
+void read_samplers(const Fields& body, GenerationFields& fields) {
+  const Json* given = body.array("samplers", std::size(kSamplers));
+  if (given == nullptr || given->as_array().empty()) return;
+  size_t next = 0;  // of kSamplers
+  for (const Json& item : given->as_array()) {
+    const auto* const found = std::ranges::find_if(kSamplers, [&](const NamedSampler& sampler) {
+      return item.is_string() && item.as_string() == sampler.name;
+    });
+    const auto index = static_cast<size_t>(found - std::begin(kSamplers));
+    if (index < next || index == std::size(kSamplers)) {
+      std::string names;
+      for (const NamedSampler& one : kSamplers) {
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+      }
+      return body.refuse("samplers", fmt::format("'samplers' are applied in this order here, and "
+                                                 "may be left out: {}",
+                                                 names));
+    }
+    for (; next < index; ++next) kSamplers[next].leave_out(fields);
+    ++next;
+  }
+  for (; next < std::size(kSamplers); ++next) kSamplers[next].leave_out(fields);
 }
 
 std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
@@ -266,10 +313,6 @@ void read_origin(const Fields& body, GenerationFields& fields) {
     fields.cache_salt = *salt;
   }
   fields.timeout_s = read_timeout(body);
-  // Accepted and not used; bounded all the same.
-  for (const std::string_view key : {"prompt_cache_key", "session_id"}) {
-    body.text(key, kTagBytesMax);
-  }
   fields.priority =
       static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
 }
@@ -324,14 +367,6 @@ void read_repetition(const Fields& body, GenerationFields& fields) {
   fields.repetition = {.pattern_min = static_cast<int>(std::max<int64_t>(least.value_or(1), 1)),
                        .pattern_max = static_cast<int>(pattern_max),
                        .count = static_cast<int>(*count)};
-}
-
-// Counts of llama.cpp's: of a context that is shifted and a cache that is cut up, neither of which
-// there is here; but never nonsense either.
-void check_foreign_counts(const Fields& body) {
-  for (const std::string_view key : {"n_keep", "n_discard", "n_cache_reuse"}) {
-    body.integer(key, {.low = 0, .high = kIntMax});
-  }
 }
 
 void read_timings(const Fields& body, GenerationFields& fields) {
@@ -441,6 +476,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_distribution_cuts(body, fields);
   read_mirostat(body, fields);
   read_dry(body, fields);
+  read_samplers(body, fields);
   fields.bad_words = read_words(body, "bad_words", kBadWordsMax, kBadWordBytesMax);
   read_allowed_tokens(body, limits, fields);
   read_logit_bias(body, limits, fields);
@@ -453,7 +489,6 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_repetition(body, fields);
   read_truncation(body, fields);
   read_timings(body, fields);
-  check_foreign_counts(body);
   refuse_even_empty(body);
   fields.format = read_output_format(body);
   if (fields.format && fields.ignore_eos) {

@@ -64,6 +64,8 @@ struct GenerationFields {
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
   int penalty_last_n = -1;  // tokens that the three look at; -1: all
+  // The field that spares line ends by the three, which is not done; empty: none does.
+  std::string_view spares_line_ends = {};
   DryFields dry;
   double typical_p = 1.0;
   double top_n_sigma = 0.0;  // 0: off
@@ -106,7 +108,7 @@ struct GenerationFields {
   bool tokens_as_ids = false;              // logprobs name tokens "token_id:7"
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
   std::optional<int> prompt_logprobs;      // alternatives to each token of the prompt
-  std::vector<TokenId> logprob_token_ids;  // told beside the alternatives
+  std::vector<TokenId> logprob_token_ids;  // reported beside the alternatives
   std::optional<RepetitionRule> repetition;
   // So many tokens of a prompt are kept; -1: as many as the model can read beside the answer. What
   // is cut off stands at its left end, or at the right one.
@@ -133,8 +135,8 @@ inline constexpr int kRepetitionCountMax = 1024;
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
 // Who asks and how the answer comes: of the same, what has nothing to do with sampling.
 void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
-// What an answer tells of its tokens, where it can. logprob_token_ids needs logprobs: whoever reads
-// those asks check_logprob_tokens().
+// What an answer reports of its tokens, where it can. logprob_token_ids needs logprobs: whoever
+// reads those asks check_logprob_tokens().
 void read_token_reports(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
 
 void check_logprob_tokens(const Fields& body, const GenerationFields& fields, bool has_logprobs);

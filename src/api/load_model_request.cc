@@ -62,7 +62,9 @@ Result<LoadModelRequest> parse_load_model_request(std::string_view body) {
     fields.refuse("model", "'model' is missing: a model folder on the server or a hub id");
   }
   if (const std::string* name = fields.text("name", kNameBytesMax)) {
-    if (!name->empty() && !fits_in_path(*name)) {
+    if (name->empty()) {
+      fields.refuse("name", "'name' is empty; leave it out for the folder's name or the hub id");
+    } else if (!fits_in_path(*name)) {
       fields.refuse(
           "name",
           "'name' stands in paths: no part of it between slashes may be empty, '.' or '..'");

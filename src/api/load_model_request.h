@@ -11,8 +11,8 @@
 namespace pelton::api {
 
 struct LoadModelRequest {
-  std::string model;                 // a folder or a hub id
-  std::string name;                  // what clients call it; empty: by the folder or the hub id
+  std::string model;  // a folder or a hub id
+  std::string name;   // what clients call it; empty: not given, the folder's or hub id
   std::vector<std::string> aliases;  // other names
   bool wait = true;                  // the answer comes when it has been loaded
   // What else the body says, of this model alone: a flag's name and its text, "max_model_len" and

@@ -49,6 +49,7 @@ TEST(LoadModelRequest, RefusesByName) {
   refused(R"({"model":7})", "model", "must be a string, not an integer");
   refused(R"({"model":"/m","model":"/n"})", "model", "stands twice");
   refused(R"({"model":"/m","name":["a"]})", "name", "must be a string");
+  refused(R"({"model":"/m","name":""})", "name", "'name' is empty; leave it out");
   for (const char* name : {".", "..", "a/../b", "/", "a//b", "/a", "a/"}) {
     refused(fmt::format(R"({{"model":"/m","name":"{}"}})", name), "name", "stands in paths");
   }

@@ -33,7 +33,7 @@ struct PromptTokenLogprobs {
   std::vector<ScoredToken> top;
 };
 
-// What one request may ask to be told of its prompts: tokens, times the alternatives and one.
+// What one request may ask to have reported of its prompts: tokens, times the alternatives and one.
 inline constexpr int64_t kPromptLogprobsMax = int64_t{1} << 18;
 
 // Chat: {"content":[{"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]}],"refusal":null}

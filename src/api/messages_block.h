@@ -20,7 +20,7 @@ const std::string* needed_text(const Fields& block, std::string_view key, size_t
 // cached by themselves, so nothing comes of it; but a slip in it must not go unseen.
 void check_cache_control(const Fields& block);
 
-// Each block of `content`, which is a string (told as a text block would be) or an array. False if
+// Each block of `content`, which is a string (read as a text block would be) or an array. False if
 // there is no content.
 using SeesText = base::FunctionRef<void(const std::string& text)>;
 using SeesBlock = base::FunctionRef<void(const Fields& block, const std::string& type)>;

@@ -78,14 +78,14 @@ void drop_unloaded(const Fields& body, std::span<const ChatMessage> messages, To
       deferred += std::exchange(function.deferred, false);
     if (deferred == 0) return;
     read.warnings.emplace_back(
-        "defer_loading ignored: this server searches no tools itself, so the model is told of all");
+        "defer_loading ignored: this server searches no tools itself, so the model sees all");
     return;
   }
   const bool all_deferred = std::ranges::all_of(read.functions, &FunctionTool::deferred);
   if (all_deferred && !read.functions.empty() && read.warnings.empty()) {
     body.refuse(
         "tools",
-        "All tools have defer_loading set. At least one of 'tools' must be told to the model "
+        "All tools have defer_loading set. At least one of 'tools' must be shown to the model "
         "from the beginning: let it have 'defer_loading': false");
     return;
   }
@@ -105,7 +105,7 @@ void drop_unloaded(const Fields& body, std::span<const ChatMessage> messages, To
 
 void refuse_too_many(const Fields& body, const ToolFields& read) {
   if (read.functions.size() <= kToolsMax || body.failed()) return;
-  body.refuse("tools", fmt::format("'tools' has {} tools that the model is told of; at most {} are "
+  body.refuse("tools", fmt::format("'tools' has {} tools that the model sees; at most {} are "
                                    "allowed: let the others have 'defer_loading'",
                                    read.functions.size(), kToolsMax));
 }

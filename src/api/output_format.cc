@@ -9,14 +9,19 @@
 namespace pelton::api {
 namespace {
 
-// Beside a format: names, and what is obeyed anyway.
-constexpr std::string_view kHarmless[] = {"strict",      "title",    "name",
-                                          "description", "_backend", "_backend_was_auto"};
-
 using Kind = OutputFormat::Kind;
 
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kDescriptionBytesMax = 64 * 1024;
+
+// Beside a format stand names, and what is obeyed anyway; all else is refused.
+void refuse_others(const Fields& fields) {
+  for (const std::string_view key : {"title", "name", "description", "_backend"}) {
+    fields.text(key, kDescriptionBytesMax);
+  }
+  for (const std::string_view key : {"strict", "_backend_was_auto"}) fields.boolean(key);
+  fields.refuse_unread({});
+}
 
 // A schema as a value, or as the text of one.
 std::optional<Json> read_schema(const Fields& fields, std::string_view key) {
@@ -62,24 +67,55 @@ std::optional<OutputFormat> read_named_schema(const Fields& fields) {
   if (const std::string* text = fields.text("description", kDescriptionBytesMax)) {
     format.description = *text;
   }
-  fields.boolean("strict");  // it is followed either way
-  fields.find("type");       // of text.format, whose reader has seen it
+  fields.find("type");  // of text.format, whose reader has seen it
   std::optional<Json> schema = read_schema(fields, "schema");
-  fields.refuse_unread(kHarmless);
+  refuse_others(fields);
   if (!schema || fields.failed()) return std::nullopt;
   format.schema = *std::move(schema);
   return format;
 }
 
+// llama.cpp's: the schema stands beside the type.
+std::optional<OutputFormat> schema_beside_type(const Fields& fields) {
+  std::optional<Json> schema = read_schema(fields, "schema");
+  refuse_others(fields);
+  if (!schema) return std::nullopt;
+  return OutputFormat{
+      .kind = Kind::kJsonSchema, .field = fields.path("schema"), .schema = *std::move(schema)};
+}
+
+// Of the schema beside "json_object": what it allows that is an object. {"anyOf": [{}, {}]} gets
+// "type": "object"; none is left of {"type": "array"}.
+void allow_objects_only(const Fields& fields, OutputFormat& format) {
+  if (!format.schema.is_object()) return;
+  const Json* type = format.schema.find("type");
+  const bool is_object =
+      type == nullptr || (type->is_string() && type->as_string() == "object") ||
+      (type->is_array() && std::ranges::any_of(type->as_array(), [](const Json& one) {
+         return one.is_string() && one.as_string() == "object";
+       }));
+  if (is_object) {
+    format.schema.set("type", Json("object"));
+  } else {
+    fields.refuse("schema", fmt::format("'{}' allows no object, and '{}' asks for one",
+                                        format.field, fields.path("type")));
+  }
+}
+
 // Of the type "json_object": any, or by llama.cpp's "schema" beside the type that one's.
 std::optional<OutputFormat> json_object(const Fields& fields) {
-  OutputFormat format{.kind = Kind::kJsonObject, .field = fields.path("")};
-  if (fields.find("schema") != nullptr) {
-    std::optional<Json> schema = read_schema(fields, "schema");
-    if (!schema) return std::nullopt;
-    format = {.kind = Kind::kJsonSchema, .field = fields.path("schema"), .schema = *schema};
+  std::optional<OutputFormat> format =
+      OutputFormat{.kind = Kind::kJsonObject, .field = fields.path("")};
+  if (fields.find("schema") == nullptr) {
+    refuse_others(fields);
+    return format;
   }
-  fields.refuse_unread(kHarmless);
+  format = schema_beside_type(fields);
+  if (!format) return format;
+  const bool is_any = (format->schema.is_object() && format->schema.as_object().empty()) ||
+                      (format->schema.is_bool() && format->schema.as_bool());
+  if (is_any) return OutputFormat{.kind = Kind::kJsonObject, .field = format->field};
+  allow_objects_only(fields, *format);
   return format;
 }
 
@@ -119,7 +155,7 @@ std::optional<OutputFormat> read_typed_value(const Fields& fields, std::string_v
       fields.refuse("value", fmt::format("'{}' is missing", fields.path("value")));
       return std::nullopt;
     }
-    fields.refuse_unread(kHarmless);
+    refuse_others(fields);
     return OutputFormat{
         .kind = Kind::kRegex, .field = fields.path("value"), .schema = {}, .text = *pattern};
   }
@@ -127,12 +163,12 @@ std::optional<OutputFormat> read_typed_value(const Fields& fields, std::string_v
   const bool is_named = type == "json_schema" && value != nullptr && value->is_object() &&
                         value->find("schema") != nullptr;
   if (is_named) {
-    fields.refuse_unread(kHarmless);
+    refuse_others(fields);
     return read_named_schema(
         Fields(*value, fields.path("value"), fields.complaint(), Fields::Reads::kKept));
   }
   std::optional<Json> schema = read_schema(fields, "value");
-  fields.refuse_unread(kHarmless);
+  refuse_others(fields);
   if (!schema) return std::nullopt;
   return OutputFormat{
       .kind = Kind::kJsonSchema, .field = fields.path("value"), .schema = *std::move(schema)};
@@ -144,7 +180,7 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
   const Fields fields(*format, "response_format", body.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
   if (type != nullptr && *type == "text") {
-    fields.refuse_unread(kHarmless);
+    refuse_others(fields);
     return std::nullopt;
   }
   if (type != nullptr && *type == "json_object") return json_object(fields);
@@ -161,8 +197,8 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
     return std::nullopt;
   }
   const Json* named = fields.object("json_schema");
-  if (named == nullptr && fields.find("schema") != nullptr) return json_object(fields);
-  fields.refuse_unread(kHarmless);
+  if (named == nullptr && fields.find("schema") != nullptr) return schema_beside_type(fields);
+  refuse_others(fields);
   if (named != nullptr) {
     return read_named_schema(
         Fields(*named, fields.path("json_schema"), body.complaint(), Fields::Reads::kKept));
@@ -285,7 +321,7 @@ std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
   }
   fields.boolean("disable_fallback");  // there is one way to obey
   if (!fields.boolean("disable_additional_properties").value_or(false)) {
-    fields.refuse_unread(kHarmless);
+    refuse_others(fields);
   } else {
     fields.refuse_unsupported("disable_additional_properties",
                               "closing a schema's objects (say additionalProperties: false in it)");
@@ -327,7 +363,7 @@ std::optional<OutputFormat> read_text_format_member(const Fields& text) {
   const Fields fields(*format, text.path("format"), text.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
   if (type != nullptr && *type == "text") {
-    fields.refuse_unread(kHarmless);
+    refuse_others(fields);
     return std::nullopt;
   }
   if (type != nullptr && *type == "json_object") return json_object(fields);

@@ -82,7 +82,7 @@ std::string read_parts(const Fields& fields, const PartList& list) {
 }
 
 // Where a client gives back the summary alone, that is what the model thought: as its summary it
-// was told nothing else.
+// was sent nothing else.
 void read_reasoning(const Fields& fields, ResponseItem& item) {
   item.text = read_parts(
       fields, {.key = "content", .type = "reasoning_text", .other_type = "text", .separator = ""});

@@ -24,7 +24,7 @@ std::optional<OutputFormat> read_text_format(const Fields& body,
   const Fields fields(*text, "text", body.complaint(), Fields::Reads::kKept);
   check_verbosity(fields, warnings);
   std::optional<OutputFormat> format = read_text_format_member(fields);
-  refuse_other_reasoning(fields);
+  fields.refuse_unread({});
   return format;
 }
 
@@ -33,16 +33,7 @@ void read_reasoning(const Fields& body, ResponseRequest& request) {
   if (reasoning == nullptr) return;
   const Fields fields(*reasoning, "reasoning", body.complaint(), Fields::Reads::kKept);
   request.reasoning_effort = read_effort(fields, "effort");
-  for (const std::string_view key : {"generate_summary", "summary"}) {  // the older name first
-    const std::string* length = fields.text(key, 64);
-    if (length == nullptr) continue;
-    request.reasoning_summary = *length != "none";
-    static constexpr std::string_view kLengths[] = {"auto", "concise", "detailed", "none"};
-    if (std::ranges::find(kLengths, *length) == std::end(kLengths)) {
-      fields.refuse(key,
-                    fmt::format("'{}' must be 'auto', 'concise' or 'detailed'", fields.path(key)));
-    }
-  }
+  request.reasoning_summary = read_reasoning_summary(fields).value_or(request.reasoning_summary);
   refuse_other_reasoning(fields);
 }
 

@@ -16,7 +16,7 @@ struct FunctionTool {
   std::string description;
   std::optional<Json> parameters;  // a JSON schema, always an object
   bool strict = false;             // arguments must follow it, also when the model calls by itself
-  bool deferred = false;           // told to the model where the conversation refers to it
+  bool deferred = false;           // shown to the model where the conversation refers to it
   std::string field;               // where the parameters stand in the request, for errors
 };
 

@@ -9,7 +9,7 @@
 
 namespace pelton::base {
 
-// Where the kernel tells. Other places in tests.
+// Where the kernel says so. Other places in tests.
 struct CgroupFiles {
   std::string of_process = "/proc/self/cgroup";
   std::string root = "/sys/fs/cgroup";

@@ -23,7 +23,7 @@ constexpr size_t kTopBytesKept = size_t{1} << 20;     // at the main arena's end
 constexpr int kOwnMappingBytes = 1 << 20;  // such a piece is a mapping of its own
 constexpr int kEndBytesKept = 1 << 20;     // of each arena
 
-// 0 where it cannot be told.
+// 0 where it is not known.
 int64_t resident_bytes() {
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;

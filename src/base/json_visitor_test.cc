@@ -11,7 +11,7 @@
 namespace pelton::base {
 namespace {
 
-// Writes what it is told; stops when it sees the string "stop".
+// Writes what it is given; stops when it sees the string "stop".
 class Protocol : public JsonVisitor {
  public:
   bool begin_object() override { return note("{"); }

@@ -12,8 +12,8 @@ namespace pelton::base {
 // For the program's entry, once.
 void end_on_mapping_fault(int exit_code);
 
-// MappedFile tells here what it maps, so that the sentence can name it. Beyond 4096 mappings at a
-// time the others go unlisted, which costs only the name.
+// MappedFile registers here what it maps, so that the sentence can name it. Beyond 4096 mappings at
+// a time the others go unlisted, which costs only the name.
 void list_mapping(const std::string& path, const void* data, size_t size);
 void unlist_mapping(const void* data);
 

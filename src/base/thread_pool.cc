@@ -46,9 +46,9 @@ struct ThreadPool::Range {
   bool empty() const { return begin == end; }
 };
 
-// A stretch of pieces that one worker has: it takes from the front, others steal from the back. One
+// A slice of the pieces, of one worker: it takes from the front, others steal from the back. One
 // word, so that both see the same.
-class alignas(64) ThreadPool::Stretch {
+class alignas(64) ThreadPool::Slice {
  public:
   void set(Range range) { word_.store(word_of(range), std::memory_order_relaxed); }
 
@@ -90,7 +90,7 @@ class alignas(64) ThreadPool::Stretch {
 ThreadPool::ThreadPool(const Options& options, Unstarted)
     : size_(options.threads > 0 ? options.threads : static_cast<int>(usable_cpus().size())),
       spin_ns_(options.spin_ns),
-      stretches_(std::make_unique<Stretch[]>(static_cast<size_t>(size_))) {
+      slices_(std::make_unique<Slice[]>(static_cast<size_t>(size_))) {
   // With more threads than processors pinning would stack them up: leave that to the kernel.
   if (options.pin) {
     cpus_ = usable_cpus();
@@ -177,16 +177,16 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
     body(0, count, 0);
     return;
   }
-  // Each has one stretch of neighbouring pieces, because memory is read fastest straight on; who is
+  // Each has one slice of neighbouring pieces, because memory is read fastest straight on; who is
   // done early steals half of what another has left, from its end.
   const int64_t pieces = (count + grain - 1) / grain;
   CHECK(pieces <= std::numeric_limits<uint32_t>::max());
   for (int worker = 0; worker < size_; ++worker) {
-    stretches_[worker].set({static_cast<uint32_t>(pieces * worker / size_),
-                            static_cast<uint32_t>(pieces * (worker + 1) / size_)});
+    slices_[worker].set({static_cast<uint32_t>(pieces * worker / size_),
+                         static_cast<uint32_t>(pieces * (worker + 1) / size_)});
   }
   run([&](int worker) {
-    Stretch& own = stretches_[worker];
+    Slice& own = slices_[worker];
     do {
       for (Range piece = own.take_front(); !piece.empty(); piece = own.take_front()) {
         body(piece.begin * grain, std::min(count, piece.end * grain), worker);
@@ -197,9 +197,9 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
 
 bool ThreadPool::steal_for(int worker) {
   for (int i = 1; i < size_; ++i) {
-    const Range stolen = stretches_[(worker + i) % size_].take_half();
+    const Range stolen = slices_[(worker + i) % size_].take_half();
     if (stolen.empty()) continue;
-    stretches_[worker].set(stolen);
+    slices_[worker].set(stolen);
     return true;
   }
   return false;

@@ -62,7 +62,7 @@ class ThreadPool {
 
  private:
   struct Range;
-  class Stretch;
+  class Slice;
   struct Unstarted {};
 
   ThreadPool(const Options& options, Unstarted);
@@ -72,8 +72,8 @@ class ThreadPool {
 
   const int size_;
   const int64_t spin_ns_;
-  const std::unique_ptr<Stretch[]> stretches_;  // of parallel_for, one for each worker
-  std::vector<int> cpus_;                       // empty: not pinned
+  const std::unique_ptr<Slice[]> slices_;  // of parallel_for, one for each worker
+  std::vector<int> cpus_;                  // empty: not pinned
   const FunctionRef<void(int)>* job_ = nullptr;
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<int> pending_{0};

@@ -19,7 +19,7 @@ struct AnswerFields {
   int64_t characters = 0;
   std::string text;  // the visible answer itself
 
-  // Of the answer so far, or as the caller asks; -1: not told.
+  // Of the answer so far, or as the caller asks; -1: not reported.
   int64_t prompt_tokens = -1;
   int64_t cached_tokens = -1;
   int64_t completion_tokens = -1;

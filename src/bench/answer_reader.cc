@@ -88,16 +88,16 @@ void AnswerReader::take(const AnswerFields& fields, int64_t now_ns) {
 
 void AnswerReader::take_piece(const AnswerFields& fields, int64_t now_ns) {
   int64_t tokens = 1;
-  bool told = true;
+  bool reported = true;
   if (fields.completion_tokens >= 0) {
     // Several pieces may show the same count: text held back by a server comes with no new token.
     tokens = fields.completion_tokens - tokens_in_pieces_;
   } else if (fields.token_ids >= 0) {
     tokens = fields.token_ids;
   } else {
-    told = false;
+    reported = false;
   }
-  all_told_ = all_told_ && told;
+  all_reported_ = all_reported_ && reported;
   tokens = std::max<int64_t>(tokens, 0);
   tokens_in_pieces_ += tokens;
   if (!believes("output tokens, piece by piece,", tokens_in_pieces_, limits_.tokens_max)) return;
@@ -152,7 +152,7 @@ void AnswerReader::end(const Result<void>& result, int64_t now_ns) {
   } else if (!failed_ && record_.pieces.empty() && !done_seen_) {
     fail("the stream ended without an answer");
   }
-  record_.tokens_told = all_told_ && !record_.pieces.empty();
+  record_.tokens_told = all_reported_ && !record_.pieces.empty();
   record_.output_tokens = tokens_told_ >= 0 ? tokens_told_ : tokens_in_pieces_;
   record_.ok = !failed_;
   whole_ = {};

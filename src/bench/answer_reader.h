@@ -73,8 +73,8 @@ class AnswerReader {
   int status_ = 0;
   bool is_stream_ = false;
   bool failed_ = false;
-  bool all_told_ = true;    // every piece so far came with its count
-  bool done_seen_ = false;  // "[DONE]", or the last event of a response
+  bool all_reported_ = true;  // every piece so far came with its count
+  bool done_seen_ = false;    // "[DONE]", or the last event of a response
   int64_t tokens_in_pieces_ = 0;
   int64_t tokens_told_ = -1;  // by the last usage
 };

@@ -200,7 +200,7 @@ std::vector<std::pair<int64_t, int>> pieces_of(const RequestRecord& record) {
   return pieces;
 }
 
-// Harmony's headers are tokens that no piece shows: counts tell of them.
+// Harmony's headers are tokens that no piece shows: counts report them.
 TEST(AnswerReader, CountsAreExactWhereTold) {
   const RequestRecord record = read_events(
       {R"({"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"completion_tokens":1}})",
@@ -307,7 +307,7 @@ TEST(AnswerReader, E5_ClaimsAreNotBelievedWithoutABound) {
     EXPECT_THAT(record.error, HasSubstr("not believed")) << claim;
     EXPECT_TRUE(record.pieces.empty());
   }
-  // No integers: as if nothing was told.
+  // No integers: as if nothing was said.
   for (const char* odd : {"1e300", "18446744073709551615", "\"5\"", "2.5", "null", "[9]"}) {
     const RequestRecord record = read_events(
         {std::string(R"({"choices":[{"text":"on"}],"usage":{"completion_tokens":)") + odd + "}}"});

@@ -167,7 +167,7 @@ void LoadGenerator::launch(const Ready& ready) {
   flight->record.due_ns = ready.due.at_ns;
   flight->record.conversation = static_cast<int>(ready.due.conversation);
   flight->record.turn = ready.due.turn;
-  flight->record.input_tokens = std::max(turn.prompt_tokens, 0);  // until the server tells
+  flight->record.input_tokens = std::max(turn.prompt_tokens, 0);  // until the server reports it
   flight->record.start_ns = now_ns();
 
   net::HttpCallEvents events;

@@ -16,6 +16,8 @@
 #include "bench/token_words.h"
 #include "net/http_server.h"
 #include "report/summary.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_json_writer.h"
 #include "workload/synthetic.h"
 
 namespace pelton::bench {
@@ -304,6 +306,47 @@ TEST(TokenWords, AreSingleTokens) {
     EXPECT_EQ(tokenizer->encode(one.turns[0].prompt), one.turns[0].ids);
     EXPECT_EQ(one.turns[0].ids.size(), 3000u);
   }
+}
+
+// Of `pelton synth`: no words in it, but runs of letters, not all of which stay apart.
+TEST(TokenWords, OfASyntheticVocabularyStayApart) {
+  for (const char* family : {"gpt_oss", "qwen3", "llama", "gemma3"}) {
+    const auto made = tokenizer::synthetic_tokenizer_for(family, 24'000);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const auto tokenizer = tokenizer::Tokenizer::from_json(made->json, family);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    const auto words = token_words(*tokenizer);
+    ASSERT_TRUE(words.ok()) << family << ": " << words.error().message;
+    EXPECT_GE(words->word_count(), 100u) << family;
+    const auto conversations = workload::random_conversations(
+        {.input_tokens = 1000, .output_tokens = 1}, {}, 5, *words, 1);
+    for (const workload::Conversation& one : *conversations) {
+      EXPECT_EQ(tokenizer->encode(one.turns[0].prompt), one.turns[0].ids) << family;
+    }
+  }
+}
+
+// Every two letters are a token, in no order: which of them a text has depends on its neighbours.
+TEST(TokenWords, ThatNeverStayApartAreRefusedWithTheWayOut) {
+  tokenizer::TokenizerFile file;
+  file.split_pattern = "\\p{L}+";
+  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
+  const auto letter = [](int of52) {
+    return std::string(1, static_cast<char>(of52 < 26 ? 'a' + of52 : 'A' + of52 - 26));
+  };
+  constexpr int kPairs = 52 * 52;
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = i * 1009 % kPairs;  // 1009 has no factor with it: each pair once
+    file.merges.push_back({letter(pair / 52), letter(pair % 52)});
+    file.tokens.push_back(file.merges.back().left + file.merges.back().right);
+  }
+  const auto tokenizer =
+      tokenizer::Tokenizer::from_json(tokenizer::write_tokenizer_json(file), "letters");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  const auto words = token_words(*tokenizer);
+  ASSERT_FALSE(words.ok());
+  EXPECT_EQ(words.error().field, "tokenizer");
+  EXPECT_THAT(words.error().message, HasSubstr("without --tokenizer"));
 }
 
 TEST(Probe, LeavesOutWhatIsRefused) {

@@ -79,8 +79,9 @@ std::string_view advice(int status) {
 // What a server said, on a line of its own.
 std::string said_by(std::string_view body) {
   AnswerFields fields;
-  const bool told = read_answer_fields(body, fields).ok() && !fields.error.empty();
-  return base::one_line(told ? std::string_view(fields.error) : body.substr(0, 200)).substr(0, 300);
+  const bool has_error = read_answer_fields(body, fields).ok() && !fields.error.empty();
+  return base::one_line(has_error ? std::string_view(fields.error) : body.substr(0, 200))
+      .substr(0, 300);
 }
 
 Probed probed_of(Counts counts, const report::RequestRecord& record) {

@@ -1,4 +1,4 @@
-// Before a run: is the server there, which model does it have, and how much does it tell while it
+// Before a run: is the server there, which model does it have, and how much does it report while it
 // streams? Waits on the calling thread.
 #pragma once
 

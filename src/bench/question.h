@@ -11,7 +11,7 @@
 
 namespace pelton::bench {
 
-// How much of the token counts the server tells while it streams; the probe finds it out.
+// How much of the token counts the server reports while it streams; the probe finds it out.
 enum class Counts {
   kEachPiece,  // stream_options.continuous_usage_stats
   kAtEnd,      // stream_options.include_usage

@@ -19,6 +19,8 @@ bool looks_like_a_word(std::string_view text) {
          std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
 }
 
+constexpr size_t kLettersMax = 4;
+
 bool is_letters(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -55,17 +57,40 @@ bool stay_apart(const tokenizer::Tokenizer& tokenizer,
   return tokenizer.encode(text) == ids;
 }
 
+using Words = std::vector<workload::Vocabulary::Word>;
+
+// Empty: too few, or they join.
+template <typename Fits>
+Words usable_words(const tokenizer::Tokenizer& tokenizer, const Fits& fits) {
+  Words words = stable_words(tokenizer, fits);
+  if (words.size() < kWordsMin || !stay_apart(tokenizer, words)) words.clear();
+  return words;
+}
+
+// A vocabulary without words, a toy's or a synthetic one, has letters, or runs of so many letters.
+// Of several lengths they may join: with merges by length "ab" and "cde" are "ab", "cd" and "e".
+Words letter_words(const tokenizer::Tokenizer& tokenizer) {
+  Words words = usable_words(tokenizer, is_letters);
+  if (!words.empty()) return words;
+  for (size_t length = 1; length <= kLettersMax; ++length) {
+    Words found = usable_words(tokenizer, [length](std::string_view text) {
+      return text.size() == length && is_letters(text);
+    });
+    if (found.size() > words.size()) words = std::move(found);
+  }
+  return words;
+}
+
 }  // namespace
 
 Result<workload::Vocabulary> token_words(const tokenizer::Tokenizer& tokenizer) {
-  std::vector<workload::Vocabulary::Word> words = stable_words(tokenizer, looks_like_a_word);
-  // A toy's vocabulary has no words; its letters will do where they never join.
-  if (words.size() < kWordsMin) words = stable_words(tokenizer, is_letters);
-  if (!stay_apart(tokenizer, words)) words.clear();
-  if (words.size() < kWordsMin) {
+  Words words = usable_words(tokenizer, looks_like_a_word);
+  if (words.empty()) words = letter_words(tokenizer);
+  if (words.empty()) {
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("the tokenizer has only {} words of one token, {} are needed",
-                             words.size(), kWordsMin),
+                 fmt::format("the tokenizer has fewer than {} words of one token that stay apart "
+                             "side by side; without --tokenizer lengths are estimates",
+                             kWordsMin),
                  "tokenizer"};
   }
   return workload::Vocabulary(std::move(words), [&tokenizer](std::string_view text) {

@@ -18,6 +18,8 @@ class ChatMlPieces final : public PromptPieces {
     if (conversation.continues_last) {
       blocks_.back().text.append_tokens(tokenizer_, tokens_, opening_);
       blocks_.pop_back();
+    } else if (conversation.thinking == Thinking::kOff) {
+      reasoning_ = PromptReasoning::kOver;  // by turn_opening()
     }
     for (const ChatMlBlock& block : blocks_) {
       pieces_.push_back({.turn = block.turn, .shows_reasoning = block.shows_reasoning});

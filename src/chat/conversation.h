@@ -25,7 +25,7 @@ struct FunctionTool {
   std::optional<Json> parameters;  // a JSON Schema; none: the function takes nothing
 };
 
-// Structured output, told to the model by formats that have a place for it.
+// Structured output, shown to the model by formats that have a place for it.
 struct ResponseFormat {
   std::string name;
   std::string description;  // may be empty
@@ -42,7 +42,7 @@ struct DeveloperContent {
 
 struct Message {
   enum class Kind : uint8_t {
-    kDeveloper,  // what the model is told: instructions, functions
+    kDeveloper,  // what the model sees: instructions, functions
     kUser,
     // Of the model's turns:
     kReasoning,
@@ -61,7 +61,7 @@ struct Message {
   DeveloperContent developer = {};
   // The model's: which of the caller's turns this is a part of.
   int turn = -1;
-  // The turn may stand as it was sampled. Otherwise it is what a client made of it (it tells
+  // The turn may stand as it was sampled. Otherwise it is what a client made of it (it says
   // several calls of one turn, say), and is rendered.
   bool as_sampled = true;
 

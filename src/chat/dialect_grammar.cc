@@ -174,7 +174,7 @@ class GrammarBuilder {
     std::vector<int> answers = calls_;
     std::vector<Exit> exits = ends();
     // "I will look that up first.": a free answer ends where a call's marker comes. Without a
-    // marker a call is told from an answer by its grammar.
+    // marker its grammar distinguishes a call from an answer.
     if (!rules_.answer && opening_marker().begin == 0) {
       for (const int call : calls_) {
         exits.push_back(segments_[static_cast<size_t>(call)].exits[0]);

@@ -160,9 +160,10 @@ class DialectProperties : public testing::TestWithParam<std::string_view> {
         tokens, cause);
   }
 
-  // The whole of it, with what belongs to it: who is called, and how it ended.
+  // The whole of it, with what belongs to it: who is called, and how it ended. No content is as an
+  // empty one: a marker alone, which is no call, is text where it is spelled.
   static std::string shown(const Reply& reply) {
-    std::string out = reply.reasoning.value_or("-") + " | " + reply.content.value_or("-");
+    std::string out = reply.reasoning.value_or("") + " | " + reply.content.value_or("");
     for (const ToolCall& call : reply.tool_calls) {
       out += " | " + call.name + " " + call.arguments + (call.complete ? "." : "...");
     }

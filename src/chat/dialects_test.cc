@@ -55,6 +55,7 @@ constexpr Case kCases[] = {
     {"pythonic", "[f(a=[1, None, True], b={'k': \"v\"}), g()]",
      " |  | f {\"a\": [1, null, true], \"b\": {\"k\": \"v\"}} | g {}"},
     {"pythonic", "[1, 2]", " | [1, 2]"},
+    {"pythonic", "[f(a=1, a=2)]", " | [f(a=1, a=2)]"},
     {"pythonic", "[f(a=open(\"x\"))]", " | [f(a=open(\"x\"))]"},
     {"mistral",
      "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"s\": \"]\"}, \"id\": \"abcdef123\"}, "
@@ -109,14 +110,11 @@ class Dialects : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(MarkersAre, Dialects, testing::Bool(),
                          [](const auto& info) { return info.param ? "Tokens" : "Text"; });
 
-// As in Python's dictionaries, at its first place.
-TEST(PythonCalls, OfANameGivenTwiceTheLastValueHolds) {
+// As in Python, where it is an error: one of the values would be lost.
+TEST(PythonCalls, ANameGivenTwiceIsNoCall) {
   size_t at = 0;
-  const std::string_view text = "f(a=1, b=2, a=3)";
-  const std::optional<WrittenCall> call = read_python_call(text, at);
-  ASSERT_TRUE(call.has_value());
-  EXPECT_EQ(call->arguments, R"({"a": 3, "b": 2})");
-  EXPECT_EQ(at, text.size());
+  EXPECT_FALSE(read_python_call("f(a=1, b=2, a=3)", at).has_value());
+  EXPECT_TRUE(read_python_call("f(a=1, b=2, c=3)", at).has_value());
 }
 
 // Each byte is a token, so that a stream is cut wherever it can be.

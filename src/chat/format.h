@@ -19,6 +19,10 @@
 
 namespace pelton::chat {
 
+// Where a prompt leaves the reasoning of the turn that it begins: not written, "<think>\n", or
+// "<think>\n\n</think>\n\n".
+enum class PromptReasoning : uint8_t { kNotBegun, kOpen, kOver };
+
 // A conversation in the pieces that its prompt is written in, past reasoning left out. A turn of
 // the model's is a piece of its own, for a caller that has its tokens as they were sampled.
 class PromptPieces {
@@ -35,11 +39,11 @@ class PromptPieces {
   // What the prompt writes of the model's turn, behind its start: "<think>\n", or the last message
   // as far as the model goes on with it. The first tokens that a parser of the turn gets.
   const std::vector<TokenId>& opening() const { return opening_; }
-  bool opens_reasoning() const { return opens_reasoning_; }  // and leaves it open
+  PromptReasoning reasoning() const { return reasoning_; }
 
  protected:
   std::vector<TokenId> opening_;
-  bool opens_reasoning_ = false;
+  PromptReasoning reasoning_ = PromptReasoning::kNotBegun;
   std::vector<Piece> pieces_;
 };
 
@@ -70,11 +74,12 @@ struct CallFrame {
   bool empty() const { return before.empty() && after.empty(); }
 };
 
-// The tokens that reasoning begins after, and those that it ends with, each by itself. None: the
-// model does not reason, or has no tokens of its own for it.
+// The tokens that reasoning begins after, and those that it ends with, each by itself, its own mark
+// first. None: the model does not reason, or has no tokens of its own for it; then `in_text`.
 struct ReasoningMarkers {
   std::vector<TokenId> begins;
   std::vector<TokenId> ends;
+  bool in_text = false;  // its marks are several tokens each: how long it is nobody counts
 };
 
 enum class AfterReasoning {

@@ -64,8 +64,11 @@ PromptTemplate::PromptTemplate(TemplateSource source, jinja::Template plain,
     : source_(std::move(source)),
       plain_(std::move(plain)),
       for_tools_(std::move(for_tools)),
+      names_(plain_.features().names),
       walks_content_(walks_content(source_.text)),
-      short_call_ids_(wants_short_ids(source_.text) || wants_short_ids(source_.for_tools)) {}
+      short_call_ids_(wants_short_ids(source_.text) || wants_short_ids(source_.for_tools)) {
+  names_.merge(for_tools_.features().names);
+}
 
 Result<PromptTemplate> PromptTemplate::compile(TemplateSource source) {
   TRY_ASSIGN(jinja::Template plain, compiled(source, source.text));
@@ -93,10 +96,6 @@ Json PromptTemplate::features() const {
   add("methods", &jinja::Features::methods);
   add("statements", &jinja::Features::statements);
   return json;
-}
-
-bool PromptTemplate::names(std::string_view variable) const {
-  return has(source_.text, variable) || has(source_.for_tools, variable);
 }
 
 Result<jinja::Text> PromptTemplate::render(const Conversation& conversation) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -38,8 +39,8 @@ class PromptTemplate {
   // By kind ("variables", "filters", "tests", "functions", "methods", "statements") the names that
   // it makes use of, of either text; in the order of the alphabet.
   Json features() const;
-  // Whether its text names this variable.
-  bool names(std::string_view variable) const;
+  // Whether an expression of either text reads a variable of this name.
+  bool names(std::string_view variable) const { return names_.contains(variable); }
 
  private:
   PromptTemplate(TemplateSource source, jinja::Template plain, jinja::Template for_tools);
@@ -47,6 +48,7 @@ class PromptTemplate {
   TemplateSource source_;
   jinja::Template plain_;
   jinja::Template for_tools_;
+  std::set<std::string, std::less<>> names_;
   bool walks_content_ = false;  // it goes over a content's parts, and takes no string
   bool short_call_ids_ = false;
 };

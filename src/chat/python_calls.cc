@@ -1,7 +1,7 @@
 // Calls that are written as Python: [f(a=1, b=["x", None]), g()].
 #include <algorithm>
 #include <charconv>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/json.h"
@@ -158,21 +158,16 @@ std::optional<WrittenCall> read_python_call(std::string_view text, size_t& at) {
   const std::string_view name = reader.identifier();
   if (name.empty() || !reader.take('(')) return std::nullopt;
   Json::Object arguments;
-  // Of a name given twice the last value holds.
-  std::unordered_map<std::string_view, size_t> places;
+  std::unordered_set<std::string_view> names;
   for (bool first = true; !reader.take(')'); first = false) {
     if (!first && !reader.take(',')) return std::nullopt;
     if (!first && reader.take(')')) break;
     const std::string_view key = reader.identifier();
     if (key.empty() || !reader.take('=')) return std::nullopt;
     std::optional<Json> value = reader.value(1);
-    if (!value) return std::nullopt;
-    const auto [place, is_new] = places.emplace(key, arguments.size());
-    if (is_new) {
-      arguments.push_back({std::string(key), std::move(*value)});
-    } else {
-      arguments[place->second].value = std::move(*value);
-    }
+    // A name given twice is an error in Python, too: one of the values would be lost.
+    if (!value || !names.insert(key).second) return std::nullopt;
+    arguments.push_back({std::string(key), std::move(*value)});
   }
   at = reader.at();
   WrittenCall call{.name = std::string(name), .arguments = {}};

@@ -13,7 +13,7 @@ bool is_null_type(const Json& schema) {
   return schema.string("type") == "null";
 }
 
-// A type that is told in one word.
+// A type that one word says.
 bool is_simple(const Json& schema) {
   const std::optional<std::string> type = schema.string("type");
   return type && *type != "object" && *type != "array" && schema.find("enum") == nullptr;

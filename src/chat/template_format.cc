@@ -19,7 +19,7 @@ class TemplatePieces final : public PromptPieces {
   struct Parts {
     jinja::Text prompt;
     jinja::Text opening;
-    bool opens_reasoning = false;
+    PromptReasoning reasoning = PromptReasoning::kNotBegun;
     // Of a prompt that ends within the last message: where its text begins.
     std::optional<size_t> continued_at = {};
   };
@@ -27,7 +27,7 @@ class TemplatePieces final : public PromptPieces {
   TemplatePieces(const Parts& parts, const ControlTexts& texts) {
     texts.encode(parts.prompt, tokens_);
     texts.encode(parts.opening, opening_);
-    opens_reasoning_ = parts.opens_reasoning;
+    reasoning_ = parts.reasoning;
     pieces_.push_back({});
     if (parts.continued_at) split(parts.prompt.slice(0, *parts.continued_at), texts);
   }
@@ -79,8 +79,9 @@ TemplatePieces::Parts parts_of(jinja::Text text, const ReasoningSyntax& reasonin
   size_t begin = std::string_view::npos;
   if (reasoning.marks()) {
     begin = ends_with(reasoning.begin, bytes.size());
-    parts.opens_reasoning = begin != std::string_view::npos;
-    if (!parts.opens_reasoning) {
+    parts.reasoning = PromptReasoning::kOpen;
+    if (begin == std::string_view::npos) {
+      parts.reasoning = PromptReasoning::kOver;
       begin = ends_with(reasoning.end, bytes.size());
       if (begin != std::string_view::npos)
         begin = std::min(begin, ends_with(reasoning.begin, begin));
@@ -90,7 +91,7 @@ TemplatePieces::Parts parts_of(jinja::Text text, const ReasoningSyntax& reasonin
   const bool is_input =
       begin != std::string_view::npos && !text.input().empty() && text.input().back().end > begin;
   if (begin == std::string_view::npos || is_input) {
-    parts.opens_reasoning = false;
+    parts.reasoning = PromptReasoning::kNotBegun;
     parts.prompt = std::move(text);
     return parts;
   }
@@ -110,7 +111,8 @@ class TemplateFormat final : public ChatFormat {
     if (!dialect_.reasoning.marks()) return;
     const std::optional<TokenId> begin = token_of(tokenizer_, dialect_.reasoning.begin);
     const std::optional<TokenId> end = token_of(tokenizer_, dialect_.reasoning.end);
-    if (!begin || !end) return;
+    markers_.in_text = !begin || !end;
+    if (markers_.in_text) return;
     markers_.begins = {*begin};
     markers_.ends = {*end};
     markers_.ends.insert(markers_.ends.end(), dialect_.stops.begin(), dialect_.stops.end());

@@ -68,7 +68,7 @@ TEST_F(TemplateFormats, WriteWhatTheTemplateSays) {
   EXPECT_EQ(prompt.tokens, tokenizer_.encode_with_special(text_of(prompt)));
   EXPECT_EQ(tokenizer_.decode(prompt.opening), "<think>\n");
   const auto pieces = format->pieces(asked("hi")).value();
-  EXPECT_TRUE(pieces->opens_reasoning());
+  EXPECT_EQ(pieces->reasoning(), PromptReasoning::kOpen);
 }
 
 TEST_F(TemplateFormats, ReasoningMayBeClosedByThePrompt) {
@@ -76,9 +76,12 @@ TEST_F(TemplateFormats, ReasoningMayBeClosedByThePrompt) {
   conversation.template_arguments = {{"enable_thinking", Json(false)}};
   const RenderedPrompt prompt = format()->render(conversation).value();
   EXPECT_EQ(tokenizer_.decode(prompt.opening), "<think>\n\n</think>\n\n");
-  EXPECT_FALSE(format()->pieces(conversation).value()->opens_reasoning());
+  EXPECT_EQ(format()->pieces(conversation).value()->reasoning(), PromptReasoning::kOver);
   EXPECT_TRUE(format()->reads_argument("enable_thinking"));
   EXPECT_FALSE(format()->reads_argument("documents"));
+  const auto silent = format("{# enable_thinking #}{{ 'tools' }}{{ messages[0].content }}");
+  EXPECT_FALSE(silent->reads_argument("enable_thinking"));
+  EXPECT_FALSE(silent->reads_argument("tools"));
 }
 
 TEST_F(TemplateFormats, WhatAUserWritesOpensNoTurnAndNoReasoning) {

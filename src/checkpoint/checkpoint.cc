@@ -282,7 +282,8 @@ Result<void> Checkpoint::open_gguf(const families::Registry& registry) {
              config_from_gguf(*gguf_family_, *gguf_,
                               {.vocab_size = has_embedding ? embedding->second.shape[0] : 0,
                                .has_head = has("lm_head.weight"),
-                               .has_mlp_bias = has("model.layers.0.mlp.up_proj.bias")}));
+                               .has_mlp_bias = has("model.layers.0.mlp.up_proj.bias"),
+                               .has_attention_bias = has("model.layers.0.self_attn.o_proj.bias")}));
   if (!has_embedding) {
     return bad(gguf_->path(), "tensor \"token_embd.weight\" is missing or no matrix");
   }

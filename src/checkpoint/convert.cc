@@ -16,9 +16,9 @@
 #include "base/file.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_names.h"
+#include "checkpoint/gguf_round_trip.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
-#include "families/gpt_oss.h"
 #include "families/gpt_oss_original.h"
 #include "families/model_config.h"
 #include "tensor/bits.h"
@@ -229,6 +229,15 @@ Result<void> refuse_existing(const std::string& path) {
                fmt::format("{}: is there already; name another place, or remove it", path), "OUT"};
 }
 
+// Weights and biases of queries and keys, of which each element is a row.
+void order_by_neighbours(std::string_view name, const families::ModelConfig& config,
+                         Output& output) {
+  const bool is_bias = name.ends_with("q_proj.bias") || name.ends_with("k_proj.bias");
+  if (!is_bias && !name.ends_with("q_proj.weight") && !name.ends_with("k_proj.weight")) return;
+  output.head_size = config.head_size;
+  if (is_bias) output.rows = std::exchange(output.columns, 1);
+}
+
 // A tensor as GGUF holds it, and where it comes from.
 Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const Sources& sources,
                    const families::ModelConfig& config) {
@@ -270,8 +279,7 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
                                                      : Way::kCopy;
     const bool is_norm = name.ends_with("norm.weight");
     if (config.norm_adds_one && is_norm) output.way = Way::kWidenPlus1;
-    const bool is_turned = name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight");
-    if (config.family->gguf->turns_neighbours && is_turned) output.head_size = config.head_size;
+    if (config.family->gguf->turns_neighbours) order_by_neighbours(name, config, output);
   }
   output.row_bytes = tensor::row_bytes(dtype, output.columns);
   return output;
@@ -353,10 +361,11 @@ Result<void> write_original(const Json& config_json, TensorBytes source, const s
                             base::ThreadPool& pool, WriteProgress progress) {
   TRY_ASSIGN(const families::ModelConfig config,
              families::parse_model_config(config_json, nullptr, "config.json"));
-  if (config.family != &families::kGptOss) {
-    return Error{
-        ErrorCode::kUnsupported,
-        fmt::format("only gpt-oss has OpenAI's original layout, not {}", config.architecture)};
+  if (!families::has_original_layout(config)) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} has no layout of its maker's own; write the Hugging Face or the "
+                             "GGUF one",
+                             config.architecture)};
   }
   TRY(make_folder(folder));
   TRY(refuse_existing(folder + "/config.json"));
@@ -412,6 +421,7 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
   const Sources sources = sources_of(config);
   GgufHeader header;
   config_to_gguf(*config.family, config_json, header);
+  TRY(check_gguf_says_all(config_json, config, header));
   header.u32("general.quantization_version", 2);
   header.u32("general.file_type", config.has_experts() ? 38 : 32);  // MXFP4 experts; bf16
   add_vocabulary(config_json, options.vocabulary, header);

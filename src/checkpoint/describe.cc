@@ -49,9 +49,9 @@ std::string layers_text(const families::ModelConfig& config) {
 std::string hidden_text(const families::ModelConfig& config) {
   std::string text = std::to_string(config.hidden_size);
   if (config.intermediate_size > 0)
-    text += fmt::format(", MLPs' inner {}", config.intermediate_size);
+    text += fmt::format(", intermediate_size {}", config.intermediate_size);
   if (config.has_experts()) {
-    text += fmt::format(", experts' inner {}", config.expert_intermediate_size);
+    text += fmt::format(", experts' intermediate_size {}", config.expert_intermediate_size);
   }
   return text;
 }
@@ -170,7 +170,11 @@ std::string describe(const Checkpoint& checkpoint) {
   const auto line = [&](std::string_view label, const std::string& text) {
     out += fmt::format("{:<18}{}\n", label, text);
   };
-  line("folder", checkpoint.folder());
+  if (const GgufMetadata* gguf = checkpoint.gguf()) {
+    line("file", gguf->path());
+  } else {
+    line("folder", checkpoint.folder());
+  }
   line("layout", std::string(layout_name(checkpoint.layout())));
   line("architecture", fmt::format("{} ({})", config.architecture, config.model_type));
   line("parameters", fmt::format("{} total, {} active per token", grouped(counts.parameters),
@@ -194,8 +198,8 @@ std::string describe(const Checkpoint& checkpoint) {
   }
   line("layers", layers_text(config));
   line("hidden", hidden_text(config));
-  line("heads", fmt::format("{} of {}, {} for keys and values", config.head_count, config.head_size,
-                            config.kv_head_count));
+  line("attention heads", fmt::format("{} x {}, KV heads {}", config.head_count, config.head_size,
+                                      config.kv_head_count));
   if (config.has_experts()) {
     std::string experts =
         fmt::format("{}, {} per token", config.expert_count, config.experts_per_token);
@@ -229,6 +233,7 @@ Json describe_json(const Checkpoint& checkpoint) {
 
   Json json;
   json.set("folder", checkpoint.folder()).set("architecture", config.architecture);
+  if (const GgufMetadata* gguf = checkpoint.gguf()) json.set("file", gguf->path());
   json.set("layout", layout_name(checkpoint.layout()));
   json.set("model_type", config.model_type);
   json.set("parameters_total", counts.parameters);

@@ -1,8 +1,15 @@
 #include "checkpoint/describe.h"
 
+#include <filesystem>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "base/thread_pool.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/synthetic.h"
 #include "families/expected_tensors.h"
 #include "families/published_config.h"
 
@@ -55,6 +62,21 @@ TEST(Describe, SpeaksOfARealFolder) {
   EXPECT_EQ(json.find("stop_tokens")->dump(), "[510,511]");
   EXPECT_THAT(describe(*tiny), testing::HasSubstr("2: 1 sliding (window 16), 1 full"));
   EXPECT_THAT(describe(*tiny), testing::HasSubstr("in 1 file\n"));
+  EXPECT_THAT(describe(*tiny), testing::HasSubstr("attention heads   4 x 32, KV heads 2\n"));
+}
+
+// Its folder may hold others.
+TEST(Describe, SaysWhichGgufFile) {
+  const std::string file = testing::TempDir() + fmt::format("described_{}.gguf", ::getpid());
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const Result<void> written =
+      write_synthetic_gguf(synthetic_tiny(512), {}, file, pool, [](int64_t, int64_t) {});
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  const Result<Checkpoint> checkpoint = Checkpoint::open(file);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_THAT(describe(*checkpoint), testing::StartsWith("file              " + file + "\n"));
+  EXPECT_EQ(describe_json(*checkpoint).string("file"), file);
+  std::filesystem::remove(file);
 }
 
 }  // namespace

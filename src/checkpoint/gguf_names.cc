@@ -1,6 +1,8 @@
 #include "checkpoint/gguf_names.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -140,6 +142,67 @@ Result<void> check_value_length(const Family& family, const GgufMetadata& metada
   return metadata.bad(key, fmt::format("is {}, but key_length is {}", *length, *of_keys));
 }
 
+// Whether a key behind the architecture changes what is computed; those that are read are not
+// asked.
+bool changes_arithmetic(std::string_view key) {
+  constexpr std::string_view kStems[] = {"softcap", "window", "scale", "clamp",
+                                         "alibi",   "causal", "rope.", "residual"};
+  if (key == "rope.scaling.finetuned") return false;
+  return std::any_of(std::begin(kStems), std::end(kStems), [&](std::string_view stem) {
+    return key.find(stem) != std::string_view::npos;
+  });
+}
+
+// Keys of the architecture that look like arithmetic, say more than "no" or "once", and that nobody
+// reads.
+Result<void> refuse_unread_arithmetic(const Family& family, const GgufMetadata& metadata) {
+  const families::GgufNames& names = *family.gguf;
+  std::set<std::string, std::less<>> read;
+  for (const FullKey& key : integer_keys(family)) read.insert(key.gguf);
+  for (const NamePair& pair : kRealNumbers) read.insert(key_of(family, pair.foreign));
+  for (const NamePair& pair : names.reals) read.insert(key_of(family, pair.foreign));
+  for (const NamePair& pair : names.booleans) read.insert(key_of(family, pair.foreign));
+  for (const char* key : {"rope.scaling.type", "rope.scaling.yarn_log_multiplier"}) {
+    read.insert(key_of(family, key));
+  }
+  const std::string prefix = key_of(family, "");
+  for (auto at = metadata.values().lower_bound(prefix); at != metadata.values().end(); ++at) {
+    const std::string& key = at->first;
+    if (!key.starts_with(prefix)) break;
+    if (read.contains(key) || !changes_arithmetic(std::string_view(key).substr(prefix.size()))) {
+      continue;
+    }
+    if (key == prefix + "rope.dimension_count" || key == prefix + "attention.causal") continue;
+    const Result<std::optional<double>> number = metadata.number(key);
+    const Result<std::optional<bool>> flag = metadata.boolean(key);
+    const bool is_neutral = number.ok() ? **number == 0.0 || **number == 1.0
+                                        : flag.ok() && flag->value_or(true) == false;
+    if (is_neutral) continue;
+    Error error = metadata.bad(key, fmt::format("changes what is computed, and {} does not "
+                                                "compute it; supported: not there",
+                                                family.architecture));
+    error.code = ErrorCode::kUnsupported;
+    return error;
+  }
+  return {};
+}
+
+// Of heads of which not all turns GGUF's rows would lie in another order.
+Result<void> check_rotation(const Family& family, const GgufMetadata& metadata,
+                            const Json& config) {
+  if (config.find("qk_rope_head_dim") != nullptr) return {};
+  const std::string key = key_of(family, "rope.dimension_count");
+  TRY_ASSIGN(const std::optional<int64_t> turning, metadata.integer(key));
+  const int64_t heads = std::max<int64_t>(config.integer("num_attention_heads").value_or(1), 1);
+  const int64_t whole =
+      config.integer("head_dim").value_or(config.integer("hidden_size").value_or(0) / heads);
+  if (!turning || *turning == whole) return {};
+  Error error = metadata.bad(
+      key, fmt::format("is {} of heads of {}; supported: the whole head", *turning, whole));
+  error.code = ErrorCode::kUnsupported;
+  return error;
+}
+
 }  // namespace
 
 Result<const Family*> gguf_family(const GgufMetadata& metadata,
@@ -147,13 +210,18 @@ Result<const Family*> gguf_family(const GgufMetadata& metadata,
   constexpr std::string_view kKey = "general.architecture";
   TRY_ASSIGN(const std::optional<std::string_view> architecture, metadata.text(kKey));
   if (!architecture) return metadata.bad(kKey, "is missing");
-  TRY_ASSIGN(const std::optional<int64_t> experts,
-             metadata.integer(fmt::format("{}.expert_count", *architecture)));
-  const bool has_experts = experts.value_or(0) > 0;
-  // Older files of DeepSeek V2 do not say it.
-  TRY_ASSIGN(const std::optional<int64_t> gating,
-             metadata.integer(fmt::format("{}.expert_gating_func", *architecture)));
-  const Family* const found = registry.find_gguf(*architecture, has_experts, gating.value_or(1));
+  const auto number = [&](std::string_view name, int64_t fallback) -> Result<int64_t> {
+    TRY_ASSIGN(const std::optional<int64_t> value,
+               metadata.integer(fmt::format("{}.{}", *architecture, name)));
+    return value.value_or(fallback);
+  };
+  families::GgufKind kind;
+  TRY_ASSIGN(const int64_t experts, number("expert_count", 0));
+  TRY_ASSIGN(const int64_t window, number("attention.sliding_window", 0));
+  TRY_ASSIGN(kind.expert_gating, number("expert_gating_func", kind.expert_gating));
+  kind.has_experts = experts > 0;
+  kind.has_window = window > 0;
+  const Family* const found = registry.find_gguf(*architecture, kind);
   if (found != nullptr) return found;
   std::string known;
   for (const Family* family : registry.families()) {
@@ -214,6 +282,8 @@ Result<Json> config_from_gguf(const Family& family, const GgufMetadata& metadata
     if (value) config.set(pair.ours, *value);
   }
   TRY(check_value_length(family, metadata, config));
+  TRY(check_rotation(family, metadata, config));
+  TRY(refuse_unread_arithmetic(family, metadata));
   TRY_ASSIGN(const auto theta, metadata.number(key_of(family, "rope.freq_base")));
   TRY_ASSIGN(const auto epsilon,
              metadata.number(key_of(family, "attention.layer_norm_rms_epsilon")));
@@ -231,6 +301,7 @@ Result<Json> config_from_gguf(const Family& family, const GgufMetadata& metadata
   config.set("vocab_size", tensors.vocab_size);
   config.set("tie_word_embeddings", !tensors.has_head);
   if (tensors.has_mlp_bias) config.set("mlp_bias", true);
+  if (tensors.has_attention_bias) config.set("attention_bias", true);
   if (family.gguf->complete != nullptr) family.gguf->complete(config);
   return config;
 }
@@ -270,12 +341,16 @@ void config_to_gguf(const Family& family, const Json& given, GgufHeader& header)
   }
   const Json* rope = config.find("rope_scaling");
   if (rope != nullptr && rope->is_object() && rope->find("factor") != nullptr) {
-    const std::string type = rope->string("rope_type").value_or("");
-    if (type == "llama3") return;  // a tensor holds it
-    const bool linear = type == "linear";
-    header.text(key_of(family, "rope.scaling.type"), linear ? "linear" : "yarn");
+    const std::string type =
+        rope->string("rope_type").value_or(rope->string("type").value_or("yarn"));
+    if (type != "linear" && type != "yarn") return;  // llama3's is a tensor
+    header.text(key_of(family, "rope.scaling.type"), type);
     f32("rope.scaling.factor", rope->number("factor").value_or(family.gguf->yarn_factor));
-    if (linear) return;
+    if (type == "linear") return;
+    const double fast = rope->number("beta_fast").value_or(32.0);
+    const double slow = rope->number("beta_slow").value_or(1.0);
+    if (fast != 32.0) f32("rope.scaling.yarn_beta_fast", fast);
+    if (slow != 1.0) f32("rope.scaling.yarn_beta_slow", slow);
     if (const double mscale = rope->number("mscale_all_dim").value_or(0.0); mscale > 0) {
       f32("rope.scaling.yarn_log_multiplier", 0.1 * mscale);
     }

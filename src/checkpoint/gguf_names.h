@@ -20,15 +20,16 @@ namespace pelton::checkpoint {
 std::string name_from_gguf(const families::Family& family, std::string_view gguf_name);
 std::string name_to_gguf(const families::Family& family, std::string_view name);
 
-// Whose file it is. kUnsupported names those that are known; Ollama's "gptoss" is told apart.
+// Whose file it is. kUnsupported names those that are known; Ollama's "gptoss" is distinguished.
 Result<const families::Family*> gguf_family(
     const GgufMetadata& metadata,
     const families::Registry& registry = families::Registry::built_in());
 
 struct GgufTensorFacts {
-  int64_t vocab_size = 0;     // rows of the embedding
-  bool has_head = true;       // there is an output.weight
-  bool has_mlp_bias = false;  // there are ffn_up.bias and its like
+  int64_t vocab_size = 0;           // rows of the embedding
+  bool has_head = true;             // there is an output.weight
+  bool has_mlp_bias = false;        // there are ffn_up.bias and its like
+  bool has_attention_bias = false;  // there is an attn_output.bias, and so the others'
 };
 // The metadata as a config.json would say it, to be read by parse_model_config. What GGUF does not
 // say is as the family publishes it. Errors: kBadCheckpoint naming the key.

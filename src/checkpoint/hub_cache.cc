@@ -183,6 +183,12 @@ Result<std::string> resolve_model(const std::string& model, const HubEnvironment
   const std::string id = hub_id_of(model);
   const std::string folder = cache + "/" + cache_entry(id);
   if (is_folder(folder)) return snapshot(id, folder, revision);
+  if (id.find('/') == std::string::npos) {
+    return not_found(fmt::format(
+        "there is no folder {}, and it is no hub id with an owner: one looks like "
+        "openai/gpt-oss-20b, owner and name; give that, or the folder that holds its config.json",
+        shown(model)));
+  }
   return not_found(
       fmt::format("there is no folder {}, and the Hugging Face cache has no such model "
                   "(searched {}); {}",

@@ -135,5 +135,14 @@ TEST_F(HubCache, PathsAreNotHubIds) {
   EXPECT_EQ(*resolve_model(root_ + "/model.gguf", environment_, "main"), root_ + "/model.gguf");
 }
 
+// A29: nobody is sent to fetch what no hub has.
+TEST_F(HubCache, A29_AWordWithoutAnOwnerLearnsWhatAnIdLooksLike) {
+  const Result<std::string> found = resolve_model("llama", environment_, "main");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(found.error().message, HasSubstr("one looks like openai/gpt-oss-20b"));
+  EXPECT_THAT(found.error().message, testing::Not(HasSubstr("pull llama")));
+}
+
 }  // namespace
 }  // namespace pelton::checkpoint

@@ -111,7 +111,7 @@ int populate(const Piece& piece, bool must_be_locked) {
   if (errno != EINVAL) return errno;
   // An older kernel. Either all is read now,
   if (must_be_locked) return ::mlock(begin, bytes) == 0 ? 0 : errno;
-  // or it is told what is coming; the pages are mapped (and locked, if so) when they are used.
+  // or it knows what is coming; the pages are mapped (and locked, if so) when they are used.
   ::madvise(begin, bytes, MADV_WILLNEED);
   return 0;
 }
@@ -133,7 +133,7 @@ class Reading {
   bool over() const { return done() == total_ || failed_piece_.load() >= 0; }
 
   // Whether the lock takes too much of the machine. What another process has locked of the same
-  // files costs nothing more, so only the reading tells.
+  // files costs nothing more, so only the reading shows it.
   void look() {
     if (!choice_.keep_available || shortage_.load() >= 0) return;
     const std::optional<int64_t> available = base::available_memory_bytes();

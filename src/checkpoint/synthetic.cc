@@ -17,7 +17,6 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
 #include "checkpoint/weight_scales.h"
-#include "families/gpt_oss.h"
 #include "families/model_config.h"
 #include "families/published_config.h"
 #include "families/tensor_names.h"
@@ -89,7 +88,8 @@ Recipe recipe(const families::ExpectedTensor& tensor, const families::ModelConfi
   } else if (tensor.dtype == DType::kBf16) {
     const Normal normal = synthetic_distribution(config, tensor.name);
     recipe.kind = Recipe::Kind::kBf16;
-    // Uniform over +-sqrt(3) deviations: cheaper than normal, and a dot product cannot tell.
+    // Uniform over +-sqrt(3) deviations: cheaper than normal, and a dot product shows no
+    // difference.
     recipe.scale = static_cast<float>(normal.deviation * std::sqrt(3.0) / 32768.0);
     recipe.mean = static_cast<float>(normal.mean);
   }
@@ -320,10 +320,7 @@ std::string index_text(const families::Family& family, const std::vector<ShardPl
 }
 
 Json generation_for(const Json& config) {
-  const Json published = families::published_generation_config();
-  const std::optional<int64_t> vocab = config.integer("vocab_size");
-  const bool is_gpt_oss = config.string("model_type") == families::kGptOss.model_type;
-  if (is_gpt_oss && (!vocab || *vocab > 200012)) return published;
+  if (std::optional<Json> published = families::published_generation(config)) return *published;
   Json generation;
   generation.set("do_sample", true);
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {

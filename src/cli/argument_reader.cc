@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "cli/flag_names.h"
 #include "cli/flag_value.h"
 #include "cli/foreign_flags.h"
 #include "cli/wording.h"
@@ -32,11 +34,6 @@ Error unexpected_word(const Verb& verb, const std::string& word) {
                        name);
   }
   return usage_error(fmt::format("unknown flag '{}'{}", name, did_you_mean(name, names)), name);
-}
-
-// Whether this is one of the names that turn the switch off.
-bool negates(const Flag& flag, std::string_view name) {
-  return std::find(flag.negations.begin(), flag.negations.end(), name) != flag.negations.end();
 }
 
 // What "--no-x=TEXT" says of x; what is no truth value stays as it is, for the complaint.
@@ -314,6 +311,13 @@ Result<ArgumentReader::Said> ArgumentReader::in_config(const Flag& flag) const {
                    fmt::format("{}: {} wants {}", place, entry.name, wanted_type(flag)),
                    entry.name};
     }
+    if (entry.type == ConfigEntry::Type::kList && entry.list.empty() && !flag.may_be_empty) {
+      return Error{ErrorCode::kBadConfig,
+                   fmt::format("{}: the list '{}' is empty; it wants at least one text, as "
+                               "[\"a\"], or take the line away",
+                               place, entry.name),
+                   entry.name};
+    }
     found = &entry;
     is_negated = negates(flag, *meant);
   }
@@ -334,7 +338,7 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Positional& positiona
                 .source = Source::kEnvironment,
                 .origin = "$" + variable};
   }
-  const Flag as_text{.name = positional.name, .many = positional.many};
+  const Flag as_text{.name = positional.name, .many = positional.many, .may_be_empty = false};
   TRY_ASSIGN(Said said, in_config(as_text));
   if (said.source != Source::kNobody && said.list.empty()) said.list = {said.text};
   return said;
@@ -430,6 +434,9 @@ Result<void> ArgumentReader::take_positionals(bool all_needed, Arguments& argume
     value.asked = std::make_shared<std::atomic<bool>>(false);
     if (!value.given && positional.required && all_needed) return missing(positional.name);
     if (!value.given) continue;
+    if (std::ranges::any_of(said.list, is_blank)) {
+      return empty_value({.name = positional.name}, said.origin);
+    }
     value.text = said.list.front();
     value.list = std::move(said.list);
     const Result<void> chosen =
@@ -462,31 +469,42 @@ Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::stri
   return outcome;
 }
 
+Result<void> ArgumentReader::take_value(const NamedFlag& meant, const std::string& text,
+                                        Arguments& arguments) const {
+  const Flag& flag = *meant.flag;
+  Said said{.text = text, .source = Source::kWord, .origin = flag.name};
+  if (meant.negated) said.text = negated(text);
+  for (const auto& [theirs, ours] : flag.other_choices) {
+    if (said.text == theirs) said.text = ours;
+  }
+  return take(flag, std::move(said), arguments);
+}
+
 Result<void> ArgumentReader::take_values(
     const std::vector<std::pair<std::string, std::string>>& values, Arguments& arguments) const {
-  std::vector<std::string> names;
-  for (const Flag& flag : verb_.flags) names.push_back(config_name(flag.name));
+  std::map<const Flag*, std::string> said_as;
   for (const auto& [name, text] : values) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      return usage_error(fmt::format("there is no '{}'{}", name, did_you_mean(name, names)), name);
+    const NamedFlag meant = flag_named(verb_.flags, name);
+    if (meant.flag == nullptr) {
+      return usage_error(fmt::format("there is no '{}'{}", name,
+                                     did_you_mean(name, names_like(verb_.flags, name))),
+                         name);
     }
-    const Flag& flag = verb_.flags[static_cast<size_t>(found - names.begin())];
-    Result<void> taken =
-        take(flag, {.text = text, .source = Source::kWord, .origin = flag.name}, arguments);
+    const auto [first, is_new] = said_as.emplace(meant.flag, name);
+    if (!is_new) {
+      return usage_error(
+          fmt::format("'{}' is the same as '{}'; give one of them", name, first->second), name);
+    }
+    const Result<void> taken = take_value(meant, text, arguments);
     if (!taken.ok()) return Error{ErrorCode::kInvalidArgument, taken.error().message, name};
   }
   // Of what is said here; what was said before yields.
-  for (const Flag& flag : verb_.flags) {
-    const auto is_said = [&](std::string_view name) {
-      return std::any_of(values.begin(), values.end(),
-                         [&](const auto& value) { return value.first == config_name(name); });
-    };
-    const Circumstance* const other = is_said(flag.name) ? against(flag, arguments) : nullptr;
-    if (other == nullptr || !is_said(other->flag)) continue;
-    return usage_error(
-        fmt::format("{} has no effect with {}", config_name(flag.name), config_name(other->flag)),
-        config_name(flag.name));
+  for (const auto& [flag, name] : said_as) {
+    const Circumstance* const other = against(*flag, arguments);
+    if (other == nullptr) continue;
+    const auto beside = said_as.find(flag_named(verb_.flags, config_name(other->flag)).flag);
+    if (beside == said_as.end()) continue;
+    return usage_error(fmt::format("{} has no effect with {}", name, beside->second), name);
   }
   return {};
 }

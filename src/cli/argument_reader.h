@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "cli/config_file.h"
+#include "cli/flag_names.h"
 
 namespace pelton::cli {
 
@@ -55,6 +56,8 @@ class ArgumentReader {
   Result<Said> in_config(const Flag& flag) const;
   Result<void> take(const Flag& flag, Said said, Arguments& arguments) const;
   Result<void> take_positionals(bool all_needed, Arguments& arguments) const;
+  Result<void> take_value(const NamedFlag& meant, const std::string& text,
+                          Arguments& arguments) const;
   Error missing(const std::string& name) const;
 
   // argument_precedence.cc: which of the values that were said are in effect.

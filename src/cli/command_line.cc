@@ -11,6 +11,7 @@
 #include "cli/argument_reader.h"
 #include "cli/effective_config.h"
 #include "cli/exit_code.h"
+#include "cli/unknown_variables.h"
 #include "cli/wording.h"
 
 namespace pelton::cli {
@@ -164,6 +165,9 @@ int CommandLine::run(int argc, const char* const* argv) const {
       std::fprintf(stderr, "%s: note: %s means nothing here\n", program_.name.c_str(),
                    flag.name.c_str());
     }
+  }
+  for (const std::string& note : unknown_variables(verbs_, program_.variables)) {
+    std::fprintf(stderr, "%s: warning: %s\n", program_.name.c_str(), note.c_str());
   }
   for (const std::string& note : request->notes) {
     std::fprintf(stderr, "%s: note: %s\n", program_.name.c_str(), note.c_str());

@@ -133,9 +133,9 @@ class Arguments {
   std::function<Result<Arguments>()> reread_;
 };
 
-// `arguments` with other values for some of their verb's `flags`, by their config_name(): what is
-// said while the verb runs. Each is checked as a word's would be, for itself. Errors:
-// kInvalidArgument, with that name.
+// `arguments` with other values for some of their verb's `flags`, by any of their names
+// (flag_names.h): what is said while the verb runs. Each is checked as a word's would be, for
+// itself. Errors: kInvalidArgument, with the name as it is given.
 Result<Arguments> with_values(const std::vector<Flag>& flags, const Arguments& arguments,
                               const std::vector<std::pair<std::string, std::string>>& values);
 
@@ -166,6 +166,9 @@ class CommandLine {
     std::string version;
     std::string summary;
     std::vector<std::string> examples;
+    // Variables beside those of flags that somebody reads: "PELTON_CACHE"; "PELTON_TEST_*" are all
+    // that begin so.
+    std::vector<std::string> variables = {};
   };
 
   CommandLine(Program program, std::vector<Verb> verbs);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/exit_code.h"
+#include "cli/flag_names.h"
 
 namespace pelton::cli {
 namespace {
@@ -146,7 +147,7 @@ TEST(CommandLine, EnvironmentStandsIn) {
   unsetenv("PELTON_PORT");
 }
 
-// As the containers of others are told.
+// As the containers of others are configured.
 TEST(CommandLine, OtherVariablesStandInToo) {
   Verb verb{.name = "serve",
             .summary = "s",
@@ -402,6 +403,66 @@ TEST(WithValues, OtherValuesAreCheckedAsWordsAre) {
   EXPECT_THAT(refused("kernels", "fast"), HasSubstr("reference"));
   EXPECT_THAT(refused("log-json", "perhaps"), HasSubstr("true or false"));
   EXPECT_THAT(refused("memor", "1"), HasSubstr("did you mean 'memory'"));
+  EXPECT_THAT(refused("log_jso", "1"), HasSubstr("did you mean 'log_json'"));
+}
+
+// As the command line takes them: aliases, names that turn a switch off, '_' for '-'.
+TEST(WithValues, AFlagHasAllItsNames) {
+  const std::vector<Flag> flags = {
+      {.name = "--max-model-len", .kind = Flag::Kind::kInteger, .aliases = {"--context-length"}},
+      {.name = "--caching",
+       .kind = Flag::Kind::kSwitch,
+       .default_text = "true",
+       .negations = {"--no-caching"}},
+      {.name = "--pin", .not_with = {{"--caching", {"false"}}}},
+      {.name = "--kernels", .choices = {"avx2"}, .other_choices = {{"haswell", "avx2"}}}};
+  const CommandLine line({.name = "p", .version = "1", .summary = "s", .examples = {}},
+                         {{.name = "v", .flags = flags, .run = {}}});
+  const auto request = line.parse({"v"});
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  using Values = std::vector<std::pair<std::string, std::string>>;
+  const auto with = [&](const Values& values) {
+    return with_values(flags, request->arguments, values);
+  };
+  for (const char* name : {"max-model-len", "max_model_len", "context_length", "context-length"}) {
+    const Result<Arguments> changed = with({{name, "7"}});
+    ASSERT_TRUE(changed.ok()) << name << changed.error().message;
+    EXPECT_EQ(changed->integer("--max-model-len"), 7) << name;
+  }
+  EXPECT_FALSE(with({{"no_caching", "true"}})->has("--caching"));
+  EXPECT_TRUE(with({{"no-caching", "false"}})->has("--caching"));
+  EXPECT_EQ(with({{"kernels", "haswell"}})->text("--kernels"), "avx2");
+
+  const auto refused = [&](const Values& values) {
+    const Result<Arguments> wrong = with(values);
+    return wrong.ok() ? "taken" : wrong.error().field + ": " + wrong.error().message;
+  };
+  EXPECT_THAT(refused({{"max_model_len", "7"}, {"context_length", "8"}}),
+              HasSubstr("context_length: 'context_length' is the same as 'max_model_len'"));
+  EXPECT_THAT(refused({{"max_model_len", "7"}, {"max-model-len", "7"}}),
+              HasSubstr("max-model-len: 'max-model-len' is the same as 'max_model_len'"));
+  EXPECT_THAT(refused({{"caching", "true"}, {"no_caching", "true"}}), HasSubstr("the same as"));
+  EXPECT_THAT(refused({{"no_caching", "true"}, {"pin", "x"}}),
+              HasSubstr("pin: pin has no effect with no_caching"));
+}
+
+TEST(FieldNames, StandForFlagsInATextToWhoeverGaveFields) {
+  const std::vector<Flag> flags = {
+      {.name = "--max-model-len", .kind = Flag::Kind::kInteger, .aliases = {"--context-length"}},
+      {.name = "--weights"},
+      {.name = "--weights-cache"}};
+  const auto text = [&](std::string_view said) { return with_field_names(said, flags, {}); };
+  EXPECT_EQ(text("--max-model-len 9 is more than the model's 8"),
+            "'max_model_len' 9 is more than the model's 8");
+  EXPECT_EQ(text("lower --max-model-len or (--weights-cache DIR), --weights"),
+            "lower 'max_model_len' or ('weights_cache' DIR), 'weights'");
+  EXPECT_EQ(text("--weights: none"), "'weights': none");
+  for (const char* stays :
+       {"", "--", "a --threads", "/x/--weights", "--weights-caches", "a--", "-"}) {
+    EXPECT_EQ(text(stays), stays);
+  }
+  EXPECT_EQ(with_field_names("--max-model-len 9", flags, {{"context-length", "9"}}),
+            "'context-length' 9");
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ TEST_F(Config, ErrorsNameFileAndLine) {
   says("memory = \"4X\"", "1", "is not a size");
   says("memory = 1\ngpu-memory = 2", "2", "'gpu-memory' is the same as 'memory' in line 1");
   says("origin = [1]", "1", "texts in quotes only");
+  says("\nmodel = []", "2", "model wants text in quotes");
   says("port = [\"1\"]", "1", "a whole number");
   says("[serve]\nport = 1", "1", "'serve' is a table");
   says("a.b = 1", "1", "is a table");
@@ -155,6 +156,9 @@ TEST_F(Config, ErrorsNameFileAndLine) {
   says("port = 1 2", "1", "");
   says("model = \"m", "1", "");
   says("\x01", "1", "");
+  EXPECT_EQ(error_of("model = \"\"").code, ErrorCode::kBadConfig);
+  EXPECT_EQ(error_of("model = \"\"").message,
+            file_ + ":1 is empty; give MODEL a value, or take it away");
   file_ = "/nowhere/pelton.toml";
   EXPECT_THAT(parse({"m"}).error().message, HasSubstr("/nowhere/pelton.toml"));
   EXPECT_EQ(parse({"m"}).error().code, ErrorCode::kBadConfig);

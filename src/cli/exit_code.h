@@ -1,4 +1,4 @@
-// What the shell is told. One table for every verb; users' scripts rely on it.
+// Exit codes. One table for every verb; users' scripts rely on it.
 #pragma once
 
 #include <array>

@@ -108,11 +108,10 @@ std::string CommandLine::help() const {
       fmt::format("{} {}: {}", name, program_.version, program_.summary), width, 0);
   out += fmt::format("\nusage: {} VERB ...\n\nVerbs\n", name);
   out += verb_rows(verbs_, {}, width);
-  out +=
-      "\n" + base::wrapped_text(fmt::format("'{} VERB --help' tells more. '--version' prints the "
-                                            "version.",
-                                            program_.name),
-                                width, 0);
+  out += "\n" + base::wrapped_text(fmt::format("'{} VERB --help' says more. '--version' prints the "
+                                               "version.",
+                                               program_.name),
+                                   width, 0);
   out += "\nExamples\n";
   for (const std::string& example : program_.examples) example_row(out, example, width);
   return out + "\nExit codes\n" + exit_codes(width);

@@ -60,7 +60,7 @@ Interrupt::Interrupt(HangUp hang_up) {
   sigaction(SIGTERM, &action, &terminate_before);
   hang_up_seen = false;
   sigaction(SIGHUP, nullptr, &hang_up_before);
-  if (hang_up == HangUp::kTold) sigaction(SIGHUP, &action, nullptr);
+  if (hang_up == HangUp::kReported) sigaction(SIGHUP, &action, nullptr);
 }
 
 Interrupt::~Interrupt() {

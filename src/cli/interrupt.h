@@ -1,6 +1,6 @@
 // Ctrl-C and SIGTERM as something to ask or to wait for. While one lives, the first signal only
 // sets a flag; a second one ends the process at once with 128 and its number, but for a SIGTERM
-// after Ctrl-C: a terminal's wrapper passes on what the terminal has told us already. One at a time
+// after Ctrl-C: a terminal's wrapper passes on what the terminal has sent us already. One at a time
 // in a process: signals are the process's own, so their flag has to be too.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace pelton::cli {
 class Interrupt {
  public:
   enum class HangUp {
-    kEndsUs,  // SIGHUP as ever
-    kTold,    // next() tells
+    kEndsUs,    // SIGHUP as ever
+    kReported,  // next() says
   };
   explicit Interrupt(HangUp hang_up);
   Interrupt() : Interrupt(HangUp::kEndsUs) {}
@@ -23,7 +23,7 @@ class Interrupt {
 
   // Blocks until a signal comes; returns at once if one is pending.
   void wait() const;
-  // The same, also until a SIGHUP comes; each is told once, those of one moment as one.
+  // The same, also until a SIGHUP comes; each is reported once, those of one moment as one.
   enum class Event { kStop, kHangUp };
   Event next() const;
 

@@ -90,8 +90,8 @@ void EtcdRegistrar::run() {
       const auto now = std::chrono::steady_clock::now();
       if (refused_since_ == std::chrono::steady_clock::time_point{}) refused_since_ = now;
       // One that was killed a moment ago has the name until its lease is over.
-      if (now - refused_since_ < options_.lease * 3 / 2 || is_told_) continue;
-      is_told_ = true;
+      if (now - refused_since_ < options_.lease * 3 / 2 || is_logged_) continue;
+      is_logged_ = true;
       if (options_.taken) options_.taken();
       continue;
     }

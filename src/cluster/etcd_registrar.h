@@ -47,7 +47,7 @@ class EtcdRegistrar {
   int64_t lease_ = 0;  // 0: none; the thread's own, as the next
   std::string trouble_;
   std::chrono::steady_clock::time_point refused_since_{};
-  bool is_told_ = false;
+  bool is_logged_ = false;
   std::mutex mutex_;
   std::condition_variable woken_;
   bool stopping_ = false;  // guarded by mutex_

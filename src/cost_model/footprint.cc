@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cost_model/byte_text.h"
 #include "cost_model/kv_budget.h"
 #include "families/kv_groups.h"
 #include "tensor/kv_block.h"
@@ -205,36 +206,31 @@ KvFormula count_formula(const ModelConfig& config, tensor::DType dtype) {
   return formula;
 }
 
-std::string human(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= int64_t{1} << 30) return fmt::format("{:.1f} GiB", value / (1 << 30));
-  return fmt::format("{:.1f} MiB", value / (1 << 20));
-}
-
 // `flag`, "--kv-cache-memory": what the user asked for; `taken`: by all else.
 Error asks_for_too_much(const std::string& flag, int64_t asked, int64_t taken, int64_t memory) {
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{} asks for {} of {} of memory, of which all else takes {}: at most {} "
                            "is left for it",
-                           flag, human(asked), human(memory), human(taken),
-                           human(std::max<int64_t>(memory - taken, 0))),
+                           flag, byte_text(asked), byte_text(memory), byte_text(taken),
+                           byte_text(std::max<int64_t>(memory - taken, 0))),
                flag.substr(2)};
 }
 
 Error does_not_fit(const Footprint& so_far, const MemoryRequest& request, int64_t allowed) {
   return Error{ErrorCode::kDoesNotFit,
-               fmt::format("--memory-utilization {} of {} bytes are {} bytes; weights take {}, "
-                           "working memory {}, --swap-space {}, which leaves nothing for keys and "
-                           "values",
-                           *request.memory_utilization, request.memory_bytes, allowed,
-                           so_far.weights.bytes(), so_far.workspace.bytes(), request.swap_bytes),
+               fmt::format("--memory-utilization {} of {} of memory are {}; weights take {}, "
+                           "working memory {}, --swap-space {}, which leaves nothing for the KV "
+                           "cache",
+                           *request.memory_utilization, byte_text(request.memory_bytes),
+                           byte_text(allowed), byte_text(so_far.weights.bytes()),
+                           byte_text(so_far.workspace.bytes()), byte_text(request.swap_bytes)),
                "memory-utilization"};
 }
 
 // What keys and values lack is seldom theirs to give: the weights, where these alone are too many.
 Error with_weights(const Footprint& so_far, const MemoryRequest& request, Error error) {
   const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
-  // Who names the memory of keys and values has been told of that.
+  // Whoever names the memory of keys and values knows that.
   const bool named = request.kv_bytes || request.memory_utilization;
   if (named || error.code != ErrorCode::kDoesNotFit || taken < so_far.memory_bytes) return error;
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cost_model/byte_text.h"
 #include "families/kv_groups.h"
 #include "kv/prefix_checkpoints.h"
 
@@ -69,11 +70,6 @@ struct Rest {
   int64_t context_most = 0;  // more could never be used
 };
 
-// Blocks that a conversation of kMeasureTokens leaves behind in a window group.
-int64_t measure_of(const kv::GroupSpec& group, int block_tokens) {
-  return kv::lasting_window_blocks(kMeasureTokens, group.sliding_window, block_tokens);
-}
-
 // So many window blocks as belong to the conversations whose context the full blocks hold; where
 // bytes are short of that, each window group gets its part of them.
 void share_windows(const KvAllocated& kv, int64_t left, Shares& shares) {
@@ -83,8 +79,8 @@ void share_windows(const KvAllocated& kv, int64_t left, Shares& shares) {
   for (int group = 0; group < kv.groups.size(); ++group) {
     const kv::GroupSpec& spec = kv.groups[group].spec;
     if (!spec.slides()) continue;
-    shares.windows[group] =
-        blocks_of(shares.context_blocks * measure_of(spec, kv.block_tokens), measure_context);
+    shares.windows[group] = blocks_of(
+        shares.context_blocks * conversation_blocks(spec, kv.block_tokens), measure_context);
     wanted_bytes += static_cast<double>(shares.windows[group] * spec.block_bytes);
   }
   for (int group = 0; group < kv.groups.size(); ++group) {
@@ -110,7 +106,7 @@ Shares divide(const KvAllocated& kv, const Rest& rest) {
   int64_t measure_bytes = measure_context * context_bytes;
   for (const KvAllocated::Group& group : kv.groups) {
     if (!group.spec.slides()) continue;
-    measure_bytes += measure_of(group.spec, kv.block_tokens) * group.spec.block_bytes;
+    measure_bytes += conversation_blocks(group.spec, kv.block_tokens) * group.spec.block_bytes;
   }
 
   Shares shares{.context_blocks = rest.context_most};
@@ -139,13 +135,14 @@ Error does_not_fit(const KvAllocated& kv, int64_t context_needed, int64_t allowe
     const int64_t bytes =
         group.spec.block_bytes * (group.spec.slides() ? group.live_count : blocks);
     needed += bytes;
-    parts.push_back(fmt::format("{} layers {}", group.spec.name, bytes));
+    parts.push_back(fmt::format("{} layers {}", group.spec.name, byte_text(bytes)));
   }
   return Error{ErrorCode::kDoesNotFit,
-               fmt::format("the KV cache for one sequence of {} tokens needs {} bytes ({}); {} are "
+               fmt::format("the KV cache for one sequence of {} tokens needs {} ({}); {} are "
                            "allowed here, enough for {} tokens; lower --max-model-len or "
                            "--max-num-seqs, or raise --kv-cache-memory",
-                           context_needed, needed, fmt::join(parts, ", "), allowed, context_fits),
+                           context_needed, byte_text(needed), fmt::join(parts, ", "),
+                           byte_text(allowed), context_fits),
                "kv-cache-memory"};
 }
 
@@ -174,6 +171,11 @@ KvAllocated bare_groups(const ModelConfig& config, const MemoryRequest& request)
 }
 
 }  // namespace
+
+int64_t conversation_blocks(const kv::GroupSpec& group, int block_tokens) {
+  if (!group.slides()) return blocks_of(kMeasureTokens, block_tokens);
+  return kv::lasting_window_blocks(kMeasureTokens, group.sliding_window, block_tokens);
+}
 
 Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request, int64_t allowed) {
   const int64_t tokens = request.block_tokens;

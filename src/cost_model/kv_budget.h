@@ -24,6 +24,9 @@ struct KvBudget {
 Result<KvBudget> plan_kv(const families::ModelConfig& config, const MemoryRequest& request,
                          int64_t allowed);
 
+// Blocks of a group that the conversation leaves behind by which the groups are balanced.
+int64_t conversation_blocks(const kv::GroupSpec& group, int block_tokens);
+
 // At most `bytes` on the host, divided between the groups as on the device: that is what sequences
 // which run short of room hold of each on average. No blocks if there is not room for one of each.
 KvAllocated plan_swap(const KvAllocated& device, int64_t bytes);

@@ -465,8 +465,8 @@ TEST(EmulationDeathTest, NeverWaiting) {
   EXPECT_DEATH(run_dependent_grid({}, 32, 0, [] {}), "without having waited");
 }
 
-// As a block does that finds nothing to do and leaves too early: the kernels after it would be told
-// that all is done.
+// As a block does that finds nothing to do and leaves too early: the kernels after it would get the
+// news that all is done.
 TEST(EmulationDeathTest, SomeBlocksOrThreadsThatNeverWait) {
   EXPECT_DEATH(run_dependent_grid({.x = 5}, 32, 0,
                                   [] {

@@ -1,5 +1,5 @@
 // The table of configs: constants fit their device, names are read as they are written, and what a
-// device cannot take is told apart.
+// device cannot take is distinguished.
 #include "cuda/kernel_configs.h"
 
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab,
       }
     }
     if (row.mask >= 0 && row.mask + words > sampling.mask_words) return "a mask that there is not";
-    if (row.reported > kReportedMax) return "more of a row's best tokens than are told";
+    if (row.reported > kReportedMax) return "more of a row's best tokens than are reported";
   }
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// What a device is told about drawing a token from each row of logits, and what it answers. Weights
+// What a device gets for drawing a token from each row of logits, and what it answers. Weights
 // are the whole numbers of kernels/logit_rows.h, whose sums are the same in any order: so a row
 // gives the same token here as on the host (sampling/sampler.h). Plain data; offsets count
 // elements.
@@ -10,7 +10,7 @@
 
 namespace pelton::cuda {
 
-inline constexpr int kReportedMax = 32;  // likeliest tokens of a row that are told
+inline constexpr int kReportedMax = 32;  // likeliest tokens of a row that are reported
 
 // Edits of all rows of a step; a row with more is the host's.
 inline constexpr int kEditsMax = 1 << 16;

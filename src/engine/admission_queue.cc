@@ -60,9 +60,9 @@ Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answ
   return {};
 }
 
-Result<void> AdmissionQueue::room_for(const Comer& comer, int64_t now_ns) const {
-  TRY(check_bounds({.tenant = comer.tenant, .weight = comer.weight}));
-  return check_wait(wait_of(comer, now_ns));
+Result<void> AdmissionQueue::room_for(const Candidate& candidate, int64_t now_ns) const {
+  TRY(check_bounds({.tenant = candidate.tenant, .weight = candidate.weight}));
+  return check_wait(wait_of(candidate, now_ns));
 }
 
 Result<void> AdmissionQueue::check_bounds(const Asked& asked) const {
@@ -124,18 +124,18 @@ Result<void> AdmissionQueue::check_deadline(request::GenerationRequest& request,
 
 // Tenants take turns by weight, so who has few waiting does not wait for all of those who have
 // many.
-int64_t AdmissionQueue::wait_of(const Comer& comer, int64_t now_ns) const {
-  const Queue& queue = queue_of(comer.kind);
+int64_t AdmissionQueue::wait_of(const Candidate& candidate, int64_t now_ns) const {
+  const Queue& queue = queue_of(candidate.kind);
   double others = 0;
   for (const auto& [name, one] : queue.tenants) {
-    if (name != comer.tenant) others += one.weight;
+    if (name != candidate.tenant) others += one.weight;
   }
-  const auto own = queue.tenants.find(comer.tenant);
+  const auto own = queue.tenants.find(candidate.tenant);
   const double own_waiting = own == queue.tenants.end() ? 0 : own->second.waiting;
-  const double in_turn = (own_waiting + 1) * (comer.weight + others) / comer.weight - 1;
+  const double in_turn = (own_waiting + 1) * (candidate.weight + others) / candidate.weight - 1;
   int64_t places = static_cast<int64_t>(std::min<double>(queue.waiting, in_turn)) + 1;
   if (!left_waiting_) {
-    places -= std::max(0, options_.slots[static_cast<size_t>(comer.kind)] - queue.scheduled);
+    places -= std::max(0, options_.slots[static_cast<size_t>(candidate.kind)] - queue.scheduled);
   }
   return places <= 0 ? 0 : queue.estimate.wait_ns(places, now_ns);
 }
@@ -183,7 +183,7 @@ void AdmissionQueue::note_seated(const Ticket& ticket) {
   ++queue_of(ticket.kind).scheduled;
 }
 
-// What was cut short tells that a place is free, and nothing of what a request costs.
+// What was cut short shows that a place is free, and nothing of what a request costs.
 void AdmissionQueue::note_left_slot(const Ticket& ticket, const StreamEnd& end,
                                     const RequestTimes& times, int64_t now_ns) {
   Queue& queue = queue_of(ticket.kind);

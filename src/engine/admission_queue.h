@@ -1,7 +1,7 @@
 // Those who were accepted and never had a slot: how many they may be, whose they are, and, from how
 // fast slots come free, whether one that comes now could be ready in time. One that could not is
-// refused before anything is done for it. Pure: the time is told. The engine's stands in its inbox,
-// under that one's lock; the simulator's replicas have the same.
+// refused before anything is done for it. Pure: the time is passed in. The engine's stands in its
+// inbox, under that one's lock; the simulator's replicas have the same.
 #pragma once
 
 #include <array>
@@ -48,13 +48,13 @@ class AdmissionQueue {
   // Who is let in gets the moment by which it must have begun. kOverloaded, kDeadline.
   Result<void> enter(request::GenerationRequest& request, int answers, int64_t now_ns);
 
-  struct Comer {
+  struct Candidate {
     std::string_view tenant;
     double weight = 1.0;
     Kind kind = Kind::kSampled;
   };
   // Whether the tenant's next request would be refused, whatever it asks for: kOverloaded.
-  Result<void> room_for(const Comer& comer, int64_t now_ns) const;
+  Result<void> room_for(const Candidate& candidate, int64_t now_ns) const;
 
   // When it is worth asking again: about half of those who wait have a slot by then.
   int64_t retry_after_ns(int64_t now_ns) const;
@@ -95,7 +95,7 @@ class AdmissionQueue {
   Result<void> check_wait(int64_t wait_ns) const;
   Result<void> check_deadline(request::GenerationRequest& request, int64_t wait_ns,
                               int64_t now_ns) const;
-  int64_t wait_of(const Comer& comer, int64_t now_ns) const;
+  int64_t wait_of(const Candidate& candidate, int64_t now_ns) const;
   Tenant counted(std::string_view tenant) const;
   void leave(const Ticket& ticket);
   Queue& queue_of(Kind kind) { return queues_[static_cast<size_t>(kind)]; }

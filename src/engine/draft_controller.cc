@@ -10,6 +10,7 @@ namespace {
 // Before anything is known: likely enough to be tried.
 constexpr double kAcceptanceAtFirst = 0.7;
 constexpr double kTriesAtFirst = 4;
+constexpr double kTriesOfPlaceBefore = 64;
 constexpr double kTriesKept = 2048;  // then the old ones count half
 
 // How step times grow with rows where none was seen: as little as on the best of machines, so that
@@ -25,8 +26,13 @@ size_t time_index(int rows) {
 }
 
 constexpr double kStepTimeWeight = 0.125;
+// So many steps are seen before their time counts, and the least of them is what counts then. Had
+// the machine something else to do at the first one, guessing would seem to cost so much that it is
+// hardly tried again.
+constexpr int kFirstSteps = 2;
 constexpr double kSequenceWeight = 1.0 / 32;  // of a guess, to those before it
 constexpr double kFactorMax = 2.0;
+constexpr double kProbing = 0.005;       // of the time, at most, is lost by probes
 constexpr double kWorthChanging = 0.02;  // of the steps in which something is guessed
 
 }  // namespace
@@ -49,7 +55,8 @@ double DraftController::acceptance(size_t place) const {
   double acceptance = kAcceptanceAtFirst;
   for (size_t i = 0; i <= std::min(place, kPlaces - 1); ++i) {
     const Share& share = accepted_[i];
-    acceptance = (share.hit + kTriesAtFirst * acceptance) / (share.tried + kTriesAtFirst);
+    const double before = i == 0 ? kTriesAtFirst : kTriesOfPlaceBefore;
+    acceptance = (share.hit + before * acceptance) / (share.tried + before);
   }
   return acceptance;
 }
@@ -59,7 +66,8 @@ double DraftController::drafted_share() const {
 }
 
 bool DraftController::wants_probe(const DraftHistory& history) const {
-  return options_.adaptive && history.steps_off >= history.probe_after;
+  return options_.adaptive && history.steps_off >= history.probe_after &&
+         probe_credit_ns_ >= probe_cost_ns_;
 }
 
 void DraftController::note_draft(DraftHistory& history, int granted, int drafted, int accepted) {
@@ -84,20 +92,38 @@ void DraftController::note_step(int rows, int64_t elapsed_ns, int64_t draft_ns) 
   if (step_times_.size() <= index) step_times_.resize(index + 1);
   const auto ns = static_cast<double>(std::max<int64_t>(elapsed_ns - draft_ns, 1));
   StepTime& kept = step_times_[index];
-  if (kept.ns == 0) kept = {.rows = static_cast<double>(rows), .ns = ns};
-  kept.rows += (rows - kept.rows) * kStepTimeWeight;
-  // One step in which the machine did something else says little.
-  kept.ns += (std::min(ns, 4 * kept.ns) - kept.ns) * kStepTimeWeight;
+  if (kept.steps < kFirstSteps) {
+    if (kept.steps++ == 0 || ns < kept.ns) kept = {kept.steps, static_cast<double>(rows), ns};
+  } else {
+    kept.rows += (rows - kept.rows) * kStepTimeWeight;
+    // One step in which the machine did something else says little.
+    kept.ns += (std::min(ns, 4 * kept.ns) - kept.ns) * kStepTimeWeight;
+  }
   if (draft_ns > 0) {
     draft_ns_ += (static_cast<double>(draft_ns) - draft_ns_) * kStepTimeWeight;
   }
+}
+
+void DraftController::note_beside(bool has_guesses, int64_t ns) {
+  Beside& kept = beside_[has_guesses ? 1 : 0];
+  const auto seen = static_cast<double>(ns);
+  if (kept.steps < kFirstSteps) {
+    kept.ns = kept.steps++ == 0 ? seen : std::min(kept.ns, seen);
+  } else {
+    kept.ns += (std::min(seen, 4 * kept.ns) - kept.ns) * kStepTimeWeight;
+  }
+}
+
+double DraftController::beside_ns(bool has_guesses) const {
+  const Beside& seen = beside_[has_guesses ? 1 : 0];
+  return seen.steps == kFirstSteps ? seen.ns : 0;
 }
 
 // estimated_ns_[rows]: on straight lines between what was seen, and on the last of them beyond;
 // where only one was seen, scaled from that. Never less for more rows.
 void DraftController::estimate_step_times(int rows_max) {
   estimated_ns_.assign(static_cast<size_t>(rows_max) + 1, 0);
-  const auto seen = [](const StepTime& time) { return time.ns > 0; };
+  const auto seen = [](const StepTime& time) { return time.steps == kFirstSteps; };
   auto low = std::find_if(step_times_.begin(), step_times_.end(), seen);
   const StepTime first = low == step_times_.end() ? StepTime{.rows = 1, .ns = 1} : *low;
   auto high = low == step_times_.end() ? low : std::find_if(low + 1, step_times_.end(), seen);
@@ -109,7 +135,9 @@ void DraftController::estimate_step_times(int rows_max) {
       high = next;
     }
     double& ns = estimated_ns_[static_cast<size_t>(rows)];
-    if (high == step_times_.end() || rows <= first.rows) {
+    if (rows <= first.rows) {
+      ns = first.ns * rows / first.rows;
+    } else if (high == step_times_.end()) {
       ns = first.ns * time_ratio(rows) / time_ratio(first.rows);
     } else {
       const double slope = (high->ns - low->ns) / std::max(high->rows - low->rows, 0.1);
@@ -135,10 +163,10 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
   unranked_.clear();
   for (size_t i = 0; i < candidates.size(); ++i) {
     double survival = 1;
+    const double factor = candidates[i].history->sure_factor();
     for (int place = 0; place < candidates[i].tokens_max; ++place) {
-      survival *= std::min(by_place[std::min(static_cast<size_t>(place), kPlaces - 1)] *
-                               candidates[i].history->factor,
-                           0.99);
+      survival *=
+          std::min(by_place[std::min(static_cast<size_t>(place), kPlaces - 1)] * factor, 0.99);
       unranked_.push_back({static_cast<float>(survival), static_cast<int>(i)});
       for (const int pass : {0, 1})
         ++begins[static_cast<size_t>(pass)][digit_of(unranked_.back().survival, pass)];
@@ -155,70 +183,95 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
 }
 
 void DraftController::choose(std::span<Candidate> candidates, int rows, int guesses_max) {
-  if (!options_.adaptive) {
-    int granted = 0;
-    for (Candidate& candidate : candidates) {
-      candidate.tokens = std::min(candidate.tokens_max, guesses_max);
-      guesses_max -= candidate.tokens;
-      granted += candidate.tokens;
-    }
-    report_.state = granted > 0 ? State::kOn : State::kIdle;
-    report_.guesses = granted;
-    report_.rows = rows;
-    return;
-  }
+  report_.rows = rows;
+  guesses_max = std::max(guesses_max, 0);
+  if (!options_.adaptive) return give_what_fits(candidates, guesses_max);
   for (Candidate& candidate : candidates) {
     candidate.tokens = 0;
     candidate.tokens_max = std::min(candidate.tokens_max, options_.tokens_max);
   }
   rank_guesses(candidates);
-  const auto most = std::min(guesses_.size(), static_cast<size_t>(std::max(guesses_max, 0)));
-  estimate_step_times(rows + static_cast<int>(most));
-  // A guess that was granted is computed with this probability: the proposer may have none.
-  const double share = drafted_share();
-  const auto ns_of = [&](double guesses) {
-    const double at = rows + guesses;
-    const auto below = static_cast<size_t>(at);
-    const size_t above = std::min(below + 1, estimated_ns_.size() - 1);
-    const double step = estimated_ns_[below] + (estimated_ns_[above] - estimated_ns_[below]) *
-                                                   (at - static_cast<double>(below));
-    return step + (guesses > 0 ? draft_ns_ : 0);
-  };
-  double tokens = rows;
-  const double without = rows > 0 ? rows / ns_of(0) : 0;
-  double best = without;
-  double last = without;  // with as many as last time
-  size_t chosen = 0;
-  for (size_t m = 1; m <= most; ++m) {
-    tokens += share * guesses_[m - 1].survival;
-    const double speed = tokens / ns_of(share * static_cast<double>(m));
-    if (speed > best) {
-      best = speed;
-      chosen = m;
-    }
-    if (static_cast<int>(m) == last_guesses_) last = speed;
+  const int most = std::min(static_cast<int>(guesses_.size()), guesses_max);
+  estimate_step_times(rows + most);
+  const Total chosen = best_total(rows, most);
+  last_guesses_ = chosen.guesses;
+  for (int i = 0; i < chosen.guesses; ++i) {
+    ++candidates[static_cast<size_t>(guesses_[static_cast<size_t>(i)].candidate)].tokens;
   }
-  if (static_cast<size_t>(last_guesses_) <= most && best < (1 + kWorthChanging * share) * last) {
-    chosen = static_cast<size_t>(last_guesses_);
-    best = last;
-  }
-  last_guesses_ = static_cast<int>(chosen);
-  for (size_t i = 0; i < chosen; ++i) {
-    ++candidates[static_cast<size_t>(guesses_[i].candidate)].tokens;
-  }
-  int left = guesses_max - static_cast<int>(chosen);
+  grant_probes(candidates, rows, chosen, guesses_max - chosen.guesses);
+  const double without = rows > 0 ? rows / step_ns(rows, 0) : 0;
+  report_.gain = without > 0 ? chosen.tokens_per_ns / without : 0;
+  report_.state = chosen.guesses > 0 ? State::kOn : most == 0 ? State::kIdle : State::kLosing;
+  report_.guesses = chosen.guesses;
+}
+
+void DraftController::give_what_fits(std::span<Candidate> candidates, int guesses_max) {
+  int granted = 0;
   for (Candidate& candidate : candidates) {
-    const bool probes = candidate.tokens == 0 && candidate.tokens_max > 0 && left > 0 &&
-                        wants_probe(*candidate.history);
-    if (!probes) continue;
-    candidate.tokens = 1;
-    --left;
+    candidate.tokens = std::min(candidate.tokens_max, guesses_max - granted);
+    granted += candidate.tokens;
   }
-  report_.gain = without > 0 ? best / without : 0;
-  const bool nobody = guesses_.empty() || guesses_max <= 0;
-  report_.state = chosen > 0 ? State::kOn : nobody ? State::kIdle : State::kLosing;
-  report_.guesses = static_cast<int>(chosen);
-  report_.rows = rows;
+  report_.state = granted > 0 ? State::kOn : State::kIdle;
+  report_.guesses = granted;
+}
+
+// Of a step with so many decodes and granted guesses. Each of these is computed with a probability:
+// the proposer may have none.
+double DraftController::step_ns(int rows, int guesses) const {
+  const double at = rows + drafted_share() * guesses;
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, estimated_ns_.size() - 1);
+  const double ns = estimated_ns_[below] + (estimated_ns_[above] - estimated_ns_[below]) *
+                                               (at - static_cast<double>(below));
+  return ns + (guesses > 0 ? draft_ns_ : 0) + beside_ns(guesses > 0);
+}
+
+// Of the likeliest guesses as many as give the most tokens a second; as many as last time where
+// that is hardly less.
+DraftController::Total DraftController::best_total(int rows, int most) const {
+  const double share = drafted_share();
+  double tokens = rows;
+  Total best = {.guesses = 0, .tokens_per_ns = rows > 0 ? rows / step_ns(rows, 0) : 0};
+  Total last = best;
+  for (int m = 1; m <= most; ++m) {
+    tokens += share * guesses_[static_cast<size_t>(m) - 1].survival;
+    const Total total = {.guesses = m, .tokens_per_ns = tokens / step_ns(rows, m)};
+    if (total.tokens_per_ns > best.tokens_per_ns) best = total;
+    if (m == last_guesses_) last = total;
+  }
+  const bool stays = last.guesses == last_guesses_ &&
+                     best.tokens_per_ns < (1 + kWorthChanging * share) * last.tokens_per_ns;
+  return stays ? last : best;
+}
+
+// A guess each for those that have had none for long, as far as what was saved up pays what is
+// likely lost: the time that the step takes longer, less what the guesses that are right are worth.
+// Those that are due together share the time of drafting.
+void DraftController::grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen,
+                                   int probes_max) {
+  const double plain_ns = step_ns(rows, chosen.guesses);
+  const double token_ns = chosen.tokens_per_ns > 0 ? 1 / chosen.tokens_per_ns : 0;
+  const auto loss_ns = [&](int probes) {
+    const double longer_ns = step_ns(rows, chosen.guesses + probes) - plain_ns;
+    return std::max(longer_ns - drafted_share() * acceptance(0) * probes * token_ns, 0.0);
+  };
+  const double credit_ns = probe_credit_ns_;
+  int probes = 0;
+  bool any_more = false;
+  for (Candidate& candidate : candidates) {
+    if (candidate.tokens > 0 || candidate.tokens_max == 0 || probes == probes_max) continue;
+    any_more = true;
+    const bool is_due = probes == 0
+                            ? wants_probe(*candidate.history)
+                            : candidate.history->steps_off >= candidate.history->probe_after &&
+                                  loss_ns(probes + 1) <= credit_ns;
+    if (!is_due) continue;
+    candidate.tokens = 1;
+    ++probes;
+  }
+  probe_credit_ns_ += kProbing * plain_ns - loss_ns(probes);
+  if (any_more) probe_cost_ns_ = loss_ns(1);
+  probe_credit_ns_ = std::min(probe_credit_ns_, std::max(plain_ns, probe_cost_ns_));
 }
 
 std::string_view name_of(DraftController::State state) {

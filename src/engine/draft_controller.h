@@ -10,6 +10,7 @@
 // no clock, nothing random. Owned by the scheduler; engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -20,7 +21,13 @@ namespace pelton::engine {
 
 // What is kept of one sequence.
 struct DraftHistory {
-  double factor = 1.0;   // of its acceptance, to everybody's
+  // Of its acceptance, to everybody's. What it differs by chance alone does not count.
+  double factor = 1.0;
+  static constexpr double kFactorNoise = 0.1;
+  double sure_factor() const {
+    return factor < 1.0 ? std::min(factor + kFactorNoise, 1.0)
+                        : std::max(factor - kFactorNoise, 1.0);
+  }
   int steps_off = 0;     // without a guess, in a row
   int probe_after = 16;  // so many of them it gets one
 };
@@ -56,6 +63,10 @@ class DraftController {
   void note_draft(DraftHistory& history, int granted, int drafted, int accepted);
   // A step without prompts; rows: guesses included.
   void note_step(int rows, int64_t elapsed_ns, int64_t draft_ns);
+  // What lay between that step's computing and the one's before, of a step in which guesses were
+  // granted, or of one without: only such steps are planned while the one before is computed.
+  // Counts with the second one of its kind.
+  void note_beside(bool has_guesses, int64_t ns);
 
   // Why the last choice granted what it did.
   enum class State : uint8_t {
@@ -85,17 +96,37 @@ class DraftController {
   double drafted_share() const;
   void estimate_step_times(int rows_max);
   void rank_guesses(std::span<const Candidate> candidates);
+  void give_what_fits(std::span<Candidate> candidates, int guesses_max);
+  // How many guesses, and what comes of them.
+  struct Total {
+    int guesses = 0;
+    double tokens_per_ns = 0;
+  };
+  double step_ns(int rows, int guesses) const;
+  double beside_ns(bool has_guesses) const;  // 0: not known yet
+  Total best_total(int rows, int most) const;
+  void grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen, int probes_max);
 
   const Options options_;
   std::array<Share, kPlaces> accepted_;
   Share drafted_;
   struct StepTime {
-    double rows = 0;  // the mean of those seen
-    double ns = 0;    // 0: none
+    int steps = 0;    // seen, up to kFirstSteps
+    double rows = 0;  // the mean of those
+    double ns = 0;
   };
   std::vector<StepTime> step_times_;  // by time_index
   double draft_ns_ = 0;
+  struct Beside {
+    int steps = 0;  // seen, up to kFirstSteps
+    double ns = 0;
+  };
+  std::array<Beside, 2> beside_{};  // steps without guesses, with them
   int last_guesses_ = 0;
+  // Probes are paid for by a share of all time (kProbing), saved up for a step at most; the last
+  // known price of one.
+  double probe_credit_ns_ = 0;
+  double probe_cost_ns_ = 0;
   Report report_;
 
   // Scratch of a choice.

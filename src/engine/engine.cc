@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kLastStepMax{10};
 constexpr std::chrono::milliseconds kDeferralLook{1};
 
 // From so many on readers are busy for a while.
-constexpr size_t kManyLetters = 32;
+constexpr size_t kManyUpdates = 32;
 
 uint64_t draw_seed() {
   std::random_device random;
@@ -64,7 +64,7 @@ class Engine::Loop {
                .adaptive_drafts = options.adaptive_drafts},
               {.steps_in_flight_max = options.steps_in_flight_max,
                .overlapped_step_ns_max = options.overlapped_step_ns_max},
-              [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.tell_line(use); }) {
+              [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.update_queue(use); }) {
     CHECK(options.inbox_max > 0);
     publish_stats();  // so that nobody ever reads empty ones
     publish_ledger();
@@ -78,8 +78,8 @@ class Engine::Loop {
 
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers,
                                           std::shared_ptr<Outbox> outbox);
-  Result<void> room_for(const AdmissionQueue::Comer& comer) const {
-    return inbox_.room_for(comer, clock_.now_ns());
+  Result<void> room_for(const AdmissionQueue::Candidate& candidate) const {
+    return inbox_.room_for(candidate, clock_.now_ns());
   }
   int64_t retry_after_ns() const { return inbox_.retry_after_ns(clock_.now_ns()); }
   void drain(int64_t limit_ms);
@@ -103,7 +103,7 @@ class Engine::Loop {
   struct Reader {
     // What every token touches.
     std::shared_ptr<TokenStream::State> stream;
-    UpdateBatch* bag = nullptr;  // null: its stream is told directly
+    UpdateBatch* batch = nullptr;  // null: its stream gets its tokens directly
     std::string request_id;
   };
 
@@ -116,10 +116,10 @@ class Engine::Loop {
   void poll_cancellations();  // who has left, or forces tokens
   void emit();
   void emit(Scheduler::Event& event, int64_t now_ns);
-  void tell(Reader& reader, Scheduler::Event& event, int64_t now_ns);
+  void deliver(Reader& reader, Scheduler::Event& event, int64_t now_ns);
   void announce_updates();
   void send_updates();
-  UpdateBatch* bag_of(const std::shared_ptr<Outbox>& outbox);
+  UpdateBatch* batch_of(const std::shared_ptr<Outbox>& outbox);
   void publish_stats();
   void publish_ledger();
   void check_when_idle();
@@ -132,9 +132,9 @@ class Engine::Loop {
   const std::shared_ptr<CancelCount> cancels_ = std::make_shared<CancelCount>(0);
   Inbox inbox_;
   kv::EventLog kv_events_;
-  mutable std::mutex books_mutex_;
-  Ledger ledger_;      // guarded by books_mutex_
-  EngineStats stats_;  // guarded by books_mutex_
+  mutable std::mutex stats_mutex_;
+  Ledger ledger_;      // guarded by stats_mutex_
+  EngineStats stats_;  // guarded by stats_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
@@ -147,7 +147,7 @@ class Engine::Loop {
   bool all_deferred_ = false;
   int64_t integrity_checks_ = 0;
   std::optional<int64_t> checked_ns_;
-  std::vector<std::unique_ptr<UpdateBatch>> bags_;  // few: a thread's each
+  std::vector<std::unique_ptr<UpdateBatch>> batches_;  // few: a thread's each
 
   std::thread thread_;
 };
@@ -170,9 +170,12 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
                          .streams = {},
                          .queued_ns = clock_.now_ns(),
                          .outbox = std::move(outbox)};
+  const TokenStream::State::Asked asked{
+      .prompt_tokens = static_cast<int>(arrival.request.prompt.size()),
+      .queued_ns = arrival.queued_ns};
   std::vector<TokenStream> streams;
   for (int i = 0; i < answers; ++i) {
-    arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
+    arrival.streams.push_back(std::make_shared<TokenStream::State>(asked, cancels_));
     streams.emplace_back(arrival.streams.back());
   }
   const std::vector<std::shared_ptr<TokenStream::State>> states = arrival.streams;
@@ -260,12 +263,12 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
   std::vector<void*> tags;
   for (Inbox::Arrival& arrival : arrivals) {
     const auto prompt_tokens = static_cast<int>(arrival.request.prompt.size());
-    UpdateBatch* const bag = bag_of(arrival.outbox);
+    UpdateBatch* const batch = batch_of(arrival.outbox);
     readers.clear();
     tags.clear();
     for (const std::shared_ptr<TokenStream::State>& stream : arrival.streams) {
       readers.push_back(std::make_unique<Reader>(
-          Reader{.stream = stream, .bag = bag, .request_id = arrival.request.id}));
+          Reader{.stream = stream, .batch = batch, .request_id = arrival.request.id}));
       tags.push_back(readers.back().get());
     }
     const Result<std::vector<SequenceId>> ids =
@@ -276,7 +279,7 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
     }
     for (size_t i = 0; i < ids->size(); ++i) {
       readers_.emplace((*ids)[i], std::move(readers[i]));
-      if (bag != nullptr) ++bag->readers;
+      if (batch != nullptr) ++batch->readers;
     }
   }
   // A reader may have left before its request came this far; look again.
@@ -306,7 +309,7 @@ void Engine::Loop::poll_cancellations() {
   }
 }
 
-// Counted before they are told: a reader who has seen a token finds it in the books.
+// Counted before they are reported: a reader who has seen a token finds it in the books.
 void Engine::Loop::emit() {
   const int64_t now_ns = clock_.now_ns();
   const std::span<Scheduler::Event> events = core_.take_events(now_ns);
@@ -322,21 +325,21 @@ void Engine::Loop::emit() {
   for (; ended > 0; --ended) inbox_.note_ended();
 }
 
-Engine::Loop::UpdateBatch* Engine::Loop::bag_of(const std::shared_ptr<Outbox>& outbox) {
+Engine::Loop::UpdateBatch* Engine::Loop::batch_of(const std::shared_ptr<Outbox>& outbox) {
   if (outbox == nullptr) return nullptr;
-  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
-    if (bag->outbox == outbox) return bag.get();
+  for (const std::unique_ptr<UpdateBatch>& batch : batches_) {
+    if (batch->outbox == outbox) return batch.get();
   }
-  bags_.push_back(std::make_unique<UpdateBatch>(UpdateBatch{.outbox = outbox, .updates = {}}));
-  return bags_.back().get();
+  batches_.push_back(std::make_unique<UpdateBatch>(UpdateBatch{.outbox = outbox, .updates = {}}));
+  return batches_.back().get();
 }
 
 // Readers' threads wake while the step is committed, rather than after it. Not while steps are
 // short: then they hardly sleep.
 void Engine::Loop::announce_updates() {
   if (core_.depth() > 1) return;
-  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
-    if (bag->sent_last >= kManyLetters) bag->outbox->announce();
+  for (const std::unique_ptr<UpdateBatch>& batch : batches_) {
+    if (batch->sent_last >= kManyUpdates) batch->outbox->announce();
   }
 }
 
@@ -345,14 +348,14 @@ void Engine::Loop::announce_updates() {
 // gather leave in fewer writes.
 void Engine::Loop::send_updates() {
   size_t sent = 0;
-  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
-    if (bag->updates.empty()) continue;
-    bag->sent_last = bag->updates.size();
-    sent += bag->sent_last;
-    bag->outbox->send(bag->updates);
+  for (const std::unique_ptr<UpdateBatch>& batch : batches_) {
+    if (batch->updates.empty()) continue;
+    batch->sent_last = batch->updates.size();
+    sent += batch->sent_last;
+    batch->outbox->send(batch->updates);
   }
-  std::erase_if(bags_, [](const auto& bag) { return bag->readers == 0; });
-  if (sent >= kManyLetters && core_.depth() == 1) std::this_thread::yield();
+  std::erase_if(batches_, [](const auto& batch) { return batch->readers == 0; });
+  if (sent >= kManyUpdates && core_.depth() == 1) std::this_thread::yield();
 }
 
 void Engine::Loop::emit(Scheduler::Event& event, int64_t now_ns) {
@@ -368,21 +371,21 @@ void Engine::Loop::emit(Scheduler::Event& event, int64_t now_ns) {
         "request {} {}", reader.request_id,
         event.slot_allocation == SlotAllocation::kPreempted ? "preempted" : "swapped out"));
   }
-  if (event.token || ended) tell(reader, event, now_ns);
+  if (event.token || ended) deliver(reader, event, now_ns);
   if (!ended) return;
-  if (reader.bag != nullptr) --reader.bag->readers;
+  if (reader.batch != nullptr) --reader.batch->readers;
   core_.forget(id);
   readers_.erase(id);
 }
 
-void Engine::Loop::tell(Reader& reader, Scheduler::Event& event, int64_t now_ns) {
-  if (reader.bag == nullptr) {
+void Engine::Loop::deliver(Reader& reader, Scheduler::Event& event, int64_t now_ns) {
+  if (reader.batch == nullptr) {
     std::optional<StreamEnd> end;
     if (event.end != nullptr) end = *std::move(event.end);
     if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
     return reader.stream->put(std::move(event.token), std::move(end), now_ns);
   }
-  Outbox::TokenUpdate& update = reader.bag->updates.emplace_back();
+  Outbox::TokenUpdate& update = reader.batch->updates.emplace_back();
   update.to = reader.stream.get();
   update.token = std::move(event.token);
   update.now_ns = now_ns;
@@ -415,7 +418,7 @@ void Engine::Loop::publish_stats() {
   if (executor_.capacity().draft_tokens_max > 0) {
     speculation_log_.note(clock_.now_ns(), counters, stats.drafts);
   }
-  std::lock_guard lock(books_mutex_);
+  std::lock_guard lock(stats_mutex_);
   stats_ = stats;
 }
 
@@ -428,12 +431,12 @@ void Engine::Loop::publish_ledger() {
   ledger.kv_events = kv_events_.event_count();
   ledger.kv_events_dropped = kv_events_.dropped_count();
   ledger.integrity_checks = integrity_checks_;
-  std::lock_guard lock(books_mutex_);
+  std::lock_guard lock(stats_mutex_);
   ledger_ = ledger;
 }
 
 Ledger Engine::Loop::ledger() const {
-  std::lock_guard lock(books_mutex_);
+  std::lock_guard lock(stats_mutex_);
   return ledger_;
 }
 
@@ -456,7 +459,7 @@ void Engine::Loop::stop() {
 }
 
 EngineStats Engine::Loop::stats() const {
-  std::lock_guard lock(books_mutex_);
+  std::lock_guard lock(stats_mutex_);
   return stats_;
 }
 
@@ -480,8 +483,8 @@ Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationReque
   return loop_->submit(std::move(request), count, std::move(outbox));
 }
 
-Result<void> Engine::room_for(const AdmissionQueue::Comer& comer) const {
-  return loop_->room_for(comer);
+Result<void> Engine::room_for(const AdmissionQueue::Candidate& candidate) const {
+  return loop_->room_for(candidate);
 }
 
 int64_t Engine::retry_after_ns() const {

@@ -32,7 +32,7 @@ struct EngineStats {
   int swapped_out = 0;            // of these, with their blocks in the host's memory
   int queued = 0;                 // accepted and never had a slot
   int64_t queued_tokens = 0;      // of their prompts
-  int64_t queue_wait_ns = 0;      // until who came now would have a slot, as far as can be told
+  int64_t queue_wait_ns = 0;      // until who came now would have a slot, as far as is known
   kv::PerGroup<int> blocks_used;  // on the device, by KV group
 
   StepCounts steps;
@@ -99,7 +99,7 @@ class Engine {
 
   // Whether a request of that kind and tenant would be refused now, whatever it asks for:
   // kOverloaded, kUnavailable. Any thread.
-  Result<void> room_for(const AdmissionQueue::Comer& comer) const;
+  Result<void> room_for(const AdmissionQueue::Candidate& candidate) const;
   // When it is worth asking again, by how fast the queue moves; 0: not known. Any thread.
   int64_t retry_after_ns() const;
 

@@ -50,6 +50,8 @@ std::optional<StepPlan> EngineCore::plan(int64_t now_ns) {
   with_queue_([&](AdmissionQueue& queue) { queue.note_places(places, now_ns); });
   if (next.empty()) return std::nullopt;
   if (in_flight_ == 0) running_since_ns_ = now_ns;
+  if (was_idle_) committed_ns_ = now_ns;
+  was_idle_ = false;
   count(next);
   ++in_flight_;
   planned_ = true;
@@ -65,7 +67,12 @@ void EngineCore::commit(StepResult result, int64_t now_ns) {
   --in_flight_;
   result.elapsed_ns = now_ns - running_since_ns_;
   step_ns_ += (result.elapsed_ns - step_ns_) / 4;
-  running_since_ns_ = now_ns;
+  if (result.compute_ns > 0) {
+    // One that began while the step before was computed did not take longer than from its result.
+    result.compute_ns = std::min(result.compute_ns, result.elapsed_ns);
+    result.beside_ns = std::max<int64_t>(now_ns - committed_ns_ - result.compute_ns, 1);
+  }
+  running_since_ns_ = committed_ns_ = now_ns;
   ++counts_.count;
   if (result.error) ++counts_.failed;
   scheduler_.commit(std::move(result));
@@ -78,6 +85,7 @@ std::span<Scheduler::Event> EngineCore::take_events(int64_t now_ns) {
 }
 
 void EngineCore::note_idle(int64_t now_ns) {
+  was_idle_ = true;
   with_queue_([&](AdmissionQueue& queue) { queue.note_places(Places::kFree, now_ns); });
 }
 

@@ -78,7 +78,7 @@ class EngineCore {
   void fail(SequenceId id, const Error& error) { scheduler_.fail(id, error); }
   void force(SequenceId id, TokenConstraints tokens) { scheduler_.force(id, std::move(tokens)); }
 
-  // Nothing is known and nothing runs. note_idle() tells the admission queue.
+  // Nothing is known and nothing runs. note_idle() notifies the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }
   void note_idle(int64_t now_ns);
   // Who could run waits for what its guide allows: planning is tried again soon.
@@ -103,6 +103,8 @@ class EngineCore {
   StepCounts counts_;
   int in_flight_ = 0;
   bool planned_ = false;          // the last plan() gave a step
+  bool was_idle_ = true;          // nothing to do, since the latest result
+  int64_t committed_ns_ = 0;      // that result; or from when on there was something to do
   int64_t running_since_ns_ = 0;  // the oldest step in flight
   int64_t step_ns_ = 0;           // what steps took lately
 };

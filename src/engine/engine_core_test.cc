@@ -29,7 +29,7 @@ request::GenerationRequest asked(int prompt_tokens, int output_tokens) {
   return request;
 }
 
-// The core, its queue and its executor; steps last as long as told.
+// The core, its queue and its executor; steps last as long as asked.
 class Driver {
  public:
   explicit Driver(const EngineCore::Options& options)

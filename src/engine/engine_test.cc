@@ -169,7 +169,7 @@ TEST_P(EngineDepth, stop_token_is_delivered_and_last) {
   EXPECT_EQ(bench.settle().blocks_used, kNone);
 }
 
-// Even if an executor samples a stop token it was told not to, as a script does.
+// Even if an executor samples a stop token it was forbidden, as a script does.
 TEST_P(EngineDepth, a_stop_token_before_min_new_tokens_ends_nothing) {
   Bench bench({.steps_in_flight_max = GetParam(), .next_token = scripted_tokens({{1, {8, 8, 8}}})});
   request::GenerationRequest request = make_request(3, 20, 1);

@@ -18,7 +18,7 @@ Result<void> Inbox::submit(Arrival arrival) {
     const int answers = static_cast<int>(arrival.streams.size());
     // Before it counts: should there be no memory for it, it has never been here.
     if (arrivals_.size() == arrivals_.capacity()) arrivals_.reserve(2 * arrivals_.size() + 8);
-    TRY(line_.enter(arrival.request, answers, arrival.queued_ns));
+    TRY(queue_.enter(arrival.request, answers, arrival.queued_ns));
     arrivals_.push_back(std::move(arrival));
     live_ += answers;
   }
@@ -26,15 +26,15 @@ Result<void> Inbox::submit(Arrival arrival) {
   return {};
 }
 
-Result<void> Inbox::room_for(const AdmissionQueue::Comer& comer, int64_t now_ns) const {
+Result<void> Inbox::room_for(const AdmissionQueue::Candidate& candidate, int64_t now_ns) const {
   std::lock_guard lock(mutex_);
   if (closed_) return shutting_down();
-  return line_.room_for(comer, now_ns);
+  return queue_.room_for(candidate, now_ns);
 }
 
 int64_t Inbox::retry_after_ns(int64_t now_ns) const {
   std::lock_guard lock(mutex_);
-  return line_.retry_after_ns(now_ns);
+  return queue_.retry_after_ns(now_ns);
 }
 
 Inbox::Delivery Inbox::take() {
@@ -65,7 +65,8 @@ void Inbox::note_ended() {
 
 Inbox::Queued Inbox::queued(int64_t now_ns) const {
   std::lock_guard lock(mutex_);
-  return {.requests = line_.requests(), .tokens = line_.tokens(), .wait_ns = line_.wait_ns(now_ns)};
+  return {
+      .requests = queue_.requests(), .tokens = queue_.tokens(), .wait_ns = queue_.wait_ns(now_ns)};
 }
 
 void Inbox::close() {

@@ -30,13 +30,13 @@ class Inbox {
     bool stop = false;
   };
 
-  explicit Inbox(const AdmissionQueue::Options& options) : line_(options) {}
+  explicit Inbox(const AdmissionQueue::Options& options) : queue_(options) {}
 
   // At arrival.queued_ns. kOverloaded, kDeadline, kUnavailable.
   Result<void> submit(Arrival arrival);
 
   // As AdmissionQueue's; also kUnavailable.
-  Result<void> room_for(const AdmissionQueue::Comer& comer, int64_t now_ns) const;
+  Result<void> room_for(const AdmissionQueue::Candidate& candidate, int64_t now_ns) const;
   int64_t retry_after_ns(int64_t now_ns) const;
 
   // Engine thread. What has come since the last call; the second waits until there is something.
@@ -45,11 +45,11 @@ class Inbox {
   // The same, for so long at most.
   Delivery wait_for(std::chrono::nanoseconds limit);
 
-  // Engine thread. `told` tells the line something.
-  template <typename Told>
-  void tell_line(Told&& told) {
+  // Engine thread. `update` is called with the queue, under the lock.
+  template <typename Update>
+  void update_queue(Update&& update) {
     std::lock_guard lock(mutex_);
-    told(line_);
+    update(queue_);
   }
   // One accepted answer has ended, and its reader knows.
   void note_ended();
@@ -62,7 +62,7 @@ class Inbox {
   Queued queued(int64_t now_ns) const;
 
   void close();                                                // refuses from now on
-  void stop();                                                 // and tells the engine thread
+  void stop();                                                 // and notifies the engine thread
   bool wait_until_all_ended(std::chrono::milliseconds limit);  // false: they have not
 
  private:
@@ -71,7 +71,7 @@ class Inbox {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable all_ended_;
-  AdmissionQueue line_;
+  AdmissionQueue queue_;
   std::vector<Arrival> arrivals_;
   int live_ = 0;  // accepted, not ended
   bool closed_ = false;

@@ -192,19 +192,19 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
 
 void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, StepResult& result) {
   Occupant& occupant = slots_[static_cast<size_t>(row.slot)];
-  SequenceResult& told = result.sequences.emplace_back();
-  told.slot = row.slot;
+  SequenceResult& reported = result.sequences.emplace_back();
+  reported.slot = row.slot;
   const bool samples = row.sample && row.start + row.token_count() >= occupant.known;
   if (samples) {
-    told.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
+    reported.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
     result.tokens.emplace_back();
   }
   if (row.embed) {
     const int size = options_.capacity.embedding_size;
-    told.embedding = {static_cast<int32_t>(result.floats.size()), size};
+    reported.embedding = {static_cast<int32_t>(result.floats.size()), size};
     result.floats.resize(result.floats.size() + static_cast<size_t>(size));
   }
-  told.scored = {static_cast<int32_t>(result.prompt_tokens.size()), row.targets.count};
+  reported.scored = {static_cast<int32_t>(result.prompt_tokens.size()), row.targets.count};
   result.prompt_tokens.resize(result.prompt_tokens.size() + static_cast<size_t>(row.targets.count));
   // Planned while the step before was running, which failed: the scheduler will discard this row.
   if (occupant.lost) return;
@@ -225,7 +225,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
     }
   } else {
     const auto start = static_cast<size_t>(row.start);
-    if (occupant.seen.size() < start) occupant.seen.resize(start);  // found: nobody told us
+    if (occupant.seen.size() < start) occupant.seen.resize(start);  // found: nobody said so
     const size_t known = std::min(occupant.seen.size() - start, tokens.size());
     occupant.seen.insert(occupant.seen.end(), tokens.begin() + static_cast<ptrdiff_t>(known),
                          tokens.end());
@@ -233,7 +233,8 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
   occupant.computed += row.token_count();
   if (row.targets.count > 0) score(plan, row, occupant, result);
   if (row.embed) {
-    embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
+    embed(row, occupant,
+          std::span(result.floats).last(static_cast<size_t>(reported.embedding.count)));
   }
   if (samples && occupant.guide && options_.defer) occupant.deferral = options_.defer(row);
   if (occupant.deferral != nullptr) {
@@ -249,10 +250,10 @@ void ModelledExecutor::report(const Occupant& occupant, int top, SampledToken& s
   sampled = options_.score(seen, occupant.sampled, top).scored;
   const size_t best = sampled.top.size();
   for (const TokenId token : occupant.sampling.logprob_tokens) {
-    const bool is_told =
+    const bool is_listed =
         std::any_of(sampled.top.begin(), sampled.top.begin() + std::ptrdiff_t(best),
                     [&](const auto& known) { return known.first == token; });
-    if (!is_told) sampled.top.emplace_back(token, options_.score(seen, token, 0).scored.logprob);
+    if (!is_listed) sampled.top.emplace_back(token, options_.score(seen, token, 0).scored.logprob);
   }
 }
 
@@ -410,7 +411,7 @@ void ModelledExecutor::score(const StepPlan& plan, const ScheduledRow& row, Occu
 }
 
 TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
-                                 SequenceResult& told) {
+                                 SequenceResult& reported) {
   read_seen(occupant, row.start);
   if (options_.checks && occupant.sampling.reads_history()) {
     const std::span<const TokenId> known = visible(occupant.history);
@@ -441,9 +442,9 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, 
                                                       .arrival = occupant.arrival});
   // A model by the book may say what its request forbids; no other answer will do then.
   if (occupant.guide && !occupant.guide->accept(token)) {
-    told.error = std::make_unique<Error>(
+    reported.error = std::make_unique<Error>(
         Error{ErrorCode::kInternal, "the modelled answer does not follow the request's grammar"});
-    told.tokens.count = 0;
+    reported.tokens.count = 0;
   }
   if (occupant.sampling.reads_history()) occupant.history.push_back(token);
   return token;
@@ -473,7 +474,7 @@ ModelledExecutor::ScoreFunction checksum_scores(int vocabulary) {
     const uint64_t seen = checksum(1, before);
     // Eighths, so that sums and texts of them are exact.
     const auto drop = [](uint64_t bits) { return static_cast<float>(bits % 32 + 1) / 8.0f; };
-    PromptToken told;
+    PromptToken reported;
     float logprob = 0.0f;
     std::vector<std::pair<TokenId, float>> likely;
     for (int i = 0; i <= std::max(top, 8) && i < vocabulary; ++i) {
@@ -487,14 +488,14 @@ ModelledExecutor::ScoreFunction checksum_scores(int vocabulary) {
         static_cast<size_t>(std::find_if(likely.begin(), likely.end(),
                                          [&](const auto& one) { return one.first == token; }) -
                             likely.begin());
-    told.rank = static_cast<int32_t>(rank) + 1;
-    told.scored.token = token;
-    told.scored.logprob = rank < likely.size()
-                              ? likely[rank].second
-                              : logprob - drop(base::mix64(seen ^ static_cast<uint64_t>(token)));
+    reported.rank = static_cast<int32_t>(rank) + 1;
+    reported.scored.token = token;
+    reported.scored.logprob =
+        rank < likely.size() ? likely[rank].second
+                             : logprob - drop(base::mix64(seen ^ static_cast<uint64_t>(token)));
     likely.resize(std::min(likely.size(), static_cast<size_t>(top)));
-    told.scored.top = std::move(likely);
-    return told;
+    reported.scored.top = std::move(likely);
+    return reported;
   };
 }
 

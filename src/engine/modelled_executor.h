@@ -63,9 +63,9 @@ class ModelledExecutor final : public Executor {
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
     bool checks = true;
     // Without checks, where no answer depends on what was seen: blocks hold nothing, and
-    // Seen::tokens is what a sequence was told itself, without a prefix that was found.
+    // Seen::tokens is what was submitted of a sequence itself, without a prefix that was found.
     bool blocks_hold_tokens = true;
-    // What a guide leaves no choice about is told with the token before it, so many at most.
+    // What a guide leaves no choice about is emitted with the token before it, so many at most.
     int jump_tokens_max = 0;
     // Speculation: each row has as many guesses as it may, and each is right with this probability,
     // a matter of `draft_seed` and its position.
@@ -87,7 +87,7 @@ class ModelledExecutor final : public Executor {
   struct Occupant {
     request::SamplingParams sampling;
     int prompt_count = 0;
-    std::vector<TokenId> history;  // as it was told, and what was sampled since
+    std::vector<TokenId> history;  // as it was submitted, and what was sampled since
     SlotTables tables;
     std::optional<request::Pooling> pooling;
     std::optional<grammar::GrammarState> guide;
@@ -96,11 +96,11 @@ class ModelledExecutor final : public Executor {
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
     int64_t planned_in = -1;  // the last step that had a row for this slot
-    int32_t known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
+    int32_t known = 0;  // tokens of it that were submitted, if a jump was ahead of what is computed
     std::shared_ptr<const Deferral> deferral;  // of its last row
     bool lost = true;                          // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
-    std::vector<TokenId> seen;  // what was read of the widest group, or told
+    std::vector<TokenId> seen;  // what was read of the widest group, or submitted
   };
   bool holds() const { return options_.checks || options_.blocks_hold_tokens; }
   std::vector<Cell>& cells(int group, kv::Tier tier) {
@@ -135,7 +135,7 @@ class ModelledExecutor final : public Executor {
   // What the query at the end of `tokens` sees of them, in the widest group.
   std::span<const TokenId> visible(std::span<const TokenId> tokens) const;
   TokenId sample(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
-                 SequenceResult& told);
+                 SequenceResult& reported);
   static void defer(std::shared_ptr<const Deferral> deferral, StepResult& result);
   void jump(const ScheduledRow& row, Occupant& occupant, StepResult& result);
   void score(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant, StepResult& result);

@@ -48,7 +48,7 @@ request::GenerationRequest request_of(int prompt, int output) {
 // A thread with an outbox, as a net thread is.
 class Readers {
  public:
-  struct Told {
+  struct Read {
     std::vector<TokenId> tokens;
     std::optional<StreamEnd> end;
   };
@@ -84,13 +84,13 @@ class Readers {
     post([this, name] { streams_.erase(name); });
   }
   // When these have ended; others may have, before they could leave.
-  std::map<int, Told> wait_for_ends(const std::vector<int>& names) {
+  std::map<int, Read> wait_for_ends(const std::vector<int>& names) {
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] {
       return std::all_of(names.begin(), names.end(),
-                         [&](int name) { return told_[name].end.has_value(); });
+                         [&](int name) { return read_[name].end.has_value(); });
     });
-    return told_;
+    return read_;
   }
 
  private:
@@ -104,20 +104,20 @@ class Readers {
       lock.unlock();
       for (const auto& one : work) one();
       outbox_->deliver();
-      std::map<int, Told> news;
+      std::map<int, Read> news;
       for (const int name : std::exchange(ready_, {})) take(name, news);
       lock.lock();
-      for (auto& [name, told] : news) {
-        Told& all = told_[name];
-        all.tokens.insert(all.tokens.end(), told.tokens.begin(), told.tokens.end());
-        if (!told.end) continue;
+      for (auto& [name, all_read] : news) {
+        Read& all = read_[name];
+        all.tokens.insert(all.tokens.end(), all_read.tokens.begin(), all_read.tokens.end());
+        if (!all_read.end) continue;
         EXPECT_FALSE(all.end.has_value());
-        all.end = std::move(told.end);
+        all.end = std::move(all_read.end);
       }
       ended_.notify_all();
     }
   }
-  void take(int name, std::map<int, Told>& news) {
+  void take(int name, std::map<int, Read>& news) {
     const auto found = streams_.find(name);
     if (found == streams_.end()) return;
     TokenStream::Batch batch = found->second.take();
@@ -131,7 +131,7 @@ class Readers {
   bool over_ = false;
   bool called_ = false;
   std::vector<std::function<void()>> work_;
-  std::map<int, Told> told_;
+  std::map<int, Read> read_;
 
   // Its thread's.
   std::map<int, TokenStream> streams_;
@@ -147,15 +147,15 @@ class Readers {
   std::thread thread_;  // last: it uses all of these
 };
 
-Readers::Told directly(Engine& engine, const request::GenerationRequest& request) {
+Readers::Read directly(Engine& engine, const request::GenerationRequest& request) {
   TokenStream stream = engine.submit(request).value();
-  Readers::Told told;
-  while (!told.end) {
+  Readers::Read all_read;
+  while (!all_read.end) {
     TokenStream::Batch batch = stream.wait();
-    for (const SampledToken& token : batch.tokens) told.tokens.push_back(token.token);
-    told.end = std::move(batch.end);
+    for (const SampledToken& token : batch.tokens) all_read.tokens.push_back(token.token);
+    all_read.end = std::move(batch.end);
   }
-  return told;
+  return all_read;
 }
 
 // Two engines, two threads, answers of many lengths, some with siblings, some whose readers leave.
@@ -187,11 +187,11 @@ TEST(Outbox, BringsWhatComesDirectly) {
         staying[name % 2].push_back(name);
       }
     }
-    std::map<int, Readers::Told> told = readers[0].wait_for_ends(staying[0]);
-    told.merge(readers[1].wait_for_ends(staying[1]));
-    for (const auto& [name, ended] : told) {
+    std::map<int, Readers::Read> all_read = readers[0].wait_for_ends(staying[0]);
+    all_read.merge(readers[1].wait_for_ends(staying[1]));
+    for (const auto& [name, ended] : all_read) {
       if (!ended.end.has_value() || ended.end->reason == FinishReason::kCancelled) continue;
-      const Readers::Told expected = directly(first, requests[static_cast<size_t>(name)]);
+      const Readers::Read expected = directly(first, requests[static_cast<size_t>(name)]);
       EXPECT_EQ(ended.tokens, expected.tokens) << name;
       EXPECT_EQ(ended.end->output_tokens, expected.end->output_tokens);
       EXPECT_EQ(ended.end->reason, expected.end->reason);
@@ -225,9 +225,10 @@ TEST(Outbox, OutlivesTheEngine) {
   }
   std::vector<int> names(30);
   std::iota(names.begin(), names.end(), 0);
-  for (const auto& [name, told] : readers.wait_for_ends(names)) {
-    ASSERT_TRUE(told.end.has_value());
-    EXPECT_TRUE(told.end->reason == FinishReason::kError || told.tokens.size() == 200) << name;
+  for (const auto& [name, all_read] : readers.wait_for_ends(names)) {
+    ASSERT_TRUE(all_read.end.has_value());
+    EXPECT_TRUE(all_read.end->reason == FinishReason::kError || all_read.tokens.size() == 200)
+        << name;
   }
 }
 
@@ -263,7 +264,7 @@ TEST(Outbox, WhatIsAnnouncedIsWaitedFor) {
   for (int round = 0; round < 1000 && without_waking == 0; ++round) {
     std::atomic<int> calls{0};
     Outbox outbox([&calls] { ++calls; });
-    TokenStream::State state(std::make_shared<CancelCount>(0));
+    TokenStream::State state({}, std::make_shared<CancelCount>(0));
     outbox.announce();
     EXPECT_EQ(calls, 1);
     std::thread reader([&] {
@@ -288,7 +289,7 @@ TEST(Outbox, WhatIsAnnouncedAndDoesNotComeHoldsNobodyUp) {
   outbox.announce();
   outbox.deliver();
   outbox.deliver();
-  TokenStream::State state(std::make_shared<CancelCount>(0));
+  TokenStream::State state({}, std::make_shared<CancelCount>(0));
   std::vector<Outbox::TokenUpdate> updates;
   updates.push_back({.to = &state, .token = SampledToken{.token = 7}});
   outbox.send(updates);
@@ -315,10 +316,33 @@ TEST(Outbox, AnnouncedStepsBringWhatOthersBring) {
     ASSERT_TRUE(streams.ok());
     readers.read(name, std::move(streams->front()));
   }
-  const std::map<int, Readers::Told> told = readers.wait_for_ends(names);
+  const std::map<int, Readers::Read> all_read = readers.wait_for_ends(names);
   for (const int name : names) {
-    EXPECT_EQ(told.at(name).tokens, directly(engine, request_of(2, 100 + name)).tokens) << name;
+    EXPECT_EQ(all_read.at(name).tokens, directly(engine, request_of(2, 100 + name)).tokens) << name;
   }
+}
+
+// Whoever reads it pays for what was computed.
+TEST(Outbox, AnAbandonedEndCountsWhatWasEmitted) {
+  const auto state = std::make_shared<TokenStream::State>(
+      TokenStream::State::Asked{.prompt_tokens = 8, .queued_ns = 5},
+      std::make_shared<CancelCount>(0));
+  TokenStream stream(state);
+  for (const int64_t now_ns : {10, 20, 30}) {
+    state->put(SampledToken{.token = 1, .top = {}}, std::nullopt, now_ns);
+    if (now_ns == 20) {
+      EXPECT_EQ(stream.take().tokens.size(), 2u);
+    }
+  }
+  EXPECT_TRUE(state->abandon({ErrorCode::kUnavailable, "stuck", ""}, 40));
+  const TokenStream::Batch last = stream.take();
+  EXPECT_EQ(last.tokens.size(), 1u);
+  ASSERT_TRUE(last.end.has_value());
+  EXPECT_EQ(last.end->prompt_tokens, 8);
+  EXPECT_EQ(last.end->output_tokens, 3);
+  EXPECT_EQ(last.end->times.queued_ns, 5);
+  EXPECT_EQ(last.end->times.first_token_ns, 10);
+  EXPECT_EQ(last.end->times.last_token_ns, 30);
 }
 
 // Ended by others than the engine while updates for it are under way.
@@ -337,6 +361,9 @@ TEST(Outbox, WhatComesAfterAnAbandonedEndIsDropped) {
   EXPECT_TRUE(batch.tokens.empty());
   ASSERT_TRUE(batch.end.has_value());
   EXPECT_EQ(batch.end->reason, FinishReason::kError);
+  EXPECT_EQ(batch.end->prompt_tokens, 8);
+  EXPECT_EQ(batch.end->output_tokens, 0) << "none has come this far";
+  EXPECT_EQ(batch.end->times.first_token_ns, 0);
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ TEST_P(PrefixReuseOneSlot, a_prefix_checkpoint_outlives_an_other_prompt) {
 }
 
 // Whoever keeps state beside the blocks (speculative/eagle3.h) learns whose may be shared: that of
-// equal salts, and none where the cache is off.
+// equal salts; where the cache is off a sequence's own and its siblings'.
 TEST(PrefixReuseOrigin, TN_07_an_arrival_says_who_may_share) {
   for (const bool prefix_cache : {true, false}) {
     Scheduler scheduler(kUsual, {.prefix_cache = prefix_cache, .hash_seed = 1});
@@ -223,10 +223,10 @@ TEST(PrefixReuseOrigin, TN_07_an_arrival_says_who_may_share) {
     const StepPlan plan = scheduler.plan(0);
     ASSERT_EQ(plan.arrivals.size(), 4u);
     const auto origin = [&](size_t i) { return plan.arrivals[i].origin; };
-    EXPECT_EQ(origin(0), origin(1));
-    EXPECT_EQ(origin(0) == origin(2), !prefix_cache);
-    EXPECT_EQ(origin(0) == origin(3), !prefix_cache);
-    EXPECT_EQ(origin(3) == kv::BlockHash{}, !prefix_cache);
+    EXPECT_EQ(origin(0) == origin(1), prefix_cache);
+    EXPECT_FALSE(origin(0) == origin(2));
+    EXPECT_FALSE(origin(0) == origin(3));
+    EXPECT_FALSE(origin(3) == kv::BlockHash{});
   }
 }
 

@@ -145,7 +145,7 @@ Result<std::vector<SequenceId>> Scheduler::submit_answers(request::GenerationReq
     if (begun != nullptr) resume(sequences_.at(ids.back()), begun->tokens);
     if (is_last) break;
     request.pin_prefix = false;
-    request.sampling.prompt_logprobs = -1;  // one prompt: its first answer tells
+    request.sampling.prompt_logprobs = -1;  // one prompt: its first answer reports it
   }
   return ids;
 }
@@ -162,7 +162,10 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   // An embedding is counted as its one answer.
   sequence.output_max = sequence.pooled() ? 1 : sequence.request.stop.max_new_tokens;
   if (sequence.request.quota && sequence.request.quota->begun) begin_quota(sequence);
-  if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
+  // Without a cache it shares with its siblings alone.
+  const std::string own = std::to_string(family == kNoFamily ? id : family);
+  sequence.origin =
+      hasher_.root({.salt = options_.prefix_cache ? sequence.request.cache_salt : own});
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
   wait_in_line(sequence);
@@ -569,7 +572,7 @@ Slice Scheduler::write_tables(Sequence& sequence, StepPlan& plan) {
   return updates;
 }
 
-// Those it has told already, before it made room, are told again: that is rare.
+// Those it has emitted already, before it made room, are emitted again: that is rare.
 void Scheduler::write_targets(const Sequence& sequence, ScheduledRow& row, StepPlan& plan) const {
   const int end = std::min(sequence.computed + sequence.chosen, sequence.prompt_count - 1);
   if (end <= std::max(sequence.computed, static_cast<int>(sequence.scored.size()))) return;

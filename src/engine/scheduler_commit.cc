@@ -60,7 +60,11 @@ void Scheduler::commit(StepResult result) {
     if (capacity_.draft_tokens_max > 0 && !step.has_prompts) {
       int rows = step.decode_tokens;
       for (const SequenceResult& sequence : result.sequences) rows += sequence.drafted;
-      draft_controller_.note_step(rows, result.elapsed_ns, result.draft_ns);
+      const bool has_guesses = std::any_of(step.rows.begin(), step.rows.end(),
+                                           [](const PlannedRow& row) { return row.draft_max > 0; });
+      draft_controller_.note_step(
+          rows, result.compute_ns > 0 ? result.compute_ns : result.elapsed_ns, result.draft_ns);
+      draft_controller_.note_beside(has_guesses, result.beside_ns);
       counters_.decode_rows += step.decode_tokens;
       counters_.decode_ns += result.elapsed_ns;
       counters_.draft_ns += result.draft_ns;
@@ -71,8 +75,8 @@ void Scheduler::commit(StepResult result) {
 
 // Whether the row's token was not known before.
 bool Scheduler::land_sample(Sequence& sequence) {
-  int& count = sequence.told > 0 ? sequence.told : sequence.pending;
-  const bool is_news = sequence.told == 0;
+  int& count = sequence.emitted > 0 ? sequence.emitted : sequence.pending;
+  const bool is_news = sequence.emitted == 0;
   --count;
   return is_news;
 }
@@ -100,8 +104,8 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   CHECK(result.error || result.scored.count == row.targets, "a score for each target");
   if (result.tokens.count > 1 && sequence.pending > 0) {
     // The row under way was planned for a token that is known now.
-    CHECK(sequence.pending == 1 && sequence.told == 0);
-    std::swap(sequence.pending, sequence.told);
+    CHECK(sequence.pending == 1 && sequence.emitted == 0);
+    std::swap(sequence.pending, sequence.emitted);
   }
   const bool is_running = sequence.stage == Sequence::Stage::kRunning;
   // What a sequence that made room meanwhile had computed behind its row's end is lost.
@@ -202,6 +206,9 @@ void Scheduler::take_scores(Sequence& sequence, const PlannedRow& row,
 void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
   sequence.drafted += result.drafted;
   sequence.accepted += result.accepted;
+  const auto right = static_cast<size_t>(result.accepted);
+  if (sequence.drafts.size() <= right) sequence.drafts.resize(right + 1);
+  ++sequence.drafts[right];
   if (result.from_prediction) {
     sequence.predicted += result.drafted;
     sequence.predicted_accepted += result.accepted;
@@ -322,6 +329,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,
+                .drafts = sequence.drafts,
                 .accepted_prediction_tokens = sequence.predicted_accepted,
                 .rejected_prediction_tokens = sequence.predicted - sequence.predicted_accepted,
                 .error = std::move(error)};

@@ -240,7 +240,7 @@ class Workload {
     int64_t submitted = 0;
     int64_t finished = 0;
     int64_t embedded = 0;           // of these
-    int64_t scored = 0;             // prompts whose log-probabilities were told
+    int64_t scored = 0;             // prompts whose log-probabilities were reported
     int64_t failed = 0;             // sequences, with their step
     int64_t failed_copies = 0;      // blocks, with their step
     int64_t cancelled_swapped = 0;  // while their blocks were in the host's memory

@@ -12,7 +12,7 @@
 //          answers=N (the second is called NAME.1)]
 //   fail               the next step that is submitted fails
 //   cancel NAME
-//   clock N            the time that the next plans are told
+//   clock N            the time that the next plans get
 //   step [N]           plan and submit a step; then commit the oldest once enough are in flight
 //   ----               what happened follows, up to an empty line
 #include "engine/scheduler.h"
@@ -93,7 +93,7 @@ class Story {
 
  private:
   // What the reader of the story knows of a sequence.
-  struct Told {
+  struct Shown {
     std::string name;
     bool prefilling = true;
     SlotTables tables;
@@ -102,13 +102,13 @@ class Story {
   void build(const Words& words);
   std::string submit(const std::string& name, const Words& words);
   std::string step();
-  std::string tell_row(const StepPlan& plan, const ScheduledRow& row);
-  std::string tell_copies(const StepPlan& plan) const;
-  std::string tell_events();
-  std::string tell_end(const Told& told, const StreamEnd& end);
-  static std::string tell_blocks(const std::vector<BlockId>& before,
+  std::string show_row(const StepPlan& plan, const ScheduledRow& row);
+  std::string show_copies(const StepPlan& plan) const;
+  std::string show_events();
+  std::string show_end(const Shown& shown, const StreamEnd& end);
+  static std::string show_blocks(const std::vector<BlockId>& before,
                                  const std::vector<BlockId>& after, const std::string& name);
-  std::string tell_returned(Told& told) const;
+  std::string show_returned(Shown& shown) const;
   std::string name_of(int group) const {
     const std::string& name = groups_[group].spec.name;
     return name == "full" ? "blocks" : name;
@@ -126,7 +126,7 @@ class Story {
   std::map<uint64_t, std::vector<TokenId>> says_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelledExecutor> executor_;
-  std::map<SequenceId, Told> told_;
+  std::map<SequenceId, Shown> shown_;
   std::map<Slot, SequenceId> slots_;
   std::map<std::string, std::vector<TokenId>> texts_;  // by name: prompt and answer
 };
@@ -149,10 +149,10 @@ std::string Story::run(const std::string& line) {
   if (verb == "fail") return fails_ = true, "";
   if (verb == "clock") return now_ns_ = std::stoll(name), "";
   if (verb == "cancel") {
-    for (const auto& [id, told] : told_) {
-      if (told.name == name) scheduler_->cancel(id);
+    for (const auto& [id, shown] : shown_) {
+      if (shown.name == name) scheduler_->cancel(id);
     }
-    return tell_events();
+    return show_events();
   }
   if (verb == "step") {
     std::string happened;
@@ -245,7 +245,7 @@ std::string Story::submit(const std::string& name, const Words& words) {
   }
   for (size_t i = 0; i < ids->size(); ++i) {
     const std::string one = i == 0 ? name : fmt::format("{}.{}", name, i);
-    told_[(*ids)[i]].name = one;
+    shown_[(*ids)[i]].name = one;
     texts_[one] = request.prompt;
   }
   return "";
@@ -253,12 +253,12 @@ std::string Story::submit(const std::string& name, const Words& words) {
 
 std::string Story::step() {
   StepPlan plan = scheduler_->plan(now_ns_);
-  std::string happened = tell_events();
+  std::string happened = show_events();
   const bool submitted = !plan.empty();
   if (submitted) {
-    happened += tell_copies(plan);
+    happened += show_copies(plan);
     if (fails_) happened += "the step fails\n";
-    for (const ScheduledRow& row : plan.sequences) happened += tell_row(plan, row);
+    for (const ScheduledRow& row : plan.sequences) happened += show_row(plan, row);
     executor_->submit(std::move(plan));
     ++in_flight_;
   }
@@ -267,28 +267,28 @@ std::string Story::step() {
     --in_flight_;
   }
   scheduler_->check_integrity();
-  happened += tell_events();
+  happened += show_events();
   return happened.empty() ? "nothing\n" : happened;
 }
 
-std::string Story::tell_row(const StepPlan& plan, const ScheduledRow& row) {
-  Told& told = told_[slots_.at(row.slot)];
+std::string Story::show_row(const StepPlan& plan, const ScheduledRow& row) {
+  Shown& shown = shown_[slots_.at(row.slot)];
   const int32_t end = row.start + row.token_count();
-  std::string text = fmt::format("{} ", told.name);
+  std::string text = fmt::format("{} ", shown.name);
   if (row.tokens.count == 0) {
     text += fmt::format("decode {} of the step before", row.start);
-  } else if (row.token_count() == 1 && !told.prefilling) {
+  } else if (row.token_count() == 1 && !shown.prefilling) {
     text += fmt::format("decode {}", row.start);
   } else {
     text += fmt::format("prefill [{},{})", row.start, end);
   }
   if (row.arrival != kNoArrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
-  told.prefilling = !row.sample;
-  const SlotTables before = told.tables;
-  told.tables.follow(plan, row);
+  shown.prefilling = !row.sample;
+  const SlotTables before = shown.tables;
+  shown.tables.follow(plan, row);
   for (int group = 0; group < groups_.size(); ++group) {
     if (!shows(group)) continue;
-    text += tell_blocks(before.of(group), told.tables.of(group), name_of(group));
+    text += show_blocks(before.of(group), shown.tables.of(group), name_of(group));
   }
   if (row.banned.count > 0) {
     text += fmt::format("  banned {}", fmt::join(row.banned.of(plan.banned), " "));
@@ -298,7 +298,7 @@ std::string Story::tell_row(const StepPlan& plan, const ScheduledRow& row) {
   return text + (row.sample ? "  -> token\n" : "\n");
 }
 
-std::string Story::tell_copies(const StepPlan& plan) const {
+std::string Story::show_copies(const StepPlan& plan) const {
   std::map<std::string, std::string> copies;
   for (const BlockCopy& copy : plan.copies) {
     if (!shows(copy.group)) continue;
@@ -314,7 +314,7 @@ std::string Story::tell_copies(const StepPlan& plan) const {
 }
 
 // The entries of `after` that are new, and those of `before` that are gone.
-std::string Story::tell_blocks(const std::vector<BlockId>& before,
+std::string Story::show_blocks(const std::vector<BlockId>& before,
                                const std::vector<BlockId>& after, const std::string& name) {
   std::string taken, gone;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -327,53 +327,53 @@ std::string Story::tell_blocks(const std::vector<BlockId>& before,
   return text;
 }
 
-std::string Story::tell_returned(Told& told) const {
+std::string Story::show_returned(Shown& shown) const {
   std::string text;
-  for (const BlockId block : told.tables.of(0)) {
+  for (const BlockId block : shown.tables.of(0)) {
     if (block != kNoBlock) text += fmt::format(" {}", block);
   }
-  told.tables = {};
-  told.prefilling = true;
+  shown.tables = {};
+  shown.prefilling = true;
   return text.empty() ? "" : fmt::format("  {} returned{}", name_of(0), text);
 }
 
-std::string Story::tell_events() {
+std::string Story::show_events() {
   std::string text;
   std::vector<Scheduler::Event> events;
   scheduler_->take_events(events);
   for (const Scheduler::Event& event : events) {
-    Told& told = told_[event.id];
+    Shown& shown = shown_[event.id];
     if (event.slot_allocation == Scheduler::Event::SlotAllocation::kScheduled)
       slots_[event.slot] = event.id;
     if (event.slot_allocation == Scheduler::Event::SlotAllocation::kPreempted) {
-      text += fmt::format("{} preempted{}\n", told.name, tell_returned(told));
+      text += fmt::format("{} preempted{}\n", shown.name, show_returned(shown));
     }
     if (event.slot_allocation == Scheduler::Event::SlotAllocation::kSwappedOut) {
-      text += fmt::format("{} swapped out{}\n", told.name, tell_returned(told));
+      text += fmt::format("{} swapped out{}\n", shown.name, show_returned(shown));
     }
-    if (event.token) texts_[told.name].push_back(event.token->token);
+    if (event.token) texts_[shown.name].push_back(event.token->token);
     if (event.token && event.token->token != 1) {
-      text += fmt::format("{} says {}\n", told.name, event.token->token);
+      text += fmt::format("{} says {}\n", shown.name, event.token->token);
     }
-    if (event.end) text += tell_end(told, *event.end) + tell_returned(told) + "\n";
+    if (event.end) text += show_end(shown, *event.end) + show_returned(shown) + "\n";
   }
   return text;
 }
 
-std::string Story::tell_end(const Told& told, const StreamEnd& end) {
+std::string Story::show_end(const Shown& shown, const StreamEnd& end) {
   switch (end.reason) {
     case FinishReason::kStop:
-      return fmt::format("{} finished, stop, {} tokens", told.name, end.output_tokens);
+      return fmt::format("{} finished, stop, {} tokens", shown.name, end.output_tokens);
     case FinishReason::kRepetition:
-      return fmt::format("{} finished, repetition, {} tokens", told.name, end.output_tokens);
+      return fmt::format("{} finished, repetition, {} tokens", shown.name, end.output_tokens);
     case FinishReason::kLength:
-      return fmt::format("{} finished, length, {} tokens", told.name, end.output_tokens);
+      return fmt::format("{} finished, length, {} tokens", shown.name, end.output_tokens);
     case FinishReason::kCancelled:
-      return fmt::format("{} cancelled", told.name);
+      return fmt::format("{} cancelled", shown.name);
     case FinishReason::kError:
-      return fmt::format("{} failed, {}", told.name, error_code_name(end.error->code));
+      return fmt::format("{} failed, {}", shown.name, error_code_name(end.error->code));
     case FinishReason::kEmbedded:
-      return fmt::format("{} embedded", told.name);
+      return fmt::format("{} embedded", shown.name);
   }
   return "";
 }
@@ -381,22 +381,22 @@ std::string Story::tell_end(const Told& told, const StreamEnd& end) {
 // Replays the file's lines; what they tell stands under ---- and ends at an empty line.
 std::string retell(const std::string& file) {
   Story story;
-  std::string told, happened;
+  std::string shown, happened;
   std::istringstream lines(file);
   bool in_telling = false;
   for (std::string line; std::getline(lines, line);) {
     if (line == "----") {
-      told += "----\n" + (happened.empty() ? "nothing\n" : happened) + "\n";
+      shown += "----\n" + (happened.empty() ? "nothing\n" : happened) + "\n";
       happened.clear();
       in_telling = true;
     } else if (in_telling) {
       in_telling = !line.empty();
     } else {
-      told += line + "\n";
+      shown += line + "\n";
       if (!line.empty() && line[0] != '#') happened += story.run(line);
     }
   }
-  return told + happened;
+  return shown + happened;
 }
 
 class SchedulerStory : public testing::TestWithParam<std::string> {};
@@ -418,11 +418,11 @@ TEST_P(SchedulerStory, goes_as_told) {
   const std::string path = PELTON_SOURCE_DIR "/src/engine/testdata/" + GetParam() + ".txt";
   const Result<std::string> file = base::read_file(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const std::string told = retell(file.value());
+  const std::string shown = retell(file.value());
   if (std::getenv("PELTON_RECORD") != nullptr) {
-    ASSERT_TRUE(base::write_file(path, told).ok());
+    ASSERT_TRUE(base::write_file(path, shown).ok());
   }
-  EXPECT_EQ(told, file.value());
+  EXPECT_EQ(shown, file.value());
 }
 
 }  // namespace

@@ -85,14 +85,15 @@ struct Sequence {
   int settled = 0;    // of these, by the steps committed so far
   int chosen = 0;     // tokens in the step that is being planned
   int pending = 0;    // samples submitted and not committed
-  int jumped = 0;     // tokens told with the last sample
-  int told = 0;       // rows submitted that sample, but whose token is known by an earlier one
+  int jumped = 0;     // tokens emitted with the last sample
+  int emitted = 0;    // rows submitted that sample, but whose token was emitted with an earlier one
   int in_flight = 0;  // steps that compute it or copy it out, submitted and not committed
   // Speculation: guesses that the step being planned, or the one in flight, may compute behind its
   // row. Where that row ends only the result says, so nothing else of it is planned before.
   int draft_max = 0;
   int drafted = 0;             // guesses computed for it so far
   int accepted = 0;            // of these, emitted
+  std::vector<int> drafts;     // [i]: rows with guesses of which the first i alone were right
   int predicted = 0;           // of those computed, from the request's prediction
   int predicted_accepted = 0;  // of those, emitted
   DraftHistory draft_history;
@@ -121,8 +122,8 @@ struct Sequence {
   // A sum over all tokens: none of them may be found, or come back from the host, computed.
   bool computes_every_token() const { return request.pooling == request::Pooling::kMean; }
 
-  // What the positions from here on say of the tokens after them is still to be told: they must be
-  // computed, though somebody has their keys and values.
+  // What the positions from here on say of the tokens after them is still to be reported: they must
+  // be computed, though somebody has their keys and values.
   bool scores_prompt() const {
     return request.sampling.prompt_logprobs >= 0 && output_count() == 0 &&
            static_cast<int>(scored.size()) < prompt_count - 1;
@@ -140,7 +141,7 @@ struct Sequence {
   // Tokens still to compute before the next sample; 0: the last sample is on its way.
   int remaining() const { return output_count() + pending >= output_max ? 0 : length() - computed; }
 
-  // What was told with the last sample is computed with it.
+  // What was emitted with the last sample is computed with it.
   bool decoding() const {
     return computed >= prompt_count && remaining() >= 1 && remaining() <= 1 + jumped;
   }

@@ -58,7 +58,7 @@ struct BlockCopy {
   BlockId to = kNoBlock;
 };
 
-// Told in the first step after a sequence took its slot (again after a preemption): what to sample
+// Sent in the first step after a sequence took its slot (again after a preemption): what to sample
 // with, and every token known so far, those that later prefill chunks will bring included.
 // `prompt_count` of `history` are the caller's prompt; the rest was generated before a preemption.
 // From here on only sampled tokens are added to the history, by whoever samples them.
@@ -73,7 +73,7 @@ struct Arrival {
   std::optional<grammar::GrammarState> guide;
   std::string tenant;               // whose work the guide's is; empty without one
   std::vector<TokenId> prediction;  // what the caller expects to come; where guesses are computed
-  // Who may share what is computed of it: those with the same (BlockHasher::root). Zero: nobody.
+  // Who may share what is computed of it: those with the same (BlockHasher::root).
   kv::BlockHash origin;
 };
 
@@ -144,9 +144,9 @@ struct SampledToken {
   float surprise = -1.0f;                      // of sampling.mirostat; negative: none
 };
 
-// A guide may leave no choice behind a sampled token. Then what must follow may be told with it, so
-// many tokens at most, and is computed with the next row. A row that was planned meanwhile, for the
-// first of these, tells none.
+// A guide may leave no choice behind a sampled token. Then what must follow may be emitted with it,
+// so many tokens at most, and is computed with the next row. A row that was planned meanwhile, for
+// the first of these, emits none.
 inline constexpr int kJumpTokensMax = 16;
 
 // A token of the prompt, and how the model had predicted it.
@@ -185,6 +185,10 @@ struct StepResult {
   std::vector<PromptToken> prompt_tokens;
   int64_t elapsed_ns = 0;  // of the step; set by whoever drives the engine
   int64_t draft_ns = 0;    // of these, spent on guessing
+  int64_t compute_ns = 0;  // from when the executor began it until it was done; 0: not known
+  // From the result before to this one, less that: planning, handing on, what no step overlaps
+  // with. Set by whoever drives the engine; 0: not known.
+  int64_t beside_ns = 0;
   // The whole step failed: no sequence advanced, and what its copies wrote is unknown.
   std::optional<Error> error;
 };

@@ -1,4 +1,4 @@
-// What swapping and sharing save, counted in computed tokens, and what KV events tell of it.
+// What swapping and sharing save, counted in computed tokens, and what KV events report it.
 #include <algorithm>
 #include <map>
 #include <vector>

@@ -115,7 +115,7 @@ TEST(TokenConstraints, BeginsWhereItIsAskedTo) {
     }
     for (Asked& one : asked) {
       const std::vector<TokenId> tokens = read_all(one.stream);
-      // The engine may be ahead of the wish by some tokens, never late where it was not.
+      // The engine may be ahead of the request by some tokens, never late where it was not.
       bool found = false;
       for (int position = one.position; position <= 30 && !found; ++position) {
         found = tokens == reference(one.request, one.forced, position);
@@ -131,7 +131,8 @@ TEST(TokenConstraints, AWishInTimeIsMetToTheToken) {
   std::atomic<bool> may_go{false};
   ModelledExecutor executor(held_options(may_go));
   Engine engine({.hash_seed = 1}, executor, clock, log);
-  // The slot is taken until this one is cancelled, so that the wish is there before the first step.
+  // The slot is taken until this one is cancelled, so that the request is there before the first
+  // step.
   Result<TokenStream> first = engine.submit(request_of(1, 4, 100));
   const request::GenerationRequest request = request_of(2, 6, 40);
   Result<TokenStream> second = engine.submit(request);

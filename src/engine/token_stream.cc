@@ -24,6 +24,8 @@ void TokenStream::State::put(std::optional<SampledToken> token, std::optional<St
   if (token) {
     if (batch.tokens.empty()) batch.sampled_ns = now_ns;
     batch.tokens.push_back(*std::move(token));
+    if (++output_tokens == 1) times.first_token_ns = now_ns;
+    times.last_token_ns = now_ns;
   }
   if (end) {
     batch.end = std::move(end);
@@ -36,7 +38,11 @@ bool TokenStream::State::abandon(const Error& error, int64_t now_ns) {
   std::lock_guard lock(mutex);
   if (ended) return false;
   ended = abandoned = true;
-  batch.end = StreamEnd{.reason = FinishReason::kError, .error = error};
+  batch.end = StreamEnd{.reason = FinishReason::kError,
+                        .prompt_tokens = prompt_tokens,
+                        .output_tokens = output_tokens,
+                        .error = error,
+                        .times = times};
   if (batch.sampled_ns == 0) batch.sampled_ns = now_ns;
   // Should the engine go on after all, then not with this one.
   if (!cancelled.exchange(true, std::memory_order_release)) {

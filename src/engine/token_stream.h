@@ -39,6 +39,7 @@ struct StreamEnd {
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted
+  std::vector<int> drafts;        // [i]: rows with guesses of which the first i alone were right
   // Of the request's prediction: guesses that were emitted, and those that were not.
   int accepted_prediction_tokens = 0;
   int rejected_prediction_tokens = 0;

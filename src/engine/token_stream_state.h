@@ -18,15 +18,24 @@ namespace pelton::engine {
 using CancelCount = std::atomic<int64_t>;
 
 struct TokenStream::State {
-  explicit State(std::shared_ptr<CancelCount> cancels) : cancels(std::move(cancels)) {}
+  // What is known of the answer before the engine says anything of it.
+  struct Asked {
+    int prompt_tokens = 0;
+    int64_t queued_ns = 0;
+  };
+  State(const Asked& asked, std::shared_ptr<CancelCount> cancels)
+      : cancels(std::move(cancels)), prompt_tokens(asked.prompt_tokens) {
+    times.queued_ns = asked.queued_ns;
+  }
 
   // Engine thread. Nothing may follow an end of its own.
   void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
-  // Before the first token, and told with it.
+  // Before the first token, and emitted with it.
   void put_prompt(std::vector<PromptToken> prompt);
 
-  // Any thread: ends it for its reader though the engine has not. What the engine still puts is
-  // dropped. False: it had ended.
+  // Any thread: ends it for its reader though the engine has not, with what it has emitted so far;
+  // how much of the prompt was cached, and when it was scheduled, only the engine knows. What the
+  // engine still puts is dropped. False: it had ended.
   bool abandon(const Error& error, int64_t now_ns);
 
   void announce();  // with the lock held
@@ -41,10 +50,13 @@ struct TokenStream::State {
   bool waited_for = false;
   std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
   Batch batch;                  // what the reader has not taken
+  int output_tokens = 0;        // that were put
+  RequestTimes times;           // of these
 
   std::atomic<bool> cancelled{false};
   std::atomic<bool> has_token_constraints{false};
   const std::shared_ptr<CancelCount> cancels;
+  const int prompt_tokens;
   std::condition_variable filled;
   std::optional<TokenConstraints> token_constraints;
 };

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 #include "executor/test_guide.h"
+#include "speculative/oracle.h"
 
 namespace pelton::executor {
 namespace {
@@ -258,6 +259,42 @@ TEST_F(DeviceExecutorTest, TokensDrawnOnTheDeviceAreTheHosts) {
   }
 }
 
+// Guesses are made and checked on the host. Answers whose log-probabilities are wanted have none.
+TEST_F(DeviceExecutorTest, GuessesChangeNoAnswer) {
+  std::vector<Asked> asked = random_questions(6);
+  for (Asked& one : asked) one.max_new += 12;
+  asked[1].guide = make_guide(checkpoint_.config().vocab_size);
+  asked[2].sampling.logprobs = 3;
+  start(usual(), {.prefix_cache = false});
+  const auto plain = said_at_once(asked);
+  speculative::Oracle::Answers known;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Tokens& answer = known[{asked[i].prompt, asked[i].sampling.seed}];
+    for (const engine::SampledToken& token : plain[i]) answer.push_back(token.token);
+  }
+  for (const double acceptance : {0.0, 0.7, 1.0}) {
+    LocalExecutor::Options guessing = usual();
+    guessing.speculation.tokens_max = 3;
+    guessing.proposer = std::make_shared<speculative::Oracle>(
+        speculative::Oracle::Options{.acceptance = acceptance,
+                                     .vocab_size = checkpoint_.config().vocab_size,
+                                     .slot_count = 4 + 128},
+        known);
+    start(guessing, {.prefix_cache = false, .adaptive_drafts = false});
+    const auto guessed = said_at_once(asked);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      ASSERT_EQ(guessed[i].size(), plain[i].size()) << i;
+      for (size_t k = 0; k < plain[i].size(); ++k) {
+        ASSERT_EQ(guessed[i][k].token, plain[i][k].token) << i << ", " << k;
+        ASSERT_EQ(guessed[i][k].logprob, plain[i][k].logprob) << i << ", " << k;
+      }
+    }
+    const engine::SchedulerCounters counted = engine_->stats().scheduler;
+    EXPECT_GT(counted.draft_tokens, 30);
+    EXPECT_EQ(counted.accepted_tokens > 0, acceptance > 0);
+  }
+}
+
 TEST_F(DeviceExecutorTest, AnEmbeddingIsTheCpus) {
   Tokens prompt;
   for (int i = 0; i < 21; ++i) prompt.push_back((i * 53 + 7) % 500);
@@ -303,6 +340,14 @@ TEST_F(DeviceExecutorTest, WhatADeviceCannotDoIsSaidAtStart) {
   const auto too_large = LocalExecutor::create(checkpoint_, large);
   ASSERT_FALSE(too_large.ok());
   EXPECT_EQ(too_large.error().code, ErrorCode::kDoesNotFit);
+
+  LocalExecutor::Options guessing = usual();
+  guessing.speculation = *speculative::parse_config(
+      R"({"method":"suffix+eagle3","model":"head","num_speculative_tokens":3})");
+  const auto head = LocalExecutor::create(checkpoint_, guessing);
+  ASSERT_FALSE(head.ok());
+  EXPECT_EQ(head.error().code, ErrorCode::kUnsupported) << head.error().message;
+  EXPECT_EQ(head.error().field, "speculative-config");
 }
 
 }  // namespace

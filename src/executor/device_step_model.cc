@@ -20,7 +20,7 @@ models::DeviceModel::Options options_for(const Device& device,
           // Embeddings take slots of their own (local_executor.cc).
           .sequences_max =
               std::min(request.batch_tokens_max, request.sequences_max + kPooledSequencesMax),
-          .logit_rows_max = request.sequences_max,
+          .logit_rows_max = request.sequences_max + request.draft_rows_max,
           .positions_max = positions_max,
           .kv_type = kv_type};
 }
@@ -79,7 +79,8 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   const cuda::ArenaLayout arena = models::DeviceModel::layout(config, options);
   footprint.weights = {.mapped = arena.weight_bytes};
   footprint.workspace = {.activations = arena.workspace_bytes,
-                         .sampling = footprint.workspace.sampling};
+                         .sampling = footprint.workspace.sampling,
+                         .drafting = footprint.workspace.drafting};
 
   std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
   TRY_ASSIGN(made->model_,
@@ -132,7 +133,7 @@ Result<float*> DeviceStepModel::finish() {
 
 Result<void> DeviceStepModel::logits_of(std::span<const int>,
                                         base::FunctionRef<void(size_t, float*, size_t)>) {
-  return Error{ErrorCode::kUnsupported, "prompt_logprobs are told on a CPU only",
+  return Error{ErrorCode::kUnsupported, "prompt_logprobs are reported on a CPU only",
                "prompt_logprobs"};
 }
 

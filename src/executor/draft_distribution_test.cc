@@ -94,13 +94,9 @@ Row penalised(Row logits, const std::vector<int>& output) {
   return softmax(logits);
 }
 
-std::vector<Feature> features() {
+// That change how likely a token is.
+std::vector<Feature> weighting_features() {
   const auto plain = [](const Row& row, const std::vector<int>&) { return softmax(row); };
-  const auto by_place = [](auto keeps) {
-    return [keeps](const Row& row, const std::vector<int>& output) {
-      return only(softmax(row), [&](size_t i) { return keeps(i, output.empty()); });
-    };
-  };
   return {
       {.name = "plain", .exact = plain},
       {.name = "temperature",
@@ -147,6 +143,33 @@ std::vector<Feature> features() {
              row[0] -= 1.0;
              return softmax(row);
            }},
+  };
+}
+
+// That say which may come at all.
+std::vector<Feature> masking_features() {
+  const auto by_place = [](auto keeps) {
+    return [keeps](const Row& row, const std::vector<int>& output) {
+      return only(softmax(row), [&](size_t i) { return keeps(i, output.empty()); });
+    };
+  };
+  return {
+      {.name = "bad_words",
+       .set =
+           [](auto& sampling) {
+             sampling.bad_words = {{kFirst + 4}, {kFirst + 1, kFirst + 5}};
+           },
+       .exact =
+           [](const Row& row, const std::vector<int>& output) {
+             const bool begun = !output.empty() && output.back() == 1;
+             return only(softmax(row), [&](size_t i) { return i != 4 && (i != 5 || !begun); });
+           }},
+      {.name = "allowed_tokens",
+       .set =
+           [](auto& sampling) {
+             sampling.allowed_tokens = {kFirst + 1, kFirst + 2, kFirst + 7, kFirst + 8};
+           },
+       .exact = by_place([](size_t i, bool) { return i == 1 || i == 2 || i == 7 || i == 8; })},
       {.name = "min_tokens",
        .exact = by_place([](size_t i, bool first) { return !first || i != 2; }),
        .suppressed_first = {kFirst + 2}},
@@ -154,6 +177,12 @@ std::vector<Feature> features() {
        .exact = by_place([](size_t i, bool first) { return first ? i < 6 : i >= 3; }),
        .guide = "root ::= [a-f] [d-j] [a-j]*"},
   };
+}
+
+std::vector<Feature> features() {
+  std::vector<Feature> all = weighting_features();
+  for (Feature& feature : masking_features()) all.push_back(std::move(feature));
+  return all;
 }
 
 enum class Guesses { kRight, kWrong, kSharedNoise };
@@ -244,6 +273,7 @@ class DraftDistribution : public testing::Test {
     params.seed = seed;
     params.repetition_penalty = 1;
     params.frequency_penalty = params.presence_penalty = 0;
+    params.bad_words.clear();
     Row logits = logits_behind(-1);
     if (guesses == Guesses::kSharedNoise) {
       for (size_t i = 0; i < logits.size(); ++i) logits[i] += 0.5 * base::random_unit(5, i);

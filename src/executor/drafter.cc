@@ -4,9 +4,11 @@
 
 namespace pelton::executor {
 
-Drafter::Drafter(speculative::Proposer* proposer, int slot_count, int vocab_size)
-    : proposer_(proposer), vocab_size_(vocab_size) {
-  if (proposer != nullptr) tokens_.resize(static_cast<size_t>(slot_count));
+Drafter::Drafter(speculative::Proposer* proposer, const Options& options)
+    : proposer_(proposer), options_(options) {
+  if (proposer == nullptr) return;
+  tokens_.resize(static_cast<size_t>(options.slot_count));
+  wants_logprobs_.resize(static_cast<size_t>(options.slot_count));
 }
 
 void Drafter::apply(const engine::StepPlan& plan) {
@@ -17,6 +19,7 @@ void Drafter::apply(const engine::StepPlan& plan) {
     std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(row.slot)];
     tokens.clear();
     if (arrival->pooling) continue;  // it never samples
+    wants_logprobs_[static_cast<size_t>(row.slot)] = arrival->sampling.logprobs >= 0;
     tokens = arrival->history;
     proposer_->begin({.slot = row.slot,
                       .tokens = tokens,
@@ -37,6 +40,8 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
     // What was emitted with an earlier row (jump-forward decoding) the next one computes.
     const bool is_newest = row.start + row.token_count() == static_cast<int>(tokens.size());
     if (row.draft_max == 0 || !is_newest) continue;
+    const bool wants_logprobs = wants_logprobs_[static_cast<size_t>(row.slot)];
+    if (wants_logprobs && !options_.drafts_for_logprobs) continue;
     rows.push_back(i);
     requests_.push_back({.slot = row.slot, .tokens = tokens, .tokens_max = row.draft_max});
   }
@@ -49,7 +54,7 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
     const auto most = std::min(request.guesses.size(), static_cast<size_t>(request.tokens_max));
     const std::span<const TokenId> guesses = std::span(request.guesses).first(most);
     const auto no_token = std::find_if(guesses.begin(), guesses.end(), [&](TokenId guess) {
-      return guess < 0 || guess >= vocab_size_;
+      return guess < 0 || guess >= options_.vocab_size;
     });
     drafts.origins[rows[i]] = {.is_predicted = request.is_predicted,
                                .part = static_cast<uint8_t>(request.part)};

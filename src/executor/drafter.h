@@ -14,8 +14,16 @@ namespace pelton::executor {
 
 class Drafter {
  public:
+  struct Options {
+    int slot_count = 0;
+    int vocab_size = 0;
+    // Whether sequences whose log-probabilities are wanted have guesses, too. Rows with guesses are
+    // drawn from on the host: where others are not, the last bit of a log-probability may differ.
+    bool drafts_for_logprobs = true;
+  };
+
   // proposer: null, or outlives this.
-  Drafter(speculative::Proposer* proposer, int slot_count, int vocab_size);
+  Drafter(speculative::Proposer* proposer, const Options& options);
 
   // Of every plan, in order: arrivals take their slots.
   void apply(const engine::StepPlan& plan);
@@ -37,8 +45,9 @@ class Drafter {
 
  private:
   speculative::Proposer* const proposer_;
-  const int vocab_size_;
+  const Options options_;
   std::vector<std::vector<TokenId>> tokens_;         // by slot
+  std::vector<bool> wants_logprobs_;                 // by slot
   std::vector<speculative::DraftRequest> requests_;  // scratch
   std::vector<speculative::ComputedRows> computed_;  // scratch
 };

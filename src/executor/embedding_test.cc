@@ -19,10 +19,10 @@ using Tokens = std::vector<TokenId>;
 using Vector = std::vector<float>;
 
 // One loaded model's engine, put together anew for each way to run.
-class EmbeddingHouse {
+class EmbeddingFixture {
  public:
-  EmbeddingHouse(const checkpoint::Checkpoint& checkpoint, LocalExecutor::Options executor,
-                 engine::Engine::Options engine)
+  EmbeddingFixture(const checkpoint::Checkpoint& checkpoint, LocalExecutor::Options executor,
+                   engine::Engine::Options engine)
       : log_(clock_, {.level = base::LogLevel::kNone}) {
     engine.inbox_max = 1 << 16;
     auto made = LocalExecutor::create(checkpoint, executor);
@@ -111,10 +111,10 @@ class Embedding : public testing::Test {
     return options;
   }
 
-  static std::vector<Vector> all_at_once(EmbeddingHouse& house,
+  static std::vector<Vector> all_at_once(EmbeddingFixture& fixture,
                                          const std::vector<request::GenerationRequest>& requests) {
     std::vector<engine::TokenStream> streams;
-    for (const request::GenerationRequest& one : requests) streams.push_back(house.submit(one));
+    for (const request::GenerationRequest& one : requests) streams.push_back(fixture.submit(one));
     std::vector<Vector> vectors;
     for (engine::TokenStream& stream : streams) {
       engine::StreamEnd end = end_of(stream);
@@ -125,10 +125,10 @@ class Embedding : public testing::Test {
   }
 
   static std::vector<Vector> each_alone(const std::vector<request::GenerationRequest>& requests) {
-    EmbeddingHouse house(*checkpoint_, usual(), {.prefix_cache = false});
+    EmbeddingFixture fixture(*checkpoint_, usual(), {.prefix_cache = false});
     std::vector<Vector> vectors;
     for (const request::GenerationRequest& one : requests) {
-      engine::TokenStream stream = house.submit(one);
+      engine::TokenStream stream = fixture.submit(one);
       vectors.push_back(end_of(stream).embedding);
     }
     return vectors;
@@ -162,11 +162,11 @@ TEST_F(Embedding, IsTheSameAloneAndAmongOthers) {
   ways.back().engine.steps_in_flight_max = 1;
   for (const Way& way : ways) {
     SCOPED_TRACE(way.name);
-    EmbeddingHouse house(*checkpoint_, way.executor, way.engine);
-    const std::vector<Vector> together = all_at_once(house, requests);
+    EmbeddingFixture fixture(*checkpoint_, way.executor, way.engine);
+    const std::vector<Vector> together = all_at_once(fixture, requests);
     for (size_t i = 0; i < requests.size(); ++i) ASSERT_EQ(together[i], alone[i]) << i;
     if (way.engine.prefix_cache) {
-      EXPECT_GT(house.engine().stats().prefix_tokens_found, 0);
+      EXPECT_GT(fixture.engine().stats().prefix_tokens_found, 0);
     }
   }
 }
@@ -181,15 +181,15 @@ TEST_F(Embedding, GoesWithAnswersInOneStep) {
     talks.back().sampling.temperature = 0.0f;
     talks.back().stop.max_new_tokens = 12;
   }
-  EmbeddingHouse house(*checkpoint_, usual(), {});
+  EmbeddingFixture fixture(*checkpoint_, usual(), {});
   std::vector<Tokens> quiet(talks.size());
   for (size_t i = 0; i < talks.size(); ++i) {
-    engine::TokenStream stream = house.submit(talks[i]);
+    engine::TokenStream stream = fixture.submit(talks[i]);
     end_of(stream, &quiet[i]);
   }
   std::vector<engine::TokenStream> talking;
-  for (const request::GenerationRequest& talk : talks) talking.push_back(house.submit(talk));
-  EXPECT_EQ(all_at_once(house, requests), alone);
+  for (const request::GenerationRequest& talk : talks) talking.push_back(fixture.submit(talk));
+  EXPECT_EQ(all_at_once(fixture, requests), alone);
   for (size_t i = 0; i < talks.size(); ++i) {
     Tokens tokens;
     end_of(talking[i], &tokens);
@@ -220,16 +220,16 @@ TEST_F(Embedding, TheLastStateIsWhatLogitsAreMadeOf) {
       checkpoint_->tensor("lm_head.weight", tensor::DType::kBf16,
                           std::array<int64_t, 2>{config.vocab_size, config.hidden_size});
   ASSERT_TRUE(head.ok()) << head.error().message;
-  EmbeddingHouse house(*checkpoint_, usual(), {});
+  EmbeddingFixture fixture(*checkpoint_, usual(), {});
   for (const Tokens& prompt : {Tokens{1, 2, 3}, Tokens{77, 5}, Tokens{9, 8, 7, 6, 5, 4, 3, 2, 1}}) {
     engine::TokenStream stream =
-        house.submit({.prompt = prompt, .pooling = request::Pooling::kLast});
+        fixture.submit({.prompt = prompt, .pooling = request::Pooling::kLast});
     const Vector state = end_of(stream).embedding;
     request::GenerationRequest talk{.prompt = prompt};
     talk.sampling.temperature = 0.0f;
     talk.stop.max_new_tokens = 1;
     Tokens next;
-    engine::TokenStream talking = house.submit(talk);
+    engine::TokenStream talking = fixture.submit(talk);
     end_of(talking, &next);
     TokenId best = 0;
     double best_logit = -1e30;
@@ -255,10 +255,10 @@ TEST_F(Embedding, BatchesArePackedByTokens) {
   for (int i = 0; i < 100; ++i) {
     requests.push_back({.prompt = {i, i + 1, i + 2}, .pooling = request::Pooling::kMean});
   }
-  EmbeddingHouse house(*checkpoint_, usual(), {.prefix_cache = false});
-  all_at_once(house, requests);
+  EmbeddingFixture fixture(*checkpoint_, usual(), {.prefix_cache = false});
+  all_at_once(fixture, requests);
   // 300 tokens, 512 to a step, 4 slots of those that sample: the first few may come alone.
-  EXPECT_LT(house.engine().stats().steps.count, 20);
+  EXPECT_LT(fixture.engine().stats().steps.count, 20);
 }
 
 }  // namespace

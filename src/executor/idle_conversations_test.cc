@@ -37,9 +37,9 @@ std::vector<TokenId> random_tokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
-class House {
+class Fixture {
  public:
-  explicit House(const engine::ExecutorCapacity& capacity)
+  explicit Fixture(const engine::ExecutorCapacity& capacity)
       : scheduler_(capacity, {.prefix_cache = true, .hash_seed = 3}),
         executor_({.capacity = capacity, .next_token = engine::checksum_tokens(1 << 20)}) {}
 
@@ -71,11 +71,11 @@ class House {
 // Of `count` conversations of 2 048 tokens that were held one after the other, those whose next
 // turn computes less than 100 of its tokens that were there before.
 int found_again(int64_t kv_bytes, int count, Division division) {
-  House house(capacity_of(kv_bytes, division));
+  Fixture fixture(capacity_of(kv_bytes, division));
   std::vector<std::vector<TokenId>> conversations;
   for (int i = 0; i < count; ++i) {
     conversations.push_back(random_tokens(static_cast<uint64_t>(i) + 1, 1948));
-    house.turn(conversations.back(), 100);
+    fixture.turn(conversations.back(), 100);
   }
   int found = 0;
   // The latest first, and of each only once: asking makes room by taking it from the oldest.
@@ -83,7 +83,7 @@ int found_again(int64_t kv_bytes, int count, Division division) {
     std::vector<TokenId> next = conversations[static_cast<size_t>(i)];
     const std::vector<TokenId> question = random_tokens(static_cast<uint64_t>(i) + 9999, 20);
     next.insert(next.end(), question.begin(), question.end());
-    if (house.turn(next, 1) > 2048 - 100) ++found;
+    if (fixture.turn(next, 1) > 2048 - 100) ++found;
   }
   return found;
 }

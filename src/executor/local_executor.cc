@@ -37,6 +37,19 @@ int sampled_vocab(const LocalExecutor::Options& options, int vocab_size) {
   return options.sampled_vocab > 0 ? std::min(vocab_size, options.sampled_vocab) : vocab_size;
 }
 
+// On a device the residual stream is not seen.
+Result<void> check_device_proposers(const speculative::Config& config) {
+  TRY_ASSIGN(const std::vector<speculative::Config> parts, config.parts());
+  for (const speculative::Config& part : parts) {
+    if (part.method != speculative::Config::Method::kEagle3) continue;
+    return Error{ErrorCode::kUnsupported,
+                 "--speculative-config: an EAGLE-3 head guesses beside a model on the processors "
+                 "(--device cpu), not beside one on a GPU: give another method",
+                 "speculative-config"};
+  }
+  return {};
+}
+
 std::vector<std::string> names_of(const speculative::Proposer* proposer) {
   static_assert(speculative::kPartsMax <= engine::SchedulerCounters::kProposersMax);
   if (proposer == nullptr) return {};
@@ -98,16 +111,11 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& options) {
+  if (options.device) TRY(check_device_proposers(options.speculation));
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
   base::ThreadPool& pool = threads->pool();
-  if (options.device && options.speculation.tokens_max > 0) {
-    return Error{
-        ErrorCode::kUnsupported,
-        "--speculative-config: guesses are computed on the processors (--device cpu), not on a GPU",
-        "speculative-config"};
-  }
   std::unique_ptr<StepModel> model;
   // Loading uses them, too.
   const ComputeThreads::Turn turn = threads->take_turn();
@@ -174,7 +182,9 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 pool_),
       pooling_(capacity_.slot_count(), capacity_.embedding_size),
       proposer_(std::move(proposer)),
-      drafter_(proposer_.get(), capacity_.slot_count(), sampled_vocab_),
+      drafter_(proposer_.get(), {.slot_count = capacity_.slot_count(),
+                                 .vocab_size = sampled_vocab_,
+                                 .drafts_for_logprobs = !model_->draws_rows()}),
       samplers_(static_cast<size_t>(pool_.size())),
       row_sampler_({.vocab_size = config.vocab_size,
                     .sampled_vocab = sampled_vocab_,
@@ -241,8 +251,10 @@ void LocalExecutor::begin_early(const Flight& running) {
 
 // A table of contents: copies -> slots -> flat arrays -> what may be drawn -> the model.
 void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
+  const base::SystemClock clock;
   flight.plan = std::move(given);
   flight.has_begun = true;
+  flight.begun_ns = clock.now_ns();
   flight.computes = false;
   flight.rows.clear();
   flight.result = {};
@@ -254,7 +266,6 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   grammars_.apply(plan);
   pooling_.apply(plan);
   drafter_.apply(plan);
-  const base::SystemClock clock;
   const int64_t before_ns = clock.now_ns();
   flight.drafts = drafter_.draft(plan);
   flight.result.draft_ns = clock.now_ns() - before_ns;
@@ -271,7 +282,10 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
 
 engine::StepResult LocalExecutor::finish(Flight& flight) {
   const Result<void> computed = complete(flight);
-  if (computed.ok()) return std::move(flight.result);
+  if (computed.ok()) {
+    flight.result.compute_ns = base::SystemClock().now_ns() - flight.begun_ns;
+    return std::move(flight.result);
+  }
   row_sampler_.forget(flight.plan, flight.rows);
   engine::StepResult nothing;  // a device said no: nothing of the step counts
   nothing.step = flight.plan.step;

@@ -61,7 +61,7 @@ class LocalExecutor final : public engine::Executor {
     std::string kernel_choice = "default";
     std::string kernel_choice_folder;
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
-    // What a guide leaves no choice about is told with the token before it, so many at most.
+    // What a guide leaves no choice about is emitted with the token before it, so many at most.
     int jump_tokens_max = engine::kJumpTokensMax;
     // What one guide may make a step wait for, in steps of work (grammar/work_budget.h): about a
     // millisecond. What is more is done beside the steps. 0: all of it, for tests.
@@ -104,7 +104,8 @@ class LocalExecutor final : public engine::Executor {
   struct Flight {
     bool has_begun = false;
     bool computes = false;  // the model has begun it
-    Result<void> begun;     // what went wrong before that
+    int64_t begun_ns = 0;
+    Result<void> begun;  // what went wrong before that
     engine::StepPlan plan;
     engine::StepResult result;
     Drafts drafts;

@@ -1,4 +1,4 @@
-// What a request is told whose logits or states are no numbers.
+// The error of a request whose logits or states are no numbers.
 #pragma once
 
 #include "base/result.h"

@@ -61,8 +61,9 @@ void RowSampler::prepare_for_device(const engine::StepPlan& plan, std::span<Samp
   });
   device.clear(options_.sampled_vocab);
   for (SampledRow& row : rows) {
-    if (row.source != Source::kLogits) {
-      device.skip();
+    // What is drawn behind a guess depends on what was drawn before it: those rows are the host's.
+    if (row.source != Source::kLogits || !row.guesses.empty()) {
+      for (size_t i = 0; i <= row.guesses.size(); ++i) device.skip();
     } else if (device.add(input_of(plan, row), row.pending_row)) {
       row.source = Source::kDevice;
     }
@@ -80,7 +81,7 @@ void RowSampler::sample(const engine::StepPlan& plan, std::span<SampledRow> rows
           if (device == nullptr) prepare(plan, row);
           slots_.stop_expecting(plan.sequences[row.sequence].slot, plan.step);
           if (row.source == Source::kDevice) {
-            settle(plan, row, device->choice(static_cast<size_t>(i)), result);
+            settle(plan, row, device->choice(static_cast<size_t>(row.first_logits)), result);
           } else {
             sample_row(plan, row, logits, samplers_[static_cast<size_t>(worker)], result);
           }

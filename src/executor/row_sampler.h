@@ -74,7 +74,7 @@ class RowSampler {
   std::vector<SampledRow> list(const engine::StepPlan& plan, const Batch& batch,
                                const Drafts& drafts, engine::StepResult& result);
 
-  // For a device that draws: prepares all rows and tells `device` of those that are its.
+  // For a device that draws: prepares all rows and gives `device` those that are its.
   void prepare_for_device(const engine::StepPlan& plan, std::span<SampledRow> rows,
                           sampling::DeviceRows& device);
 

@@ -1,6 +1,6 @@
 // What is known of the sequence in each slot: how it is sampled, its block tables, its newest
-// token. Plans tell it when a step begins, results when it ends. Owned by the executor; its thread,
-// and during a step its workers, each at the slots of its own rows.
+// token. Plans update it when a step begins, results when it ends. Owned by the executor; its
+// thread, and during a step its workers, each at the slots of its own rows.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ class StepModel {
   virtual Result<void> normed_rows(
       std::span<const int> rows,
       base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
-  // As Model::logits_of. Errors: kUnsupported where only the rows of a step are told.
+  // As Model::logits_of. Errors: kUnsupported where only the rows of a step are reported.
   virtual Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;

@@ -1,5 +1,5 @@
 // Whether a step may begin before the one before it is finished: if it hangs on nothing that only
-// the end of that one tells. Then a device goes on without waiting for anyone
+// the end of that one says. Then a device goes on without waiting for anyone
 // (docs/decisions/0024). Pure; executor thread.
 #pragma once
 

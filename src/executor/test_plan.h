@@ -33,7 +33,7 @@ inline size_t add_row(engine::StepPlan& plan, const TestRow& row) {
   return plan.sequences.size() - 1;
 }
 
-// The last row is its sequence's first; gives what is to be told of the sequence.
+// The last row is its sequence's first; gives the sequence's arrival.
 inline auto& arrive(engine::StepPlan& plan) {
   plan.sequences.back().arrival = static_cast<int32_t>(plan.arrivals.size());
   return plan.arrivals.emplace_back();

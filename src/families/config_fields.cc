@@ -42,7 +42,7 @@ double yarn_mscale(double factor, double mscale) {
 Result<void> read_yarn(const ConfigFields& fields, RopeConfig& rope) {
   TRY_ASSIGN(rope.beta_fast, fields.number("beta_fast", 32.0, 1e-6, 1e6));
   TRY_ASSIGN(rope.beta_slow, fields.number("beta_slow", 1.0, 1e-6, 1e6));
-  // transformers rounds the ramp's bounds unless told not to.
+  // transformers rounds the ramp's bounds unless configured not to.
   TRY_ASSIGN(rope.truncate, fields.boolean("truncate", true));
   if (rope.beta_slow >= rope.beta_fast) {
     return fields.bad("beta_slow", fmt::format("({}) must be less than beta_fast ({})",
@@ -88,7 +88,7 @@ Result<void> read_longrope(const ConfigFields& fields, int context_max, RopeConf
       if (!divisor.is_number() || !(divisor.as_number() > 0) || divisor.as_number() > 1e6) {
         return fields.bad(key, "has an element that is no number in (0, 1e6]");
       }
-      rope.divisors.push_back(static_cast<float>(divisor.as_number()));
+      rope.divisors.push_back(divisor.as_number());
     }
   }
   return {};
@@ -225,8 +225,12 @@ Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config) {
   TRY_ASSIGN(config.head_count, fields.integer("num_attention_heads", {1, kHeadsMax}));
   TRY_ASSIGN(config.kv_head_count,
              fields.integer_or("num_key_value_heads", config.head_count, {1, config.head_count}));
-  TRY_ASSIGN(config.head_size, fields.integer_or("head_dim", config.hidden_size / config.head_count,
-                                                 {2, kHeadSizeMax}));
+  const bool is_given = config.head_size > 0;
+  if (!is_given) {
+    TRY_ASSIGN(
+        config.head_size,
+        fields.integer_or("head_dim", config.hidden_size / config.head_count, {2, kHeadSizeMax}));
+  }
   TRY_ASSIGN(config.vocab_size, fields.integer("vocab_size", {1, kVocabMax}));
   TRY_ASSIGN(config.context_max, fields.integer("max_position_embeddings", {1, kContextMax}));
   if (config.head_count % config.kv_head_count != 0) {
@@ -235,6 +239,7 @@ Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config) {
                                   config.head_count, config.kv_head_count));
   }
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));
+  if (is_given) return {};
   if (config.head_size < 2 || config.head_size > kHeadSizeMax || config.head_size % 2 != 0) {
     return fields.bad("head_dim", fmt::format("must be even and at most {}, found {}", kHeadSizeMax,
                                               config.head_size));
@@ -287,12 +292,10 @@ Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, Rop
 }
 
 // partial_rotary_factor, here or with the scaling: the part of each head that turns.
-Result<void> read_rotary_part(const ConfigFields& fields, const Json* scaling,
+Result<void> read_rotary_part(const ConfigFields& fields, const ConfigFields& scaling,
                               ModelConfig& config) {
   TRY_ASSIGN(double part, fields.number("partial_rotary_factor", 1.0, 1e-3, 1.0));
-  if (scaling != nullptr && scaling->is_object()) {
-    part = scaling->number("partial_rotary_factor").value_or(part);
-  }
+  TRY_ASSIGN(part, scaling.number("partial_rotary_factor", part, 1e-3, 1.0));
   if (part == 1.0) return {};
   const auto elements = static_cast<int>(part * config.head_size);
   if (part > 0.0 && part < 1.0 && elements >= 2 && elements % 2 == 0) {
@@ -310,16 +313,18 @@ Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
   const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   if (parameters != nullptr) scaling = parameters;
   TRY_ASSIGN(config.rope.theta, fields.number("rope_theta", config.rope.theta, 1.0 + 1e-6, 1e12));
-  TRY(read_rotary_part(fields, scaling, config));
-  if (scaling == nullptr) return {};
-  if (!scaling->is_object()) {
+  const Json none = Json::Object{};
+  if (scaling != nullptr && !scaling->is_object()) {
     return fields.bad(name, fmt::format("must be an object, found {}", scaling->kind_name()));
   }
+  const ConfigFields inner = fields.inner(scaling != nullptr ? *scaling : none, name);
+  TRY(read_rotary_part(fields, inner, config));
+  if (scaling == nullptr) return {};
   // Phi-3's files say it beside the scaling.
   TRY_ASSIGN(config.rope.original_context,
              fields.number("original_max_position_embeddings", config.rope.original_context, 0.0,
                            static_cast<double>(kContextMax)));
-  TRY(read_rope_scaling(fields.inner(*scaling, name), config.context_max, config.rope));
+  TRY(read_rope_scaling(inner, config.context_max, config.rope));
   const size_t divisors = config.rope.divisors.size();
   if (divisors == 0 || divisors == static_cast<size_t>(config.rotary_size() / 2)) return {};
   return fields.bad(name, fmt::format("has {} divisors, expected one for each of {} pairs",
@@ -481,6 +486,12 @@ Result<void> read_decoder(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_rope(fields, config));
   TRY_ASSIGN(config.rms_norm_epsilon, fields.number("rms_norm_eps", 1e-6, 0.0, 1.0));
   TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
+  return {};
+}
+
+Result<void> read_attention_bias(const ConfigFields& fields, ModelConfig& config) {
+  TRY_ASSIGN(config.qkv_bias, fields.boolean("attention_bias", false));
+  config.attn_out_bias = config.qkv_bias;
   return {};
 }
 

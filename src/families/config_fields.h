@@ -68,7 +68,8 @@ class ConfigFields {
 // What most families' files share. Each fills the fields of the same names.
 
 // num_hidden_layers layers of full attention, without experts; hidden_size, heads, vocab_size,
-// max_position_embeddings. head_dim where it is missing: hidden_size / num_attention_heads.
+// max_position_embeddings. head_dim where it is missing: hidden_size / num_attention_heads; not
+// looked at where the family has set config.head_size before.
 Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config);
 // layer_types, if there: "sliding_attention" and "full_attention".
 Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config);
@@ -82,6 +83,8 @@ Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config);
 // All that Llama's descendants say alike: read_sizes, intermediate_size, silu, read_rope,
 // rms_norm_eps (1e-6 if absent), tie_word_embeddings, read_quantization.
 Result<void> read_decoder(const ConfigFields& fields, ModelConfig& config);
+// attention_bias: one key for all four products of attention.
+Result<void> read_attention_bias(const ConfigFields& fields, ModelConfig& config);
 // num_experts_per_tok of as many experts as `count_key` says, of this width.
 Result<void> read_experts(const ConfigFields& fields, const char* count_key, const char* width_key,
                           ModelConfig& config);

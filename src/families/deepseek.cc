@@ -25,17 +25,19 @@ Result<void> read_latent(const ConfigFields& fields, ModelConfig& config) {
   if (latent.rope_size % 2 != 0) {
     return fields.bad("qk_rope_head_dim", fmt::format("must be even, found {}", latent.rope_size));
   }
-  config.head_size = latent.nope_size + latent.rope_size;
-  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_size));
-  const RopeConfig& rope = config.rope;
-  if (rope.scaling == RopeScaling::kYarn && rope.factor > 1.0 && rope.mscale_all_dim > 0) {
-    const double grown = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1.0;
-    config.attention_scale *= grown * grown;
-  }
-  config.rope.pairs = RopePairs::kNeighbours;
   latent.keys_transposed = fields.find("key_length_mla") != nullptr;
-  for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
+  fields.find("head_dim");  // hidden_size / num_attention_heads, or qk_rope_head_dim: means nothing
+  config.head_size = latent.nope_size + latent.rope_size;
+  config.rope.pairs = RopePairs::kNeighbours;
   return {};
+}
+
+// Behind read_latent and read_decoder.
+void grow_scores(ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  if (rope.scaling != RopeScaling::kYarn || rope.factor <= 1.0 || rope.mscale_all_dim <= 0) return;
+  const double grown = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1.0;
+  config.attention_scale *= grown * grown;
 }
 
 Result<void> read_groups(const ConfigFields& fields, ModelConfig& config) {
@@ -74,8 +76,10 @@ Result<void> read_mixture(const ConfigFields& fields, ModelConfig& config) {
 Result<void> read_common(const ConfigFields& fields, ModelConfig& config) {
   TRY(fields.only("attention_bias", Json(false)));
   TRY(fields.only("rope_interleave", Json(true)));
-  TRY(read_decoder(fields, config));
   TRY(read_latent(fields, config));
+  TRY(read_decoder(fields, config));
+  for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
+  grow_scores(config);
   return read_mixture(fields, config);
 }
 

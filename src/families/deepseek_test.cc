@@ -67,6 +67,17 @@ TEST(DeepseekV3, ReadsThePublishedFile) {
   EXPECT_EQ(config->draft_layer_count, 1);
 }
 
+// What a head has is said by the parts of latent attention alone.
+TEST(DeepseekV3, HeadsNeedNotDivideTheHiddenSize) {
+  Json config = v3();
+  config.set("num_attention_heads", 96).set("num_key_value_heads", 96);  // 7168 / 96 = 74.67
+  EXPECT_EQ(read(config)->head_size, 192);
+  config.set("num_attention_heads", 1024).set("num_key_value_heads", 1024);  // 7
+  EXPECT_EQ(read(config)->head_size, 192);
+  config.set("head_dim", 64);  // as transformers 5 writes it: qk_rope_head_dim
+  EXPECT_EQ(read(config)->head_size, 192);
+}
+
 // 576 numbers a token and layer, for all heads together.
 TEST(DeepseekV3, CachesOneRowOfEachToken) {
   const ModelConfig config = read(v3()).value();

@@ -47,7 +47,8 @@ struct GgufNames {
   double rope_theta = 10000.0;
   bool turns_neighbours =
       false;                 // rows of q and k lie so that elements 2i and 2i + 1 turn together
-  bool has_experts = false;  // of two families of one architecture, the one with experts
+  bool has_experts = false;  // of families of one architecture, the one with experts
+  bool has_window = false;   // or the one whose layers slide
   int expert_gating = 0;     // or the one whose expert_gating_func is this; 0: there is none other
   bool yarn_truncate = true;
   double yarn_factor = 1.0;

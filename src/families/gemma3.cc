@@ -48,7 +48,7 @@ Result<void> read_ropes(const ConfigFields& fields, ModelConfig& config) {
 }
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
-  TRY(fields.only("attention_bias", Json(false)));
+  TRY(read_attention_bias(fields, config));
   TRY(fields.only("hidden_activation", Json("gelu_pytorch_tanh")));
   TRY(fields.only("hidden_act", Json("gelu_pytorch_tanh")));
   TRY(fields.only("use_bidirectional_attention", Json(false)));
@@ -80,6 +80,10 @@ constexpr NamePair kGgufTensors[] = {
     {"attn_k_norm.weight", "self_attn.k_norm.weight"},
     {"attn_v.weight", "self_attn.v_proj.weight"},
     {"attn_output.weight", "self_attn.o_proj.weight"},
+    {"attn_q.bias", "self_attn.q_proj.bias"},
+    {"attn_k.bias", "self_attn.k_proj.bias"},
+    {"attn_v.bias", "self_attn.v_proj.bias"},
+    {"attn_output.bias", "self_attn.o_proj.bias"},
     {"post_attention_norm.weight", "post_attention_layernorm.weight"},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
     {"ffn_gate.weight", "mlp.gate_proj.weight"},
@@ -90,6 +94,10 @@ constexpr NamePair kGgufTensors[] = {
 
 constexpr GgufInteger kGgufNumbers[] = {{"feed_forward_length", "intermediate_size", true},
                                         {"attention.sliding_window", "sliding_window", true}};
+
+constexpr NamePair kGgufReals[] = {{"rope.freq_base_swa", "rope_local_base_freq"},
+                                   {"attn_logit_softcapping", "attn_logit_softcapping"},
+                                   {"final_logit_softcapping", "final_logit_softcapping"}};
 
 // llama.cpp's rule: scores by the head size, but for the 27B model.
 void complete(Json& config) {
@@ -103,6 +111,7 @@ void complete(Json& config) {
 constexpr GgufNames kGguf{.architecture = "gemma3",
                           .layer = kGgufTensors,
                           .numbers = kGgufNumbers,
+                          .reals = kGgufReals,
                           .complete = complete,
                           .rope_theta = 1e6};
 

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "families/gpt_oss.h"
+
 namespace pelton::families {
 namespace {
-
-using NamePair = std::pair<std::string_view, std::string_view>;  // original, ours
 
 constexpr NamePair kGlobalNames[] = {
     {"embedding.weight", "model.embed_tokens.weight"},
@@ -135,6 +135,10 @@ std::vector<RowPart> parts_of_original(std::string_view name, const ModelConfig&
   return {};
 }
 
+bool has_original_layout(const ModelConfig& config) {
+  return config.family == &kGptOss;
+}
+
 std::vector<std::string> original_names(const ModelConfig& config) {
   std::vector<std::string> layers;
   for (int i = 0; i < config.layer_count(); ++i) layers.push_back(std::to_string(i));
@@ -143,9 +147,9 @@ std::vector<std::string> original_names(const ModelConfig& config) {
   for (const std::string& layer : layers) {
     const std::string prefix = "block." + layer + ".";
     for (const std::string_view fused : kFused) names.push_back(prefix + std::string(fused));
-    for (const NamePair& pair : kLayerNames) names.push_back(prefix + std::string(pair.first));
+    for (const NamePair& pair : kLayerNames) names.push_back(prefix + std::string(pair.foreign));
   }
-  for (const NamePair& pair : kGlobalNames) names.emplace_back(pair.first);
+  for (const NamePair& pair : kGlobalNames) names.emplace_back(pair.foreign);
   return names;
 }
 

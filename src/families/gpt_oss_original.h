@@ -29,6 +29,9 @@ struct RowPart {
 // The parts of the original tensor, in the order in which they lie; empty if the name is unknown.
 std::vector<RowPart> parts_of_original(std::string_view original_name, const ModelConfig& config);
 
+// Whether models of its family can be written so.
+bool has_original_layout(const ModelConfig& config);
+
 // All tensors of the layout: layers by the text of their number, then the three global ones.
 std::vector<std::string> original_names(const ModelConfig& config);
 

@@ -1,5 +1,5 @@
 // Llama (3.x and before) and what others published in its class (SmolLM2, TinyLlama, Yi,
-// R1-Distill- Llama): full attention without norms on queries and keys, no biases, SwiGLU, from 3.1
+// R1-Distill-Llama): full attention without norms on queries and keys, no biases, SwiGLU, from 3.1
 // on with frequencies scaled in bands; small ones tie the head to the embedding. Source:
 // transformers' models/llama/modeling_llama.py and the published config.json files.
 #include <utility>
@@ -13,10 +13,7 @@ namespace {
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_decoder(fields, config));
   TRY_ASSIGN(config.mlp_bias, fields.boolean("mlp_bias", false));
-  // One key for all four products of attention.
-  TRY_ASSIGN(config.qkv_bias, fields.boolean("attention_bias", false));
-  config.attn_out_bias = config.qkv_bias;
-  return {};
+  return read_attention_bias(fields, config);
 }
 
 // Also of Mistral's models. Rows of q and k of each head come in neighbours' order, so neighbours

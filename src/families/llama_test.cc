@@ -89,12 +89,17 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
 // Mixtral's files say "llama" too.
 TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
   const Registry& registry = Registry::built_in();
-  EXPECT_EQ(registry.find_gguf("llama", false, 1)->model_type, "llama");
-  EXPECT_EQ(registry.find_gguf("llama", true, 1)->model_type, "mixtral");
-  EXPECT_EQ(registry.find_gguf("gpt-oss", true, 1)->model_type, "gpt_oss");
-  EXPECT_EQ(registry.find_gguf("mamba", false, 1), nullptr);
-  EXPECT_EQ(registry.find_gguf("deepseek2", true, 1)->model_type, "deepseek_v2");
-  EXPECT_EQ(registry.find_gguf("deepseek2", true, 2)->model_type, "deepseek_v3");
+  EXPECT_EQ(registry.find_gguf("llama", {})->model_type, "llama");
+  EXPECT_EQ(registry.find_gguf("llama", {.has_window = true})->model_type, "mistral");
+  const GgufKind experts{.has_experts = true};
+  EXPECT_EQ(registry.find_gguf("llama", experts)->model_type, "mixtral");
+  EXPECT_EQ(registry.find_gguf("llama", {.has_experts = true, .has_window = true})->model_type,
+            "mixtral");
+  EXPECT_EQ(registry.find_gguf("gpt-oss", experts)->model_type, "gpt_oss");
+  EXPECT_EQ(registry.find_gguf("mamba", {}), nullptr);
+  EXPECT_EQ(registry.find_gguf("deepseek2", experts)->model_type, "deepseek_v2");
+  EXPECT_EQ(registry.find_gguf("deepseek2", {.has_experts = true, .expert_gating = 2})->model_type,
+            "deepseek_v3");
 }
 
 // What is not computed because of how its weights are packed is counted all the same.

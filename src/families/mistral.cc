@@ -1,5 +1,5 @@
 // Mistral: Llama's arithmetic, with a sliding window on every layer (7B v0.1) or none.
-#include "families/family.h"
+#include "families/gguf_tables.h"
 #include "families/published_config.h"
 
 namespace pelton::families {
@@ -12,6 +12,16 @@ Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_layer_types(fields, config));
   return read_sliding_window(fields, config);
 }
+
+constexpr GgufInteger kGgufNumbers[] = {{"feed_forward_length", "intermediate_size", true},
+                                        {"attention.sliding_window", "sliding_window"}};
+
+// Llama's architecture. A file without a window is read as Llama's, which computes the same.
+constexpr GgufNames kGguf{.architecture = "llama",
+                          .layer = kGgufDecoderTensors,
+                          .numbers = kGgufNumbers,
+                          .turns_neighbours = true,
+                          .has_window = true};
 
 constexpr FamilyAlias kAliases[] = {{"Mistral3ForConditionalGeneration", "mistral3"}};
 
@@ -26,11 +36,11 @@ constexpr PublishedConfig kPublished[] = {{"mistral-7b-v0.3", mistral_7b}};
 
 }  // namespace
 
-// GGUF files say architecture "llama", and are read as Llama's.
 extern const Family kMistral{.architecture = "MistralForCausalLM",
                              .model_type = "mistral",
                              .read = read,
                              .aliases = kAliases,
+                             .gguf = &kGguf,
                              .published = kPublished};
 
 }  // namespace pelton::families

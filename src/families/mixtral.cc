@@ -29,6 +29,7 @@ constexpr GgufInteger kGgufNumbers[] = {
     {"feed_forward_length", "intermediate_size", true},
     {"expert_count", "num_local_experts", true},
     {"expert_used_count", "num_experts_per_tok", true},
+    {"attention.sliding_window", "sliding_window"},
 };
 
 // Llama's architecture, with experts.

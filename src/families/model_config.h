@@ -40,7 +40,7 @@ enum class RopeScaling : uint8_t {
   kLongrope,
 };
 
-// Which two elements of a head turn together, of d that turn.
+// Which two rotated dimensions of a head make a pair, of d (rotary_dim).
 enum class RopePairs : uint8_t {
   kHalves,      // i and i + d/2
   kNeighbours,  // 2i and 2i + 1 (DeepSeek)
@@ -65,7 +65,7 @@ struct RopeConfig {
   double mscale_all_dim = 0;  // DeepSeek: scores grow by the square of such a factor
   // If there are any, of each pair: its frequency / divisor, whatever `scaling` says (GGUF files
   // hold llama3's as rope_freqs.weight). kLongrope's.
-  std::vector<float> divisors;
+  std::vector<double> divisors;
 };
 
 // Of multi-head latent attention (arXiv 2405.04434, section 2.1).
@@ -155,7 +155,7 @@ struct ModelConfig {
   double attention_scale = 0;    // of scores
   double attention_softcap = 0;  // as logit_softcap, of scaled scores
   LatentConfig latent;           // of layers with kLatent
-  int rotary_part = 0;           // elements of a head that turn, its first; 0: all
+  int rotary_part = 0;           // rotated dimensions of a head (rotary_dim), its first; 0: all
   RopeConfig rope;
   std::optional<RopeConfig> sliding_rope;  // of sliding layers, where theirs is another
 
@@ -194,7 +194,7 @@ struct ModelConfig {
   bool has_experts() const { return expert_count > 0; }
   int q_size() const { return head_count * head_size; }      // a token's queries, in elements
   int kv_size() const { return kv_head_count * head_size; }  // its keys; as many values
-  // Elements of a head that turn with its position.
+  // Rotated dimensions of a head (rotary_dim).
   int rotary_size() const {
     if (is_latent()) return latent.rope_size;
     return rotary_part > 0 ? rotary_part : head_size;

@@ -260,12 +260,12 @@ TEST(ModelConfig, ReadsLongropeAndPartialRotation) {
   const auto read = parse_model_config(config, nullptr, "config.json");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->rotary_size(), 8);
-  EXPECT_EQ(read->rope.divisors, (std::vector<float>{1.5f, 2.0f, 4.0f, 8.0f}));
+  EXPECT_EQ(read->rope.divisors, (std::vector<double>{1.5, 2.0, 4.0, 8.0}));
   EXPECT_DOUBLE_EQ(read->rope.attention_factor, std::sqrt(1 + std::log(32.0) / std::log(4096.0)));
   config.set("max_position_embeddings", 4096);
   const auto shorter = parse_model_config(config, nullptr, "config.json");
   ASSERT_TRUE(shorter.ok()) << shorter.error().message;
-  EXPECT_EQ(shorter->rope.divisors, (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(shorter->rope.divisors, (std::vector<double>{1, 1, 1, 1}));
   EXPECT_EQ(shorter->rope.attention_factor, 1.0);
   config.set("partial_rotary_factor", nullptr);
   expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kBadCheckpoint,
@@ -278,6 +278,16 @@ TEST(ModelConfig, ReadsLongropeAndPartialRotation) {
   const auto dynamic = parse_model_config(config, nullptr, "config.json");
   ASSERT_TRUE(dynamic.ok()) << dynamic.error().message;
   EXPECT_EQ(dynamic->rope.scaling, RopeScaling::kNone);
+  // transformers 5 has both in one object.
+  config.set("rope_scaling", nullptr);
+  config.set("rope_parameters",
+             Json::parse(R"({"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5,
+                             "partial_rotary_factor": 0.5})")
+                 .value());
+  const auto five = parse_model_config(config, nullptr, "config.json");
+  ASSERT_TRUE(five.ok()) << five.error().message;
+  EXPECT_EQ(five->rotary_size(), 64);
+  EXPECT_EQ(five->rope.theta, 5e5);
 }
 
 // Sizes that no group or word divides are refused where tensors are read, and counted without a
@@ -345,8 +355,14 @@ TEST(Qwen3, ReadsYarnAsUsersAddIt) {
   EXPECT_DOUBLE_EQ(config->rope.attention_factor, 0.1 * std::log(4.0) + 1);
 }
 
+TEST(Qwen3, OneKeyGivesAllProductsOfAttentionBiases) {
+  const Result<ModelConfig> config = qwen3_with("attention_bias", "true");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(config->qkv_bias);
+  EXPECT_TRUE(config->attn_out_bias);
+}
+
 TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
-  expect_refused(qwen3_with("attention_bias", "true"), ErrorCode::kUnsupported, "attention_bias");
   expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kBadCheckpoint,
                  "sliding_window is missing");
   expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "families/gpt_oss.h"
 #include "families/registry.h"
 
 namespace pelton::families {
@@ -56,6 +57,13 @@ Json published_generation_config() {
   config.set("eos_token_id", Json::Array{200002, 199999, 200012});
   config.set("pad_token_id", 199999).set("transformers_version", "4.55.0.dev0");
   return config;
+}
+
+std::optional<Json> published_generation(const Json& config) {
+  constexpr int64_t kLastToken = 200012;
+  const bool fits = config.integer("vocab_size").value_or(INT64_MAX) > kLastToken;
+  if (config.string("model_type") != kGptOss.model_type || !fits) return std::nullopt;
+  return published_generation_config();
 }
 
 void set_layer_count(Json& config, int layer_count) {

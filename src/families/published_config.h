@@ -2,6 +2,7 @@
 // from. A family's own stand in its file (Family::published). Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ Result<Json> published_config(std::string_view model);
 
 // generation_config.json of the gpt-oss models (they are equal), with the stop token <|call|>.
 Json published_generation_config();
+// generation_config.json as it is published for models like `config`; none where no family's file
+// has one, or its tokens are not in the vocabulary.
+std::optional<Json> published_generation(const Json& config);
 
 // Sets num_hidden_layers, and layer_types, if the file has them, to gpt-oss' alternation that
 // starts with a sliding layer.

@@ -8,8 +8,8 @@ namespace pelton::families {
 namespace {
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
-  TRY(fields.only("attention_bias", Json(false)));
   TRY(read_decoder(fields, config));
+  TRY(read_attention_bias(fields, config));
   TRY(read_upper_window(fields, config));
   config.qk_norm = true;
   return {};

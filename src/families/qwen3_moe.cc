@@ -26,8 +26,8 @@ Result<void> read_expert_layers(const ConfigFields& fields, ModelConfig& config)
 }
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
-  TRY(fields.only("attention_bias", Json(false)));
   TRY(read_decoder(fields, config));
+  TRY(read_attention_bias(fields, config));
   TRY(read_experts(fields, "num_experts", "moe_intermediate_size", config));
   TRY(read_expert_layers(fields, config));
   TRY(read_upper_window(fields, config));

@@ -1,5 +1,8 @@
 #include "families/registry.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 // A line for each family, in the order of the alphabet behind gpt-oss, which messages name first.
@@ -30,6 +33,9 @@ constexpr const Family* kFamilies[] = {PELTON_FAMILIES(PELTON_LIST)};
 
 constexpr Registry kBuiltIn{kFamilies};
 
+// The device kernels are written for their layers, and for no others yet.
+constexpr const Family* kOnDevices[] = {&kGptOss};
+
 // A family that has a line above has none here: Qwen 2 with experts, Granite.
 constexpr std::string_view kPlannedTypes[] = {"qwen2_moe", "granite"};
 
@@ -49,13 +55,17 @@ const Family* Registry::find(std::string_view architecture, std::string_view mod
   return nullptr;
 }
 
-const Family* Registry::find_gguf(std::string_view architecture, bool has_experts,
-                                  int64_t expert_gating) const {
+const Family* Registry::find_gguf(std::string_view architecture, const GgufKind& kind) const {
   const Family* found = nullptr;
+  int most = -1;
   for (const Family* family : families_) {
-    if (family->gguf == nullptr || family->gguf->architecture != architecture) continue;
-    if (family->gguf->expert_gating != 0 && family->gguf->expert_gating != expert_gating) continue;
-    if (found == nullptr || family->gguf->has_experts == has_experts) found = family;
+    const GgufNames* const names = family->gguf;
+    if (names == nullptr || names->architecture != architecture) continue;
+    if (names->expert_gating != 0 && names->expert_gating != kind.expert_gating) continue;
+    const int fits = (names->has_experts == kind.has_experts ? 2 : 0) +
+                     (names->has_window == kind.has_window ? 1 : 0);
+    if (fits > most) found = family;
+    most = std::max(most, fits);
   }
   return found;
 }
@@ -70,6 +80,10 @@ std::string Registry::supported() const {
     for (const FamilyAlias& alias : family->aliases) add(alias.architecture, alias.model_type);
   }
   return text;
+}
+
+bool on_devices(const Family& family) {
+  return std::ranges::find(kOnDevices, &family) != std::end(kOnDevices);
 }
 
 std::span<const std::string_view> planned_types() {

@@ -59,6 +59,23 @@ std::string workers_body(const std::vector<Fleet::Row>& rows) {
   return body;
 }
 
+void add_held(std::span<const HeldPool> pools, telemetry::PrometheusText& text) {
+  if (pools.empty()) return;
+  using Type = telemetry::PrometheusText::Type;
+  text.family("pelton_gateway_held_requests", Type::kGauge,
+              "Requests that wait for a replica of their pool.");
+  for (const HeldPool& one : pools) text.sample({{"pool", one.pool}}, one.counts.held);
+  text.family("pelton_gateway_held_total", Type::kCounter, "Requests that were held.");
+  for (const HeldPool& one : pools) {
+    text.sample({{"pool", one.pool}}, static_cast<double>(one.counts.entered));
+  }
+  text.family("pelton_gateway_hold_refused_total", Type::kCounter,
+              "Requests refused because no replica was ready in time.");
+  for (const HeldPool& one : pools) {
+    text.sample({{"pool", one.pool}}, static_cast<double>(one.counts.refused));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   const Fleet::IndexSize index = source.fleet.index_size();
@@ -113,6 +130,8 @@ std::string metrics_text(const AdminSource& source) {
         std::ranges::count_if(rows, [&](const Fleet::Row& row) { return row.state == state; });
     text.sample({{"state", worker_state_name(state)}}, static_cast<double>(count));
   }
+  add_held(source.held, text);
+  source.more_metrics(text);
   return text.text();
 }
 

@@ -2,23 +2,36 @@
 // Any thread.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <string>
+
 #include "gateway/arm_counters.h"
 #include "gateway/fleet.h"
+#include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "net/http_message.h"
+#include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
 //   GET  /metrics
+// Of a pool whose replicas come and go.
+struct HeldPool {
+  std::string pool;
+  PoolGate::Counts counts;
+};
 // What the pages are made of.
 struct AdminSource {
   Fleet& fleet;
   const RelayCounters& counters;
   const Quarantine& quarantine;
   const ArmCounters& arms;
+  std::span<const HeldPool> held;
+  const std::function<void(telemetry::PrometheusText&)>& more_metrics;
 };
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source);
 

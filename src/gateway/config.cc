@@ -11,6 +11,8 @@
 
 #include "base/file.h"
 #include "cli/toml_tree.h"
+#include "gateway/config_table.h"
+#include "gateway/scaling_config.h"
 #include "net/allowed_hosts.h"
 #include "net/ip_address.h"
 #include "net/url.h"
@@ -19,130 +21,12 @@ namespace pelton::gateway {
 namespace {
 
 using cli::TomlNode;
+using Table = ConfigTable;
 
 constexpr size_t kWorkersMax = 4095;
-constexpr size_t kNameMax = 64;
 constexpr double kIndexBytesMin = 1 << 20;
 constexpr double kIndexBytesMax = 1e12;
 constexpr size_t kModelNameMax = 512;
-
-// One table of the file, whose members are read by name.
-class Table {
- public:
-  Table(const TomlNode& node, std::string name, const std::string& file)
-      : node_(node), name_(std::move(name)), file_(file) {}
-
-  Result<void> expect_only(std::initializer_list<std::string_view> known) const {
-    for (const cli::TomlMember& member : node_.members) {
-      if (std::find(known.begin(), known.end(), member.name) != known.end()) continue;
-      return cli::bad_toml(
-          file_, member.line,
-          fmt::format("{} has no key '{}'; it has {}", name_, member.name, fmt::join(known, ", ")));
-    }
-    return {};
-  }
-
-  Result<void> read(std::string_view key, std::string& into) const {
-    const TomlNode* value = node_.find(key);
-    if (value == nullptr) return {};
-    if (value->kind != TomlNode::Kind::kText) return bad(key, "must be a text in quotes");
-    into = value->text;
-    return {};
-  }
-
-  Result<void> read_name(std::string_view key, std::string& into) const {
-    TRY(read(key, into));
-    if (into.empty()) return bad(key, "is missing or empty");
-    if (into.size() <= kNameMax) return {};
-    return bad(key, fmt::format("is longer than {} bytes", kNameMax));
-  }
-
-  struct Bounds {
-    double least = 0;
-    double most = 0;
-  };
-  template <typename Integer>
-  requires std::is_integral_v<Integer> Result<void> read(std::string_view key, const Bounds& bounds,
-                                                         Integer& into)
-  const {
-    const TomlNode* value = node_.find(key);
-    if (value == nullptr) return {};
-    const bool fits = value->kind == TomlNode::Kind::kInteger && value->number >= bounds.least &&
-                      value->number <= bounds.most;
-    if (!fits) {
-      return bad(key,
-                 fmt::format("must be a whole number from {} to {}", bounds.least, bounds.most));
-    }
-    into = static_cast<Integer>(value->integer);
-    return {};
-  }
-
-  Result<void> read(std::string_view key, const Bounds& bounds, double& into) const {
-    const TomlNode* value = node_.find(key);
-    if (value == nullptr) return {};
-    const bool is_number =
-        value->kind == TomlNode::Kind::kInteger || value->kind == TomlNode::Kind::kNumber;
-    if (!is_number || !(value->number >= bounds.least && value->number <= bounds.most)) {
-      return bad(key, fmt::format("must be a number from {} to {}", bounds.least, bounds.most));
-    }
-    into = value->number;
-    return {};
-  }
-
-  // A text, or a list of texts.
-  Result<void> read(std::string_view key, std::vector<std::string>& into) const {
-    const TomlNode* value = node_.find(key);
-    if (value == nullptr) return {};
-    if (value->kind == TomlNode::Kind::kText) {
-      into.push_back(value->text);
-      return {};
-    }
-    if (value->kind != TomlNode::Kind::kList) return bad(key, "must be a text or a list of texts");
-    for (const TomlNode& one : value->items) {
-      if (one.kind != TomlNode::Kind::kText) return bad(key, "must hold texts in quotes only");
-      into.push_back(one.text);
-    }
-    return {};
-  }
-
-  // A list of tables, each read by `read`.
-  template <typename Read>
-  Result<void> read_tables(std::string_view key, const Read& read) const {
-    const TomlNode* value = node_.find(key);
-    if (value == nullptr) return {};
-    if (value->kind != TomlNode::Kind::kList) return bad(key, "must be a list of tables");
-    for (const TomlNode& one : value->items) {
-      if (one.kind != TomlNode::Kind::kTable) return bad(key, "must hold tables in braces only");
-      TRY(read(Table(one, fmt::format("{}: '{}'", name_, key), file_)));
-    }
-    return {};
-  }
-
-  Result<void> read_address(std::string_view key, std::string& host, int& port) const {
-    std::string text;
-    TRY(read(key, text));
-    if (text.empty()) return {};
-    const Result<net::HostPort> address = net::parse_host_port(text);
-    if (!address.ok()) return bad(key, "must be ADDRESS:PORT, as in 127.0.0.1:8000");
-    host = address->host;
-    port = address->port;
-    return {};
-  }
-
-  // The line of that key, or the table's own.
-  Error bad(std::string_view key, std::string_view what) const {
-    int line = node_.line;
-    for (const cli::TomlMember& member : node_.members) {
-      if (member.name == key) line = member.line;
-    }
-    return cli::bad_toml(file_, line, fmt::format("{}: '{}' {}", name_, key, what));
-  }
-
- private:
-  const TomlNode& node_;
-  const std::string name_;
-  const std::string& file_;
-};
 
 constexpr std::array<std::pair<RouteConfig::Sticky, std::string_view>, 3> kSticky = {
     {{RouteConfig::Sticky::kNone, "none"},
@@ -334,7 +218,8 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes"}));
+  TRY(table.expect_only(
+      {"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale", "launch"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -346,6 +231,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
   TRY(read_service(table, pool));
+  TRY(read_scaling(table, pool.is_foreign, pool.scaling));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {
@@ -470,9 +356,12 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   GatewayConfig config;
   TRY(Table(tree, "the file", file)
-          .expect_only({"gateway", "etcd", "kubernetes", "pool", "route", "tenant", "worker"}));
+          .expect_only({"gateway", "autoscaler", "etcd", "kubernetes", "pool", "route", "tenant",
+                        "worker"}));
   TRY(read_table(tree, "gateway", file,
                  [&](const Table& table) { return read_gateway(table, rules, config); }));
+  TRY(read_table(tree, "autoscaler", file,
+                 [&](const Table& table) { return read_autoscaler(table, config.state_dir); }));
   TRY(read_table(tree, "etcd", file,
                  [&](const Table& table) { return read_etcd(table, config.etcd); }));
   TRY(read_table(tree, "kubernetes", file,
@@ -482,10 +371,11 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   TRY(read_tables(tree, "route", file, check_route, config));
   TRY(read_tables(tree, "tenant", file, read_tenant, config));
   TRY(read_tables(tree, "worker", file, read_worker, config));
-  const bool finds_some = !config.workers_file.empty() || !config.etcd.endpoints.empty() ||
-                          std::ranges::any_of(config.pools, [](const PoolConfig& pool) {
-                            return pool.dns_port > 0 || !pool.kubernetes_service.empty();
-                          });
+  const bool finds_some =
+      !config.workers_file.empty() || !config.etcd.endpoints.empty() ||
+      std::ranges::any_of(config.pools, [](const PoolConfig& pool) {
+        return pool.dns_port > 0 || !pool.kubernetes_service.empty() || pool.scaling.has_value();
+      });
   if (config.workers.empty() && !finds_some && !rules.allows_empty) {
     return cli::bad_toml(file, 1, "there is no [[worker]]; --allow-empty starts without");
   }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "gateway/scaling_config.h"
 #include "net/ip_network.h"
 
 namespace pelton::gateway {
@@ -27,6 +29,8 @@ struct PoolConfig {  // workers that may stand for each other
   std::string kubernetes_namespace;
   std::string kubernetes_service;
   std::string kubernetes_port;  // its name or number
+  // Its replicas come and go, and requests are held while there is none; none: they do not.
+  std::optional<ScalingConfig> scaling;
 };
 
 struct WorkerConfig {
@@ -96,6 +100,7 @@ struct GatewayConfig {
   double resume_budget_s = 10;                // how long a request waits for a worker to go on
   std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
   std::vector<std::string> allowed_cidr_texts;  // as they are written
+  std::string state_dir = "pelton-replicas";    // of the local launcher
   EtcdConfig etcd;
   KubernetesConfig kubernetes;
   std::vector<PoolConfig> pools;

@@ -1,5 +1,6 @@
 #include "gateway/config_text.h"
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,43 @@ void put_text(std::string& out, std::string_view key, std::string_view text) {
   if (!text.empty()) put(out, key, quoted(text));
 }
 
+void put_percent(std::string& out, std::string_view key, std::optional<double> share) {
+  if (share) put(out, key, fmt::format("{:.17g}", *share * 100));
+}
+
+void put_number(std::string& out, std::string_view key, std::optional<double> number) {
+  if (number) put(out, key, fmt::format("{}", *number));
+}
+
+void put_scaling(std::string& out, const ScalingConfig& scaling) {
+  using autoscaler::PoolPolicy;
+  const PoolPolicy& policy = scaling.policy;
+  out += "\n[pool.scale]\n";
+  put(out, "min", fmt::format("{}", policy.replicas_min));
+  put(out, "max", fmt::format("{}", policy.replicas_max));
+  put_text(out, "policy", policy.rule == PoolPolicy::Rule::kKnative ? "kpa" : "concurrency");
+  put_text(out, "mode", scaling.is_advised_only ? "advise" : "act");
+  put_number(out, "window", policy.window_s);
+  put_percent(out, "panic_window", policy.panic_window_share);
+  put_number(out, "concurrency_target", policy.concurrency_target);
+  put_percent(out, "target_utilization", policy.target_utilization);
+  put_number(out, "scale_down_delay", policy.scale_down_delay_s);
+  put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
+  put_number(out, "backlog", policy.backlog_s);
+  put_number(out, "idle_to_zero", policy.idle_to_zero_s);
+  put(out, "hold_requests", fmt::format("{}", scaling.hold.requests_max));
+  put(out, "hold_bytes", fmt::format("{}", scaling.hold.bytes_max));
+  put_number(out, "hold_seconds", scaling.hold.time_max_s);
+  put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
+  if (!scaling.launch) return;
+  out += "\n[pool.launch]\n";
+  put_text(out, "kind", "local");
+  put(out, "serve", list(scaling.launch->serve));
+  put_number(out, "start_seconds", scaling.launch->start_s);
+  put_number(out, "progress_seconds", scaling.launch->progress_s);
+  put_number(out, "stop_grace", scaling.launch->stop_grace_s);
+}
+
 void put_pool(std::string& out, const PoolConfig& pool) {
   out += "\n[[pool]]\n";
   put_text(out, "name", pool.name);
@@ -47,6 +85,7 @@ void put_pool(std::string& out, const PoolConfig& pool) {
              fmt::format("{}/{}:{}", pool.kubernetes_namespace, pool.kubernetes_service,
                          pool.kubernetes_port));
   }
+  if (pool.scaling) put_scaling(out, *pool.scaling);
 }
 
 void put_route(std::string& out, const RouteConfig& route) {
@@ -64,6 +103,12 @@ void put_route(std::string& out, const RouteConfig& route) {
 
 }  // namespace
 
+std::string scaling_text(const ScalingConfig& scaling) {
+  std::string out;
+  put_scaling(out, scaling);
+  return out;
+}
+
 std::string config_text(const GatewayConfig& config) {
   std::string out = "[gateway]\n";
   put_text(out, "listen", net::format_host_port(config.host, config.port));
@@ -79,6 +124,8 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
+  out += "\n[autoscaler]\n";
+  put_text(out, "state_dir", config.state_dir);
   if (!config.etcd.endpoints.empty()) {
     out += "\n[etcd]\n";
     put(out, "endpoints", list(config.etcd.endpoints));

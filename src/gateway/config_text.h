@@ -10,5 +10,7 @@
 namespace pelton::gateway {
 
 std::string config_text(const GatewayConfig& config);
+// Of one pool: its [pool.scale] and [pool.launch].
+std::string scaling_text(const ScalingConfig& scaling);
 
 }  // namespace pelton::gateway

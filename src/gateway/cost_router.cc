@@ -27,10 +27,13 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const int64_t hit = std::clamp<int64_t>(candidate.hit_tokens, 0, request.prompt_tokens);
   const double computed = static_cast<double>(request.prompt_tokens - hit);
   const double output = static_cast<double>(std::max<int64_t>(request.output_tokens, 1));
-  const double rows = candidate.rows;
+  // Those that wait or are on their way decode beside it, if there are slots.
+  const double rows = std::min(load_of(candidate), std::max(candidate.slots - 1, candidate.rows));
+  const int64_t context_tokens =
+      candidate.context_tokens + candidate.waiting_tokens + candidate.uncounted_tokens;
   const double step_s =
       costs.fixed_s + costs.row_s * (rows + 1) +
-      costs.context_token_s * static_cast<double>(candidate.context_tokens + request.prompt_tokens);
+      costs.context_token_s * static_cast<double>(context_tokens + request.prompt_tokens);
   const double prefill_s = computed * costs.prefill_token_s;
   CostTerms terms;
   const double queue_s =
@@ -40,7 +43,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.step_s = step_s;
   terms.first_s = candidate.distance_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
-  terms.harm_s = rows * candidate.interference * prefill_s + rows * costs.row_s * output +
+  terms.harm_s = candidate.rows * candidate.interference * prefill_s + rows * costs.row_s * output +
                  static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
   const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
   terms.room_s = kRoomS * used / (1 - used);

@@ -3,11 +3,13 @@
 // links the same.
 //
 //   u     = prompt - hit                          tokens to compute
+//   d                                             sequences that decode now
+//   b     = d + waiting + uncounted, at most the slots but one: that decode beside it
 //   s(b,K) = a + c b + k K                        a step of b sequences with K tokens of context
 //   wait  = (waiting tokens + own, uncounted) / r, or the time until a slot is free
 //   first = distance + wait + u / r + s(b+1, K+n)
 //   rest  = (o - 1) s(b+1, K+n)
-//   harm  = b phi u / r + b c o + m u / r         sequences slowed down, requests behind it
+//   harm  = d phi u / r + b c o + m u / r         sequences slowed down, requests behind it
 //   room  = kappa v / (1 - v)                     v: share of the KV cache in use
 //   cost  = bias first + rest_bias rest + harm + room
 #pragma once

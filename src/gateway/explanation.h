@@ -20,8 +20,8 @@ struct Explanation {
 };
 
 // {"pool":…,"prompt_tokens":…,"blocks":…,"output_tokens":…,"chosen":…,"candidates":[{"name":…,
-// "terms":{"first_s":…,"rest_s":…,"harm_s":…,"room_s":…},"bias":…,"cost_s":…}]}, where
-// cost_s = bias first_s + rest_s + harm_s + room_s.
+// "terms":{"first_s":…,"rest_s":…,"harm_s":…,"room_s":…},"bias":…,"rest_bias":…,"cost_s":…}]},
+// where cost_s = bias first_s + rest_bias rest_s + harm_s + room_s.
 std::string explanation_body(const Explanation& explanation);
 
 }  // namespace pelton::gateway

@@ -408,14 +408,19 @@ void Fleet::probe(Worker& worker, const Place& place) {
 
 void Fleet::on_probed(const Place& place, const std::string& incarnation,
                       const std::string& trouble) {
-  std::lock_guard lock(mutex_);
-  Worker* worker = at(place);
-  if (worker == nullptr) return;
-  worker->probing = false;
-  worker->probe_again_ns = clock_.now_ns() + kProbeAgainNs;
-  if (worker->record.incarnation != incarnation) return;
-  worker->health.note_probe(trouble.empty());
-  worker->trouble = trouble;
+  std::string pool;
+  {
+    std::lock_guard lock(mutex_);
+    Worker* worker = at(place);
+    if (worker == nullptr) return;
+    worker->probing = false;
+    worker->probe_again_ns = clock_.now_ns() + kProbeAgainNs;
+    if (worker->record.incarnation != incarnation) return;
+    worker->health.note_probe(trouble.empty());
+    worker->trouble = trouble;
+    if (trouble.empty()) pool = worker->config.pool;
+  }
+  if (!pool.empty() && options_.on_ready) options_.on_ready(pool);
 }
 
 // One of its pool's models that it does not have, as it says itself: requests for that one are not
@@ -522,6 +527,7 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .record = worker->record,
                     .load = worker->health.load(),
                     .uncounted = static_cast<int>(worker->uncounted.size()),
+                    .open = worker->open,
                     .report_age_ms = worker->health.report_age_ns(now_ns) / 1'000'000,
                     .requests = worker->requests,
                     .failures = worker->failures,
@@ -540,6 +546,18 @@ bool Fleet::serves(const PoolConfig& pool) const {
       return worker != nullptr && serves(*worker, pool.name, model, now_ns);
     });
   });
+}
+
+PoolSupply Fleet::supply(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  PoolSupply supply;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || !serves(*worker, pool, {}, now_ns)) continue;
+    ++supply.ready;
+    supply.free_slots += std::max(std::max(worker->record.slots, 1) - worker->open, 0);
+  }
+  return supply;
 }
 
 }  // namespace pelton::gateway

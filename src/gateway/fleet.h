@@ -24,6 +24,7 @@
 #include "gateway/block_view.h"
 #include "gateway/config.h"
 #include "gateway/cost_router.h"
+#include "gateway/pool_gate.h"
 #include "net/http_client.h"
 
 namespace pelton::gateway {
@@ -45,6 +46,8 @@ class Fleet {
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
     std::optional<uint64_t> block_seed;          // of the fleet's block names; none: nobody's agree
     size_t index_bytes = size_t{32} << 20;       // for what workers hold
+    // A worker of this pool takes requests from now on; on a thread of its own, without the lock.
+    std::function<void(const std::string& pool)> on_ready;
   };
 
   // `clock` and `log` outlive it.
@@ -119,6 +122,7 @@ class Fleet {
     cluster::WorkerRecord record;
     cluster::WorkerLoad load;
     int uncounted = 0;
+    int open = 0;  // attempts of this gateway's that are not over
     int64_t report_age_ms = 0;
     int64_t requests = 0;
     int64_t failures = 0;
@@ -137,6 +141,8 @@ class Fleet {
   bool is_gone(std::string_view host, int port) const;
   // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool) const;
+  // What its workers take now; of what runs there, only this gateway's is known so soon.
+  PoolSupply supply(std::string_view pool) const;
 
  private:
   struct Listening {
@@ -148,8 +154,9 @@ class Fleet {
     uint64_t serial = 0;  // no two that have been there have the same
     std::string shown;    // HOST:PORT until its record says its name
     bool is_foreign = false;
-    bool leaves = false;  // taken out: nothing new for it
-    int open = 0;         // attempts without an outcome
+    bool leaves = false;           // taken out: nothing new for it
+    int open = 0;                  // attempts without an outcome
+    int64_t doubted_until_ns = 0;  // its reports left some of these out
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
     cluster::FrameReader reader{size_t{1} << 20};
@@ -211,7 +218,8 @@ class Fleet {
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
-  cluster::StepCosts cost_floor(std::string_view pool) const;
+  // Each of them the median of what the pool's workers say.
+  cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
   // As it says itself: one that was put into a pool by mistake gets none of its requests.
   static double bias_at(const Worker::Bias& bias, int64_t now_ns);

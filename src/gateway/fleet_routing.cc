@@ -17,6 +17,18 @@ constexpr double kNewestShare = 0.05;   // of the newest answer in the averages
 constexpr double kBiasFadesNs = 30e9;   // to half of its logarithm
 // No step takes less: who says so is not believed.
 constexpr double kStepMinS = 1e-4;
+// So many times faster than the pool's middle worker may one say that it is.
+constexpr double kFaster = 4;
+// Requests that a worker has of ours and does not report: their ends may be on their way.
+constexpr int kUnreportedMax = 2;
+constexpr int64_t kDoubtedNs = 30'000'000'000;
+
+cluster::StepCosts divided(const cluster::StepCosts& costs, double by) {
+  return {.fixed_s = std::max(costs.fixed_s / by, kStepMinS),
+          .prefill_token_s = costs.prefill_token_s / by,
+          .row_s = costs.row_s / by,
+          .context_token_s = costs.context_token_s / by};
+}
 
 cluster::StepCosts at_least(const cluster::StepCosts& costs, const cluster::StepCosts& floor) {
   return {.fixed_s = std::max(costs.fixed_s, floor.fixed_s),
@@ -49,10 +61,7 @@ void Fleet::forget_counted(Worker& worker, int64_t now_ns) {
   });
 }
 
-// A quarter of what the pool's workers take, in the middle: one that says that it is faster still
-// is believed when its answers show it (GW-06).
-cluster::StepCosts Fleet::cost_floor(std::string_view pool) const {
-  constexpr double kFaster = 4;
+cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
   const auto median = [&](double cluster::StepCosts::*cost) {
     std::vector<double> all;
     for (const std::unique_ptr<Worker>& worker : workers_) {
@@ -62,10 +71,10 @@ cluster::StepCosts Fleet::cost_floor(std::string_view pool) const {
     if (all.empty()) return 0.0;
     const auto middle = all.begin() + std::ssize(all) / 2;
     std::nth_element(all.begin(), middle, all.end());
-    return *middle / kFaster;
+    return *middle;
   };
   using cluster::StepCosts;
-  return {.fixed_s = std::max(median(&StepCosts::fixed_s), kStepMinS),
+  return {.fixed_s = median(&StepCosts::fixed_s),
           .prefill_token_s = median(&StepCosts::prefill_token_s),
           .row_s = median(&StepCosts::row_s),
           .context_token_s = median(&StepCosts::context_token_s)};
@@ -80,10 +89,11 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     break;
   }
   std::vector<CostCandidate> all(workers_.size(), CostCandidate{.usable = false});
-  const cluster::StepCosts floor = cost_floor(wanted.pool);
+  const cluster::StepCosts middle = middle_costs(wanted.pool);
+  const cluster::StepCosts floor = divided(middle, kFaster);
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr) continue;
-    const Worker& worker = *workers_[i];
+    Worker& worker = *workers_[i];
     const cluster::WorkerLoad& load = worker.health.load();
     CostCandidate& one = all[i];
     one = {.costs = load.costs,
@@ -101,9 +111,12 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
-    one.costs = at_least(one.costs, floor);
-    // Of ours it has at least as many as have no outcome yet, whatever it says.
-    one.rows += std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
+    // Of ours it has at least as many as have no outcome yet, whatever it says. Whose report is
+    // wrong in that is not believed to be faster than others either (GW-06).
+    const int unreported = std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
+    if (unreported > kUnreportedMax) worker.doubted_until_ns = now_ns + kDoubtedNs;
+    one.costs = at_least(one.costs, now_ns < worker.doubted_until_ns ? middle : floor);
+    one.rows += unreported;
     for (const Worker::Uncounted& sent : worker.uncounted) one.uncounted_tokens += sent.tokens;
     if (worker.names_agree && worker.record.block_tokens == wanted.prompt.block_tokens) {
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;

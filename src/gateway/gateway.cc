@@ -11,10 +11,12 @@
 #include "api/error.h"
 #include "api/json_object.h"
 #include "api/model_list.h"
+#include "api/stream_asked.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "gateway/admin_pages.h"
 #include "gateway/client_headers.h"
+#include "gateway/config_text.h"
 #include "gateway/explanation.h"
 #include "gateway/interruption.h"
 #include "gateway/relay.h"
@@ -26,6 +28,9 @@ namespace pelton::gateway {
 namespace {
 
 constexpr int64_t kTimeoutMsMax = 86'400'000;
+constexpr std::chrono::milliseconds kRelease{50};
+
+constexpr std::string_view kModels = "/v1/models";
 
 uint64_t random_seed() {
   std::random_device random;
@@ -102,12 +107,20 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       fleet_({.gateway = name_,
               .trust = trust_,
               .block_seed = options.block_seed,
-              .index_bytes = static_cast<size_t>(config_->config.index_bytes)},
+              .index_bytes = static_cast<size_t>(config_->config.index_bytes),
+              .on_ready =
+                  [this](const std::string& pool) {
+                    const std::shared_ptr<PoolGate> gate = gate_of(pool);
+                    if (gate != nullptr) gate->release(fleet_.supply(pool));
+                  }},
              clock, log),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
       namer_(options.block_seed),
+      on_demand_(options.on_demand ? std::move(options.on_demand) : [] {}),
       dns_(
-          {}, [this] { set_members(); }, log) {
+          {}, [this] { set_members(); }, log),
+      releaser_({.name = "pelton-release", .interval = kRelease}, [this] { release_held(); }) {
+  add_gates(config_->config);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
     etcd_ = std::make_unique<EtcdSource>(
@@ -189,6 +202,7 @@ void Gateway::set_members() {
   std::lock_guard lock(members_mutex_);
   const Config settings = config();
   std::vector<WorkerConfig> workers = settings->config.workers;
+  workers.insert(workers.end(), launched_.begin(), launched_.end());
   for (WorkerConfig& found : this->found(settings->config)) {
     const bool is_known = std::ranges::any_of(workers, [&](const WorkerConfig& other) {
       return other.host == found.host && other.port == found.port;
@@ -218,6 +232,14 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
   if (config.etcd != old->etcd) kept.emplace_back("[etcd]");
   if (config.kubernetes.ca_file != old->kubernetes.ca_file) kept.emplace_back("ca_file");
+  if (config.state_dir != old->state_dir) kept.emplace_back("state_dir");
+  for (const PoolConfig& pool : config.pools) {
+    const std::shared_ptr<PoolGate> gate = gate_of(pool.name);
+    const bool is_same = gate == nullptr ? !pool.scaling
+                                         : pool.scaling && scaling_text(*pool.scaling) ==
+                                                               scaling_text(gate->config());
+    if (!is_same) kept.emplace_back("[pool.scale]");
+  }
   access_control_.replace_keys(std::move(keys));
   auto changed = std::make_shared<const Settings>(
       Settings{.config = std::move(config), .texts = std::move(texts)});
@@ -242,6 +264,10 @@ std::string Gateway::request_id_of(const net::HttpRequest& request) {
   return is_plain(asked) ? std::string(asked) : fmt::format("req_{:016x}", draw());
 }
 
+bool Gateway::takes_body(const net::HttpRequest& head) const {
+  return access_control_.identify(access::AccessControl::credentials_of(head.headers)).has_value();
+}
+
 void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
@@ -258,7 +284,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange, *principal);
   }
-  relay(std::move(request), exchange, *std::move(principal));
+  relay(std::move(request), exchange, *std::move(principal), Comments::kMayCome);
 }
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
@@ -281,12 +307,12 @@ void Gateway::open_socket(net::HttpRequest request, const std::shared_ptr<net::E
   ResponseSocket::open(
       std::move(request), exchange,
       [this, principal](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
-        relay(std::move(turn), answer, principal);
+        relay(std::move(turn), answer, principal, Comments::kNone);
       });
 }
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                    access::Principal principal) {
+                    access::Principal principal, Comments comments) {
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
@@ -309,6 +335,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
+  relayed->gate = gate_of(pool->name);
+  relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
+                         api::stream_asked(relayed->http.body);
   const Relay::Services services{
       .fleet = fleet_,
       .client = client_,
@@ -383,7 +412,10 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return json_answer(200, R"({"status":"ok"})");
   if (is_open(request.path)) return health();
-  if (request.path == "/v1/models") return models(tenant);
+  if (request.path == kModels) return json_answer(200, api::model_list_body(models(tenant)));
+  if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
+    return scaled_model(std::string_view(request.path).substr(kModels.size() + 1), tenant);
+  }
   return std::nullopt;
 }
 
@@ -394,7 +426,8 @@ net::HttpResponse Gateway::health() const {
   const std::vector<PoolConfig>& pools = settings->config.pools;
   if (pools.empty()) return json_answer(503, R"({"status":"no pool"})");
   for (const PoolConfig& pool : pools) {
-    if (fleet_.serves(pool)) continue;
+    // Who has none starts one when it is asked for.
+    if (pool.scaling || fleet_.serves(pool)) continue;
     std::string body;
     base::JsonWriter w(body);
     w.begin_object().key("status").string("no worker").key("pool").string(pool.name).end_object();
@@ -403,7 +436,15 @@ net::HttpResponse Gateway::health() const {
   return json_answer(200, R"({"status":"ok"})");
 }
 
-net::HttpResponse Gateway::models(std::string_view tenant) const {
+std::optional<net::HttpResponse> Gateway::scaled_model(std::string_view name,
+                                                       std::string_view tenant) const {
+  for (const api::ModelCard& card : models(tenant)) {
+    if (card.id == name && !card.state.empty()) return json_answer(200, api::model_body(card));
+  }
+  return std::nullopt;
+}
+
+std::vector<api::ModelCard> Gateway::models(std::string_view tenant) const {
   std::vector<api::ModelCard> cards;
   const Config settings = config();
   const std::vector<Fleet::Row> rows = fleet_.rows();
@@ -415,26 +456,96 @@ net::HttpResponse Gateway::models(std::string_view tenant) const {
                                : std::min<int64_t>(context, row.record.context_tokens);
       }
     }
+    std::optional<autoscaler::PoolAnnouncement> announced;
+    if (const std::shared_ptr<PoolGate> gate = gate_of(pool.name)) announced = gate->announcement();
     for (const std::string& model : pool.models) {
       const bool is_there =
           std::ranges::any_of(cards, [&](const auto& card) { return card.id == model; });
       if (is_there || !may_use(settings->config, tenant, pool, model)) continue;
       cards.push_back({.id = model, .root = pool.models.front(), .context_max = context});
+      if (!announced) continue;
+      cards.back().state = autoscaler::pool_phase_name(announced->phase);
+      cards.back().eta_s = announced->eta_s;
     }
   }
-  return json_answer(200, api::model_list_body(cards));
+  return cards;
+}
+
+// Those that are there stay as they are: what they hold is theirs.
+void Gateway::add_gates(const GatewayConfig& config) {
+  std::lock_guard lock(mutex_);
+  for (const PoolConfig& pool : config.pools) {
+    if (!pool.scaling || gates_.contains(pool.name)) continue;
+    gates_[pool.name] = std::make_shared<PoolGate>(*pool.scaling, clock_, on_demand_);
+  }
+}
+
+std::shared_ptr<PoolGate> Gateway::gate_of(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  const auto found = gates_.find(pool);
+  return found == gates_.end() ? nullptr : found->second;
+}
+
+Gateway::Gates Gateway::gates() const {
+  std::lock_guard lock(mutex_);
+  return gates_;
+}
+
+void Gateway::release_held() {
+  for (const auto& [pool, gate] : gates()) gate->release(fleet_.supply(pool));
+}
+
+std::vector<autoscaler::GatewayReport> Gateway::demand(std::string_view pool) const {
+  const std::shared_ptr<PoolGate> gate = gate_of(pool);
+  if (gate == nullptr) return {};
+  return {gate->report(name_)};
+}
+
+void Gateway::set_launched(std::vector<WorkerConfig> workers) {
+  {
+    std::lock_guard lock(members_mutex_);
+    launched_ = std::move(workers);
+  }
+  set_members();
+}
+
+void Gateway::set_draining(std::string_view host, int port, bool draining) {
+  const std::string address = net::format_host_port(host, port);
+  for (const Fleet::Row& row : fleet_.rows()) {
+    if (row.url != address) continue;
+    fleet_.command(row.name, draining ? Fleet::Command::kDrain : Fleet::Command::kUndrain);
+  }
+}
+
+void Gateway::retire(std::string_view pool, uint64_t retirement) {
+  const std::shared_ptr<PoolGate> gate = gate_of(pool);
+  if (gate == nullptr) return;
+  gate->retire(retirement);
+  gate->release(fleet_.supply(pool));
+}
+
+void Gateway::announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement) {
+  const std::shared_ptr<PoolGate> gate = gate_of(pool);
+  if (gate != nullptr) gate->announce(announcement);
 }
 
 void Gateway::handle_admin(const net::HttpRequest& request,
-                           const std::shared_ptr<net::Exchange>& exchange) {
+                           const std::shared_ptr<net::Exchange>& exchange,
+                           const MoreMetrics& more_metrics) {
   if (request.method == "GET" && is_open(request.path)) {
     return exchange->send(request.path == "/health/live" ? *own_answer(request, {}) : health());
   }
   if (request.method == "POST" && request.path == "/v1/explain") {
     return exchange->send(explain(request));
   }
-  exchange->send(admin_answer(
-      request, {.fleet = fleet_, .counters = counters_, .quarantine = quarantine_, .arms = arms_}));
+  std::vector<HeldPool> held;
+  for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
+  exchange->send(admin_answer(request, {.fleet = fleet_,
+                                        .counters = counters_,
+                                        .quarantine = quarantine_,
+                                        .arms = arms_,
+                                        .held = held,
+                                        .more_metrics = more_metrics}));
 }
 
 }  // namespace pelton::gateway

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,14 +15,17 @@
 #include <vector>
 
 #include "access/access_control.h"
+#include "api/model_list.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/periodic_thread.h"
 #include "gateway/arm_counters.h"
 #include "gateway/config.h"
 #include "gateway/dns_source.h"
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
 #include "gateway/kubernetes_source.h"
+#include "gateway/pool_gate.h"
 #include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
@@ -29,6 +33,7 @@
 #include "gateway/route_table.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
 
@@ -45,15 +50,21 @@ class Gateway {
     std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
     std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
     std::string version;
+    // A request has come to a pool that has no replica for it; any thread.
+    std::function<void()> on_demand;
   };
 
   // `clock` and `log` outlive it.
   Gateway(Options options, const base::Clock& clock, base::Log& log);
 
   void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
-  // The operator's listener.
-  void handle_admin(const net::HttpRequest& request,
-                    const std::shared_ptr<net::Exchange>& exchange);
+  // Whether to wait for the body of a request with this header: handle() needs none for a wrong
+  // key.
+  bool takes_body(const net::HttpRequest& head) const;
+  // The operator's listener. `more_metrics`: besides its own, of whoever is in this process.
+  using MoreMetrics = std::function<void(telemetry::PrometheusText&)>;
+  void handle_admin(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                    const MoreMetrics& more_metrics);
 
   // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
   // the file that have changed and are only read at the start.
@@ -61,6 +72,16 @@ class Gateway {
                                        ModelTexts texts);
   // The file is wrong: all stays as it was.
   void note_bad_reload() { ++counters_.reloads_refused; }
+
+  // For whoever starts and stops the replicas of its pools (launch/fleet_scaler.h); any thread. A
+  // pool that is not scaled has no demand and hears of nothing.
+  std::vector<autoscaler::GatewayReport> demand(std::string_view pool) const;
+  std::vector<Fleet::Row> workers() const { return fleet_.rows(); }
+  // Besides those of the file and those that were found.
+  void set_launched(std::vector<WorkerConfig> workers);
+  void set_draining(std::string_view host, int port, bool draining);
+  void retire(std::string_view pool, uint64_t retirement);
+  void announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement);
 
   // Not ready from now on; running answers go on.
   void drain() { draining_ = true; }
@@ -73,11 +94,14 @@ class Gateway {
     ModelTexts texts;
   };
   using Config = std::shared_ptr<const Settings>;
+  using Gates = std::map<std::string, std::shared_ptr<PoolGate>, std::less<>>;
   using Services = std::map<std::string, std::unique_ptr<KubernetesSource>>;
 
   // Whose it is has been seen.
+  // A stream that is held may begin with comments, or with none.
+  enum class Comments { kMayCome, kNone };
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-             access::Principal principal);
+             access::Principal principal, Comments comments);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                    const access::Principal& principal);
@@ -92,7 +116,14 @@ class Gateway {
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request,
                                               std::string_view tenant) const;
   net::HttpResponse health() const;
-  net::HttpResponse models(std::string_view tenant) const;
+  std::vector<api::ModelCard> models(std::string_view tenant) const;
+  // Of a model whose replicas come and go: nobody else may be there to answer.
+  std::optional<net::HttpResponse> scaled_model(std::string_view name,
+                                                std::string_view tenant) const;
+  void add_gates(const GatewayConfig& config);
+  std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
+  Gates gates() const;
+  void release_held();
   // Its pool and model; an error: why there is none.
   struct Routed {
     const PoolConfig* pool = nullptr;
@@ -109,6 +140,7 @@ class Gateway {
   const std::shared_ptr<const net::TlsTrust> kubernetes_trust_;
   mutable std::mutex mutex_;
   Config config_;           // guarded by mutex_
+  Gates gates_;             // guarded by mutex_; a gate stays
   const std::string name_;  // one for each start
   const uint64_t seed_;
   const base::Clock& clock_;
@@ -123,13 +155,16 @@ class Gateway {
   Fleet fleet_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;
-  std::mutex members_mutex_;       // one at a time sets the fleet's
-  std::set<std::string> refused_;  // addresses, as they stand in the log; guarded by that one
+  const std::function<void()> on_demand_;
+  std::mutex members_mutex_;            // one at a time sets the fleet's
+  std::vector<WorkerConfig> launched_;  // guarded by that one
+  std::set<std::string> refused_;       // addresses, as they stand in the log; guarded by that one
   DnsSource dns_;
   std::unique_ptr<EtcdSource> etcd_;  // null: there is no registry
   std::mutex services_mutex_;
   // By what they are made of; guarded by services_mutex_.
   Services services_;
+  base::PeriodicThread releaser_;  // for whom a worker's news came too early
 };
 
 }  // namespace pelton::gateway

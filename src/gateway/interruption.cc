@@ -1,7 +1,9 @@
 #include "gateway/interruption.h"
 
 #include "api/messages_response.h"
+#include "base/json.h"
 #include "base/json_writer.h"
+#include "net/sse.h"
 
 namespace pelton::gateway {
 namespace {
@@ -48,6 +50,23 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }
   return "data: " + api::error_body(error) + "\n\n";
+}
+
+std::string error_event(std::string_view path, std::string_view body) {
+  std::string out;
+  if (path == "/v1/responses") {
+    const Result<Json> json = Json::parse(body);
+    const Json* said = json.ok() ? json->find("error") : nullptr;
+    const std::string code = said == nullptr ? "" : said->string("code").value_or("");
+    const std::string message = said == nullptr ? "" : said->string("message").value_or("");
+    return response_error_event({.message = message, .code = code});
+  }
+  if (is_anthropic(path)) {
+    net::append_sse_event(out, "error", body);
+  } else {
+    net::append_sse_data(out, body);
+  }
+  return out;
 }
 
 }  // namespace pelton::gateway

@@ -15,5 +15,7 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
                                std::string_view request_id);
 // Amid a stream of events, as its last one.
 std::string interruption_event(std::string_view path, const api::ApiError& error);
+// A worker's whole answer that is an error, where the client has a stream's head already.
+std::string error_event(std::string_view path, std::string_view body);
 
 }  // namespace pelton::gateway

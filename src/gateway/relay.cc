@@ -52,8 +52,9 @@ void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
   });
   const int64_t now_ns = services.clock.now_ns();
   services.retry_budget.note_request(now_ns);
+  if (relay->request_.gate) relay->request_.gate->note_request();
   if (services.quarantine.holds(relay->request_.http, now_ns)) return relay->give_up_quarantined();
-  relay->attempt();
+  relay->begin();
 }
 
 Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
@@ -92,6 +93,7 @@ void Relay::attempt() {
 }
 
 void Relay::send_to(Fleet::Assignment assignment) {
+  move_to(PoolGate::Place::kInService);
   assignment_ = std::move(assignment);
   tried_.push_back(assignment_.worker);
   running_ = true;
@@ -129,6 +131,9 @@ void Relay::send_to(Fleet::Assignment assignment) {
 void Relay::wait_for_worker() {
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
+  const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
+                       services_.fleet.supply(request_.pool).ready == 0;
+  if (is_held) return hold();
   if (refusal_ && !begun()) return send_refusal();
   if (overdue) {
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
@@ -157,7 +162,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .weight = request_.principal.weight,
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
-                                .delivered = streaming_};
+                                .delivered = streaming_ && !early_};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
@@ -221,8 +226,9 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
     note_progress();
     note_harmless();
     if (!std::exchange(streaming_, true)) {
-      exchange_->start_stream(head_->status, answer_headers(*head_));
+      exchange_->start_stream(head_->status, head_headers());
     }
+    early_ = false;
     exchange_->write(*events);
   }
   if (foreign_->ended()) return finish();
@@ -232,8 +238,7 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
 void Relay::on_foreign_end() {
   Result<std::string> body = foreign_->finish();
   if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
-  send_whole(
-      {.status = head_->status, .headers = answer_headers(*head_), .body = *std::move(body)});
+  send_whole({.status = head_->status, .headers = head_headers(), .body = *std::move(body)});
 }
 
 void Relay::pause_if_behind() {
@@ -325,7 +330,8 @@ void Relay::note_end(const std::string& choice_end) {
 
 bool Relay::relay(AnswerUpdate& update) {
   if (update.head) {
-    if (streaming_ && !update.head->streamed) {  // an error's status, where a stream has begun
+    if (streaming_ && !early_ &&
+        !update.head->streamed) {  // an error's status, where a stream has begun
       const bool busy = is_busy(update.head->status);
       end_attempt(busy ? Failure::kBusy : Failure::kRefused,
                   fmt::format("status {}", update.head->status));
@@ -337,9 +343,12 @@ bool Relay::relay(AnswerUpdate& update) {
   if (head_ && head_->streamed) {
     if (!streaming_ && !update.bytes.empty()) {
       streaming_ = true;
-      exchange_->start_stream(head_->status, answer_headers(*head_));
+      exchange_->start_stream(head_->status, head_headers());
     }
-    if (!update.bytes.empty()) exchange_->write(update.bytes);
+    if (!update.bytes.empty()) {
+      early_ = false;
+      exchange_->write(update.bytes);
+    }
     if (!update.last) return true;
     finish();
     return false;
@@ -355,7 +364,7 @@ bool Relay::relay(AnswerUpdate& update) {
     return false;
   }
   net::HttpResponse answer{
-      .status = head_->status, .headers = answer_headers(*head_), .body = std::move(whole_)};
+      .status = head_->status, .headers = head_headers(), .body = std::move(whole_)};
   send_whole(std::move(answer));
   return false;
 }
@@ -369,21 +378,29 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  exchange_->send(std::move(answer));
+  send_answer(std::move(answer));
+}
+
+// Where the client has a stream's head already, as its only event.
+void Relay::send_answer(net::HttpResponse answer) {
+  if (!early_) return exchange_->send(std::move(answer));
+  exchange_->write(error_event(request_.http.path, answer.body));
+  exchange_->finish();
 }
 
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
+  move_to(PoolGate::Place::kOver);
   --services_.counters.open;
   ++services_.counters.answered;
-  exchange_->send(*std::move(refusal_));
+  send_answer(*std::move(refusal_));
 }
 
 void Relay::finish() {
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  if (!streaming_) exchange_->start_stream(head_->status, answer_headers(*head_));
+  if (!streaming_) exchange_->start_stream(head_->status, head_headers());
   exchange_->finish();
 }
 
@@ -394,10 +411,12 @@ void Relay::close(Fleet::Outcome outcome) {
   running_ = false;
   over_ = true;
   --services_.counters.open;
+  move_to(PoolGate::Place::kOver);
+  if (request_.gate) request_.gate->release(services_.fleet.supply(request_.pool));
 }
 
 bool Relay::begun() const {
-  return streaming_ || said_count() > 0;
+  return (streaming_ && !early_) || said_count() > 0;
 }
 
 size_t Relay::said_count() const {
@@ -459,6 +478,7 @@ void Relay::leave_worker() {
 
 void Relay::end_attempt(Failure failure, const std::string& why) {
   running_ = false;
+  move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||
                         failure == Failure::kRefused || failure == Failure::kError;
@@ -509,8 +529,10 @@ void Relay::go_on(Failure failure) {
   const bool is_charged =
       failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kError;
   // How many workers may be lost with it the quarantine says.
-  const bool is_free =
-      failure == Failure::kLost || failure == Failure::kDown || failure == Failure::kAnother;
+  // A replica that has gone may be the only one: the next one is waited for.
+  const bool is_free = failure == Failure::kLost || failure == Failure::kDown ||
+                       failure == Failure::kAnother ||
+                       (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (refusal_) return send_refusal();
@@ -527,16 +549,21 @@ void Relay::give_up_quarantined() {
 }
 
 void Relay::give_up(int status, std::string_view code, std::string_view message) {
+  give_up({.status = status,
+           .message = std::string(message),
+           .type = "server_error",
+           .param = {},
+           .code = code,
+           .retry_after_s = status == 503 ? 1 : 0});
+}
+
+void Relay::give_up(api::ApiError error) {
   over_ = true;
+  move_to(PoolGate::Place::kOver);
   --services_.counters.open;
-  const api::ApiError error{.status = status,
-                            .message = std::string(message),
-                            .type = "server_error",
-                            .param = {},
-                            .code = streaming_ ? "stream_interrupted" : code,
-                            .retry_after_s = status == 503 ? 1 : 0};
   if (streaming_) {
     ++services_.counters.interrupted;
+    if (!early_) error.code = "stream_interrupted";
     exchange_->write(error_event_.empty() ? interruption_event(request_.http.path, error)
                                           : error_event_);
     return exchange_->finish();
@@ -553,6 +580,8 @@ void Relay::client_left() {
     return close(Fleet::Outcome::kNeither);
   }
   over_ = true;
+  leave_hold();
+  move_to(PoolGate::Place::kOver);
   --services_.counters.open;
 }
 

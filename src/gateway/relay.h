@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "access/api_keys.h"
+#include "api/error.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/answer_reader.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
+#include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
@@ -26,7 +28,9 @@
 
 namespace pelton::gateway {
 
-class Relay final : public WorkerListener, public std::enable_shared_from_this<Relay> {
+class Relay final : public WorkerListener,
+                    public HeldRequest,
+                    public std::enable_shared_from_this<Relay> {
  public:
   struct Services {  // outlive it
     Fleet& fleet;
@@ -50,6 +54,8 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
     uint64_t seed = 0;
     int64_t created_ms = 0;
     std::optional<int64_t> deadline_ns;
+    std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
+    bool keeps_alive = false;        // a stream of events: comments may go before its first one
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -57,6 +63,8 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
 
   void on_worker_lost(int attempt) override;
   void on_worker_leaving(int attempt) override;
+  void on_released() override;
+  void on_start_failed() override;
 
  private:
   struct Key {};  // only start() makes one
@@ -82,6 +90,16 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
   // The worker is being stopped and still talks: on with it at another one, where there is one.
   void leave_worker();
   void wait_for_worker();
+  // While no replica takes it (relay_hold.cc).
+  void begin();
+  void hold();
+  void leave_hold();
+  void watch_hold();
+  void keep_alive(int64_t now_ns);
+  void go_on_released();
+  void refuse(const PoolGate::Refusal& refusal);
+  void move_to(PoolGate::Place place);
+  net::HttpHeaders head_headers() const;
   std::string run_body(const Fleet::Assignment& assignment) const;
   net::HttpCall call_to(const Fleet::Assignment& assignment) const;
   net::HttpCall foreign_call_to(const Fleet::Assignment& assignment) const;
@@ -91,6 +109,7 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
   void pause_if_behind();
   // The whole answer, or why another worker is asked instead.
   void send_whole(net::HttpResponse answer);
+  void send_answer(net::HttpResponse answer);
   void on_bytes(int attempt, const std::string& bytes);
   void on_done(int attempt, int status, const Result<void>& result);
   // False: the attempt is over.
@@ -109,6 +128,7 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
   void close(Fleet::Outcome outcome);
   void end_attempt(Failure failure, const std::string& why);
   void give_up(int status, std::string_view code, std::string_view message);
+  void give_up(api::ApiError error);
   void give_up_quarantined();
   void client_left();
   void drained();
@@ -144,6 +164,13 @@ class Relay final : public WorkerListener, public std::enable_shared_from_this<R
   std::string error_event_;       // the last worker's error as the client's protocol writes it
   std::optional<net::HttpResponse> refusal_;  // the last worker's
   bool over_ = false;
+
+  PoolGate::Place place_ = PoolGate::Place::kNone;
+  std::optional<int64_t> held_;  // its number at the gate, while it is held
+  int64_t held_since_ns_ = 0;
+  int64_t held_ns_ = 0;        // before that
+  int64_t keep_alive_ns_ = 0;  // when the next comment is due
+  bool early_ = false;         // the client has the head and comments, and nothing of the answer
 };
 
 }  // namespace pelton::gateway

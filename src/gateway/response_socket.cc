@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "net/socket_turn.h"
 #include "net/sse.h"
 
 namespace pelton::gateway {
@@ -31,79 +32,34 @@ Json::Array items_of(const Json* input) {
 
 // One response's way back over the socket: server-sent events become messages, what is sent whole
 // is an error. Its Relay holds it.
-class ResponseSocket::Turn final : public net::Exchange {
+class ResponseSocket::Turn final : public net::SocketTurn {
  public:
   explicit Turn(const std::shared_ptr<ResponseSocket>& socket)
-      : socket_(socket), connection_(socket->exchange_) {}
-  ~Turn() override {
-    if (!over_) end();  // unanswered: the client learns that it can go on
-  }
+      : SocketTurn(socket->exchange_,
+                   [weak = std::weak_ptr(socket)] {
+                     if (const auto alive = weak.lock()) alive->turn_over();
+                   }),
+        socket_(socket) {}
 
   void send(net::HttpResponse response) override {
-    if (over_) return;
-    std::string event = fmt::format("{{\"type\":\"error\",\"status\":{}", response.status);
-    // The body is {"error":{…}}.
-    event += response.body.starts_with('{') ? "," + response.body.substr(1) : "}";
+    if (over()) return;
     if (const auto socket = socket_.lock()) socket->ended_ = true;
-    connection_->write(event);
+    connection().write(api::error_event(response.status, response.body));
     end();
   }
-  void start_stream(int, net::HttpHeaders) override {}
   void write(std::string_view bytes) override {
-    if (over_) return;
+    if (over()) return;
     const Result<void> read = events_.feed(bytes, [this](const net::SseEvent& event) {
       if (!event.data.starts_with('{')) return;
       if (const auto socket = socket_.lock()) socket->note_event(event.data);
-      connection_->write(event.data);
+      connection().write(event.data);
     });
     if (!read.ok()) end();
   }
-  void finish() override {
-    if (!over_) end();
-  }
-
-  size_t queued_bytes() const override { return connection_->queued_bytes(); }
-  void on_drained(std::function<void()> drained) override { drained_ = std::move(drained); }
-  void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
-  bool closed() const override { return over_ || connection_->closed(); }
-  void post(std::function<void()> work) override { connection_->post(std::move(work)); }
-  std::shared_ptr<net::Notifier> make_notifier(std::weak_ptr<net::NotifierTask> work) override {
-    return connection_->make_notifier(std::move(work));
-  }
-  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
-    connection_->post_after(delay, std::move(work));
-  }
-
-  // From the socket.
-  void connection_drained() {
-    const std::function<void()> drained = drained_;
-    if (drained) drained();
-  }
-  // Whoever makes it is let go.
-  void leave() {
-    over_ = true;
-    const std::function<void()> closed = std::exchange(closed_, nullptr);
-    drained_ = nullptr;
-    if (closed) closed();
-  }
 
  private:
-  // Posted, as the Relay that ends is still at work.
-  void end() {
-    over_ = true;
-    closed_ = nullptr;
-    drained_ = nullptr;
-    connection_->post([socket = socket_] {
-      if (const auto alive = socket.lock()) alive->turn_over();
-    });
-  }
-
   const std::weak_ptr<ResponseSocket> socket_;
-  const std::shared_ptr<net::Exchange> connection_;
   net::SseParser events_{{.event_bytes_max = kEventBytesMax}};
-  std::function<void()> drained_;
-  std::function<void()> closed_;
-  bool over_ = false;
 };
 
 void ResponseSocket::open(net::HttpRequest handshake, std::shared_ptr<net::Exchange> exchange,
@@ -260,9 +216,7 @@ void ResponseSocket::on_drain() {
 }
 
 void ResponseSocket::say(const api::ApiError& error) {
-  std::string event = fmt::format("{{\"type\":\"error\",\"status\":{},", error.status);
-  event += api::error_body(error).substr(1);
-  exchange_->write(event);
+  exchange_->write(api::error_event(error.status, api::error_body(error)));
 }
 
 }  // namespace pelton::gateway

@@ -57,7 +57,7 @@ std::vector<TokenId> tokens_in(const std::vector<uint64_t>& mask, int vocab_size
   return tokens;
 }
 
-// Before masks looked at what tells tokens apart alone, one of these took 30 million steps.
+// Before masks looked at what distinguishes tokens alone, one of these took 30 million steps.
 TEST(Ambiguity, D1_MasksOfAmbiguousGrammarsAreCheap) {
   for (const char* const text : {kAmbiguous[0], kAmbiguous[2]}) {
     SCOPED_TRACE(text);

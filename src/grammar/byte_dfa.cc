@@ -108,7 +108,7 @@ ByteDfa::ByteDfa(const ByteClasses& class_of, const DfaTable& table)
 void ByteDfa::merge_equal_columns() {
   const uint32_t states = table_.state_count();
   const uint32_t old_letters = table_.letter_count;
-  // Two sums that differ tell columns apart; equal sums are compared.
+  // Two sums that differ distinguish columns; equal sums are compared.
   std::vector<uint64_t> sum(old_letters, 0);
   for (uint32_t s = 0; s < states; ++s) {
     for (uint32_t letter = 0; letter < old_letters; ++letter) {

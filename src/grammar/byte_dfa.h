@@ -1,7 +1,8 @@
 // A deterministic automaton over bytes: what strings, patterns, formats and numbers are compiled
 // to. Immutable, always minimal and numbered canonically, so two are equal exactly if their
-// languages are. Bytes that no state tells apart share a class (a column of the table). Operations
-// that may grow are bounded by DfaLimits and answer an Error that names the limit. Any thread.
+// languages are. Bytes that no state distinguishes share a class (a column of the table).
+// Operations that may grow are bounded by DfaLimits and answer an Error that names the limit. Any
+// thread.
 #pragma once
 
 #include <array>

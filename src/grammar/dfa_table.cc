@@ -290,7 +290,7 @@ std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max, u
     }
     classes.swap(finer);
     const auto found = static_cast<uint32_t>(numbers.size());
-    if (found == count) break;  // nothing tells more of them apart
+    if (found == count) break;  // nothing distinguishes more of them
     count = found;
   }
   if (count == states) return {};

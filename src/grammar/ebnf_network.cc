@@ -154,7 +154,7 @@ class Network {
     return {};
   }
 
-  // Rules that nothing leads to must speak of known rules too: a slip of the pen is told.
+  // Rules that nothing leads to must speak of known rules too: a slip of the pen is reported.
   Result<void> check_names() const {
     for (const EbnfNode& each : tree_.nodes) {
       if (each.kind == Kind::kRule && tree_.rules[each.index].body == kNoBody) {
@@ -573,7 +573,7 @@ class Network {
         subset.pop_back();
         if (seen[s] == round) continue;
         seen[s] = round;
-        // Only what reads, or ends, tells subsets apart.
+        // Only what reads, or ends, distinguishes subsets.
         if (!nfa.states[s].arrows.empty() || s == end) closed.push_back(s);
         const std::vector<uint32_t>& steps = nfa.states[s].empty_steps;
         subset.insert(subset.end(), steps.begin(), steps.end());
@@ -690,8 +690,9 @@ class Network {
         const uint32_t next = calls[way.back().second++].rule;
         if (colour[next] == 1) {
           return at_rule(next == 0 ? tree_.start : called_[next - 1],
-                         "the rule '{:.60}' begins with itself through other rules (left "
-                         "recursion); only a rule's own is understood");
+                         "the rule '{:.60}' can begin with itself through other rules, or behind "
+                         "a part that may be empty (left recursion); only a rule whose "
+                         "alternative's first word is its own name is understood");
         }
         if (colour[next] == 0) {
           colour[next] = 1;

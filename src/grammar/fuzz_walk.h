@@ -1,5 +1,5 @@
 // What the fuzz targets of compiled grammars do with one: walk through it by drawn tokens. It must
-// not crash, disagree with itself, or lead where the matcher does not tell that it is stuck.
+// not crash, disagree with itself, or lead where the matcher does not say that it is stuck.
 #pragma once
 
 #include <cstdint>

@@ -124,8 +124,8 @@ struct KeyTrieNode {
   friend bool operator==(const KeyTrieNode&, const KeyTrieNode&) = default;
 };
 
-// The keys without a name of their own, told apart by patterns. The language of `dfa` are the keys
-// that are allowed at all; its labels count the rows of `classes`.
+// The keys without a name of their own, distinguished by patterns. The language of `dfa` are the
+// keys that are allowed at all; its labels count the rows of `classes`.
 struct OtherKeys {
   std::shared_ptr<const StringDfa> dfa;
   std::shared_ptr<const TextCounts> counts;

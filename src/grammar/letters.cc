@@ -12,9 +12,9 @@ namespace {
 constexpr uint32_t kFirstSurrogate = 0xD800;
 constexpr uint32_t kLastSurrogate = 0xDFFF;
 
-// Bytes after the first are told apart by the same few bounds again and again, so UTF-8 is cut into
-// a tree of blocks: a block of level 0 is 64 code points that share all but the last byte, one of
-// level 1 is 64 blocks of level 0, and so on. Equal blocks are one.
+// Bytes after the first are distinguished by the same few bounds again and again, so UTF-8 is cut
+// into a tree of blocks: a block of level 0 is 64 code points that share all but the last byte, one
+// of level 1 is 64 blocks of level 0, and so on. Equal blocks are one.
 //
 // Of [U+00E0-U+00FF], letter 1, and all else, letter 0: the lead byte C3 has the block of U+00C0 to
 // U+00FF, whose first 32 columns (80 to 9F) are letter 0 and whose last 32 (A0 to BF) letter 1; all

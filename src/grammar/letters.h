@@ -1,5 +1,5 @@
 // The letters of a regular expression: the coarsest classes of code points that none of its sets
-// tells apart. An automaton over letters becomes one over UTF-8 bytes at the end. Immutable; any
+// distinguishes. An automaton over letters becomes one over UTF-8 bytes at the end. Immutable; any
 // thread.
 //
 // Of the sets 0 = [a-z] and 1 = [aeiou]: letter 0 is what neither has, 1 the vowels, 2 the other

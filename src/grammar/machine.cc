@@ -108,7 +108,7 @@ void Machine::join(uint32_t& top, const Frame& frame) {
 
 void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
                    size_t out_begin) {
-  // Nothing tells that a number is over but what comes after it, so what stands below steps too.
+  // Nothing shows that a number is over but what comes after it, so what stands below steps too.
   std::vector<uint32_t> after_numbers;
   new_members_.clear();
   spend(1 + tops.size());

@@ -1,5 +1,5 @@
 // The machine in arrays of unique items: a value goes on there only while it can become one that
-// its array lacks, so that no mask leads into a dead end. Mostly that is told by counting: of more
+// its array lacks, so that no mask leads into a dead end. Mostly counting decides that: of more
 // values than the array has items one is new. Where few are left, one is searched for, in one
 // spelling of each value: behind [1,2 and a comma, of 1 | 2 | 3, the search meets 1 and 2, which
 // are there, and 3; not 1.0, nor, in an object, the same members in another order.

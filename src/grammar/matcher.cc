@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaskBytesMax = 16 << 20;  // of one grammar; a mask of o200k's takes 25 KB
 // With more bytes that mean something of their own, a vocabulary does not become smaller.
 constexpr int kAliasesMax = 128;
-// For finding states that no token tells apart, over all automata of a grammar: some 20 ms.
+// For finding states that no token distinguishes, over all automata of a grammar: some 20 ms.
 constexpr uint64_t kClassWorkMax = 6'000'000;
 
 Error out_of_time() {

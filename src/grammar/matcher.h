@@ -47,8 +47,8 @@ class TokenGrammar {
   // Made on the first call; later ones are charged the same work.
   const ByteTrie& tokens(WorkBudget& budget) const;
   const ByteAliases& aliases() const { return aliases_; }
-  // States of an automaton of grammar().rules() that no token of the vocabulary tells apart are of
-  // one class: they share a mask.
+  // States of an automaton of grammar().rules() that no token of the vocabulary distinguishes are
+  // of one class: they share a mask.
   uint32_t lexeme_class(uint32_t dfa, DfaState state) const {
     const std::vector<uint32_t>& classes = lexeme_classes_[dfa];
     return classes.empty() ? state : classes[state];

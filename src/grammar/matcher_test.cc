@@ -87,7 +87,7 @@ TEST(Matcher, MaskIsWhatEachTokenSays) {
   }
 }
 
-// Automata by themselves and amid rules, large enough to have states that no token tells apart.
+// Automata by themselves and amid rules, large enough to have states that no token distinguishes.
 TEST(Matcher, MaskOfAutomataIsWhatEachTokenSays) {
   const char* const kRegexes[] = {"([a-z]{1,8} ){200}",
                                   "[a-z]+( [a-z]+)*\\.?",
@@ -131,7 +131,7 @@ TEST(Matcher, StatesThatNoTokenTellsApartAreAlike) {
   const std::vector<uint32_t> classes = alike_states(words.table(), 20, work_left, nullptr);
   ASSERT_EQ(classes.size(), words.states());
   const std::set<uint32_t> different(classes.begin(), classes.end());
-  EXPECT_LT(different.size(), 150u);  // of 1 801: only the last words are told apart
+  EXPECT_LT(different.size(), 150u);  // of 1 801: only the last words are distinguished
   EXPECT_GT(different.size(), 20u);
   // What is alike must agree on short texts.
   std::mt19937_64 random(1);

@@ -7,7 +7,7 @@ namespace pelton::grammar {
 
 Result<ByteDfa> compile_regex(std::string_view pattern, const RegexOptions& options) {
   TRY_ASSIGN(RegexTree tree, parse_regex(pattern, options.dialect));
-  // Word edges tell word characters apart even if no set does.
+  // Word edges distinguish word characters even if no set does.
   if (tree.has_word_edges) tree.sets.push_back(word_characters());
   TRY_ASSIGN(const Letters letters, Letters::of_sets(tree.sets, options.limits.cells_max));
   const RegexReach reach =

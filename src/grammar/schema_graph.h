@@ -24,7 +24,7 @@ inline constexpr NodeId kNoSchema = 0xffff'ffff;
 inline constexpr NodeId kTrueSchema = 0;
 inline constexpr NodeId kFalseSchema = 1;
 
-// JSON's types; true and false apart, for const and enum tell them apart.
+// JSON's types; true and false apart, for const and enum distinguish them.
 enum TypeBits : uint8_t {
   kNullType = 1,
   kTrueType = 2,

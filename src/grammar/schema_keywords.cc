@@ -1,5 +1,5 @@
 // The keywords, one function each. What a keyword says of a type that the value does not have is
-// nothing; `constrained` tells which types it does speak of.
+// nothing; `constrained` says which types it does speak of.
 #include <algorithm>
 #include <cmath>
 

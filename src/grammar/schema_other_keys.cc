@@ -22,7 +22,7 @@ struct Sources {
   std::vector<uint8_t> byte_of_class;
 };
 
-// Bytes that none of the automata tells apart.
+// Bytes that none of the automata distinguishes.
 void find_classes(Sources& sources) {
   std::map<std::u32string, uint8_t> known;
   for (int byte = 0; byte < 256; ++byte) {

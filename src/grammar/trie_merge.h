@@ -1,5 +1,5 @@
 // Trees of what is left of tokens: subtrees of other trees (byte_trie.h) laid upon each other.
-// Bytes that a grammar cannot tell apart become one, so a tree over a small alphabet is small,
+// Bytes that a grammar does not distinguish become one, so a tree over a small alphabet is small,
 // however large the vocabulary: under [a-z], "the" and "cat" are one path. Pure; any thread.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace pelton::grammar {
 
 struct RuleNetwork;
 
-// By byte: the first byte that the grammar does not tell from it.
+// By byte: the first byte that the grammar does not distinguish from it.
 using ByteAliases = std::array<uint8_t, 256>;
 
 ByteAliases every_byte_itself();

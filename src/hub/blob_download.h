@@ -29,7 +29,7 @@ class BlobDownload {
   using Locate = base::FunctionRef<Result<FileLocation>()>;
   // What a refused request means to the user.
   using Refusal = base::FunctionRef<Error(const ResponseHead&)>;
-  // Told after every step how many bytes are there; false ends with kCancelled.
+  // Called after every step with how many bytes are there; false ends with kCancelled.
   using Progress = base::FunctionRef<bool(int64_t bytes_done)>;
 
   BlobDownload(const Options& options, const std::string& name, const std::string& token,

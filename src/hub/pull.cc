@@ -65,8 +65,10 @@ class Pull {
   Result<void> fetch(WantedFile& wanted);
   Result<void> fetch_bytes(const WantedFile& wanted, UnfinishedBlob& blob);
   Result<bool> check_hash(const WantedFile& wanted, UnfinishedBlob& blob);
-  bool tell(PullProgress::Phase phase, const std::string& file, int64_t bytes_done);
-  bool asked_to_go_on() { return tell(PullProgress::Phase::kAsking, options_.model, bytes_done_); }
+  bool report(PullProgress::Phase phase, const std::string& file, int64_t bytes_done);
+  bool asked_to_go_on() {
+    return report(PullProgress::Phase::kAsking, options_.model, bytes_done_);
+  }
 
   const PullOptions& options_;
   const base::Clock& clock_;
@@ -203,14 +205,14 @@ Result<void> Pull::fetch_bytes(const WantedFile& wanted, UnfinishedBlob& blob) {
   const int64_t kept = blob.bytes_done();
   const auto refusal = [&](const ResponseHead& head) { return api_.refusal(options_.model, head); };
   return download.run(blob, wanted.size, locate, refusal, [&](int64_t bytes) {
-    return tell(PullProgress::Phase::kFetching, wanted.file.path, bytes_done_ + bytes - kept);
+    return report(PullProgress::Phase::kFetching, wanted.file.path, bytes_done_ + bytes - kept);
   });
 }
 
 // False: the bytes are not what the hub promised.
 Result<bool> Pull::check_hash(const WantedFile& wanted, UnfinishedBlob& blob) {
   const auto keep_going = [&] {
-    return tell(PullProgress::Phase::kChecking, wanted.file.path, bytes_done_);
+    return report(PullProgress::Phase::kChecking, wanted.file.path, bytes_done_);
   };
   if (is_sha256(wanted.blob)) {
     TRY_ASSIGN(const std::string digest, blob.digest(UnfinishedBlob::Hash::kSha256, keep_going));
@@ -224,7 +226,7 @@ Result<bool> Pull::check_hash(const WantedFile& wanted, UnfinishedBlob& blob) {
   return true;
 }
 
-bool Pull::tell(PullProgress::Phase phase, const std::string& file, int64_t bytes_done) {
+bool Pull::report(PullProgress::Phase phase, const std::string& file, int64_t bytes_done) {
   return observer_(
       {.phase = phase, .file = file, .bytes_done = bytes_done, .bytes_total = report_.bytes_total});
 }

@@ -33,7 +33,7 @@ class Retry {
  public:
   explicit Retry(const RetryOptions& options) : options_(options) {}
 
-  // Counts a failure and tells of it. False: that was the last try.
+  // Counts a failure and reports it. False: that was the last try.
   bool again(const ResponseHead& head, const std::string& why, int64_t now_ns);
   void progress() { failures_ = 0; }
   int64_t not_before_ns() const { return not_before_ns_; }

@@ -25,7 +25,7 @@ size_t block_count(const UnfinishedBlob::Options& options) {
   return static_cast<size_t>((options.size + options.block_bytes - 1) / options.block_bytes);
 }
 
-// The blocks that a record tells of; none if it is of something else.
+// The blocks that a record names; none if it is of something else.
 std::vector<char> read_record(const std::string& path, const UnfinishedBlob::Options& options) {
   const std::string head = record_head(options);
   const size_t count = block_count(options);

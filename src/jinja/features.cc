@@ -72,6 +72,7 @@ class Collector {
   }
 
   void take_name(const std::string& name) {
+    features_.names.insert(name);
     const bool is_function = name == "namespace" || !find_function(name).is_undefined();
     (is_function ? features_.functions : features_.variables).insert(name);
   }

@@ -20,6 +20,9 @@ struct Features {
   std::set<std::string, std::less<>> functions;  // of the environment; a template's own are macros
   std::set<std::string, std::less<>> methods;
   std::set<std::string, std::less<>> statements;
+  // Every name that an expression reads, also one that the template sets itself where it is not
+  // given ({% if not tools is defined %}{% set tools = none %}{% endif %}).
+  std::set<std::string, std::less<>> names;
 };
 
 Features features_of(const std::vector<Statement>& body);

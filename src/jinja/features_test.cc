@@ -32,5 +32,17 @@ TEST(TemplateFeatures, AreWhatTheTemplateNames) {
   EXPECT_THAT(Template::compile("plain").value().features().variables, IsEmpty());
 }
 
+// As Llama 3.1's template does: a variable that is given a value where it has none is read.
+TEST(TemplateFeatures, NamesAreThoseOfExpressionsAlone) {
+  const Features features = Template::compile(
+                                "{# enable_thinking #}{{ 'documents' }} thinking "
+                                "{% if not tools is defined %}{% set tools = none %}"
+                                "{% endif %}{{ m.effort }}")
+                                .value()
+                                .features();
+  EXPECT_THAT(features.names, ElementsAre("m", "tools"));
+  EXPECT_THAT(features.variables, ElementsAre("m"));
+}
+
 }  // namespace
 }  // namespace pelton::jinja

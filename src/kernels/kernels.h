@@ -182,7 +182,7 @@ struct AttentionShape {
   float softcap = 0.0f;  // c: c tanh(s / c) of each scaled score s; 0: none
 };
 
-// Which elements of each head turn, and which two of them together.
+// The rotated dimensions of each head (rotary_dim), and which two of them make a pair.
 struct RotaryShape {
   enum class Pairs : uint8_t {
     kHalves,      // i and i + size / 2
@@ -190,7 +190,7 @@ struct RotaryShape {
   };
   int heads = 0;
   int head_stride = 0;  // elements from one head to the next
-  int size = 0;         // that turn: the first of a head
+  int size = 0;         // rotary_dim: the first of a head
   Pairs pairs = Pairs::kHalves;
 };
 
@@ -325,7 +325,7 @@ class Kernels {
   virtual void linear_marked(float* out, const float* x, const Matrix& matrix,
                              const uint64_t* marks, int tokens) = 0;
 
-  // Rotates in place. x: float (tokens, heads, head_stride), from the first element that turns on,
+  // Rotates in place. x: float (tokens, heads, head_stride), from the first rotated dimension on,
   // with row stride `stride`; cos_sin: float (tokens, size): size/2 cosines, then as many sines,
   // both already times YaRN's concentration.
   virtual void rotate(float* x, int64_t stride, const float* cos_sin, int tokens,

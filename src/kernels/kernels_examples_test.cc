@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_quantization.h"
 #include "kernels/logit_rows.h"
+#include "kernels/routing.h"
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
@@ -43,6 +44,13 @@ TEST(KvQuantization, HadamardExample) {
     codes.push_back(static_cast<int8_t>(quantize_kv(element, scale, DType::kI8)));
   }
   EXPECT_EQ(codes, (std::vector<int>{126, -25, -51, 0}));
+  float read[4];
+  for (size_t i = 0; i < 4; ++i) {
+    read[i] = dequantize_kv(static_cast<uint8_t>(codes[i]), scale, DType::kI8);
+  }
+  hadamard_transform(read, 4);
+  const float back[] = {0.989f, 1.978f, 3.006f, 3.995f};
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(read[i] / 4, back[i], 5e-4f);
 }
 
 TEST(LogitRows, WeightExample) {
@@ -89,6 +97,31 @@ TEST(Kernels, RouteExample) {
   }
 }
 
+TEST(Routing, GroupsExample) {
+  const float logits[] = {3, -9, 2, 2, 1, 1};
+  RouterShape shape{.kind = RouterShape::Kind::kSigmoid,
+                    .experts = 6,
+                    .k = 2,
+                    .groups = 3,
+                    .groups_kept = 1,
+                    .group_by_two = true,
+                    .normalises = true,
+                    .scale = 2.5f};
+  ExpertChoice choices[2];
+  route_token(choices, logits, shape);
+  EXPECT_EQ(choices[0].expert, 2);
+  EXPECT_EQ(choices[1].expert, 3);
+  EXPECT_EQ(choices[0].weight, 1.25f);
+  EXPECT_EQ(choices[1].weight, 1.25f);
+  const float correction[] = {0, 0, 0, 0, 1, 0};
+  shape.correction = correction;
+  route_token(choices, logits, shape);
+  EXPECT_EQ(choices[0].expert, 4);
+  EXPECT_EQ(choices[1].expert, 5);
+  EXPECT_EQ(choices[0].weight, 1.25f);
+  EXPECT_EQ(choices[1].weight, 1.25f);
+}
+
 // One row and one sequence of three keys in one block: scores 1, 3, 5 and values 10, 20, 30.
 TEST(Kernels, AttentionExample) {
   base::ThreadPool pool({.threads = 1, .pin = false});
@@ -130,6 +163,24 @@ std::vector<uint8_t> one_tile(Format format, const StoredMatrix& from, int64_t r
   rows[row_of_tile] = 0;
   pack_tile(format, from, rows, tile.data());
   return tile;
+}
+
+TEST(Tiles, SecondTileExample) {
+  EXPECT_EQ(tiled_bytes(Format::kInt8Tiles, 22, 64), 2 * 1088);
+  EXPECT_EQ(tiled_bytes(Format::kMxfp4Tiles, 22, 64), 2 * 576);
+  std::vector<float> row(64);
+  row[32] = 127;  // so that the scale is 1
+  row[38] = 3;
+  const StoredMatrix wide{row.data(), nullptr, 1, 64, Format::kF32};
+  const std::vector<uint8_t> int8 = one_tile(Format::kInt8Tiles, wide, 5);
+  EXPECT_EQ(int8[42], tensor::float_to_f16(1.0f) & 0xFF);
+  EXPECT_EQ(int8[43], tensor::float_to_f16(1.0f) >> 8);
+  EXPECT_EQ(int8[662], 131);
+  std::vector<uint8_t> pairs(32, 0);
+  pairs[16 + 3] = 0x5;  // element 6 of block 1: 3
+  const uint8_t scales[] = {127, 127};
+  const StoredMatrix mxfp4{pairs.data(), scales, 1, 64, Format::kMxfp4Pairs};
+  EXPECT_EQ(one_tile(Format::kMxfp4Tiles, mxfp4, 5)[342], 0x50);
 }
 
 TEST(Tiles, PlacesExample) {

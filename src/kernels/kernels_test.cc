@@ -246,7 +246,7 @@ TEST_P(KernelsTest, GgmlBlocksMatchAndAreBatchInvariant) {
     const auto format = static_cast<Format>(f);
     const int cols = 256 * (1 + random_.below(3));
     const int rows = 1 + random_.below(70);
-    const int tokens = 1 + random_.below(20);
+    const int tokens = 1 + random_.below(70);
     const Stored weight = random_stored(random_, format, rows, cols);
     const Linear linear{weight.matrix(format, rows, cols), nullptr};
     const auto x = random_.floats(int64_t{tokens} * cols, 1.0f);
@@ -489,18 +489,42 @@ TEST_P(KernelsTest, NeighboursTurnTogether) {
 TEST_P(KernelsTest, HeadNormMatches) {
   const int tokens = 23;
   const int heads = 3;
-  const int head_size = 64;
-  const int64_t stride = 5 * head_size;
-  const auto weight = random_.floats(head_size, 1.0f);
-  const auto x = random_.floats(tokens * stride, 5.0f);
-  std::vector<float> got = x;
-  std::vector<float> exact = x;
-  fast_->rms_norm_heads(got.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
-  exact_->rms_norm_heads(exact.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
-  EXPECT_LT(relative_error(got, exact), 1e-6);
-  for (int64_t i = 0; i < tokens * stride; ++i) {
-    if (i % stride < int64_t{heads} * head_size) continue;
-    EXPECT_EQ(got[i], x[i]) << i;
+  for (const int head_size : {64, 72, 100, 6}) {
+    const int64_t stride = 5 * head_size;
+    const auto weight = random_.floats(head_size, 1.0f);
+    const auto x = random_.floats(tokens * stride, 5.0f);
+    std::vector<float> got = x;
+    std::vector<float> exact = x;
+    fast_->rms_norm_heads(got.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
+    exact_->rms_norm_heads(exact.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
+    EXPECT_LT(relative_error(got, exact), 1e-6) << head_size;
+    for (int64_t i = 0; i < tokens * stride; ++i) {
+      if (i % stride < int64_t{heads} * head_size) continue;
+      EXPECT_EQ(got[i], x[i]) << i;
+    }
+  }
+}
+
+// A projection from heads of 24, 72 or 100 elements: what lies behind a row's last 32 columns.
+TEST_P(KernelsTest, PlainRowsOfAnyLengthMatchAndAreBatchInvariant) {
+  for (const Format format : {Format::kF32, Format::kF16, Format::kBf16}) {
+    for (const int cols : {6, 24, 72, 100, 350}) {
+      const int rows = 1 + random_.below(60), tokens = 1 + random_.below(20);
+      const Stored weight = random_stored(random_, format, rows, cols);
+      const auto x = random_.floats(int64_t{tokens} * cols, 1.0f);
+      const Linear linear{weight.matrix(format, rows, cols), nullptr};
+      std::vector<float> got(static_cast<size_t>(tokens) * rows);
+      std::vector<float> exact = got;
+      std::vector<float> single = got;
+      fast_->linear(got.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+      exact_->linear(exact.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+      EXPECT_LT(relative_error(got, exact), 1e-6) << rows << "x" << cols;
+      for (int t = 0; t < tokens; ++t) {
+        alone_->linear(single.data() + int64_t{t} * rows, x.data() + int64_t{t} * cols, linear, 1,
+                       Kernels::Output::kOverwrite);
+      }
+      EXPECT_TRUE(same_bits(got, single)) << rows << "x" << cols << " tokens " << tokens;
+    }
   }
 }
 
@@ -636,7 +660,8 @@ struct AttentionStep {
 };
 
 constexpr AttentionCase kAttentionCases[] = {{16, 2, 64, 0},  {4, 2, 32, 16}, {6, 2, 16, 0},
-                                             {8, 8, 64, 128}, {5, 1, 48, 7},  {12, 1, 80, 0}};
+                                             {8, 8, 64, 128}, {5, 1, 48, 7},  {12, 1, 80, 0},
+                                             {3, 1, 72, 0},   {4, 2, 100, 9}, {2, 1, 6, 0}};
 
 // Several sequences at once, with scattered blocks and other tokens already cached, against the
 // reference on the same cache; then every row alone, bit for bit.

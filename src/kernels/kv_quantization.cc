@@ -19,9 +19,6 @@ int hadamard_size(int head_size) {
   return head_size & -head_size;
 }
 
-// Of four elements: 1 2 3 4, pairs one apart become sum and difference: 3 -1 7 -1; two apart: 10 -2
-// -4 0. As int8: the scale is 10 / 127, as a bf16 that is not below: 0.0791; the codes are 126 -25
-// -51 0. What was rotated so is read back by the same once more, over 4.
 void hadamard_transform(float* x, int head_size) {
   const int size = hadamard_size(head_size);
   for (int step = 1; step < size; step *= 2) {

@@ -24,6 +24,10 @@ int hadamard_size(int head_size);
 
 // x <- H x in groups of hadamard_size, where H has only +1 and -1: doing it twice is a
 // multiplication by hadamard_size. x: float (head_size).
+//
+// Of four elements: 1 2 3 4, pairs one apart become sum and difference: 3 -1 7 -1; two apart: 10 -2
+// -4 0. As int8 the scale is 10 / 127, as a bf16 that is not below: 0.0791; the codes are 126 -25
+// -51 0. Read back and rotated once more, over 4: 0.989 1.978 3.006 3.995.
 void hadamard_transform(float* x, int head_size);
 
 // The scale of a vector, rotated if it is to be, as bf16, such that its largest element codes as

@@ -39,9 +39,8 @@ double goodness(const double* ranks, int size, bool by_two) {
   return by_two && size > 1 ? best + second : best;
 }
 
-// Experts outside the best groups are never chosen. Of the logits 3 -9, 2 2, 1 1, as sigmoids in
-// three groups of which one is kept: by their best, 0.95, 0.88 and 0.73, it is the first; by the
-// sums of their two best, 0.95, 1.76 and 1.46, the second.
+// Experts outside the best groups are never chosen. Of the header's example: by the sums of their
+// two best the second group is kept; by their best alone, 0.95, 0.88 and 0.73, it is the first.
 void keep_best_groups(double* ranks, const RouterShape& shape) {
   const int size = shape.experts / shape.groups;
   double good[kRoutedExpertsMax];

@@ -65,7 +65,6 @@ void quantize_row(const float* from, int64_t cols, Int8Row& row) {
   }
 }
 
-// Row 5, column 6 of a block, say 3: group 6 / 4 = 1, byte 4 * 5 + 6 % 4 = 22 of it, as 3 + 128.
 void pack_int8(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
   Int8Row row{std::vector<int8_t>(from.cols), std::vector<uint16_t>(blocks)};

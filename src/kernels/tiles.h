@@ -11,6 +11,16 @@
 //                row r, columns 8g + i (low nibble) and 8g + 4 + i (high). Scales: E8M0 bytes.
 //   kInt4Tiles   as kMxfp4Tiles, but a nibble is 8 + a number from -8 to 7. Scales: float16, of
 //                either sign. Element = scale * number.
+//
+// Row 21, column 38 of a matrix (22, 64): row 5 of the second of two tiles, whose rows 6 to 15
+// are zero; column 6 of block 1.
+//   kInt8Tiles   a tile is a line with the scales of both blocks and 2 * 512 bytes of them, 1088 in
+//                all. The scale is element 5 of block 1's: byte 32 + 2 * 5 = 42. The number, say 3,
+//                stands in group 6 / 4 = 1, byte 4 * 5 + 6 % 4 = 22 of it, as 131:
+//                64 + 512 + 64 + 22 = 662 of the tile.
+//   kMxfp4Tiles  a line with the scales of up to four blocks and 2 * 256 bytes, 576 in all. Group
+//                6 / 8 = 0 of block 1, and 6 = 4 + 2: the high nibble of byte 4 * 5 + 2 = 22, which
+//                is 64 + 256 + 22 = 342 of the tile.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,7 @@ void OutputHead::find_logits(kernels::Kernels& kernels, float* logits, const flo
 
 void OutputHead::mark(std::span<float> logits, uint64_t* marks) {
   const float floor = floor_of(logits);
-  if (!std::isfinite(floor)) {  // a broken row: the sampler tells
+  if (!std::isfinite(floor)) {  // a broken row: the sampler reports it
     std::fill_n(marks, kernels::mark_words(exact_.weight.rows), uint64_t{0});
     return;
   }

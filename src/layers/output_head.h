@@ -38,7 +38,7 @@ class OutputHead {
   void find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows);
   // Marks the logits of one row that matter.
   void mark(std::span<float> logits, uint64_t* marks);
-  // The lowest logit that matters, as far as `coarse` ones tell.
+  // The lowest logit that matters, as far as `coarse` ones show.
   float floor_of(std::span<float> coarse);
 
   kernels::Linear exact_;   // (vocab, hidden)

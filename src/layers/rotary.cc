@@ -27,9 +27,11 @@ Ramp yarn_ramp(const RopeConfig& rope, int half) {
   double low = pair_with_turns(rope.beta_fast);
   double high = pair_with_turns(rope.beta_slow);
   if (rope.truncate) {
-    low = std::max(std::floor(low), 0.0);
-    high = std::min(std::ceil(high), 2.0 * half - 1.0);
+    low = std::floor(low);
+    high = std::ceil(high);
   }
+  low = std::max(low, 0.0);
+  high = std::min(high, 2.0 * half - 1.0);
   return {.low = low, .width = std::max(high - low, 1e-3)};
 }
 
@@ -65,7 +67,7 @@ Rotary::Rotary(const RopeConfig& rope, int size) {
   for (int i = 0; i < half; ++i) {
     const double frequency = std::pow(rope.theta, 2.0 * i / size);
     if (!rope.divisors.empty()) {
-      inverse_frequency_[i] = 1.0 / (frequency * double{rope.divisors[static_cast<size_t>(i)]});
+      inverse_frequency_[i] = 1.0 / (frequency * rope.divisors[static_cast<size_t>(i)]);
       continue;
     }
     const double stretched = stretched_share(rope, ramp, i, frequency);

@@ -24,11 +24,11 @@ TEST(Rotary, LongropeDividesEachFrequencyByItsOwn) {
                             .scaling = families::RopeScaling::kLongrope,
                             .original_context = 4096,
                             .attention_factor = 1.25,
-                            .divisors = {1.5f, 4.0f}};
+                            .divisors = {1.5, 4.1}};
   const Rotary rotary(rope, 4);
   EXPECT_EQ(rotary.size(), 4);
   EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[0], 1.0 / 1.5);
-  EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[1], 0.01 / 4);
+  EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[1], 0.01 / 4.1);  // of no float32
   float row[4];
   rotary.table_row(3, row);
   EXPECT_FLOAT_EQ(row[0], static_cast<float>(1.25 * std::cos(2.0)));
@@ -53,6 +53,26 @@ TEST(Rotary, YarnFrequenciesAreThePublishedOnes) {
                                          {31, 3.023511428e-07}};
   for (const auto& [i, expected] : rows) {
     EXPECT_NEAR(rotary.inverse_frequency()[i] / expected, 1.0, 1e-9) << i;
+  }
+}
+
+// An original context of 64 tokens turns no pair 32 times: the ramp begins at pair 0, whether its
+// bounds are rounded or not. Pair 0 then has a share of 0, and not of what lies before it.
+TEST(Rotary, YarnsRampBeginsWithinThePairs) {
+  for (const bool truncate : {false, true}) {
+    const families::RopeConfig rope{.theta = 10000,
+                                    .scaling = families::RopeScaling::kYarn,
+                                    .factor = 4,
+                                    .original_context = 64,
+                                    .truncate = truncate};
+    const Rotary rotary(rope, 32);
+    EXPECT_DOUBLE_EQ(rotary.inverse_frequency()[0], 1.0) << truncate;
+    // The pair that turns once: 16 ln(64 / 2 pi) / ln 10000 = 4.03; pair 2 is at 2 / 4.03, or at
+    // 2 / 5 if that is rounded.
+    const double share =
+        2.0 / (truncate ? 5.0 : 16 * std::log(64 / 6.283185307179586) / std::log(1e4));
+    const double frequency = std::pow(1e4, -2.0 / 16);
+    EXPECT_NEAR(rotary.inverse_frequency()[2], frequency * (1 - share * 3 / 4), 1e-12) << truncate;
   }
 }
 

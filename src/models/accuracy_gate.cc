@@ -146,7 +146,7 @@ Result<AccuracyGate> AccuracyGate::make(
     if (std::isfinite(logit)) continue;
     return Error{
         ErrorCode::kBadCheckpoint,
-        fmt::format("{}: computes NaN or infinity; pelton verify tells where", shipped.folder())};
+        fmt::format("{}: computes NaN or infinity; pelton verify says where", shipped.folder())};
   }
   if (!go_on(1, 2)) return interrupted;
   const std::unique_ptr<kernels::Kernels> bf16 = kernels::make_bf16_kernels(kernels, vocab);

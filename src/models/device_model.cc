@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "families/gpt_oss.h"
+#include "families/registry.h"
 #include "models/device_upload.h"
 
 namespace pelton::models {
@@ -80,7 +80,7 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
                                                        const Options& options,
                                                        base::ThreadPool& pool) {
   const families::ModelConfig& config = checkpoint.config();
-  if (config.family != &families::kGptOss) {
+  if (!families::on_devices(*config.family)) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("no device computes {} yet; --device cpu does", config.architecture)};
   }

@@ -51,7 +51,7 @@ class DeviceModel {
   // Which form each product is computed in, and how that was chosen.
   const cuda::DeviceTuning& tuning() const { return tuning_; }
 
-  // What is to be drawn from the rows of logits, and where it is told.
+  // What is to be drawn from the rows of logits, and where it is reported.
   struct Draws {
     const cuda::Sampling* sampling = nullptr;  // null: nothing
     cuda::Sampled sampled{};

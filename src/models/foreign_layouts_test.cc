@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -142,6 +143,31 @@ INSTANTIATE_TEST_SUITE_P(All, GgufFamilies, testing::ValuesIn(gguf_cases()), [](
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+// GGUF says less than config.json: a file that would be computed otherwise is not written.
+TEST(Gguf, WhatAFileCannotSayIsRefused) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"shape-llama-longrope", "a part of each head"},
+      {"shape-llama-yarn", "scaling"},
+      {"shape-mistral", "slide"},
+      {"shape-qwen2", "slide"},
+      {"shape-qwen3-moe", "experts"},
+      {"shape-gemma3", "slide"}};
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const auto nothing = [](const families::ExpectedTensor&, int64_t, std::span<uint8_t>) {};
+  const auto quiet = [](int64_t, int64_t) {};
+  for (const auto& [name, words] : kCases) {
+    const std::string file = testing::TempDir() + "foreign_layouts_test_refused.gguf";
+    const Json config = Json::parse(*base::read_file(std::string(PELTON_SOURCE_DIR) +
+                                                     "/testdata/golden/" + name + "/config.json"))
+                            .value();
+    const Result<void> written = checkpoint::write_gguf(config, {}, nothing, file, pool, quiet);
+    ASSERT_FALSE(written.ok()) << name;
+    EXPECT_EQ(written.error().code, ErrorCode::kUnsupported) << name;
+    EXPECT_THAT(written.error().message, testing::HasSubstr(words)) << name;
+    EXPECT_FALSE(std::filesystem::exists(file));
+  }
+}
 
 // By hand: other names, and rows of each head of q and k so that neighbours rotate together.
 void write_mistral_original(const checkpoint::Checkpoint& source, const std::string& folder) {

@@ -22,9 +22,7 @@ Result<void> check_latent_widths(const families::ModelConfig& config) {
   const families::LatentConfig& latent = config.latent;
   TRY(multiple(latent.q_rank, 32, "q_lora_rank"));
   TRY(multiple(latent.kv_rank, 32, "kv_lora_rank"));
-  TRY(multiple(latent.rope_size, 16, "qk_rope_head_dim"));
   if (latent.keys_transposed) TRY(multiple(latent.nope_size, 32, "qk_nope_head_dim"));
-  TRY(multiple(config.head_count * latent.value_size, 32, "num_attention_heads * v_head_dim"));
   const int width = latent.kv_rank + latent.rope_size;
   if (width <= kernels::kLatentWidthMax) return {};
   return Error{ErrorCode::kUnsupported,
@@ -33,19 +31,17 @@ Result<void> check_latent_widths(const families::ModelConfig& config) {
                            width, kernels::kLatentWidthMax)};
 }
 
-// The kernels read 32 columns at a time (an MXFP4 block), and 16 head elements.
+// The kernels read 32 columns at a time (an MXFP4 block); of heads they take any size.
 Result<void> check_widths(const families::ModelConfig& config) {
   TRY(multiple(config.hidden_size, 32, "hidden_size"));
   TRY(multiple(config.widest_mlp(), 32, "intermediate_size"));
   TRY(multiple(config.expert_intermediate_size, 32, "the experts' intermediate_size"));
   if (config.is_latent()) return check_latent_widths(config);
-  TRY(multiple(config.head_size, 16, "head_dim"));
   if (config.head_size > kernels::kHeadSizeMax) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("config.json: head_dim is {}; the kernels take at most {}",
                              config.head_size, kernels::kHeadSizeMax)};
   }
-  TRY(multiple(config.head_count * config.head_size, 32, "num_attention_heads * head_dim"));
   return {};
 }
 

@@ -194,12 +194,7 @@ void ClientCall::connect() {
 void ClientCall::on_connected(const SystemError& error) {
   if (done_) return;
   if (error) {
-    // A server that is gone may have seen what the kept connection brought, and gone because of it.
-    return finish(Error{
-        broke_kept_ ? ErrorCode::kIo : ErrorCode::kUnavailable,
-        fmt::format("{}cannot connect to {}: {}",
-                    broke_kept_ ? "the connection broke off, then " : "", place(), error.message()),
-        {}});
+    return finish_unconnected(fmt::format("cannot connect to {}: {}", place(), error.message()));
   }
   if (!call_.tls) return send();
   SystemError ignored;
@@ -221,11 +216,16 @@ void ClientCall::advance_handshake(const SystemError& error) {
       return wait_for_handshake(Socket::wait_write);
     case TlsSession::Step::kPlainHttp:
     case TlsSession::Step::kFailed:
-      return finish(Error{ErrorCode::kUnavailable,
-                          fmt::format("no TLS with {}: {}", place(),
-                                      error ? error.message() : stream_.tls()->problem()),
-                          {}});
+      return finish_unconnected(fmt::format("no TLS with {}: {}", place(),
+                                            error ? error.message() : stream_.tls()->problem()));
   }
+}
+
+// A server that is gone may have seen what the kept connection brought, and gone because of it.
+void ClientCall::finish_unconnected(std::string_view why) {
+  finish(Error{broke_kept_ ? ErrorCode::kIo : ErrorCode::kUnavailable,
+               fmt::format("{}{}", broke_kept_ ? "the connection broke off, then " : "", why),
+               {}});
 }
 
 void ClientCall::wait_for_handshake(Socket::wait_type what) {
@@ -311,8 +311,8 @@ void ClientCall::on_readable() {
     return on_broken(reader_->problem());
   }
   if (error) {
-    const bool told = stream_.tls() != nullptr && !stream_.tls()->problem().empty();
-    return on_broken(told ? stream_.tls()->problem() : error.message());
+    const bool has_problem = stream_.tls() != nullptr && !stream_.tls()->problem().empty();
+    return on_broken(has_problem ? stream_.tls()->problem() : error.message());
   }
   reader_->append({loop_.scratch().data(), bytes});
   advance();
@@ -343,8 +343,8 @@ void ClientCall::advance() {
       return finish(Error{ErrorCode::kIo, fmt::format("{}: {}", place(), reader_->problem()), {}});
     }
     if (state == ResponseReader::State::kHead) return wait_readable();
-    if (!head_told_) {
-      head_told_ = true;
+    if (!head_reported_) {
+      head_reported_ = true;
       if (events_.on_head) events_.on_head(reader_->status(), reader_->headers());
     }
     if (state == ResponseReader::State::kDone) return finish({});

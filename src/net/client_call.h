@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -65,6 +66,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   void connect();
   void on_connected(const SystemError& error);
   void advance_handshake(const SystemError& error);
+  void finish_unconnected(std::string_view why);
   void wait_for_handshake(Socket::wait_type what);
   void send();
   void write();
@@ -100,7 +102,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   size_t records_sent_ = 0;  // with TLS: bytes of head and body
   bool read_pending_ = false;
   bool paused_ = false;
-  bool head_told_ = false;
+  bool head_reported_ = false;
   bool done_ = false;
 };
 

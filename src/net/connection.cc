@@ -74,6 +74,14 @@ std::string name_of(const asio::generic::stream_protocol::endpoint& peer) {
 
 }  // namespace
 
+bool ConnectionRegistry::make_room(std::chrono::milliseconds patience) {
+  if (waiting.empty()) return false;
+  Connection& first = *waiting.front();
+  if (std::chrono::steady_clock::now() - first.waiting_since() < patience) return false;
+  first.close_now();
+  return true;
+}
+
 Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> server,
                        ConnectionRegistry& registry, Socket socket)
     : loop_(std::move(loop)),
@@ -82,10 +90,12 @@ Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> 
       stream_(std::move(socket)),
       timer_(loop_->context(), [this] { on_deadline(); }),
       look_timer_(loop_->context(), [this] { look_at_peer(); }),
-      reader_(limits_of(server_->options)) {}
+      reader_(limits_of(server_->options)) {
+  place_ = apart_.insert(apart_.end(), this);
+}
 
 bool Connection::open() {
-  registry_.emplace(this, shared_from_this());
+  registry_.open.emplace(this, shared_from_this());
   SystemError ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   notice_lost_peer(stream_.socket().native_handle(), server_->options.lost_time_max);
@@ -104,8 +114,20 @@ void Connection::start() {
 
 void Connection::begin_reading() {
   phase_ = Phase::kReading;
-  set_deadline(Deadline::kIdle, server_->options.idle_time_max);
+  wait_for_header();
+  set_deadline(Deadline::kIdle, server_->options.first_byte_time_max);
   wait_readable();
+}
+
+// From now on it may have to make room for others. Said again it is the last to do so.
+void Connection::wait_for_header() {
+  waiting_since_ = std::chrono::steady_clock::now();
+  std::list<Connection*>& from = apart_.empty() ? registry_.waiting : apart_;
+  registry_.waiting.splice(registry_.waiting.end(), from, place_);
+}
+
+void Connection::stop_waiting() {
+  if (apart_.empty()) apart_.splice(apart_.end(), registry_.waiting, place_);
 }
 
 void Connection::refuse(const HttpReject& refusal) {
@@ -135,7 +157,8 @@ void Connection::close_now() {
   hold_bytes(0);
   const Reply reply = std::exchange(reply_, {});
   const std::shared_ptr<Connection> self = shared_from_this();
-  registry_.erase(this);
+  stop_waiting();
+  registry_.open.erase(this);
   server_->connection_count.fetch_sub(1);
   if (reply.open && reply.closed) reply.closed();
 }
@@ -187,6 +210,7 @@ void Connection::on_bytes(std::string_view bytes) {
   }
   if (websocket_ != nullptr) return on_websocket_bytes(bytes);
   reader_.append(bytes);
+  if (deadline_ == Deadline::kBody) body_bytes_ += static_cast<int64_t>(bytes.size());
   if (phase_ == Phase::kReading) {
     advance_reader();
   } else if (reader_.buffered_bytes() > kPipelinedBytesMax) {
@@ -199,7 +223,7 @@ void Connection::on_bytes(std::string_view bytes) {
 void Connection::on_eof() {
   eof_ = true;
   if (phase_ != Phase::kAnswering || websocket_ != nullptr) return close_now();
-  // Half-closed, or gone? A FIN alone does not tell.
+  // Half-closed, or gone? A FIN alone does not say.
   watch_for_reset();
   probe_half_closed();
 }
@@ -238,10 +262,16 @@ void Connection::advance_reader() {
       return;
     case RequestReader::State::kHead:
       if (eof_) return close_now();
-      if (deadline_ != Deadline::kHeader) set_deadline(Deadline::kHeader, options.header_time_max);
-      return;
+      if (deadline_ == Deadline::kHeader) return;
+      wait_for_header();
+      return set_deadline(Deadline::kHeader, options.header_time_max);
     case RequestReader::State::kBody:
       if (eof_) return close_now();
+      if (deadline_ != Deadline::kBody && options.takes_body &&
+          !options.takes_body(reader_.head())) {
+        reader_.leave_body();
+        return begin_exchange();
+      }
       if (!hold_bytes(reader_.held_bytes())) {
         reader_.refuse({503, "too_many_bytes", "too many large requests are being read just now"});
         return reject(reader_.reject());
@@ -250,13 +280,28 @@ void Connection::advance_reader() {
         queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
         schedule_flush();
       }
-      if (deadline_ != Deadline::kBody) set_deadline(Deadline::kBody, options.body_time_max);
-      return;
+      return on_body_bytes();
     case RequestReader::State::kBad:
       return reject(reader_.reject());
     case RequestReader::State::kDone:
       return begin_exchange();
   }
+}
+
+// The deadline moves with what has come: with 16 KiB/s and a grace of 20 s, a body of which 160 KiB
+// are there has 30 s from its beginning on, and one that comes byte by byte 20 s.
+void Connection::on_body_bytes() {
+  const HttpServer::Options& options = server_->options;
+  const auto now = std::chrono::steady_clock::now();
+  if (deadline_ != Deadline::kBody) {
+    stop_waiting();
+    body_begun_ = now;
+    body_bytes_ = 0;
+  }
+  const std::chrono::milliseconds earned(body_bytes_ * 1000 / options.body_rate_min);
+  const auto allowed = std::min(options.body_grace + earned, options.body_time_max);
+  const auto used = std::chrono::floor<std::chrono::milliseconds>(now - body_begun_);
+  set_deadline(Deadline::kBody, std::max(allowed - used, std::chrono::milliseconds(0)));
 }
 
 // False: with that much, more would be held for all requests together than there may be.
@@ -275,6 +320,7 @@ bool Connection::hold_bytes(size_t bytes) {
 
 void Connection::begin_exchange() {
   phase_ = Phase::kAnswering;
+  stop_waiting();
   clear_deadline();
   HttpRequest request = reader_.take();
   if (!server_->options.hosts.allow(request.headers.get("Host"))) {
@@ -305,6 +351,7 @@ void Connection::reject(const HttpReject& refusal) {
         fmt::format("http {}: refused with {} {}", remote_, refusal.status, refusal.code));
   }
   phase_ = Phase::kAnswering;
+  stop_waiting();
   clear_deadline();
   hold_bytes(0);
   reply_ = {};
@@ -345,7 +392,10 @@ void Connection::start_stream(uint64_t id, int status, const HttpHeaders& header
 
 void Connection::write(uint64_t id, std::string_view bytes) {
   if (is_over(id) || bytes.empty() || reply_.head_request) return;
-  if (websocket_ != nullptr) return send_frame(WebSocketOpcode::kText, bytes);
+  if (websocket_ != nullptr) {
+    websocket_->message_at = std::chrono::steady_clock::now();
+    return send_frame(WebSocketOpcode::kText, bytes);
+  }
   if (reply_.framing == Framing::kChunked) {
     char size[20];
     char* end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
@@ -552,6 +602,7 @@ void Connection::end_exchange() {
   const Reply ended = std::exchange(reply_, {});  // callbacks go when we are done here
   if (!keep_alive) return linger();
   phase_ = Phase::kReading;
+  wait_for_header();
   set_deadline(Deadline::kIdle, server_->options.idle_time_max);
   advance_reader();
   wait_readable();

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,7 +45,15 @@ struct ServerState {
 };
 
 // The open connections of one loop; on its thread only.
-using ConnectionRegistry = std::unordered_map<Connection*, std::shared_ptr<Connection>>;
+struct ConnectionRegistry {
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> open;
+  // Those that have no whole header of a request, nor an answer to give: whose last step on the way
+  // there (accepted, answered, a first byte) is longest ago stands first.
+  std::list<Connection*> waiting;
+
+  // Closes the first of these, if it has waited for `patience`.
+  bool make_room(std::chrono::milliseconds patience);
+};
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -58,6 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse(const HttpReject& reject);  // instead of start(): answers that, and closes
   void drain();                           // closes now if idle, otherwise after the exchange
   void close_now();
+  std::chrono::steady_clock::time_point waiting_since() const { return waiting_since_; }
 
   // What an exchange asks for; ignored unless `id` is the exchange of this moment.
   void send(uint64_t id, HttpResponse response);
@@ -109,6 +119,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   bool open();
   void begin_reading();
+  void wait_for_header();
+  void stop_waiting();
 
   // TLS; connection_tls.cc.
   void start_tls();
@@ -124,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_for_reset();
   void probe_half_closed();
   void advance_reader();
+  void on_body_bytes();
   bool hold_bytes(size_t bytes);
   void begin_exchange();
   void reject(const HttpReject& reject);
@@ -167,12 +180,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool probe_due_ = false;
   size_t linger_bytes_left_ = 0;  // to read and throw away; of Phase::kLingering
   int64_t bytes_held_ = 0;        // of what all connections together may hold
+  int64_t body_bytes_ = 0;        // that have come while a body was read
+  std::chrono::steady_clock::time_point body_begun_;
+  std::chrono::steady_clock::time_point waiting_since_;
+  // Holds this connection while it is not in ConnectionRegistry::waiting: moving from list to list
+  // allocates nothing.
+  std::list<Connection*> apart_;
+  std::list<Connection*>::iterator place_;  // wherever it stands
 
   struct WebSocketState {
     WebSocketReader reader;
     Exchange::WebSocket socket;
-    bool heard = true;         // since the last ping of ours
-    bool pong_queued = false;  // only the last of several pings needs one
+    bool heard = true;                                 // since the last ping of ours
+    std::chrono::steady_clock::time_point message_at;  // the last one, or the handshake
+    bool pong_queued = false;                          // only the last of several pings needs one
   };
 
   uint64_t exchange_id_ = 0;

@@ -55,7 +55,7 @@ Result<std::pair<Address, socklen_t>> parsed(const std::string& text, int port) 
                fmt::format("'{}' is not an IPv4 or IPv6 address", text), "address"};
 }
 
-// As HTTP's listener tells it; an IPv4 client of an IPv6 socket by its own address.
+// As HTTP's listener shows it; an IPv4 client of an IPv6 socket by its own address.
 std::string text_of(const Address& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address.any.sa_family == AF_INET) {
@@ -157,7 +157,8 @@ void ConnectionAcceptor::stop() {
 void ConnectionAcceptor::run() {
   pthread_setname_np(pthread_self(), "pelton-accept");
   const milliseconds look_time = options_.stall_time_max / PeerPatience::kLooks;
-  const milliseconds sweep_time = std::max(milliseconds(1), options_.claim_time_max / 4);
+  const milliseconds shortest = std::min(options_.claim_time_max, options_.idle_time_max);
+  const milliseconds sweep_time = std::max(milliseconds(1), shortest / 4);
   Time next_look = std::chrono::steady_clock::now() + look_time;
   Time next_sweep = std::chrono::steady_clock::now() + sweep_time;
   for (;;) {
@@ -249,7 +250,26 @@ void ConnectionAcceptor::claim(std::string_view remote, Claim claim) {
   const std::lock_guard lock(mutex_);
   const auto found = by_remote_.find(std::string(remote));
   if (found == by_remote_.end()) return;
-  found->second->claim = std::max(found->second->claim, claim);
+  Connection& one = *found->second;
+  one.claim = std::max(one.claim, claim);
+  one.call_ended = std::chrono::steady_clock::now();
+}
+
+uint64_t ConnectionAcceptor::begin_call(std::string_view remote) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_remote_.find(std::string(remote));
+  if (found == by_remote_.end()) return 0;
+  found->second->claim = Claim::kCaller;
+  ++found->second->calls;
+  return found->second->inode;
+}
+
+void ConnectionAcceptor::end_call(std::string_view remote, uint64_t connection) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_remote_.find(std::string(remote));
+  if (found == by_remote_.end() || found->second->inode != connection) return;
+  --found->second->calls;
+  found->second->call_ended = std::chrono::steady_clock::now();
 }
 
 void ConnectionAcceptor::drop_closed() {
@@ -269,10 +289,13 @@ void ConnectionAcceptor::drop_closed() {
 void ConnectionAcceptor::close_unclaimed() {
   drop_closed();
   const std::lock_guard lock(mutex_);
-  const Time late = std::chrono::steady_clock::now() - options_.claim_time_max;
+  const Time now = std::chrono::steady_clock::now();
   for (Connection& one : connections_) {
-    if (one.accepted >= late) return;  // those behind are younger
-    if (one.leaving || one.claim != Claim::kNone) continue;
+    const bool is_silent =
+        one.claim == Claim::kNone && one.accepted < now - options_.claim_time_max;
+    const bool is_idle = one.claim == Claim::kCaller && one.calls == 0 &&
+                         one.call_ended < now - options_.idle_time_max;
+    if (one.leaving || (!is_silent && !is_idle)) continue;
     counts_->unclaimed_closed.fetch_add(1, std::memory_order_relaxed);
     close(one);
   }

@@ -33,6 +33,8 @@ class ConnectionAcceptor {
     int connections_max = 1024;
     // From being accepted until a first claim().
     std::chrono::milliseconds claim_time_max{20'000};
+    // Of a caller's: between its calls that have come whole. A call that never does holds nothing.
+    std::chrono::milliseconds idle_time_max{320'000};
     // One without a claim may be closed for a new one when it is so old.
     std::chrono::milliseconds patience{1'000};
     std::chrono::milliseconds stall_time_max{30'000};  // of one who takes nothing of what is sent
@@ -64,6 +66,9 @@ class ConnectionAcceptor {
   // Any thread. The connection from `remote` ("127.0.0.1:51234", "[::1]:51234") has a claim to its
   // place.
   void claim(std::string_view remote, Claim claim);
+  // A caller's call has come whole and is being answered: until end_call() of what this returns.
+  uint64_t begin_call(std::string_view remote);
+  void end_call(std::string_view remote, uint64_t connection);
 
   struct Counts {
     std::atomic<int> open{0};
@@ -79,12 +84,14 @@ class ConnectionAcceptor {
 
   struct Connection {
     int socket = -1;     // the library's: it may be closed at any time, and be another's by then
-    uint64_t inode = 0;  // which tells whether it is
+    uint64_t inode = 0;  // which shows whether it is
     std::string remote;
     Time accepted;
     PeerPatience patience;
     bool leaving = false;
     Claim claim = Claim::kNone;
+    int calls = 0;    // of a caller, being answered
+    Time call_ended;  // of a caller without any
   };
   using Connections = std::list<Connection>;  // oldest first
 

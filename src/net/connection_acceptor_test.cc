@@ -147,6 +147,25 @@ TEST(ConnectionAcceptor, E2_WhoAsksForNothingIsClosed) {
   EXPECT_EQ(server.acceptor().counts()->unclaimed_closed.load(), 1);
 }
 
+// A29: a call that never comes whole (its head alone, or a byte now and then) holds no place for
+// good, though its connection's first one did; while one is answered, the connection stays.
+TEST(ConnectionAcceptor, A29_ACallersConnectionWithoutAWholeCallIsClosed) {
+  ForeignServer server({.idle_time_max = milliseconds(200)});
+  TestSocket idle(server.port());
+  TestSocket busy(server.port());
+  ASSERT_TRUE(eventually([&] { return server.open() == 2; }));
+  const uint64_t first = server.acceptor().begin_call(name_of(idle));
+  const uint64_t running = server.acceptor().begin_call(name_of(busy));
+  EXPECT_NE(first, running);
+  server.acceptor().end_call(name_of(idle), first);
+  EXPECT_TRUE(idle.wait_closed());
+  ASSERT_TRUE(eventually([&] { return server.open() == 1; }));
+  server.acceptor().end_call(name_of(busy), first);  // another's, that had this port before
+  EXPECT_FALSE(busy.wait_closed(600));
+  server.acceptor().end_call(name_of(busy), running);
+  EXPECT_TRUE(busy.wait_closed());
+}
+
 // Whoever came without asking for anything does not keep others out, however many they are.
 TEST(ConnectionAcceptor, E2_TheLeastClaimMakesRoom) {
   ForeignServer server({.connections_max = 3, .patience = milliseconds(50)});

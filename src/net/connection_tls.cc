@@ -7,6 +7,7 @@ namespace pelton::net {
 
 void Connection::start_tls() {
   phase_ = Phase::kHandshake;
+  wait_for_header();
   stream_.begin_tls(TlsSession::accept(*server_->options.tls->context(),
                                        static_cast<int>(stream_.socket().native_handle())));
   set_deadline(Deadline::kHandshake, server_->options.handshake_time_max);
@@ -30,7 +31,7 @@ void Connection::advance_handshake() {
     case TlsSession::Step::kWantWrite:
       return wait_for_handshake(Socket::wait_write);
     case TlsSession::Step::kPlainHttp:
-      // The address with the wrong scheme before it: better told than left to guess. It gets no
+      // The address with the wrong scheme before it: better said than left to guess. It gets no
       // further than this.
       server_->handshakes_failed.fetch_add(1);
       stream_.forget_tls();

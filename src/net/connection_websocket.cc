@@ -26,7 +26,9 @@ void Connection::accept_websocket(uint64_t id, const HttpHeaders& headers,
   reply_.keep_alive = false;
   const WebSocketReader::Options options{.message_bytes_max = socket.message_bytes_max};
   websocket_ = std::make_unique<WebSocketState>(
-      WebSocketState{.reader = WebSocketReader(options), .socket = std::move(socket)});
+      WebSocketState{.reader = WebSocketReader(options),
+                     .socket = std::move(socket),
+                     .message_at = std::chrono::steady_clock::now()});
   schedule_flush();
   // A client may speak before it has our answer; the handler is still at work on this turn.
   loop_->post([self = shared_from_this()] {
@@ -50,6 +52,7 @@ void Connection::on_websocket_bytes(std::string_view bytes) {
           leave_websocket({kClosePolicy, "answers are not being read"});
           break;
         }
+        websocket_->message_at = std::chrono::steady_clock::now();
         websocket_->socket.on_message(std::move(reader.payload()));
         break;
       case Event::kPing:
@@ -100,7 +103,7 @@ void Connection::finish_websocket(uint64_t id, const WebSocketClose& close) {
   schedule_flush();
 }
 
-// The client's doing: whoever holds the exchange is told.
+// The client's doing: whoever holds the exchange hears of it.
 void Connection::leave_websocket(const WebSocketClose& close) {
   const std::function<void()> closed = std::move(reply_.closed);
   finish_websocket(exchange_id_, close);
@@ -114,6 +117,10 @@ void Connection::on_ping_time() {
     return set_deadline(Deadline::kPing, server_->options.websocket_ping_time);
   }
   if (!std::exchange(websocket_->heard, false)) return close_now();
+  const auto quiet = std::chrono::steady_clock::now() - websocket_->message_at;
+  if (quiet >= server_->options.websocket_idle_time_max) {
+    return leave_websocket({kCloseGoingAway, "no message in a long time"});
+  }
   send_frame(WebSocketOpcode::kPing, {});
 }
 

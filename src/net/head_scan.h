@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace pelton::net {
@@ -19,7 +20,7 @@ struct HeadScan {
   size_t head_bytes = 0;  // with the empty line, if kComplete
   int status = 400;       // if kBad
   std::string_view code;
-  std::string_view message;
+  std::string message;
 };
 
 // Looks at each byte once, however slowly they come.
@@ -33,5 +34,9 @@ class HeadScanner {
   size_t line_start_ = 0;
   size_t lines_ = 0;
 };
+
+// What is wrong with the first header line of a head that a parser refuses: "header line 2 has no
+// colon behind a name"; empty where that is not seen here.
+std::string malformed_line(std::string_view head);
 
 }  // namespace pelton::net

@@ -32,7 +32,7 @@ class HttpClient::Pool {
   ~Pool();
 
   CallId start(HttpCall call, HttpCallEvents events);
-  void tell(CallId id, void (ClientCall::*what)());
+  void post(CallId id, void (ClientCall::*what)());
 
  private:
   // A loop and what only its thread touches.
@@ -122,7 +122,7 @@ HttpClient::CallId HttpClient::Pool::start(HttpCall call, HttpCallEvents events)
   return id;
 }
 
-void HttpClient::Pool::tell(CallId id, void (ClientCall::*what)()) {
+void HttpClient::Pool::post(CallId id, void (ClientCall::*what)()) {
   Worker& worker = worker_of(id);
   worker.loop.post([&worker, id, what] {
     const auto found = worker.calls.find(id);
@@ -139,13 +139,13 @@ HttpClient::CallId HttpClient::start(HttpCall call, HttpCallEvents events) {
   return pool_->start(std::move(call), std::move(events));
 }
 void HttpClient::cancel(CallId id) {
-  pool_->tell(id, &ClientCall::cancel);
+  pool_->post(id, &ClientCall::cancel);
 }
 void HttpClient::pause(CallId id) {
-  pool_->tell(id, &ClientCall::pause);
+  pool_->post(id, &ClientCall::pause);
 }
 void HttpClient::resume(CallId id) {
-  pool_->tell(id, &ClientCall::resume);
+  pool_->post(id, &ClientCall::resume);
 }
 
 Result<HttpResponse> http_fetch(HttpClient& client, HttpCall call) {

@@ -39,7 +39,7 @@ struct HttpCall {
 // `url` as a call: host, port and target.
 Result<HttpCall> make_http_call(std::string method, std::string_view url);
 
-// What a call tells while it runs, on a client thread. on_done comes exactly once, last; after it
+// What a call reports while it runs, on a client thread. on_done comes exactly once, last; after it
 // the callbacks are let go.
 struct HttpCallEvents {
   // The call's turn has come on its thread; now it connects or sends. Not if it was cancelled

@@ -26,7 +26,7 @@ std::string to_string(BeastView view) {
 enum class BodyState { kMore, kDone, kMalformed, kTooLarge };
 
 // What both directions share: Beast's parser reduced to events, for heads and for bodies whose end
-// a length or the connection tells; chunks are our own.
+// a length or the connection says; chunks are our own.
 template <bool kRequest>
 class EventParser : public http::basic_parser<kRequest> {
  public:
@@ -157,6 +157,16 @@ std::string too_large(size_t limit) {
          " bytes, the most that is read; send less, or in several requests";
 }
 
+std::string malformed_head(const error_code& error) {
+  if (error == http::error::bad_content_length || error == http::error::multiple_content_length) {
+    return "the header 'Content-Length' is no whole number, or there is 'Transfer-Encoding', too";
+  }
+  if (error == http::error::bad_transfer_encoding) {
+    return "the header 'Transfer-Encoding' is malformed";
+  }
+  return "the request line is malformed";
+}
+
 }  // namespace
 
 struct RequestReader::Parser : EventParser<true> {
@@ -225,6 +235,15 @@ HttpRequest RequestReader::take() {
   return std::exchange(request_, {});
 }
 
+void RequestReader::leave_body() {
+  CHECK(state_ == State::kBody);
+  std::string().swap(request_.body);
+  std::string().swap(buffer_);
+  consumed_ = 0;
+  keep_alive_ = false;
+  state_ = State::kDone;
+}
+
 RequestReader::State RequestReader::read_head() {
   // An empty line before a request is forgiven, as RFC 9112 (2.2) asks, and a second one; more are
   // no beginning of a request, and would otherwise be read for as long as they come.
@@ -260,7 +279,8 @@ RequestReader::State RequestReader::accept_head(size_t head_bytes) {
     return fail(413, "body_too_large", too_large(limits_.body_bytes_max));
   }
   if (error || taken != head_bytes) {
-    return fail(400, "malformed_http", "the request header is malformed");
+    const std::string line = malformed_line({unread().data(), head_bytes});
+    return fail(400, "malformed_http", line.empty() ? malformed_head(error) : line);
   }
   consume(head_bytes);
   if (check_framing() == State::kBad || check_request() == State::kBad) return state_;
@@ -281,7 +301,8 @@ RequestReader::State RequestReader::check_request() {
 
   const size_t hosts = headers.count("Host");
   if (hosts > 1 || (hosts == 0 && !is_http_1_0_)) {
-    return fail(400, "malformed_http", "the request must have exactly one Host header");
+    return fail(400, "malformed_http",
+                hosts == 0 ? "the header 'Host' is missing" : "the header 'Host' is there twice");
   }
   if (!host_name(headers.get("Host"))) {
     return fail(400, "malformed_http",
@@ -325,7 +346,11 @@ RequestReader::State RequestReader::read_body() {
     case BodyState::kMalformed:
       break;
   }
-  return fail(400, "malformed_http", "the request body is malformed");
+  return fail(
+      400, "malformed_http",
+      request_.headers.has("Transfer-Encoding")
+          ? "the request body is malformed: its chunks are not framed as RFC 9112 (7.1) says"
+          : "the request body is malformed");
 }
 
 ResponseReader::ResponseReader(const Options& options) : options_(options) {}

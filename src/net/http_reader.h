@@ -41,6 +41,10 @@ class RequestReader {
   std::string take_unread();
   // Gives up what is being read: kBad, for this reason.
   void refuse(HttpReject reject);
+  // Of the request being read, in kBody: what its header says.
+  const HttpRequest& head() const { return request_; }
+  // In kBody: kDone, without the body, and the last request of this connection.
+  void leave_body();
 
   // Of the request being read, from kBody on, until the next advance().
   bool expects_continue() const { return expects_continue_; }

@@ -126,6 +126,30 @@ TEST(RequestReader, D4_AMalformedHostIsRefused) {
   EXPECT_EQ(refusal("GET / HTTP/1.1\r\nHost:\r\n\r\n"), 0);
 }
 
+// A29: the line that is wrong is named, its value never.
+TEST(RequestReader, A29_AMalformedHeaderIsNamed) {
+  const auto why = [](const std::string& headers) {
+    RequestReader reader({});
+    reader.append("GET / HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n");
+    EXPECT_EQ(reader.advance(), RequestReader::State::kBad) << headers;
+    return reader.reject().message;
+  };
+  EXPECT_EQ(why("X-Key: secret\x01\r\n"),
+            "the header 'X-Key' has a control character or a bare CR or LF");
+  EXPECT_EQ(why("X-A: 1\r\nX-Key: sec\nret\r\n"),
+            "the header 'X-Key' has a control character or a bare CR or LF");
+  EXPECT_EQ(why("X-A: 1\r\nsecret\r\n"), "header line 3 has no colon behind a name");
+  EXPECT_NE(why("X Key: secret\r\n").find("header line 2 has a name"), std::string::npos);
+  EXPECT_NE(why(": secret\r\n").find("header line 2 has a name"), std::string::npos);
+  EXPECT_NE(why("X-A: 1\r\n  secret\r\n").find("header line 3 starts with white space"),
+            std::string::npos);
+  EXPECT_EQ(why("Host: b\r\n"), "the header 'Host' is there twice");
+  RequestReader reader({});
+  reader.append("GET / HTTP/1.1\r\nX-A: 1\r\n\r\n");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kBad);
+  EXPECT_EQ(reader.reject().message, "the header 'Host' is missing");
+}
+
 TEST(RequestReader, EmptyLinesBeforeARequestAreForgiven) {
   for (const size_t step : {1, 2, 3, 100}) {
     const Read read = read_requests("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n", step);

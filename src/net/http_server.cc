@@ -1,6 +1,7 @@
 #include "net/http_server.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -17,6 +18,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -34,8 +36,10 @@ using asio::ip::tcp;
 using Protocol = asio::generic::stream_protocol;
 using boost::system::error_code;
 
-// Over the connection limit this many more are told so; the rest are closed unheard.
+// Over the connection limit this many more are refused and waited for; the rest get what the
+// kernel takes of it at once.
 constexpr int kRefusalsMax = 64;
+const HttpReject kNoRoom{503, "too_many_connections", "the server has too many connections"};
 // Out of descriptors: others must close first, so there is no hurry.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
@@ -80,6 +84,19 @@ Error bind_error(const error_code& error, const HttpServer::Options& options) {
   return {is_argument ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable,
           fmt::format("cannot listen on {}: {}", where, error.message()),
           is_unix ? "uds" : "address"};
+}
+
+// An answer of no particular connection, as Connection::reject() writes it.
+std::string whole_refusal(const HttpReject& refusal) {
+  const HttpResponse response = error_response(refusal);
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\n", refusal.status, reason_phrase(refusal.status));
+  for (const auto& [name, value] : response.headers.fields()) {
+    text += fmt::format("{}: {}\r\n", name, value);
+  }
+  text += fmt::format("Retry-After: 1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                      response.body.size());
+  return text + response.body;
 }
 
 // Of an exchange that is no connection of its own.
@@ -136,6 +153,7 @@ class HttpServer::Listener {
   void accept();
   void warn_of(const error_code& error);
   void take_in(Worker& worker, Protocol::socket socket);
+  void refuse_unheard(Protocol::socket& socket) const;
   // Runs `work` on every loop and waits until it has.
   void on_every_loop(const std::function<void(Worker&)>& work);
 
@@ -252,19 +270,32 @@ void HttpServer::Listener::take_in(Worker& worker, Protocol::socket socket) {
   const int count_max = connections_max_;
   if (count > count_max + refusals_max_) {
     state_->connection_count.fetch_sub(1);
-    return;  // `socket` closes itself
+    return refuse_unheard(socket);
   }
   const std::shared_ptr<Connection> connection =
       std::make_shared<Connection>(worker.loop, state_, worker.connections, std::move(socket));
-  const bool refused = count > count_max;
-  const bool posted = worker.loop->post([connection, refused] {
-    if (refused) {
-      connection->refuse({503, "too_many_connections", "the server has too many connections"});
+  const bool needs_room = count > count_max;
+  const bool posted = worker.loop->post([this, &worker, connection, needs_room] {
+    if (needs_room && !worker.connections.make_room(state_->options.patience)) {
+      connection->refuse(kNoRoom);
     } else {
       connection->start();
     }
   });
   if (!posted) state_->connection_count.fetch_sub(1);
+}
+
+// Beyond those whose refusal is waited for: as much of it as the kernel takes at once. What has
+// come is read before, since closing a socket with unread bytes resets the connection. `socket`
+// closes itself.
+void HttpServer::Listener::refuse_unheard(Protocol::socket& socket) const {
+  if (state_->options.tls != nullptr) return;  // not worth a handshake
+  std::array<char, 16 * 1024> unread;
+  const int descriptor = socket.native_handle();
+  static_cast<void>(::recv(descriptor, unread.data(), unread.size(), MSG_DONTWAIT));
+  const std::string answer = whole_refusal(kNoRoom);
+  static_cast<void>(::send(descriptor, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  ::shutdown(descriptor, SHUT_WR);
 }
 
 void HttpServer::Listener::on_every_loop(const std::function<void(Worker&)>& work) {
@@ -288,7 +319,7 @@ void HttpServer::Listener::stop(std::chrono::milliseconds grace) {
   const auto deadline = std::chrono::steady_clock::now() + grace;
   state_->draining.store(true);
   const auto each_connection = [](Worker& worker, void (Connection::*action)()) {
-    const ConnectionRegistry open = worker.connections;  // they leave the registry as they close
+    const auto open = worker.connections.open;  // they leave the registry as they close
     for (const auto& [connection, owner] : open) (connection->*action)();
   };
   on_every_loop([&](Worker& worker) {

@@ -119,9 +119,20 @@ class HttpServer {
     // Of all that is being read at one time: bodies and WebSocket messages, each less its first
     // 64 KiB, so that many large ones do not keep small ones out. Beyond it: 503, or 1013.
     size_t bodies_bytes_max = size_t{256} << 20;
-    std::chrono::milliseconds header_time_max{10'000};  // from first byte to end of header
-    std::chrono::milliseconds body_time_max{60'000};
-    std::chrono::milliseconds idle_time_max{75'000};  // keep-alive
+    // Asked when a request's header has come and its body has not, on a net thread. If not, the
+    // request is handled without its body and is the connection's last: nobody without a key keeps
+    // others' bodies out. Empty: everybody's are taken.
+    std::function<bool(const HttpRequest&)> takes_body;
+    std::chrono::milliseconds first_byte_time_max{20'000};  // of a new connection
+    std::chrono::milliseconds header_time_max{10'000};      // from first byte to end of header
+    // A body has the grace and as long as its bytes so far take at the least rate, within the most.
+    std::chrono::milliseconds body_grace{20'000};
+    int64_t body_rate_min = 16 * 1024;  // bytes a second
+    std::chrono::milliseconds body_time_max{300'000};
+    std::chrono::milliseconds idle_time_max{75'000};  // keep-alive: between two requests
+    // When all places are taken, the connection that has longest been without a whole request's
+    // header makes room, if it has been for so long.
+    std::chrono::milliseconds patience{1'000};
     // A client that takes no byte of what is queued for it in this time is cut off.
     std::chrono::milliseconds stall_time_max{30'000};
     // One whose machine no longer answers at all; at least two seconds.
@@ -129,6 +140,7 @@ class HttpServer {
     // A WebSocket on which nothing happens for so long is pinged; one that then is silent as long
     // again is closed.
     std::chrono::milliseconds websocket_ping_time{30'000};
+    std::chrono::milliseconds websocket_idle_time_max{3'600'000};  // between two messages
   };
 
   HttpServer(const Options& options, Handler handler, base::Log& log);

@@ -348,7 +348,7 @@ TEST_F(HttpServerTest, Ht13ExpectContinueThenBodyOrSilence) {
 }
 
 TEST_F(HttpServerTest, Ht20IdleConnectionsEnd) {
-  options_.idle_time_max = milliseconds(80);
+  options_.idle_time_max = options_.first_byte_time_max = milliseconds(80);
   start();
   TestSocket fresh(server_->port());
   TestSocket used(server_->port());
@@ -441,9 +441,9 @@ TEST_P(Disconnect, IsSeenWhileNothingIsWritten) {
       EXPECT_EQ(exchange->queued_bytes(), 0u);
       if (streaming) exchange->write("ignored");
     });
-    std::atomic<bool> told_late{false};
-    on_net(exchange, [&] { exchange->on_closed([&] { told_late = true; }); });
-    EXPECT_TRUE(soon([&] { return told_late.load(); }));
+    std::atomic<bool> closed_late{false};
+    on_net(exchange, [&] { exchange->on_closed([&] { closed_late = true; }); });
+    EXPECT_TRUE(soon([&] { return closed_late.load(); }));
     EXPECT_EQ(closed.load(), 1);
   }
   EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));

@@ -29,7 +29,7 @@ void Loop::start() {
   // The id is known before anything runs there.
   std::mutex mutex;
   std::condition_variable known;
-  bool told = false;
+  bool is_known = false;
   thread_ = std::thread([&, this] {
     thread_id_ = std::this_thread::get_id();
     pthread_setname_np(pthread_self(), "pelton-net");
@@ -37,13 +37,13 @@ void Loop::start() {
     {
       // Notified under the lock: the waiter's variables go as soon as it can have it.
       std::lock_guard lock(mutex);
-      told = true;
+      is_known = true;
       known.notify_one();
     }
     run();
   });
   std::unique_lock lock(mutex);
-  known.wait(lock, [&] { return told; });
+  known.wait(lock, [&] { return is_known; });
 }
 
 void Loop::run() {

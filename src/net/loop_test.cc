@@ -15,8 +15,8 @@ int64_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-// Rather than with the first connection: a server that has started can be told from one that leaks,
-// and the first connection does not fail for want of a descriptor.
+// Rather than with the first connection: a server that has started can be distinguished from one
+// that leaks, and the first connection does not fail for want of a descriptor.
 TEST(Loop, HasItsDescriptorsFromTheStart) {
   Loop loop;
   loop.start();

@@ -1,5 +1,5 @@
 // A client whose machine is gone says nothing any more, not even goodbye: who only waits for it
-// would keep its sequence for hours. So the kernel is told to ask; and it knows who takes nothing.
+// would keep its sequence for hours. So the kernel is made to ask; and it knows who takes nothing.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace pelton::net {
 
 // The connection fails once a peer that nothing is sent to has not answered the kernel's own
 // questions for about this long. Whole seconds, at least two. Of a peer that is sent something only
-// taken_by_peer() tells: TCP_USER_TIMEOUT also ends connections whose peer reads slowly, because
+// taken_by_peer() says: TCP_USER_TIMEOUT also ends connections whose peer reads slowly, because
 // the kernel counts from when a window was shut first, and forgets that it was open since.
 void notice_lost_peer(int socket, std::chrono::milliseconds limit);
 
@@ -42,7 +42,7 @@ class PeerPatience {
 // in megabytes of the kernel's, of which a third must be gone before it takes more.
 void keep_little_unsent(int socket);
 
-// Whatever is on its way is thrown away when the socket is closed, and the peer is told so (RST).
+// Whatever is on its way is thrown away when the socket is closed, and the peer gets an RST.
 void reset_when_closed(int socket);
 
 }  // namespace pelton::net

@@ -163,15 +163,16 @@ TEST(Notifier, RingsForNobody) {
 
 // Work is run in groups before what it has said is written; the first is no group's.
 TEST(Notifier, TheFirstIsWrittenBeforeOthersRun) {
-  Held held(1);
   constexpr size_t kCount = 60;
+  // What the net thread writes outlives it.
+  std::string first_had;
+  std::atomic<bool> looked{false};
+  std::vector<bool> again(kCount);
+  Held held(1);
   std::vector<std::unique_ptr<TestSocket>> sockets;
   std::vector<std::shared_ptr<Exchange>> exchanges;
   std::vector<std::shared_ptr<Work>> works;
   std::vector<std::shared_ptr<Notifier>> notifiers;
-  std::string first_had;
-  std::atomic<bool> looked{false};
-  std::vector<bool> again(kCount);
   for (size_t i = 0; i < kCount; ++i) {
     sockets.push_back(std::make_unique<TestSocket>(held.port()));
     sockets.back()->send(kRequest);

@@ -1,4 +1,4 @@
-// Rows of hardening's 3C that tell of clients which are slow, silent or gone, in numbers. Their
+// Rows of hardening's 3C that report clients which are slow, silent or gone, in numbers. Their
 // rules, one connection each, are in http_server_test.cc; full size with PELTON_FULL=1.
 #include <algorithm>
 #include <atomic>
@@ -28,6 +28,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::string_view kGet = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+constexpr std::string_view kHeld = "GET /held HTTP/1.1\r\nHost: a\r\n\r\n";
 
 bool is_full() {
   const char* full = std::getenv("PELTON_FULL");
@@ -41,16 +42,16 @@ class SlowClients : public testing::Test {
     return static_cast<int>(std::min<int64_t>(base::raise_descriptor_limit(), 1 << 20));
   }
 
-  void start() {
+  void start(int threads = 2) {
     options_.port = 0;
-    options_.threads = 2;
+    options_.threads = threads;
     server_.emplace(
         options_,
-        [this](HttpRequest, std::shared_ptr<Exchange> exchange) {
+        [this](const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
           if (stream_bytes_ > 0) {
             exchange->start_stream(200, {});
             exchange->write(std::string(stream_bytes_, 'z'));
-          } else if (!holds_) {
+          } else if (!holds_ && request.path != "/held") {
             return exchange->send({.status = 200});
           }
           exchanges_.fetch_add(1);
@@ -100,8 +101,8 @@ class SlowClients : public testing::Test {
   std::optional<HttpServer> server_;
 };
 
-// A byte of header, now and then, on hundreds of connections: each is told 408 at its time, counted
-// from its first byte whatever comes meanwhile, and nobody else waits for them.
+// A byte of header, now and then, on hundreds of connections: each is answered 408 at its time,
+// counted from its first byte whatever comes meanwhile, and nobody else waits for them.
 TEST_F(SlowClients, Ht03SlowHeadersOnHundredsOfConnections) {
   options_.header_time_max = milliseconds(800);
   start();
@@ -240,11 +241,105 @@ TEST_F(SlowClients, D9_WhatComesBehindARefusalIsReadOnlySoFar) {
   EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
 }
 
+// A29: byte by byte a body has the grace; one that comes at the least rate has longer, up to the
+// most.
+TEST_F(SlowClients, A29_ABodyBelowTheLeastRateEnds) {
+  options_.body_grace = milliseconds(300);
+  options_.body_rate_min = 10'000;
+  start();
+  const std::string_view head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 20010\r\n\r\n";
+  TestSocket slow(server_->port());
+  TestSocket fair(server_->port());
+  slow.send(head);
+  fair.send(head);
+  ASSERT_TRUE(soon([&] { return server_->connection_count() == 2; }));
+  std::this_thread::sleep_for(milliseconds(50));  // so that the body comes apart from its head
+  fair.send(std::string(20'000, 'x'));
+  slow.send("x");
+  EXPECT_TRUE(slow.read_all().starts_with("HTTP/1.1 408"));
+  fair.send("0123456789");  // beyond the grace, and within its two seconds
+  EXPECT_TRUE(fair.read_response().starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(SlowClients, A29_TheMostIsTheMost) {
+  options_.body_grace = milliseconds(100'000);
+  options_.body_time_max = milliseconds(100);
+  start();
+  TestSocket slow(server_->port());
+  slow.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_TRUE(slow.read_all().starts_with("HTTP/1.1 408"));
+}
+
+// A29: who connects and says nothing has less time than who has been answered before.
+TEST_F(SlowClients, A29_SilentConnectionsEndSooner) {
+  options_.first_byte_time_max = milliseconds(80);
+  options_.idle_time_max = milliseconds(100'000);
+  start();
+  TestSocket used(server_->port());
+  used.send(kGet);
+  EXPECT_TRUE(used.read_response().starts_with("HTTP/1.1 200"));
+  TestSocket silent(server_->port());
+  EXPECT_TRUE(silent.wait_closed());
+  used.send(kGet);
+  EXPECT_TRUE(used.read_response().starts_with("HTTP/1.1 200"));
+}
+
+// A29: whoever fills all places without asking for anything keeps nobody out, and neither does half
+// a header; the one that has waited longest goes first, and who is being answered stays.
+TEST_F(SlowClients, A29_WhoAsksForNothingMakesRoom) {
+  options_.connections_max = 3;
+  options_.patience = milliseconds(0);
+  start(1);
+  TestSocket answered(server_->port());
+  answered.send(kHeld);
+  ASSERT_TRUE(soon([&] { return exchanges_ == 1; }));
+  TestSocket half(server_->port());
+  TestSocket silent(server_->port());
+  ASSERT_TRUE(soon([&] { return server_->connection_count() == 3; }));
+  half.send("GET / HT");  // its last step is later than the silent one's
+  std::this_thread::sleep_for(milliseconds(50));
+  {
+    TestSocket next(server_->port());
+    next.send(kGet);
+    EXPECT_TRUE(next.read_response().starts_with("HTTP/1.1 200"));
+  }
+  EXPECT_TRUE(silent.wait_closed());
+  EXPECT_FALSE(half.wait_closed(50));
+  TestSocket second(server_->port());
+  second.send(kHeld);
+  ASSERT_TRUE(soon([&] { return exchanges_ == 2; }));
+  TestSocket third(server_->port());
+  third.send(kHeld);
+  ASSERT_TRUE(soon([&] { return exchanges_ == 3; }));
+  EXPECT_TRUE(half.wait_closed());
+  TestSocket one_too_many(server_->port());
+  EXPECT_TRUE(one_too_many.read_all().starts_with("HTTP/1.1 503")) << "all are being answered";
+  EXPECT_EQ(exchanges_, 3);
+}
+
+// A29: more than are refused at leisure hear of it, too.
+TEST_F(SlowClients, A29_RefusalsBeyondThoseWaitedForAreHeard) {
+  options_.connections_max = 1;
+  start(1);
+  TestSocket answered(server_->port());
+  answered.send(kHeld);
+  ASSERT_TRUE(soon([&] { return exchanges_ == 1; }));
+  TestSocket waited_for(server_->port());
+  ASSERT_TRUE(soon([&] { return server_->connection_count() == 2; }));
+  EXPECT_EQ(server_->connection_refusals_max(), 1);
+  for (int i = 0; i < 3; ++i) {
+    TestSocket beyond(server_->port());
+    const std::string refused = beyond.read_all();
+    EXPECT_TRUE(refused.starts_with("HTTP/1.1 503")) << refused;
+    EXPECT_NE(refused.find("too_many_connections"), std::string::npos) << refused;
+  }
+}
+
 // Idle connections end at the idle time, in thousands; meanwhile others come in.
 TEST_F(SlowClients, Ht20ThousandsOfIdleConnections) {
   const int count = is_full() ? std::min(9000, descriptors() / 2 - 100) : 500;
   options_.connections_max = count + 100;
-  options_.idle_time_max = milliseconds(is_full() ? 10'000 : 3000);
+  options_.first_byte_time_max = milliseconds(is_full() ? 10'000 : 3000);
   start();
   const auto idle = open(count);
   EXPECT_TRUE(soon([&] { return server_->connection_count() >= count; }))
@@ -270,7 +365,7 @@ TEST_F(SlowClients, Ht23HalfClosedClientsAreAnswered) {
   EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
 }
 
-// A request and a reset right behind it: whatever the handler holds for it is told, once each.
+// A request and a reset right behind it: whatever the handler holds for it hears of it, once each.
 TEST_F(SlowClients, Ht24RequestsThenResets) {
   holds_ = true;
   start();

@@ -51,7 +51,7 @@ class Stream {
     for (const boost::asio::const_buffer& bytes : buffers) {
       const size_t taken = write_records(bytes, error);
       written += taken;
-      // What was taken is told first; the error comes again with the rest.
+      // What was taken is reported first; the error comes again with the rest.
       if (error || taken < bytes.size()) break;
     }
     if (written > 0) error = {};

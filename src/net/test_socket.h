@@ -39,6 +39,9 @@ class TestSocket {
   TestSocket(const TestSocket&) = delete;
   TestSocket& operator=(const TestSocket&) = delete;
 
+  // As long as what is sure to come may take on a busy machine.
+  static constexpr int kPatienceMs = 20'000;
+
   bool connected() const { return connected_; }
   int descriptor() const { return fd_; }
   int fd() const { return fd_; }
@@ -63,7 +66,7 @@ class TestSocket {
   }
 
   // What has come once `part` is in it, or the peer closed, or time is up.
-  std::string read_until(std::string_view part, int limit_ms = 5000) {
+  std::string read_until(std::string_view part, int limit_ms = kPatienceMs) {
     std::string got = std::exchange(kept_, {});
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
     while (got.find(part) == std::string::npos && read_some(got, end)) {
@@ -71,7 +74,7 @@ class TestSocket {
     return got;
   }
   // All until the peer closes, or time is up.
-  std::string read_all(int limit_ms = 5000) {
+  std::string read_all(int limit_ms = kPatienceMs) {
     std::string got = std::exchange(kept_, {});
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
     while (read_some(got, end)) {
@@ -86,7 +89,7 @@ class TestSocket {
     return got;
   }
   // One whole response with a Content-Length or a chunked body (as it stands on the wire).
-  std::string read_response(int limit_ms = 5000) {
+  std::string read_response(int limit_ms = kPatienceMs) {
     std::string got = read_until("\r\n\r\n", limit_ms);
     const size_t head = got.find("\r\n\r\n");
     if (head == std::string::npos) return got;
@@ -111,7 +114,7 @@ class TestSocket {
     return got;
   }
   // True once the peer has closed (or reset), within the limit; what comes before is thrown away.
-  bool wait_closed(int limit_ms = 5000) {
+  bool wait_closed(int limit_ms = kPatienceMs) {
     std::string ignored;
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
     while (read_some(ignored, end)) ignored.clear();

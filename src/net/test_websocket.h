@@ -61,7 +61,7 @@ class TestWebSocket {
   void text(std::string_view message) { send(WebSocketOpcode::kText, message); }
 
   // The next frame; a close without a code if the peer has gone.
-  Frame read(int limit_ms = 5000) {
+  Frame read(int limit_ms = TestSocket::kPatienceMs) {
     if (!fill(2, limit_ms)) return {};
     const auto length = static_cast<uint8_t>(bytes_[1]) & 0x7F;
     const size_t extra = length == 127 ? 8 : length == 126 ? 2 : 0;
@@ -77,7 +77,7 @@ class TestWebSocket {
     bytes_.erase(0, 2 + extra + size);
     return frame;
   }
-  bool wait_closed(int limit_ms = 5000) { return socket_.wait_closed(limit_ms); }
+  bool wait_closed(int limit_ms = TestSocket::kPatienceMs) { return socket_.wait_closed(limit_ms); }
 
  private:
   bool fill(size_t size, int limit_ms) {

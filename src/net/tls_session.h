@@ -23,7 +23,7 @@ class TlsSession {
     kWantRead,   // when the socket can be read
     kWantWrite,  // when it can be written
     kPlainHttp,  // the peer does not speak TLS but HTTP
-    kFailed,     // problem() says why; the peer has been told
+    kFailed,     // problem() says why; the peer has been sent an alert
   };
 
   // The server's side of `socket`, which outlives this.
@@ -38,7 +38,7 @@ class TlsSession {
   Step handshake();
 
   // As a socket's: 0 and would_block, eof or another error. A read takes a whole record if `bytes`
-  // has room for one (16 KiB), so that nothing is left that the socket would not tell of.
+  // has room for one (16 KiB), so that nothing is left that the socket would not report.
   size_t read_some(char* to, size_t bytes, SystemError& error);
   // After would_block the same bytes have to come again first, perhaps with more behind them.
   size_t write_some(std::string_view bytes, SystemError& error);

@@ -147,7 +147,7 @@ std::optional<WebSocketReader::Event> WebSocketReader::read_head() {
   return check_frame(length);
 }
 
-// All that can be told from a frame's head; nothing of its payload has been kept yet.
+// All that a frame's head says; nothing of its payload has been kept yet.
 std::optional<WebSocketReader::Event> WebSocketReader::check_frame(uint64_t length) {
   if (frame_.control()) {
     if (!frame_.last) return fail(kCloseProtocolError, "a control frame in pieces");

@@ -316,6 +316,22 @@ TEST(WebSocketServer, SilenceIsPingedThenClosed) {
   EXPECT_TRUE(client.wait_closed());
 }
 
+// A29: who answers pings and never says anything does not stay for good.
+TEST(WebSocketServer, A29_OneWithoutMessagesIsClosed) {
+  EchoServer echo({.websocket_ping_time = std::chrono::milliseconds(20),
+                   .websocket_idle_time_max = std::chrono::milliseconds(200)});
+  TestWebSocket client(echo.server().port(), "/");
+  ASSERT_TRUE(client.open());
+  auto frame = client.read();
+  int pings = 0;
+  for (; frame.opcode == Opcode::kPing; frame = client.read()) {
+    ++pings;
+    client.send(Opcode::kPong, "");
+  }
+  EXPECT_GT(pings, 1);
+  EXPECT_EQ(frame.close_code(), 1001);
+}
+
 TEST(WebSocketServer, AStoppingServerSaysSo) {
   EchoServer echo({});
   TestWebSocket client(echo.server().port(), "/");

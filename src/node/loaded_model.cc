@@ -143,12 +143,16 @@ Result<void> LoadedModel::pack_into_cache(const Options& options, base::ThreadPo
     log.info(fmt::format(
         "packing {:.1f} GiB of weights for the fast kernels, once; later starts find them in {}",
         gibibytes(checkpoint_.weight_bytes()), options.packed_cache));
-    TRY_ASSIGN(folder, make_packed(
-                           options.packed_cache, checkpoint_, *options.weights, pool,
-                           [&](std::string_view what, int64_t done, int64_t total) {
-                             return !options.progress || options.progress(what, done, total);
-                           },
-                           log));
+    const auto made = make_packed(
+        options.packed_cache, checkpoint_, *options.weights, pool,
+        [&](std::string_view what, int64_t done, int64_t total) {
+          return !options.progress || options.progress(what, done, total);
+        },
+        log);
+    if (!made.ok() && made.error().code == ErrorCode::kIo) {
+      return Error{ErrorCode::kIo, made.error().message, "weights-cache"};
+    }
+    TRY_ASSIGN(folder, made);
   }
   TRY_ASSIGN(checkpoint_, checkpoint::Checkpoint::open(*folder));
   log.info(fmt::format("weights from {}, packed from {}", *folder, checkpoint_.tiles().source));

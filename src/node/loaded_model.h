@@ -75,8 +75,8 @@ class LoadedModel {
     MemoryBudget* budget = nullptr;
     std::string name = {};
     std::string revision = {};  // of a hub id; empty: main
-    // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
-    // May be empty.
+    // Called while it takes long: what is being done, bytes or steps so far and in all; false
+    // stops. May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
   };
 

@@ -12,11 +12,19 @@
 namespace pelton::node {
 namespace {
 
+// The name as it is written, a link's own: only a path that ends in none ("..", "/") is resolved.
 std::string id_of(const std::string& model) {
   std::error_code failed;
   if (!std::filesystem::is_directory(model, failed)) return model;
-  const std::filesystem::path path = std::filesystem::canonical(model, failed);
-  return failed ? model : path.filename().string();
+  std::filesystem::path path(model);
+  while (path.has_parent_path() && (path.filename().empty() || path.filename() == ".")) {
+    if (path == path.parent_path()) break;
+    path = path.parent_path();
+  }
+  if (path.filename().empty() || path.filename() == "." || path.filename() == "..") {
+    path = std::filesystem::canonical(path, failed);
+  }
+  return failed || path.filename().empty() ? model : path.filename().string();
 }
 
 bool is_called(const NamedModel& model, std::string_view name) {

@@ -16,7 +16,8 @@ struct NamedModel {
   std::vector<std::string> aliases;  // other names it answers to
 };
 
-// "openai/gpt-oss-20b" stays; a folder is called by its last part. Its aliases are what else it may
+// "openai/gpt-oss-20b" stays; a folder is called by its last part, one that is reached by a link by
+// the link's. Its aliases are what else it may
 // be called: the folder as it was given, the hub id that a short name stands for.
 NamedModel name_model(const std::string& model);
 

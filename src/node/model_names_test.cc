@@ -40,6 +40,32 @@ TEST_F(ModelNames, AFolderIsCalledByItsLastPartAndAsItWasGiven) {
   EXPECT_EQ(named.id, "box");
   EXPECT_THAT(named.aliases, ElementsAre(folder("a/box")));
   EXPECT_EQ(name_model(folder("a/../b/box/.")).id, "box");
+  EXPECT_EQ(name_model(folder("c/qwen/./")).id, "qwen");
+  EXPECT_EQ(name_model(folder("c/qwen/../../a/box//")).id, "box");
+  EXPECT_EQ(name_model(folder("c/qwen/..")).id, "c");
+}
+
+// A path relative to where the program was started.
+TEST_F(ModelNames, AFolderThatIsHereIsCalledByItsName) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder("c/qwen"));
+  EXPECT_EQ(name_model(".").id, "qwen");
+  EXPECT_EQ(name_model("./").id, "qwen");
+  EXPECT_EQ(name_model("..").id, "c");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(name_model("/").id, "/");
+}
+
+TEST_F(ModelNames, ALinkIsCalledByItsOwnName) {
+  std::filesystem::create_directory_symlink(folder("a/box"), folder("my-model"));
+  for (const char* const end : {"", "/", "/.", "/./"}) {
+    EXPECT_EQ(name_model(folder("my-model") + end).id, "my-model") << end;
+  }
+  EXPECT_EQ(name_model(folder("my-model/..")).id, "a") << "where the link leads, as for open()";
+  const auto both = name_models(
+      {.models = {folder("a/box"), folder("my-model")}, .served_names = {}, .aliases = {}});
+  ASSERT_TRUE(both.ok()) << "one folder under two names";
+  EXPECT_EQ(both->at(1).id, "my-model");
 }
 
 TEST_F(ModelNames, AHubIdStaysAndAShortNameIsItsAlias) {

@@ -10,11 +10,10 @@
 #include "base/json.h"
 #include "chat/format_of.h"
 #include "node/model_tokenizer.h"
+#include "node/tokenizer_config.h"
 
 namespace pelton::node {
 namespace {
-
-constexpr size_t kConfigBytesMax = size_t{16} << 20;
 
 bool exists(const std::string& file) {
   std::error_code ignored;
@@ -46,19 +45,13 @@ void take_templates(const Json& value, chat::TemplateSource& source) {
 }
 
 Result<void> read_folder(const std::string& folder, chat::TemplateSource& source) {
-  const std::string config_file = folder + "/tokenizer_config.json";
-  if (exists(config_file)) {
-    TRY_ASSIGN(const std::string text, base::read_file(config_file, kConfigBytesMax));
-    const Result<Json> config = Json::parse(text);
-    if (!config.ok()) {
-      return Error{ErrorCode::kBadCheckpoint,
-                   fmt::format("{}: {}", config_file, config.error().message)};
-    }
+  TRY_ASSIGN(const std::optional<Json> config, read_tokenizer_config(folder));
+  if (config) {
     source.bos_token = token_text(*config, "bos_token");
     source.eos_token = token_text(*config, "eos_token");
     if (const Json* value = config->find("chat_template")) {
       take_templates(*value, source);
-      source.from = config_file;
+      source.from = folder + "/tokenizer_config.json";
     }
   }
   const std::string file = folder + "/chat_template.jinja";
@@ -97,12 +90,16 @@ Result<std::optional<chat::TemplateSource>> read_model_template(
     }
   }
   if (!file.empty()) {
-    TRY_ASSIGN(source.text, base::read_file(file, chat::PromptTemplate::kBytesMax));
+    Result<std::string> text = base::read_file(file, chat::PromptTemplate::kBytesMax);
+    if (!text.ok()) {
+      return Error{text.error().code, "--chat-template " + text.error().message, "chat-template"};
+    }
+    source.text = *std::move(text);
     source.for_tools.clear();
     source.from = file;
     if (source.text.empty()) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("--chat-template {} is empty", file),
-                   "--chat-template"};
+                   "chat-template"};
     }
   }
   if (source.text.empty()) return std::optional<chat::TemplateSource>();

@@ -8,16 +8,14 @@
 
 #include <fmt/format.h>
 
-#include "base/file.h"
 #include "base/json.h"
+#include "node/tokenizer_config.h"
 #include "tokenizer/ggml_vocabulary.h"
 
 namespace pelton::node {
 namespace {
 
 using tokenizer::Tokenizer;
-
-constexpr size_t kConfigBytesMax = size_t{64} << 20;  // some list thousands of tokens
 
 // The id of config's `key`, a token's text or an object with its "content"; nothing if it has none.
 Result<std::optional<TokenId>> token_of(const Json& config, const char* key,
@@ -35,14 +33,10 @@ Result<std::optional<TokenId>> token_of(const Json& config, const char* key,
 // `add_bos_token` overrules what the tokenizer's own file says, as the classes that read it do. So
 // does an `add_eos_token` that is true; one that is false stands in files of models whose class
 // does not read it, and whose tokenizer.json has an end (Qwen's embedding models).
-Result<void> take_config(const std::string& file, Tokenizer& tokenizer) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return {};
-  TRY_ASSIGN(const std::string text, base::read_file(file, kConfigBytesMax));
-  const Result<Json> config = Json::parse(text);
-  if (!config.ok()) {
-    return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", file, config.error().message)};
-  }
+Result<void> take_config(const std::string& folder, Tokenizer& tokenizer) {
+  TRY_ASSIGN(const std::optional<Json> config, read_tokenizer_config(folder));
+  if (!config) return {};
+  const std::string file = (std::filesystem::path(folder) / "tokenizer_config.json").string();
   const std::optional<bool> adds_bos = config->boolean("add_bos_token");
   if (adds_bos == false) tokenizer.set_prompt_begin({});
   if (adds_bos == true) {
@@ -78,7 +72,7 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_in(const std::string& folder) {
 Result<Tokenizer> read_tokenizer_file(const std::string& file) {
   TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  TRY(take_config((folder / "tokenizer_config.json").string(), tokenizer));
+  TRY(take_config(folder.string(), tokenizer));
   return tokenizer;
 }
 
@@ -122,15 +116,22 @@ Result<std::unique_ptr<Tokenizer>> read_other_tokenizer(const std::string& place
     return Error{ErrorCode::kInvalidArgument, fmt::format("--tokenizer {}: {}", place, why),
                  "tokenizer"};
   };
+  const auto unreadable = [](Error error) {
+    error.field = "tokenizer";
+    return error;
+  };
   std::error_code ignored;
   std::unique_ptr<Tokenizer> found;
   if (std::filesystem::is_regular_file(place, ignored)) {
-    TRY_ASSIGN(Tokenizer tokenizer, read_tokenizer_file(place));
-    found = owned(std::move(tokenizer));
+    Result<Tokenizer> tokenizer = read_tokenizer_file(place);
+    if (!tokenizer.ok()) return unreadable(tokenizer.error());
+    found = owned(*std::move(tokenizer));
   } else {
     const Result<std::string> folder = checkpoint::resolve_model(place);
     if (!folder.ok()) return refusal(folder.error().message);
-    TRY_ASSIGN(found, tokenizer_in(*folder));
+    Result<std::unique_ptr<Tokenizer>> in_folder = tokenizer_in(*folder);
+    if (!in_folder.ok()) return unreadable(in_folder.error());
+    found = *std::move(in_folder);
     if (found == nullptr) {
       return refusal("there is no tokenizer.json, tekken.json or tokenizer.model");
     }

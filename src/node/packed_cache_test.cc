@@ -83,6 +83,20 @@ TEST_F(PackedCache, IsMadeOnceForEachChoice) {
   EXPECT_EQ(entries[1].weights, "shipped");
 }
 
+// What prompts are made of goes with the weights.
+TEST_F(PackedCache, KeepsTheChatTemplate) {
+  std::ofstream(model() + "/chat_template.jinja") << "{{ messages[0].content }}";
+  std::ofstream(model() + "/tokenizer_config.json") << R"({"eos_token":"<|return|>"})";
+  const std::string folder = make(WeightChoice::kInt8);
+  for (const char* name : {"/chat_template.jinja", "/tokenizer_config.json"}) {
+    std::ifstream kept(folder + name);
+    std::ifstream given(model() + name);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(kept), {}),
+              std::string(std::istreambuf_iterator<char>(given), {}))
+        << name;
+  }
+}
+
 // A9: who comes while another packs waits for it, says so, and takes what it made.
 TEST_F(PackedCache, A9_SecondPackerWaitsForTheFirst) {
   const std::string folder = cache_ + "/waited-for";

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/gguf_names.h"
+#include "node/model_template.h"
 #include "node/sample_text.h"
 #include "tokenizer/ggml_vocabulary.h"
 
@@ -30,7 +31,18 @@ Error cannot(const std::string& path, const char* what, const std::error_code& w
   return Error{ErrorCode::kIo, fmt::format("{}: cannot {}: {}", path, what, why.message())};
 }
 
-// What stands beside the weights: configuration and tokenizer.
+// A GGUF file's chat template, as folders have it.
+Result<void> write_template(const Checkpoint& source, const std::string& folder) {
+  if (source.gguf() == nullptr) return {};
+  TRY_ASSIGN(const auto found, read_model_template(source, ""));
+  if (!found) return {};
+  Json tokens;
+  tokens.set("bos_token", found->bos_token).set("eos_token", found->eos_token);
+  TRY(base::write_file(folder + "/tokenizer_config.json", tokens.dump() + "\n"));
+  return base::write_file(folder + "/chat_template.jinja", found->text);
+}
+
+// What stands beside the weights: configuration, tokenizer, chat template.
 Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
   Json config;
   if (source.gguf() != nullptr) {
@@ -49,7 +61,9 @@ Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
                tokenizer::tokenizer_json_of(vocabulary, source.gguf()->path()));
     TRY(base::write_file(folder + "/tokenizer.json", json));
   }
-  for (const char* name : {"tokenizer.json", "o200k_base.tiktoken", "generation_config.json"}) {
+  for (const char* name :
+       {"tokenizer.json", "o200k_base.tiktoken", "generation_config.json", "tokenizer_config.json",
+        "chat_template.jinja", "README.md", "LICENSE"}) {
     for (const std::string& from : source.text_folders()) {
       const std::string to = folder + "/" + name;
       std::error_code failed;
@@ -62,7 +76,7 @@ Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
       }
     }
   }
-  return {};
+  return write_template(source, folder);
 }
 
 // A folder of our own that takes its name when it is complete.

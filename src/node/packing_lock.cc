@@ -37,19 +37,19 @@ fs::file_time_type last_written(const fs::path& folder) {
 Result<PackingLock> PackingLock::take(const std::string& folder, base::FunctionRef<bool()> go_on,
                                       base::Log& log) {
   const fs::path path(folder);
-  std::error_code ignored;  // what cannot be made here is told where it is needed
+  std::error_code ignored;  // what cannot be made here is reported where it is needed
   fs::create_directories(path.parent_path(), ignored);
   const std::string file =
       (path.parent_path() / fmt::format(".{}.lock", path.filename().string())).string();
   PackingLock lock(folder, ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.descriptor_ < 0) return lock;
-  bool told = false;
+  bool is_logged = false;
   while (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
       ::close(std::exchange(lock.descriptor_, -1));
       break;
     }
-    if (!std::exchange(told, true)) {
+    if (!std::exchange(is_logged, true)) {
       // A warning, so that verbs that log nothing else do not seem to hang.
       log.warning(
           fmt::format("another process is packing these weights into {}: waiting for it", folder));

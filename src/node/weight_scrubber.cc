@@ -84,7 +84,7 @@ void WeightScrubber::look_at_weights(int64_t passed_ns) {
     if (!look.changed.empty()) {
       log_.error(
           fmt::format("the weights have changed in memory: {}; nothing more is answered with them "
-                      "('pelton verify' tells whether the files are whole)",
+                      "('pelton verify' says whether the files are whole)",
                       look.changed));
       return become(State::kDamaged);
     }

@@ -7,6 +7,8 @@
 
 #include "cost_model/built_in_data.h"
 #include "cost_model/closed_form.h"
+#include "cost_model/kv_budget.h"
+#include "families/kv_groups.h"
 
 namespace pelton::planner {
 namespace {
@@ -151,7 +153,7 @@ std::string memory_sentence(const FleetPlanOptions& options, const MemoryPlan& p
           ? "one " + memory.hardware.title
           : fmt::format("{} on {}", cost_model::layout_name(memory.layout), memory.hardware.title);
   if (plan.fits()) {
-    return fmt::format("{} fits on {}: {} are left for keys and values, {} sequences of 8K.",
+    return fmt::format("{} fits on {}: {} are left for the KV cache, {} sequences of 8K.",
                        memory.shape.name, where, format(plan.kv_bytes, Unit::kBytes),
                        format(d(plan.sequences_at(8192, memory)), Unit::kCount));
   }
@@ -165,6 +167,26 @@ std::string memory_sentence(const FleetPlanOptions& options, const MemoryPlan& p
       memory.shape.name, where, format(plan.taken_bytes, Unit::kBytes),
       format(plan.allowed_bytes, Unit::kBytes),
       format(plan.taken_bytes - plan.allowed_bytes, Unit::kBytes), instead);
+}
+
+// Blocks of a window group that what runs has at once, as in the engine (cost_model/kv_budget.h).
+double live_blocks(const kv::GroupSpec& group, const MemoryOptions& options) {
+  if (!group.slides()) return 0;
+  const int64_t seen = group.blocks_at_once(INT32_MAX, options.block_tokens);
+  return d(options.sequences_max * (seen + 1)) +
+         std::ceil(d(options.batch_tokens_max) / options.block_tokens);
+}
+
+// What one device has of a block's bytes, in the plan's elements, for each byte of the whole
+// model's.
+double share_of(const kv::PerGroup<kv::GroupSpec>& groups, const MemoryOptions& options,
+                const MemoryPlan& plan) {
+  double whole = 0;
+  for (const kv::GroupSpec& group : groups) {
+    const int64_t tokens = group.slides() ? group.sliding_window : 1;
+    whole += d(group.block_bytes * tokens) / options.block_tokens;
+  }
+  return (plan.kv_token_bytes + plan.kv_sequence_bytes) / whole;
 }
 
 }  // namespace
@@ -207,7 +229,7 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
       {"allowed_bytes", "allowed", plan.allowed_bytes, Unit::kBytes,
        fmt::format("{} x {} bytes", options.utilization, options.hardware.memory_bytes)});
   figures.push_back(
-      {"kv_bytes", "left for keys and values", plan.kv_bytes, Unit::kBytes, "allowed - together"});
+      {"kv_bytes", "left for the KV cache", plan.kv_bytes, Unit::kBytes, "allowed - together"});
   if (!plan.fits()) {
     section.notes.push_back("It does not fit: more devices, or fewer bits.");
     return section;
@@ -261,7 +283,7 @@ Section closed_form_section(const FleetPlanOptions& options) {
     table.rows.push_back({{.text = name}, {.value = by_book, .unit = Unit::kBytes}, last});
   };
   row("parameters", d(closed_form::parameter_bytes(nominal, 2)), cost_model::weight_bytes(shape));
-  row("keys and values", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
+  row("KV cache", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
   row("attention activations", d(closed_form::attention_activation_bytes(batch, shape.hidden_size)),
       -1);
   row("feed-forward activations",
@@ -402,30 +424,26 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
 }
 
 kv::PerGroup<kv::GroupCapacity> kv_capacity(const MemoryOptions& options, const MemoryPlan& plan) {
-  const families::ModelConfig& shape = options.shape;
-  const auto tokens = static_cast<double>(options.block_tokens);
-  const double context_bytes = plan.kv_token_bytes * tokens;
-  const double sliding_bytes =
-      plan.kv_sequence_bytes > 0 ? plan.kv_sequence_bytes / d(shape.sliding_window) * tokens : 0;
-  const double live = std::ceil((d(shape.sliding_window) / tokens + 2) * d(options.sequences_max) +
-                                d(options.batch_tokens_max) / tokens);
-  const double left = plan.kv_bytes * plan.sequence_groups - live * sliding_bytes;
-  // Of a conversation of 4 096 tokens: 256 full blocks and 86 window blocks.
-  constexpr double kFullBlocks = 256;
-  constexpr double kWindowBlocks = 86;
-  const double conversations = left / (kFullBlocks * context_bytes + kWindowBlocks * sliding_bytes);
-  constexpr int64_t kBlocksMax = 1 << 26;
-  const auto count = [](double blocks) {
-    return static_cast<int>(std::clamp(blocks, 0.0, d(kBlocksMax)));
-  };
+  const auto specs =
+      families::kv_groups(options.shape, {.block_tokens = options.block_tokens}).specs;
+  const double device_share = share_of(specs, options, plan);
+  double left = plan.kv_bytes * plan.sequence_groups;
+  double conversation_bytes = 0;
+  for (const kv::GroupSpec& group : specs) {
+    const double block_bytes = d(group.block_bytes) * device_share;
+    left -= live_blocks(group, options) * block_bytes;
+    conversation_bytes +=
+        d(cost_model::conversation_blocks(group, options.block_tokens)) * block_bytes;
+  }
+  const double conversations = left / conversation_bytes;
   kv::PerGroup<kv::GroupCapacity> groups;
-  for (const int64_t window : cost_model::windows_of(shape)) {
-    if (window == 0) {
-      groups.push_back({{.name = "full"}, {count(conversations * kFullBlocks)}});
-    } else {
-      groups.push_back({{.name = "window", .sliding_window = static_cast<int>(window)},
-                        {count(live + conversations * kWindowBlocks)}});
-    }
+  for (const kv::GroupSpec& group : specs) {
+    constexpr int64_t kBlocksMax = 1 << 26;
+    const double blocks =
+        live_blocks(group, options) +
+        conversations * d(cost_model::conversation_blocks(group, options.block_tokens));
+    groups.push_back({{.name = group.name, .sliding_window = group.sliding_window},
+                      {static_cast<int>(std::clamp(blocks, 0.0, d(kBlocksMax)))}});
   }
   return groups;
 }

@@ -70,7 +70,7 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   table.detail("norms and routers", weights.other);
   table.part("working memory", footprint.workspace.bytes());
   table.detail("speculation", footprint.workspace.drafting);
-  table.part("keys and values", kv.bytes());
+  table.part("KV cache", kv.bytes());
   for (const auto& group : kv.groups) table.detail(layers_of(group), group.bytes());
   if (footprint.swap.bytes() > 0) table.part("swap space", footprint.swap.bytes());
   table.part("left", std::max<int64_t>(footprint.memory_bytes - footprint.bytes(), 0));
@@ -80,14 +80,12 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
                     "again and again.",
                     human(footprint.bytes() - footprint.memory_bytes)));
   }
-  table.line(fmt::format(
-      "\nkeys and values in {}: {} a token and {} a conversation by the "
-      "architecture",
-      tensor::kv_type_name(kv.dtype), human(formula.per_token), human(formula.per_sequence)));
+  table.line(fmt::format("\nKV cache in {}: {} a token and {} a sequence by the architecture",
+                         tensor::kv_type_name(kv.dtype), human(formula.per_token),
+                         human(formula.per_sequence)));
   for (const auto& group : kv.groups) table.line(blocks_line(group, kv.block_tokens));
   table.line(
-      fmt::format("\nroom for {} tokens; {} conversation{} of {} tokens at once, of {} that "
-                  "may run",
+      fmt::format("\nKV cache capacity: {} tokens; {} sequence{} of {} tokens (max_num_seqs {})",
                   cli::format_count(kv.token_count()), footprint.max_sequences(),
                   footprint.max_sequences() == 1 ? "" : "s",
                   cli::format_count(footprint.context_tokens_max), footprint.sequences_max));

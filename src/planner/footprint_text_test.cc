@@ -35,14 +35,15 @@ TEST(FootprintText, EachPartHasItsShare) {
   const std::string text = footprint_text("dense", dense());
   EXPECT_TRUE(text.starts_with("dense in 8")) << text;
   EXPECT_THAT(line_of(text, "weights"), HasSubstr("########........................  25 %"));
-  EXPECT_THAT(line_of(text, "keys and values"),
-              HasSubstr("####............................  12 %"));
+  EXPECT_THAT(line_of(text, "KV cache"), HasSubstr("####............................  12 %"));
   EXPECT_THAT(line_of(text, "left"), HasSubstr(" 62 %"));
   EXPECT_NE(line_of(text, "  MLP"), "");
   EXPECT_EQ(line_of(text, "  experts"), "") << "it has none";
   EXPECT_EQ(line_of(text, "swap space"), "");
   EXPECT_THAT(text, HasSubstr("full layers"));
-  EXPECT_THAT(text, HasSubstr("4 conversations of 4"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("KV cache capacity: 16,384 tokens; 4 sequences of 4,096 tokens (max_num_seqs 4)"));
   EXPECT_THAT(text, Not(HasSubstr("more than there is")));
 }
 

@@ -15,7 +15,7 @@ enum class Unit { kBytes, kTokens, kCount, kSeconds, kPerSecond, kShare, kDollar
 
 struct Figure {
   std::string key;    // "kv_bytes"
-  std::string label;  // "left for keys and values"
+  std::string label;  // "left for the KV cache"
   double value = 0;
   Unit unit = Unit::kCount;
   std::string formula;  // with the numbers in it

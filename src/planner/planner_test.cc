@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "families/kv_groups.h"
 #include "planner/capacity_plan.h"
 #include "planner/fleet_plan.h"
 #include "planner/memory_plan.h"
@@ -315,7 +316,7 @@ TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
   options.with_load = true;
   const PlanReport report = *plan_fleet(options);
   const std::string text = to_text(report, Explain::kYes, 0);
-  EXPECT_THAT(text, HasSubstr("left for keys and values"));
+  EXPECT_THAT(text, HasSubstr("left for the KV cache"));
   EXPECT_THAT(text, HasSubstr("= allowed - together"));
   const Json json = to_json(report);
   EXPECT_NEAR(json.find("memory")->find("kv_bytes")->number("value").value() / kGiB, 4.95, 0.05);
@@ -379,6 +380,20 @@ TEST(KvCapacity, StaysWithinTheBudget) {
   }
   const MemoryOptions llama = memory_of("b200", "llama-3.1-8b", {});
   EXPECT_EQ(kv_capacity(llama, plan_of(llama)).size(), 1) << "no layer of it slides";
+}
+
+// The groups are the model's own, whatever they are called; and shared out as in the engine.
+TEST(KvCapacity, HasTheModelsGroups) {
+  for (const char* model : {"gpt-oss-120b", "llama-3.1-8b", "deepseek-v3"}) {
+    const MemoryOptions options = memory_of("b200", model, {.tensor = 8});
+    const auto groups = kv_capacity(options, plan_of(options));
+    const auto specs = families::kv_groups(options.shape, {}).specs;
+    ASSERT_EQ(groups.size(), specs.size()) << model;
+    for (int i = 0; i < groups.size(); ++i) {
+      EXPECT_EQ(groups[i].spec.name, specs[i].name) << model;
+      EXPECT_EQ(groups[i].spec.sliding_window, specs[i].sliding_window) << model;
+    }
+  }
 }
 
 }  // namespace

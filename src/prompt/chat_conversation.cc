@@ -62,7 +62,7 @@ class ConversationBuilder {
 
   const api::ChatRequest& request_;
   size_t instructed_ = 0;  // messages before this one instruct at the beginning, if they instruct
-  std::unordered_map<std::string_view, const api::FunctionTool*> deferred_;  // not yet told
+  std::unordered_map<std::string_view, const api::FunctionTool*> deferred_;  // not yet shown
   std::vector<chat::Message> out_;
 };
 
@@ -143,7 +143,7 @@ void ConversationBuilder::add_user(const ChatMessage& message) {
   add({.kind = Kind::kUser, .text = message.content, .name = message.name});
 }
 
-// Those of the beginning are told already.
+// Those of the beginning have been shown already.
 void ConversationBuilder::add_instructions(size_t index) {
   if (index < instructed_) return;
   const ChatMessage& message = request_.messages[index];
@@ -153,7 +153,7 @@ void ConversationBuilder::add_instructions(size_t index) {
   if (!developer.empty()) add(developer_message(std::move(developer)));
 }
 
-// The model stops after a call, so a message that tells several is no turn as it was sampled.
+// The model stops after a call, so a message that has several is no turn as it was sampled.
 void ConversationBuilder::add_assistant(size_t index) {
   const ChatMessage& message = request_.messages[index];
   const auto add_part = [&](chat::Message part) {

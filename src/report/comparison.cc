@@ -16,7 +16,7 @@ constexpr size_t kNameColumns = 22;
 std::string cut(const std::string& name) {
   const std::string plain = base::one_line(name);
   if (base::text_columns(plain) <= static_cast<int>(kNameColumns)) return plain;
-  // The end of a path tells files apart.
+  // The end of a path distinguishes files.
   size_t from = plain.size() - (kNameColumns - 2);
   while (from < plain.size() && (static_cast<unsigned char>(plain[from]) & 0xC0) == 0x80) ++from;
   return ".." + plain.substr(from);

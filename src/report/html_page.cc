@@ -10,7 +10,7 @@
 namespace pelton::report {
 namespace {
 
-// Okabe and Ito's colours, told apart by nearly everybody, on light and dark.
+// Okabe and Ito's colours, distinguished by nearly everybody, on light and dark.
 constexpr std::string_view kStyle = R"(
 :root{--ink:#1b1f24;--faint:#667;--grid:#e4e7eb;--back:#fff;--card:#f6f7f9;--warn:#8a4b00;--warnback:#fff3e0}
 @media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--faint:#9aa3ad;--grid:#333a42;--back:#14171a;--card:#1e2328;--warn:#ffc77d;--warnback:#3a2a12}}

@@ -14,7 +14,7 @@
 namespace pelton::report {
 namespace {
 
-constexpr double kPartMin = 0.2;     // of a second: less tells nothing of a rate
+constexpr double kPartMin = 0.2;     // of a second: less says nothing of a rate
 constexpr size_t kOverlaidMax = 12;  // curves in one plot that eyes can still follow
 
 double number(const Json& json, std::string_view key) {
@@ -223,11 +223,11 @@ void add_warnings(std::string& out, const NamedResult& result) {
     out +=
         fmt::format("<p class=\"warn\">{}: {}</p>", html_escape(result.name), html_escape(limit));
   }
-  const Json* told = own(result.json, "tokens_told");
-  if (told != nullptr && told->is_bool() && !told->as_bool()) {
+  const Json* reported = own(result.json, "tokens_told");
+  if (reported != nullptr && reported->is_bool() && !reported->as_bool()) {
     out += fmt::format(
         "<p class=\"warn\">{}: times between tokens are times between pieces of text, because the "
-        "server did not tell how many tokens each brought.</p>",
+        "server did not report how many tokens each brought.</p>",
         html_escape(result.name));
   }
   if (result.json.number("failed").value_or(0) > 0) {

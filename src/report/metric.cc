@@ -15,7 +15,8 @@ constexpr std::array<MetricInfo, 10> kMetrics = {{
      "Of each request: the time from its first piece to its last, divided by the tokens that came "
      "after the first piece. Requests of one token have none, and count as 0 for goodput."},
     {Metric::kItl, "itl", "ITL", "Inter-token Latency",
-     "Time between one token and the next. Where the server tells how many tokens a piece brings, "
+     "Time between one token and the next. Where the server reports how many tokens a piece "
+     "brings, "
      "the time before the piece is shared evenly among them; where it does not, each piece counts "
      "as one token, and the report says so."},
     {Metric::kE2el, "e2el", "E2EL", "End-to-end Latency",

@@ -94,7 +94,7 @@ TEST(Summary, SeveralTokensInAPiece) {
   EXPECT_THAT(values(summary, Metric::kItl), testing::ElementsAre(10, 10, 10, 10));
   EXPECT_THAT(values(summary, Metric::kChunkGap), testing::ElementsAre(40));
   EXPECT_THAT(values(summary, Metric::kTpot), testing::ElementsAre(10));
-  EXPECT_EQ(summary.timing, TokenTiming::kTold);
+  EXPECT_EQ(summary.timing, TokenTiming::kReported);
   EXPECT_EQ(summary.peak_output_tokens_per_s, 5);
 }
 
@@ -110,7 +110,7 @@ TEST(Summary, SaysWhenCountsWereNotTold) {
   records[0].tokens_told = false;
   EXPECT_EQ(summarize(records, 1, {}).timing, TokenTiming::kPieces);
   EXPECT_THAT(result_text({}, summarize(records, 1, {}), {}),
-              testing::HasSubstr("not tokens: the server told no counts"));
+              testing::HasSubstr("not tokens: the server reported no counts"));
   records.push_back(request(0, {10, 20}));
   EXPECT_EQ(summarize(records, 1, {}).timing, TokenTiming::kMixed);
 }

@@ -35,7 +35,7 @@ struct RequestRecord {
 
   // Those with tokens. The first one's time is the first token's.
   std::vector<Piece> pieces;
-  // The server told how many tokens came with each piece; otherwise a piece counts as one.
+  // The server reported how many tokens came with each piece; otherwise a piece counts as one.
   bool tokens_told = false;
 
   std::string text;  // the visible answer, where it is kept

@@ -118,7 +118,7 @@ void write_own(JsonWriter& w, const RunInfo& run, const Summary& summary,
   w.key("output_len").integer(run.output_len);
   w.key("hardware").string(run.hardware);
   w.key("token_timing").string(timing_words(summary.timing));
-  w.key("tokens_told").boolean(summary.timing == TokenTiming::kTold);
+  w.key("tokens_told").boolean(summary.timing == TokenTiming::kReported);
   w.key("tokens_per_s_per_user").number(tokens_per_s_per_user(summary));
   w.key("reasoning_tokens").integer(summary.reasoning_tokens);
   w.key("cached_tokens").integer(summary.cached_tokens);

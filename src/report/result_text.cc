@@ -56,7 +56,8 @@ void add_own(std::string& out, const RunInfo& info, const Summary& summary) {
   out += fmt::format("{:-^50}\n", "How it was measured");
   add_row(out, "Time between tokens:", std::string(timing_words(summary.timing)));
   if (summary.timing == TokenTiming::kPieces || summary.timing == TokenTiming::kMixed) {
-    out += "  (ITL and TPOT are between pieces of text, not tokens: the server told no counts)\n";
+    out +=
+        "  (ITL and TPOT are between pieces of text, not tokens: the server reported no counts)\n";
   }
   // A user waits for the text, behind all reasoning.
   for (const Metric metric : {Metric::kFirstReasoning, Metric::kFirstText}) {
@@ -92,7 +93,7 @@ void add_own(std::string& out, const RunInfo& info, const Summary& summary) {
 
 std::string_view timing_words(TokenTiming timing) {
   switch (timing) {
-    case TokenTiming::kTold:
+    case TokenTiming::kReported:
       return "exact to the token";
     case TokenTiming::kPieces:
       return "piece by piece";

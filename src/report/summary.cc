@@ -45,7 +45,7 @@ void add_request(const RequestRecord& record, Summary& summary) {
 
 void add_timing(const RequestRecord& record, Summary& summary) {
   if (record.pieces.empty()) return;
-  const TokenTiming timing = record.tokens_told ? TokenTiming::kTold : TokenTiming::kPieces;
+  const TokenTiming timing = record.tokens_told ? TokenTiming::kReported : TokenTiming::kPieces;
   if (summary.timing == TokenTiming::kNone) summary.timing = timing;
   if (summary.timing != timing) summary.timing = TokenTiming::kMixed;
 }

@@ -16,8 +16,8 @@ namespace pelton::report {
 
 // Whether the times between tokens are times between tokens.
 enum class TokenTiming {
-  kTold,    // the server told how many tokens each piece brings
-  kPieces,  // it did not: a piece counts as one token
+  kReported,  // the server reported how many tokens each piece brings
+  kPieces,    // it did not: a piece counts as one token
   kMixed,
   kNone,  // no answer came in pieces
 };

@@ -1,4 +1,4 @@
-// The rows of a step as a device is told to draw from them (cuda/row_sampling.h), and its
+// The rows of a step as a device draws from them (cuda/row_sampling.h), and its
 // answers as a Sampler's: the same to the bit, but for the last one of a log-probability's. Owned
 // by the executor; its thread.
 #pragma once
@@ -27,7 +27,7 @@ class DeviceRows {
 
   // Adds the next row. pending_row: of the step before, where the sequence's last token is still
   // being drawn, so that `input.history` lacks it; negative: there is none. False: the row is the
-  // host's to draw from (too many edits, or more of its best wanted than a device tells).
+  // host's to draw from (too many edits, or more of its best wanted than a device reports).
   bool add(const DrawInput& input, int32_t pending_row);
   // Adds a row that is the host's.
   void skip();

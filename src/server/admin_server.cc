@@ -47,9 +47,21 @@ bool reads(const net::HttpRequest& request) {
 net::HttpResponse model_error(const Error& error) {
   api::ApiError shown = api::api_error(error);
   shown.message = error.message;
+  const auto wrong = [&](std::string code) {
+    return api::ApiError{.status = 400,
+                         .message = error.message,
+                         .type = "invalid_request_error",
+                         .param = error.field,
+                         .code = std::move(code)};
+  };
   switch (error.code) {
     case ErrorCode::kNotFound:
-      shown.code = "model_not_found";
+      // Else a file that another field names.
+      if (!error.field.empty() && error.field != "model" && error.field != "name") {
+        shown = wrong("bad_file");
+      } else {
+        shown.code = "model_not_found";
+      }
       break;
     case ErrorCode::kUnavailable:
       // Else the server is leaving, a step is stuck, or a hub is out of reach.
@@ -72,15 +84,11 @@ net::HttpResponse model_error(const Error& error) {
       shown.code = "insufficient_memory";
       break;
     case ErrorCode::kBadCheckpoint:
-      shown.status = 400;
-      shown.type = "invalid_request_error";
-      shown.code = "bad_checkpoint";
+      shown = wrong("bad_checkpoint");
       break;
     case ErrorCode::kBadConfig:
     case ErrorCode::kIo:  // of a file that the request names
-      shown.status = 400;
-      shown.type = "invalid_request_error";
-      shown.code = "bad_file";
+      shown = wrong("bad_file");
       break;
     default:
       break;
@@ -214,9 +222,8 @@ net::HttpResponse AdminServer::page(const net::HttpRequest& request) const {
 }
 
 net::HttpResponse AdminServer::model_page(std::string_view id) const {
-  std::string report = model_report(parts_.services, parts_.memory(), id);
-  if (!report.empty()) return json_reply(std::move(report));
-  return model_error({ErrorCode::kNotFound, fmt::format("There is no model '{}'", id), "name"});
+  Result<std::string> report = model_report(parts_.services, parts_.memory(), id);
+  return report.ok() ? json_reply(*std::move(report)) : model_error(report.error());
 }
 
 void AdminServer::load(const net::HttpRequest& request, const Waiter& waiter) {

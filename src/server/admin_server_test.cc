@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "net/test_socket.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -23,13 +23,13 @@ constexpr std::string_view kScript = R"({"rules": [
 ]})";
 
 // A server with an operator's listener beside it.
-class AdminHouse {
+class AdminFixture {
  public:
-  explicit AdminHouse(ServerHouse::Options options)
-      : house(kScript, std::move(options)),
-        loader_({.on_change = {}}, house.server().services()),
-        admin_({.services = house.server().services(),
-                .listener = house.http(),
+  explicit AdminFixture(ServerFixture::Options options)
+      : fixture(kScript, std::move(options)),
+        loader_({.on_change = {}}, fixture.server().services()),
+        admin_({.services = fixture.server().services(),
+                .listener = fixture.http(),
                 .loader = loader_,
                 .order = [](const api::LoadModelRequest& asked) { return order(asked); },
                 .memory =
@@ -44,10 +44,10 @@ class AdminHouse {
             [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
               admin_.handle(request, exchange);
             },
-            house.log()) {
+            fixture.log()) {
     EXPECT_TRUE(http_.start().ok());
   }
-  ~AdminHouse() { http_.stop(std::chrono::milliseconds(0)); }
+  ~AdminFixture() { http_.stop(std::chrono::milliseconds(0)); }
 
   int port() const { return http_.port(); }
   net::HttpResponse ask(std::string method, std::string path, std::string body = {},
@@ -58,7 +58,7 @@ class AdminHouse {
     call.target = std::move(path);
     if (!body.empty()) call.headers.add("Content-Type", content_type);
     call.body = std::move(body);
-    Result<net::HttpResponse> response = net::http_fetch(house.client(), std::move(call));
+    Result<net::HttpResponse> response = net::http_fetch(fixture.client(), std::move(call));
     EXPECT_TRUE(response.ok()) << (response.ok() ? "" : response.error().message);
     return response.ok() ? std::move(response).value() : net::HttpResponse{.status = 0};
   }
@@ -70,9 +70,15 @@ class AdminHouse {
     return ledger();
   }
 
-  ServerHouse house;
+  ServerFixture fixture;
 
  private:
+  // "executor" of "/m?executor=/damaged"; of others none.
+  static std::string field_of(const std::string& model) {
+    const size_t begin = model.find('?');
+    if (begin == std::string::npos) return "";
+    return model.substr(begin + 1, model.find('=') - begin - 1);
+  }
   // A model whose load fails as its path says: "/not_found".
   static Result<ModelLoader::Order> order(const api::LoadModelRequest& asked) {
     static const std::map<std::string, ErrorCode> kFailures = {
@@ -80,16 +86,19 @@ class AdminHouse {
         {"/damaged", ErrorCode::kBadCheckpoint},
         {"/large", ErrorCode::kDoesNotFit},
         {"/unreadable", ErrorCode::kIo},
-        {"/unknown_kind", ErrorCode::kUnsupported}};
+        {"/unknown_kind", ErrorCode::kUnsupported},
+        {"/m?chat_template=/nope", ErrorCode::kNotFound},
+        {"/m?executor=/damaged", ErrorCode::kBadConfig},
+        {"/m?tokenizer=/damaged", ErrorCode::kBadCheckpoint}};
     const auto found = kFailures.find(asked.model);
     if (found == kFailures.end()) {
       return Error{ErrorCode::kInvalidArgument, "'weights' must be 'int8'", "weights"};
     }
     return ModelLoader::Order{
         .names = {.id = asked.name.empty() ? "guest" : asked.name, .aliases = asked.aliases},
-        .load = [code = found->second](
+        .load = [code = found->second, field = field_of(asked.model)](
                     const ModelLoader::Stop&) -> Result<std::shared_ptr<ServedModel>> {
-          return Error{code, "it is as it is", ""};
+          return Error{code, "it is as it is", field};
         }};
   }
 
@@ -117,9 +126,9 @@ std::string body(const char* words, bool stream) {
 }
 
 TEST(AdminServer, LedgerOfAServerThatLoads) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.loaded = false;
-  AdminHouse admin(std::move(options));
+  AdminFixture admin(std::move(options));
   EXPECT_EQ(admin.ask("GET", "/health").status, 503);
   EXPECT_EQ(admin.ask("GET", "/ready").status, 503);
   const Json loading = admin.ledger();
@@ -127,12 +136,12 @@ TEST(AdminServer, LedgerOfAServerThatLoads) {
   EXPECT_TRUE(loading.find("engine")->is_null());
   EXPECT_EQ(loading.boolean("clean"), true);
   EXPECT_EQ(admin.ask("GET", "/metrics").status, 200);
-  admin.house.load();
+  admin.fixture.load();
   EXPECT_EQ(admin.ask("GET", "/ready").status, 200);
   const Json serving = admin.ledger();
   EXPECT_EQ(serving.string("state"), "serving");
   EXPECT_GT(number(serving, {"engine", "blocks", "full", "total"}), 0);
-  admin.house.server().drain();
+  admin.fixture.server().drain();
   EXPECT_EQ(admin.ledger().string("state"), "draining");
   EXPECT_EQ(admin.ask("GET", "/health").status, 200);
   EXPECT_EQ(admin.ask("GET", "/health/ready").status, 503);
@@ -140,15 +149,15 @@ TEST(AdminServer, LedgerOfAServerThatLoads) {
 
 // Load with every kind of end, then nothing is left of it.
 TEST(AdminServer, LedgerGoesBackToWhatItWas) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
       return std::nullopt;
     };
   };
-  AdminHouse admin(std::move(options));
-  admin.house.post("/v1/chat/completions", body("hi", false));  // the clients' threads are there
+  AdminFixture admin(std::move(options));
+  admin.fixture.post("/v1/chat/completions", body("hi", false));  // the clients' threads are there
   const Json before = admin.clean_ledger();
   EXPECT_EQ(before.boolean("clean"), true);
 
@@ -166,7 +175,7 @@ TEST(AdminServer, LedgerGoesBackToWhatItWas) {
       const char* words = dice % 3 == 0 ? "hi" : "endless";
       const std::string target = dice % 11 == 0 ? "/v1/nowhere" : "/v1/chat/completions";
       ids.push_back(client.start(
-          admin.house.call("POST", target, dice % 13 == 0 ? "{" : body(words, dice % 2 == 0)),
+          admin.fixture.call("POST", target, dice % 13 == 0 ? "{" : body(words, dice % 2 == 0)),
           std::move(events)));
       if (i % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (i > 20) client.cancel(ids[dice % static_cast<uint64_t>(i)]);
@@ -232,11 +241,11 @@ std::map<std::string, double> samples(const std::string& page) {
 }
 
 TEST(AdminServer, MetricsUnderVllmsNames) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(admin.house.post("/v1/chat/completions", body("hi", i == 0)).status, 200);
+    EXPECT_EQ(admin.fixture.post("/v1/chat/completions", body("hi", i == 0)).status, 200);
   }
-  EXPECT_EQ(admin.house.get("/v1/nowhere").status, 404);
+  EXPECT_EQ(admin.fixture.get("/v1/nowhere").status, 404);
   const net::HttpResponse page = admin.ask("GET", "/metrics");
   EXPECT_EQ(page.headers.get("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
   std::map<std::string, double> found = samples(page.body);
@@ -269,16 +278,16 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_GT(found["process_open_fds"], 0);
   EXPECT_EQ(found["pelton_ready"], 1);
   // The same at the public listener, which counts this very request as open.
-  EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
+  EXPECT_EQ(samples(admin.fixture.get("/metrics").body)["pelton_http_requests_open"], 1);
 }
 
 constexpr std::string_view kVllmLabels = R"({model_name="tiny",engine="0"})";
 
 // As for vLLM each answer is a request of the engine's.
 TEST(AdminServer, SeveralAnswersCountAsSoManyPrompts) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   const std::string two = R"({"messages":[{"role":"user","content":"hi"}],"n":2})";
-  const Json answer = parsed(admin.house.post("/v1/chat/completions", two).body);
+  const Json answer = parsed(admin.fixture.post("/v1/chat/completions", two).body);
   const double twice = 2 * static_cast<double>(number(answer, {"usage", "prompt_tokens"}));
   std::map<std::string, double> found = samples(admin.ask("GET", "/metrics").body);
   for (const char* name :
@@ -287,9 +296,9 @@ TEST(AdminServer, SeveralAnswersCountAsSoManyPrompts) {
   }
 }
 
-// By its client's wish, and not by a stop string.
+// By its client's request, and not by a stop string.
 TEST(AdminServer, WhatIsCancelledIsNoSuccess) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   const auto ended = [&](const std::string& how) {
     return samples(
         admin.ask("GET", "/metrics")
@@ -297,32 +306,32 @@ TEST(AdminServer, WhatIsCancelledIsNoSuccess) {
                    how + "\"}"];
   };
   const Json response =
-      parsed(admin.house.post("/v1/responses", R"({"input":"endless","background":true})").body);
+      parsed(admin.fixture.post("/v1/responses", R"({"input":"endless","background":true})").body);
   const std::string path = "/v1/responses/" + *response.string("id");
-  EXPECT_EQ(admin.house.post(path + "/cancel", "").status, 200);
+  EXPECT_EQ(admin.fixture.post(path + "/cancel", "").status, 200);
   admin.clean_ledger();
   EXPECT_EQ(ended("abort"), 1);
   EXPECT_EQ(ended("stop"), 0);
   const std::string stopped =
       R"({"messages":[{"role":"user","content":"endless"}],"stop":"and on"})";
-  EXPECT_EQ(admin.house.post("/v1/chat/completions", stopped).status, 200);
+  EXPECT_EQ(admin.fixture.post("/v1/chat/completions", stopped).status, 200);
   EXPECT_EQ(ended("abort"), 1);
   EXPECT_EQ(ended("stop"), 1);
 }
 
 // By route and method: never by what a client calls for.
 TEST(AdminServer, TellsHowLongAndHowLargeRequestsWere) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   double asked = 0;
   double answered = 0;
   for (int i = 0; i < 3; ++i) {
     const std::string words = body("hi", i == 0);
     asked += static_cast<double>(words.size());
-    const net::HttpResponse response = admin.house.post("/v1/chat/completions", words);
+    const net::HttpResponse response = admin.fixture.post("/v1/chat/completions", words);
     answered += static_cast<double>(response.body.size());
   }
-  EXPECT_EQ(admin.house.get("/v1/nowhere").status, 404);
-  EXPECT_EQ(admin.house.get("/v1/models/tiny").status, 200);
+  EXPECT_EQ(admin.fixture.get("/v1/nowhere").status, 404);
+  EXPECT_EQ(admin.fixture.get("/v1/models/tiny").status, 200);
   const std::string page = admin.ask("GET", "/metrics").body;
   std::map<std::string, double> found = samples(page);
   const std::string chat = R"({handler="/v1/chat/completions",method="POST"})";
@@ -340,7 +349,7 @@ TEST(AdminServer, TellsHowLongAndHowLargeRequestsWere) {
 }
 
 TEST(AdminServer, EachWaitingRequestCountsOnce) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.sequences_max = 1;
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
@@ -348,12 +357,12 @@ TEST(AdminServer, EachWaitingRequestCountsOnce) {
       return std::nullopt;
     };
   };
-  AdminHouse admin(std::move(options));
+  AdminFixture admin(std::move(options));
   net::HttpClient client{{}};
   std::vector<net::HttpClient::CallId> calls;
   for (int i = 0; i < 3; ++i) {
-    calls.push_back(
-        client.start(admin.house.call("POST", "/v1/chat/completions", body("endless", true)), {}));
+    calls.push_back(client.start(
+        admin.fixture.call("POST", "/v1/chat/completions", body("endless", true)), {}));
   }
   const auto metric = [&](const std::string& name) {
     return samples(admin.ask("GET", "/metrics").body)[name + R"({model_name="tiny",engine="0"})"];
@@ -368,16 +377,16 @@ TEST(AdminServer, EachWaitingRequestCountsOnce) {
 }
 
 TEST(AdminServer, MetricsBehindTheKey) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
-  AdminHouse admin(std::move(options));
-  EXPECT_EQ(admin.house.get("/metrics").status, 401);
+  AdminFixture admin(std::move(options));
+  EXPECT_EQ(admin.fixture.get("/metrics").status, 401);
   EXPECT_EQ(admin.ask("GET", "/metrics").status, 200);
 }
 
 TEST(AdminServer, EachListenerHasItsOwnRoutes) {
-  AdminHouse admin({});
-  EXPECT_EQ(admin.house.get("/debug/ledger").status, 404);
+  AdminFixture admin({});
+  EXPECT_EQ(admin.fixture.get("/debug/ledger").status, 404);
   for (const char* path :
        {"/v1/chat/completions", "/v1/models", "/debug", "/debug/ledger/", "/x"}) {
     EXPECT_EQ(admin.ask("GET", path).status, 404) << path;
@@ -390,7 +399,7 @@ TEST(AdminServer, EachListenerHasItsOwnRoutes) {
 
 // What a load comes to, in words and numbers that a program can act on.
 TEST(AdminServer, ALoadThatFailsSaysHow) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   const auto load = [&](const std::string& body) {
     return admin.ask("POST", "/admin/models", body);
   };
@@ -423,8 +432,35 @@ TEST(AdminServer, ALoadThatFailsSaysHow) {
   EXPECT_EQ(admin.ask("DELETE", "/admin/models/guest").status, 404);
 }
 
+// A file that another field names is not the model that is asked for.
+TEST(AdminServer, ALoadThatFailsNamesTheField) {
+  AdminFixture admin({});
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"/m?chat_template=/nope", "chat_template", "bad_file"},
+      {"/m?executor=/damaged", "executor", "bad_file"},
+      {"/m?tokenizer=/damaged", "tokenizer", "bad_checkpoint"}};
+  for (const auto& [model, field, code] : cases) {
+    const net::HttpResponse answer =
+        admin.ask("POST", "/admin/models", std::string(R"({"model":")") + model + "\"}");
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    const Json body = parsed(answer.body);
+    EXPECT_EQ(at(body, {"error"}).string("param"), field);
+    EXPECT_EQ(at(body, {"error"}).string("code"), code);
+  }
+}
+
+// GET and DELETE say the same.
+TEST(AdminServer, AnAliasIsNoModelsOwnName) {
+  AdminFixture admin({});
+  const net::HttpResponse looked = admin.ask("GET", "/admin/models/org/alias");
+  EXPECT_EQ(looked.status, 400) << looked.body;
+  EXPECT_THAT(looked.body, testing::HasSubstr("'org/alias' is an alias of 'tiny': say that name"));
+  EXPECT_EQ(admin.ask("DELETE", "/admin/models/org/alias").body, looked.body);
+  EXPECT_EQ(admin.ask("GET", "/admin/models/nobody").status, 404);
+}
+
 TEST(AdminServer, WhatIsNoOrderIsRefused) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   const auto status = [&](const std::string& method, const std::string& path,
                           const std::string& body = {},
                           const std::string& type = "application/json") {
@@ -454,13 +490,13 @@ TEST(AdminServer, WhatIsNoOrderIsRefused) {
               testing::HasSubstr("no query parameter 'wait'"));
   EXPECT_EQ(status("DELETE", "/admin/models/tiny"), 400) << "which the loader has not loaded";
   EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/large","wait":false})"), 202);
-  admin.house.server().announce_drain();
+  admin.fixture.server().announce_drain();
   EXPECT_EQ(status("POST", "/admin/models", good), 503);
   EXPECT_THAT(admin.ask("GET", "/admin/models/tiny").body, testing::HasSubstr("\"draining\""));
 }
 
 TEST(AdminServer, HostileRequestsGetAnAnswerAndLeaveNothing) {
-  AdminHouse admin({});
+  AdminFixture admin({});
   const std::pair<std::string, const char*> cases[] = {
       {"GET /debug/../debug/ledger HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
       {"GET /debug/%2e%2e/metrics HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},

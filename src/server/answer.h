@@ -23,7 +23,7 @@ class Answer {
   // The next token of a choice. kNothing: a stop string ended it; its end() still comes.
   virtual Wants push(size_t choice, const engine::SampledToken& token) = 0;
 
-  // Before the first token of the choice that tells it, if asked for: how likely the prompt's
+  // Before the first token of the choice that reports it, if asked for: how likely the prompt's
   // tokens were, but the first.
   virtual void prompt(size_t /*choice*/, std::vector<engine::PromptToken> /*scored*/) {}
 

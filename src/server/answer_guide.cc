@@ -109,7 +109,7 @@ Result<std::optional<grammar::GrammarState>> text_guide(const std::optional<Outp
                                                         const ServedModel& model,
                                                         const GrammarStore::TenantView& grammars) {
   if (!format) return std::optional<grammar::GrammarState>();
-  if (std::optional<Error> error = model.no_text(format->field)) return *error;
+  if (std::optional<Error> error = model.no_text(format->field, TextUse::kOption)) return *error;
   TRY_ASSIGN(auto compiled, grammars.grammar(*format, model.tokenizer));
   return std::optional(
       grammar::GrammarState(chat::text_network(std::move(compiled), model.all_stop_tokens())));

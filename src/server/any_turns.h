@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "chat/harmony_tokens.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 
@@ -35,8 +35,8 @@ inline TokenId any_allowed(const engine::ModelledExecutor::Seen& seen,
   return from[(random >> 20) % from.size()];
 }
 
-inline ServerHouse::Options any_options() {
-  ServerHouse::Options options;
+inline ServerFixture::Options any_options() {
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
     const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(tokenizer).value();

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json_writer.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -48,19 +48,19 @@ struct Refused {
 class ApiParameters : public testing::Test {
  protected:
   // One server for all: what one bad request leaves would show in the next.
-  static void SetUpTestSuite() { house_ = std::make_unique<ServerHouse>(kScript, options()); }
-  static void TearDownTestSuite() { house_.reset(); }
-  static ServerHouse::Options options() { return {}; }
+  static void SetUpTestSuite() { fixture_ = std::make_unique<ServerFixture>(kScript, options()); }
+  static void TearDownTestSuite() { fixture_.reset(); }
+  static ServerFixture::Options options() { return {}; }
 
   void TearDown() override {
-    const net::HttpResponse after = house_->post(kChatPath, chat(""));
+    const net::HttpResponse after = fixture_->post(kChatPath, chat(""));
     EXPECT_EQ(after.status, 200) << "the server still answers";
   }
 
   void refuses(const std::vector<Refused>& rows) {
     for (const Refused& row : rows) {
       SCOPED_TRACE(row.body.substr(0, 300));
-      const net::HttpResponse response = house_->post(row.path, row.body);
+      const net::HttpResponse response = fixture_->post(row.path, row.body);
       EXPECT_EQ(response.status, row.status) << response.body.substr(0, 300);
       const Json body = parsed(response.body);
       const Json* error = body.find("error");
@@ -75,15 +75,15 @@ class ApiParameters : public testing::Test {
   }
   Json accepts(const char* path, const std::string& body) {
     SCOPED_TRACE(body.substr(0, 300));
-    const net::HttpResponse response = house_->post(path, body);
+    const net::HttpResponse response = fixture_->post(path, body);
     EXPECT_EQ(response.status, 200) << response.body.substr(0, 300);
     return parsed(response.body);
   }
 
-  static std::unique_ptr<ServerHouse> house_;
+  static std::unique_ptr<ServerFixture> fixture_;
 };
 
-std::unique_ptr<ServerHouse> ApiParameters::house_;
+std::unique_ptr<ServerFixture> ApiParameters::fixture_;
 
 TEST_F(ApiParameters, AP01_Messages) {
   refuses({{kChatPath, R"({"messages":[]})", "messages"},
@@ -114,7 +114,7 @@ TEST_F(ApiParameters, AP04_ManyPrompts) {
 }
 
 TEST_F(ApiParameters, AP05_TokenIds) {
-  const std::string vocab = std::to_string(house_->model().vocab_size);
+  const std::string vocab = std::to_string(fixture_->model().vocab_size);
   for (const std::string& bad : {std::string("-1"), vocab, std::string("2147483648"),
                                  std::string("1.5"), std::string("\"7\"")}) {
     refuses({{kTextPath, R"({"prompt":[72,)" + bad + "]}", "prompt[1]"},
@@ -124,7 +124,7 @@ TEST_F(ApiParameters, AP05_TokenIds) {
 }
 
 TEST_F(ApiParameters, AP06_BeyondTheContext) {
-  const auto context = static_cast<size_t>(house_->model().context_limit());
+  const auto context = static_cast<size_t>(fixture_->model().context_limit());
   const std::string just_fits(context - 1, 'x');  // a token each; one is left for the answer
   EXPECT_EQ(accepts(kTextPath, "{\"max_tokens\":1,\"prompt\":\"" + just_fits + "\"}")
                 .find("usage")
@@ -140,7 +140,7 @@ TEST_F(ApiParameters, AP06_BeyondTheContext) {
 
 // C: a prompt that does not fit for the schema in it is the schema's fault.
 TEST_F(ApiParameters, C_ASchemaThatIsTooLongIsNamed) {
-  const auto context = static_cast<size_t>(house_->model().context_limit());
+  const auto context = static_cast<size_t>(fixture_->model().context_limit());
   const auto asked = [&](size_t said, size_t described) {
     return R"({"messages":[{"role":"user","content":")" + std::string(said, 'x') +
            R"("}],"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":)"
@@ -150,7 +150,7 @@ TEST_F(ApiParameters, C_ASchemaThatIsTooLongIsNamed) {
   refuses({{kChatPath, asked(1, context), "response_format.json_schema.schema", 400,
             "context_length_exceeded"},
            {kChatPath, asked(context, 1), "messages", 400, "context_length_exceeded"}});
-  const net::HttpResponse response = house_->post(kChatPath, asked(1, context));
+  const net::HttpResponse response = fixture_->post(kChatPath, asked(1, context));
   EXPECT_NE(response.body.find("'response_format.json_schema.schema', which the model is shown"),
             std::string::npos)
       << response.body;
@@ -186,17 +186,17 @@ TEST_F(ApiParameters, AP09_BestOf) {
 
 // In a pool that holds a fraction of it: as many as may wait are computed one after the other.
 TEST_F(ApiParameters, AP10_ManyLongChoices) {
-  ServerHouse::Options small;
+  ServerFixture::Options small;
   small.engine.inbox_max = 64;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.checks = false;
     executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
     executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
-  ServerHouse house(kScript, std::move(small));
-  const net::HttpResponse some = house.post(kChatPath, chat(R"("n":24,"max_tokens":3800)"));
+  ServerFixture fixture(kScript, std::move(small));
+  const net::HttpResponse some = fixture.post(kChatPath, chat(R"("n":24,"max_tokens":3800)"));
   EXPECT_EQ(some.status, 200) << some.body.substr(0, 300);
-  const net::HttpResponse one = house.post(kChatPath, chat(R"("n":128,"max_tokens":3800)"));
+  const net::HttpResponse one = fixture.post(kChatPath, chat(R"("n":128,"max_tokens":3800)"));
   EXPECT_TRUE(one.status == 200 || one.status == 429) << one.status;
 }
 
@@ -272,7 +272,7 @@ TEST_F(ApiParameters, AP19_MinTokens) {
 }
 
 TEST_F(ApiParameters, AP20_StopTokens) {
-  const std::string vocab = std::to_string(house_->model().vocab_size);
+  const std::string vocab = std::to_string(fixture_->model().vocab_size);
   refuses({{kChatPath, chat("\"min_tokens\":2,\"stop_token_ids\":[" + vocab + "]"),
             "stop_token_ids[0]"},
            {kChatPath, chat(R"("stop_token_ids":[-1])"), "stop_token_ids[0]"},
@@ -420,11 +420,11 @@ TEST_F(ApiParameters, AP33_Tokenize) {
            {"/tokenize", "{}", "prompt"}});
   // Ten million of anything is more than a body may hold.
   const int status =
-      house_->post("/detokenize", "{\"tokens\":[" + many(10'000'000, "1") + "]}").status;
+      fixture_->post("/detokenize", "{\"tokens\":[" + many(10'000'000, "1") + "]}").status;
   EXPECT_TRUE(status == 400 || status == 413) << status;
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("key");
-  ServerHouse guarded(kScript, std::move(options));
+  ServerFixture guarded(kScript, std::move(options));
   for (const char* path : {"/tokenize", "/detokenize"}) {
     const net::HttpResponse response = guarded.post(path, R"({"prompt":"x","tokens":[1]})");
     EXPECT_EQ(response.status, 401);
@@ -435,18 +435,18 @@ TEST_F(ApiParameters, AP33_Tokenize) {
 TEST_F(ApiParameters, AP34_Deadlines) {
   // A step may still be running for the test before, whose answers have ended.
   int64_t steps = -1;
-  for (int i = 0; i < 200 && steps != house_->engine().stats().steps.count; ++i) {
-    steps = house_->engine().stats().steps.count;
+  for (int i = 0; i < 200 && steps != fixture_->engine().stats().steps.count; ++i) {
+    steps = fixture_->engine().stats().steps.count;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   for (const char* ms : {"0", "-5", "86400001", "1e3", "soon", ""}) {
-    net::HttpCall call = house_->call("POST", kChatPath, chat(""));
+    net::HttpCall call = fixture_->call("POST", kChatPath, chat(""));
     call.headers.add("x-request-timeout-ms", ms);
-    const net::HttpResponse response = house_->fetch(std::move(call));
+    const net::HttpResponse response = fixture_->fetch(std::move(call));
     EXPECT_EQ(response.status, 400) << ms;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), "x-request-timeout-ms");
   }
-  EXPECT_EQ(house_->engine().stats().steps.count, steps) << "nothing is computed for them";
+  EXPECT_EQ(fixture_->engine().stats().steps.count, steps) << "nothing is computed for them";
 }
 
 TEST_F(ApiParameters, AP35_Priority) {

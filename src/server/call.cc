@@ -35,7 +35,7 @@ void Call::send(net::HttpResponse response) const {
 
 namespace {
 
-// What clients that are made by Stainless (OpenAI's and Anthropic's) tell of themselves, in
+// What clients that are made by Stainless (OpenAI's and Anthropic's) say of themselves, in
 // seconds: how long they wait for an answer to begin, or between two pieces of it. They may say
 // anything.
 std::optional<double> client_patience_s(const net::HttpHeaders& headers) {
@@ -82,7 +82,7 @@ void Call::add_warnings(const std::vector<std::string>& warnings) {
   }
 }
 
-api::ApiError Call::told(const Error& error) const {
+api::ApiError Call::reported(const Error& error) const {
   return ticket == nullptr ? api::api_error(error) : engine_error(ticket->control(), *model, error);
 }
 

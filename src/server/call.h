@@ -21,7 +21,7 @@
 
 namespace pelton::server {
 
-// Whose clients an error is told to.
+// Whose clients an error is answered to.
 enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
 struct Endpoint;
@@ -67,8 +67,8 @@ struct Call {
   bool is_own_url(std::string_view name) const;
   // What was ignored in the request, each in a header of the answer.
   void add_warnings(const std::vector<std::string>& warnings);
-  // What an error of the engine's is told as.
-  api::ApiError told(const Error& error) const;
+  // An error of the engine's as it is answered.
+  api::ApiError reported(const Error& error) const;
   // So many tokens have come of one of its answers; one of them is over.
   void note_output(size_t tokens) const;
   void note_end(const engine::StreamEnd& end) const;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "server/catalogue_rows.h"
-#include "server/grpc_house.h"
+#include "server/grpc_fixture.h"
 
 // Debian's libgrpc is not built for ThreadSanitizer, which then does not see its locks.
 #if !defined(__SANITIZE_THREAD__)
@@ -171,13 +171,13 @@ std::vector<GrpcRow> rows() {
 
 class CatalogueGrpc : public testing::TestWithParam<GrpcRow> {
  protected:
-  static void SetUpTestSuite() { grpc_ = std::make_unique<GrpcHouseOf>(kScript); }
+  static void SetUpTestSuite() { grpc_ = std::make_unique<GrpcFixtureOf>(kScript); }
   static void TearDownTestSuite() { grpc_.reset(); }
 
-  static std::unique_ptr<GrpcHouseOf> grpc_;
+  static std::unique_ptr<GrpcFixtureOf> grpc_;
 };
 
-std::unique_ptr<GrpcHouseOf> CatalogueGrpc::grpc_;
+std::unique_ptr<GrpcFixtureOf> CatalogueGrpc::grpc_;
 
 TEST_P(CatalogueGrpc, is_refused) {
   const GrpcRow& row = GetParam();
@@ -189,7 +189,7 @@ TEST_P(CatalogueGrpc, is_refused) {
   EXPECT_LT(said.status.error_message().size(), 1000u);
   EXPECT_EQ(said.error_param, row.param) << said.status.error_message();
   EXPECT_TRUE(grpc_->generate(grpc_chat("hi")).status.ok()) << "the server still answers";
-  EXPECT_TRUE(becomes_clean(grpc_->house.engine()));
+  EXPECT_TRUE(becomes_clean(grpc_->fixture.engine()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, CatalogueGrpc, testing::ValuesIn(rows()),
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, CatalogueGrpc, testing::ValuesIn(rows()),
 
 // There is no part but text here: what looks like one is text.
 TEST(CatalogueGrpcToo, AP31_an_image_is_words) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   for (const char* url : {"http://127.0.0.1:1/x.png", "file:///etc/passwd",
                           "http://169.254.169.254/", "data:image/png;base64,AAAA"}) {
     const std::string part =
@@ -207,19 +207,19 @@ TEST(CatalogueGrpcToo, AP31_an_image_is_words) {
 }
 
 TEST(CatalogueGrpcToo, AP10_a_long_answer_in_a_small_pool) {
-  ServerHouse::Options small;
+  ServerFixture::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
     executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
-  GrpcHouseOf grpc(kScript, std::move(small));
+  GrpcFixtureOf grpc(kScript, std::move(small));
   Request request = grpc_chat("hi");
   request.mutable_sampling()->set_max_tokens(3700);
   EXPECT_TRUE(grpc.generate(request).status.ok());
 }
 
 TEST(CatalogueGrpcToo, AP18_everything_banned_ends) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   Request request = grpc_chat("hi");
   request.mutable_sampling()->set_max_tokens(50);
   for (int i = 0; i < 4096; ++i) (*request.mutable_sampling()->mutable_logit_bias())[i] = -100;
@@ -229,9 +229,9 @@ TEST(CatalogueGrpcToo, AP18_everything_banned_ends) {
 }
 
 TEST(CatalogueGrpcToo, AP33_tokenize) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("key");
-  GrpcHouseOf grpc(kScript, std::move(options));
+  GrpcFixtureOf grpc(kScript, std::move(options));
   v1::TokenizeRequest request;
   v1::TokenizeReply reply;
   const auto ask = [&](const char* key) {
@@ -249,18 +249,18 @@ TEST(CatalogueGrpcToo, AP33_tokenize) {
 }
 
 TEST(CatalogueGrpcToo, AP34_a_deadline_that_has_passed) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() - std::chrono::seconds(1));
   const auto reader = grpc.stub->Generate(&context, grpc_chat("hi"));
   v1::GenerateChunk chunk;
   EXPECT_FALSE(reader->Read(&chunk));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(grpc.house.engine().stats().steps.count, 0) << "nothing is computed for it";
+  EXPECT_EQ(grpc.fixture.engine().stats().steps.count, 0) << "nothing is computed for it";
 }
 
 TEST(CatalogueGrpcToo, AP05_AP03_embeddings) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   const auto ask = [&](const v1::EmbedRequest& request) {
     grpc::ClientContext context;
     v1::EmbedReply reply;

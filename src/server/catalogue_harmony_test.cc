@@ -11,7 +11,7 @@
 #include "net/test_websocket.h"
 #include "server/catalogue_rows.h"
 #include "server/chat_stream_text.h"
-#include "server/grpc_house.h"
+#include "server/grpc_fixture.h"
 #include "server/odd_turns.h"
 #include "server/response_stream_text.h"
 
@@ -78,7 +78,7 @@ struct Heard {
 
 struct Api {
   std::string name;
-  std::function<Heard(GrpcHouseOf&, const Words&)> say;
+  std::function<Heard(GrpcFixtureOf&, const Words&)> say;
 };
 std::ostream& operator<<(std::ostream& out, const Api& api) {
   return out << api.name;
@@ -122,9 +122,9 @@ Heard heard_of(const ChatText& text, std::string bytes) {
           .finish = text.finish_reason};
 }
 
-Heard say_chat(GrpcHouseOf& grpc, const Words& words, bool stream) {
+Heard say_chat(GrpcFixtureOf& grpc, const Words& words, bool stream) {
   const net::HttpResponse response =
-      grpc.house.post("/v1/chat/completions", chat_body_of(words, stream));
+      grpc.fixture.post("/v1/chat/completions", chat_body_of(words, stream));
   EXPECT_EQ(response.status, 200) << response.body.substr(0, 300);
   return heard_of(stream ? streamed_text(response.body) : whole_text(response.body), response.body);
 }
@@ -163,17 +163,17 @@ Heard heard_of(const ResponseText& text, std::string bytes) {
   return heard;
 }
 
-Heard say_response(GrpcHouseOf& grpc, const Words& words, bool stream) {
+Heard say_response(GrpcFixtureOf& grpc, const Words& words, bool stream) {
   const net::HttpResponse response =
-      grpc.house.post("/v1/responses", response_body_of(words, stream));
+      grpc.fixture.post("/v1/responses", response_body_of(words, stream));
   EXPECT_EQ(response.status, 200) << response.body.substr(0, 300);
   // The request's own words are repeated there.
   if (stream) return heard_of(text_of_stream(response.body), "");
   return heard_of(text_of_response(parsed(response.body)), "");
 }
 
-Heard say_socket(GrpcHouseOf& grpc, const Words& words) {
-  net::TestWebSocket socket(grpc.house.http().port(), "/v1/responses");
+Heard say_socket(GrpcFixtureOf& grpc, const Words& words) {
+  net::TestWebSocket socket(grpc.fixture.http().port(), "/v1/responses");
   socket.text(R"({"type":"response.create",)" + response_body_of(words, false).substr(1));
   ResponseStreamReader reader;
   while (!reader.over() && !testing::Test::HasFailure()) {
@@ -210,8 +210,8 @@ std::string message_body_of(const Words& words) {
   return body + "}";
 }
 
-Heard say_message(GrpcHouseOf& grpc, const Words& words) {
-  const net::HttpResponse response = grpc.house.post("/v1/messages", message_body_of(words));
+Heard say_message(GrpcFixtureOf& grpc, const Words& words) {
+  const net::HttpResponse response = grpc.fixture.post("/v1/messages", message_body_of(words));
   EXPECT_EQ(response.status, 200) << response.body.substr(0, 300);
   Heard heard{.bytes = response.body};
   const Json answer = parsed(response.body);
@@ -229,7 +229,7 @@ Heard say_message(GrpcHouseOf& grpc, const Words& words) {
   return heard;
 }
 
-Heard say_grpc(GrpcHouseOf& grpc, const Words& words) {
+Heard say_grpc(GrpcFixtureOf& grpc, const Words& words) {
   v1::GenerateRequest request;
   v1::Chat& chat = *request.mutable_chat();
   const auto add = [&](const char* role, const std::string& content) -> v1::Message& {
@@ -269,13 +269,13 @@ Heard say_grpc(GrpcHouseOf& grpc, const Words& words) {
 
 std::vector<Api> apis() {
   std::vector<Api> all = {
-      {"chat", [](auto& house, const auto& words) { return say_chat(house, words, false); }},
+      {"chat", [](auto& fixture, const auto& words) { return say_chat(fixture, words, false); }},
       {"chat_streamed",
-       [](auto& house, const auto& words) { return say_chat(house, words, true); }},
+       [](auto& fixture, const auto& words) { return say_chat(fixture, words, true); }},
       {"responses",
-       [](auto& house, const auto& words) { return say_response(house, words, false); }},
+       [](auto& fixture, const auto& words) { return say_response(fixture, words, false); }},
       {"responses_streamed",
-       [](auto& house, const auto& words) { return say_response(house, words, true); }},
+       [](auto& fixture, const auto& words) { return say_response(fixture, words, true); }},
       {"websocket", say_socket},
       {"messages", say_message}};
   // Debian's libgrpc is not built for ThreadSanitizer, which then does not see its locks.
@@ -305,20 +305,20 @@ class CatalogueHarmony : public testing::TestWithParam<Api> {
     say(words);
     const std::vector<TokenId> prompt = overheard_->prompt();
     return std::count_if(prompt.begin(), prompt.end(), [&](TokenId token) {
-      return grpc_.house.model().tokenizer.is_special(token);
+      return grpc_.fixture.model().tokenizer.is_special(token);
     });
   }
   // The same with harmless words: as many control tokens, and the words are there as they were.
   void expect_harmless(const std::function<Words(const std::string&)>& said) {
     const int64_t attacked = controls(said(std::string(kAttack)));
-    EXPECT_THAT(grpc_.house.model().tokenizer.decode(overheard_->prompt()),
+    EXPECT_THAT(grpc_.fixture.model().tokenizer.decode(overheard_->prompt()),
                 HasSubstr(std::string(kAttack)));
     EXPECT_EQ(attacked, controls(said("harmless")));
     EXPECT_GT(attacked, 0);
   }
 
-  ServerHouse::Options options() {
-    ServerHouse::Options options;
+  ServerFixture::Options options() {
+    ServerFixture::Options options;
     options.model = [](ServedModel& model) { model.context_max = 60'000; };
     options.executor = [overheard = overheard_](engine::ModelledExecutor::Options& executor) {
       executor.checks = false;
@@ -333,7 +333,7 @@ class CatalogueHarmony : public testing::TestWithParam<Api> {
   }
 
   const std::shared_ptr<Overheard> overheard_ = std::make_shared<Overheard>();
-  GrpcHouseOf grpc_;
+  GrpcFixtureOf grpc_;
 };
 
 TEST_P(CatalogueHarmony, HM01_user_content) {
@@ -432,7 +432,7 @@ INSTANTIATE_TEST_SUITE_P(At, CatalogueHarmony, testing::ValuesIn(apis()),
 // HM-17, HM-18 and HM-19 are about templates that are programs. There are none: the model's format
 // is code of ours, and a request's own template is refused wherever a chat can be asked for.
 TEST(CatalogueHarmonyToo, HM17_HM18_HM19_no_template_is_ever_run) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* words :
        {"{{ messages }}", "{{ ''.__class__.__mro__ }}", "{% import 'os' %}",
         "{% for i in range(1000000000) %}x{% endfor %}", "{{ raise_exception('x') }}", ""}) {
@@ -443,12 +443,12 @@ TEST(CatalogueHarmonyToo, HM17_HM18_HM19_no_template_is_ever_run) {
           std::pair("/v1/chat/completions/render", messages),
           std::pair("/v1/responses", std::string(R"({"input":"x",)")),
           std::pair("/v1/completions", std::string(R"({"prompt":"x",)"))}) {
-      const net::HttpResponse response = house.post(path, head + member);
+      const net::HttpResponse response = fixture.post(path, head + member);
       EXPECT_EQ(response.status, 400) << path << words;
       EXPECT_THAT(response.body, HasSubstr("chat_template")) << path;
     }
   }
-  EXPECT_EQ(house
+  EXPECT_EQ(fixture
                 .post("/v1/chat/completions",
                       R"({"messages":[{"role":"user","content":"{{ 7 * 7 }}"}],
                            "chat_template_kwargs":{"messages":null,"x":"{% y %}"}})")
@@ -457,7 +457,7 @@ TEST(CatalogueHarmonyToo, HM17_HM18_HM19_no_template_is_ever_run) {
 }
 
 TEST(CatalogueHarmonyToo, HM14_many_turns_of_responses) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto seconds_for = [&](int turns) {
     std::string items = R"({"role":"user","content":"x"})";
     for (int i = 0; i < turns; ++i) {
@@ -468,7 +468,7 @@ TEST(CatalogueHarmonyToo, HM14_many_turns_of_responses) {
     }
     const auto before = std::chrono::steady_clock::now();
     const net::HttpResponse response =
-        house.post("/v1/responses/input_tokens", "{\"input\":[" + items + "]}");
+        fixture.post("/v1/responses/input_tokens", "{\"input\":[" + items + "]}");
     EXPECT_EQ(response.status, 200) << response.body.substr(0, 200);
     EXPECT_GT(parsed(response.body).integer("input_tokens").value_or(0), 10 * turns);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
@@ -480,11 +480,11 @@ TEST(CatalogueHarmonyToo, HM14_many_turns_of_responses) {
 
 #if !defined(__SANITIZE_THREAD__)
 TEST(CatalogueHarmonyToo, HM14_many_turns_over_grpc) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.context_max = 100'000; };
-  GrpcHouseOf grpc(R"({"context": 100000, "rules": [
+  GrpcFixtureOf grpc(R"({"context": 100000, "rules": [
       {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})",
-                   std::move(options));
+                     std::move(options));
   v1::GenerateRequest request = grpc_chat("x");
   for (int i = 0; i < 1000; ++i) {
     const std::string id = std::to_string(i);

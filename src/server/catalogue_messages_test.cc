@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "server/catalogue_rows.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -89,18 +89,18 @@ std::vector<CatalogueRow> rows() {
 class CatalogueMessages : public testing::TestWithParam<CatalogueRow> {
  protected:
   static void SetUpTestSuite() {
-    house_ = std::make_unique<ServerHouse>(kScript, ServerHouse::Options{});
+    fixture_ = std::make_unique<ServerFixture>(kScript, ServerFixture::Options{});
   }
-  static void TearDownTestSuite() { house_.reset(); }
+  static void TearDownTestSuite() { fixture_.reset(); }
 
-  static std::unique_ptr<ServerHouse> house_;
+  static std::unique_ptr<ServerFixture> fixture_;
 };
 
-std::unique_ptr<ServerHouse> CatalogueMessages::house_;
+std::unique_ptr<ServerFixture> CatalogueMessages::fixture_;
 
 TEST_P(CatalogueMessages, over_http) {
   const CatalogueRow& row = GetParam();
-  const net::HttpResponse response = house_->post(kPath, row.body);
+  const net::HttpResponse response = fixture_->post(kPath, row.body);
   EXPECT_EQ(response.status, row.status) << response.body.substr(0, 300);
   const Json answer = parsed(response.body);
   EXPECT_EQ(answer.string("type"), "error");
@@ -111,41 +111,41 @@ TEST_P(CatalogueMessages, over_http) {
   EXPECT_FALSE(message.empty());
   EXPECT_LT(message.size(), 1000u);
   EXPECT_THAT(message, testing::HasSubstr(row.param));
-  EXPECT_EQ(house_->post(kPath, R"({"max_tokens":9,)" + kHi + "}").status, 200);
-  EXPECT_TRUE(becomes_clean(house_->engine()));
+  EXPECT_EQ(fixture_->post(kPath, R"({"max_tokens":9,)" + kHi + "}").status, 200);
+  EXPECT_TRUE(becomes_clean(fixture_->engine()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, CatalogueMessages, testing::ValuesIn(rows()), name_of_row);
 
 TEST(CatalogueMessagesToo, AP10_a_long_answer_in_a_small_pool) {
-  ServerHouse::Options small;
+  ServerFixture::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
     executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
-  ServerHouse house(kScript, std::move(small));
-  EXPECT_EQ(house.post(kPath, R"({"max_tokens":3700,)" + kHi + "}").status, 200);
+  ServerFixture fixture(kScript, std::move(small));
+  EXPECT_EQ(fixture.post(kPath, R"({"max_tokens":3700,)" + kHi + "}").status, 200);
 }
 
 TEST(CatalogueMessagesToo, AP18_everything_banned_ends) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse response =
-      house.post(kPath, R"({"max_tokens":50,"logit_bias":{)" + repeated(4096, R"("#":-100)") +
-                            "}," + kHi + "}");
+      fixture.post(kPath, R"({"max_tokens":50,"logit_bias":{)" + repeated(4096, R"("#":-100)") +
+                              "}," + kHi + "}");
   EXPECT_EQ(response.status, 200);
   EXPECT_LE(parsed(response.body).find("usage")->integer("output_tokens"), 50);
 }
 
 TEST(CatalogueMessagesToo, AP34_deadlines) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* ms : {"0", "-5", "86400001", "1e3", "soon"}) {
-    net::HttpCall call = house.call("POST", kPath, R"({"max_tokens":9,)" + kHi + "}");
+    net::HttpCall call = fixture.call("POST", kPath, R"({"max_tokens":9,)" + kHi + "}");
     call.headers.add("x-request-timeout-ms", ms);
-    const net::HttpResponse response = house.fetch(std::move(call));
+    const net::HttpResponse response = fixture.fetch(std::move(call));
     EXPECT_EQ(response.status, 400) << ms;
     EXPECT_THAT(response.body, testing::HasSubstr("x-request-timeout-ms"));
   }
-  EXPECT_EQ(house.engine().stats().steps.count, 0) << "nothing is computed for them";
+  EXPECT_EQ(fixture.engine().stats().steps.count, 0) << "nothing is computed for them";
 }
 
 }  // namespace

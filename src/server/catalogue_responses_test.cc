@@ -6,7 +6,7 @@
 #include "net/test_websocket.h"
 #include "server/catalogue_rows.h"
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -87,12 +87,12 @@ class CatalogueResponses : public testing::TestWithParam<CatalogueRow> {
  protected:
   // One server for all: what one bad request leaves would show in the next.
   static void SetUpTestSuite() {
-    house_ = std::make_unique<ServerHouse>(kScript, ServerHouse::Options{});
-    socket_ = std::make_unique<net::TestWebSocket>(house_->http().port(), kPath);
+    fixture_ = std::make_unique<ServerFixture>(kScript, ServerFixture::Options{});
+    socket_ = std::make_unique<net::TestWebSocket>(fixture_->http().port(), kPath);
   }
   static void TearDownTestSuite() {
     socket_.reset();
-    house_.reset();
+    fixture_.reset();
   }
 
   static void expect_error(const Json& answer, const CatalogueRow& row) {
@@ -106,19 +106,19 @@ class CatalogueResponses : public testing::TestWithParam<CatalogueRow> {
     EXPECT_EQ(error->string("code"), row.code);
   }
 
-  static std::unique_ptr<ServerHouse> house_;
+  static std::unique_ptr<ServerFixture> fixture_;
   static std::unique_ptr<net::TestWebSocket> socket_;
 };
 
-std::unique_ptr<ServerHouse> CatalogueResponses::house_;
+std::unique_ptr<ServerFixture> CatalogueResponses::fixture_;
 std::unique_ptr<net::TestWebSocket> CatalogueResponses::socket_;
 
 TEST_P(CatalogueResponses, over_http) {
-  const net::HttpResponse response = house_->post(kPath, GetParam().body);
+  const net::HttpResponse response = fixture_->post(kPath, GetParam().body);
   EXPECT_EQ(response.status, GetParam().status) << response.body.substr(0, 300);
   expect_error(parsed(response.body), GetParam());
-  EXPECT_EQ(house_->post(kPath, R"({"input":"hi"})").status, 200) << "the server still answers";
-  EXPECT_TRUE(becomes_clean(house_->engine()));
+  EXPECT_EQ(fixture_->post(kPath, R"({"input":"hi"})").status, 200) << "the server still answers";
+  EXPECT_TRUE(becomes_clean(fixture_->engine()));
 }
 
 TEST_P(CatalogueResponses, over_websocket) {
@@ -150,41 +150,41 @@ TEST_P(CatalogueResponses, over_websocket) {
 INSTANTIATE_TEST_SUITE_P(Rows, CatalogueResponses, testing::ValuesIn(rows()), name_of_row);
 
 TEST(CatalogueResponsesToo, AP10_a_long_answer_in_a_small_pool) {
-  ServerHouse::Options small;
+  ServerFixture::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
     executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
-  ServerHouse house(kScript, std::move(small));
-  EXPECT_EQ(house.post(kPath, R"({"input":"x","max_output_tokens":3700})").status, 200);
+  ServerFixture fixture(kScript, std::move(small));
+  EXPECT_EQ(fixture.post(kPath, R"({"input":"x","max_output_tokens":3700})").status, 200);
 }
 
 TEST(CatalogueResponsesToo, AP18_everything_banned_ends) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse response =
-      house.post(kPath, R"({"input":"x","max_output_tokens":50,"logit_bias":{)" +
-                            repeated(4096, R"("#":-100)") + "}}");
+      fixture.post(kPath, R"({"input":"x","max_output_tokens":50,"logit_bias":{)" +
+                              repeated(4096, R"("#":-100)") + "}}");
   EXPECT_EQ(response.status, 200);
   EXPECT_LE(parsed(response.body).find("usage")->integer("output_tokens"), 50);
 }
 
 TEST(CatalogueResponsesToo, AP34_deadlines) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* ms : {"0", "-5", "86400001", "1e3", "soon"}) {
-    net::HttpCall call = house.call("POST", kPath, R"({"input":"x"})");
+    net::HttpCall call = fixture.call("POST", kPath, R"({"input":"x"})");
     call.headers.add("x-request-timeout-ms", ms);
-    const net::HttpResponse response = house.fetch(std::move(call));
+    const net::HttpResponse response = fixture.fetch(std::move(call));
     EXPECT_EQ(response.status, 400) << ms;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), "x-request-timeout-ms");
     // A handshake's header holds for all that the connection asks.
-    net::TestWebSocket socket(house.http().port(), kPath,
+    net::TestWebSocket socket(fixture.http().port(), kPath,
                               std::string("x-request-timeout-ms: ") + ms + "\r\n");
     socket.text(R"({"type":"response.create","input":"x"})");
     const Json event = parsed(socket.read().payload);
     EXPECT_EQ(event.integer("status"), 400) << ms;
     EXPECT_EQ(event.find("error")->string("param"), "x-request-timeout-ms");
   }
-  EXPECT_EQ(house.engine().stats().steps.count, 0) << "nothing is computed for them";
+  EXPECT_EQ(fixture.engine().stats().steps.count, 0) << "nothing is computed for them";
 }
 
 // The end of one response over a connection that stays.
@@ -200,13 +200,13 @@ ResponseText said_over(net::TestWebSocket& socket, const std::string& members) {
 }
 
 TEST(CatalogueResponsesToo, AP10_AP18_over_websocket) {
-  ServerHouse::Options small;
+  ServerFixture::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
     executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
-  ServerHouse house(kScript, std::move(small));
-  net::TestWebSocket socket(house.http().port(), kPath);
+  ServerFixture fixture(kScript, std::move(small));
+  net::TestWebSocket socket(fixture.http().port(), kPath);
   EXPECT_EQ(said_over(socket, R"("input":"x","max_output_tokens":3700)").status, "completed");
   const ResponseText banned =
       said_over(socket, R"("input":"x","max_output_tokens":50,"logit_bias":{)" +
@@ -216,11 +216,11 @@ TEST(CatalogueResponsesToo, AP10_AP18_over_websocket) {
 }
 
 TEST(CatalogueResponsesToo, HM14_many_turns_over_websocket) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.context_max = 100'000; };
-  ServerHouse house(R"({"context": 100000, "rules": [
+  ServerFixture fixture(R"({"context": 100000, "rules": [
       {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})",
-                    std::move(options));
+                        std::move(options));
   std::string items = R"({"role":"user","content":"x"})";
   for (int i = 0; i < 1000; ++i) {
     const std::string id = std::to_string(i);
@@ -228,7 +228,7 @@ TEST(CatalogueResponsesToo, HM14_many_turns_over_websocket) {
              R"(","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":")" + id +
              R"(","output":"y"})";
   }
-  net::TestWebSocket socket(house.http().port(), kPath);
+  net::TestWebSocket socket(fixture.http().port(), kPath);
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(said_over(socket, "\"input\":[" + items + "]").status, "completed");
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));

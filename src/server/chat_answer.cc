@@ -52,18 +52,18 @@ void ChatAnswer::take_prompt_event(std::string& out) {
 void ChatAnswer::take_events(std::string& out) {
   take_prompt_event(out);
   if (options_.continuous_usage) return take_counted_events(out);
-  for (ChatChoice& choice : choices_) choice.take_events(chunks_, told_prompt(), out);
+  for (ChatChoice& choice : choices_) choice.take_events(chunks_, emitted_prompt(), out);
 }
 
-// Tokens that show nothing (headers of messages) are told by a chunk that says nothing else.
+// Tokens that show nothing (headers of messages) are reported by a chunk that says nothing else.
 void ChatAnswer::take_counted_events(std::string& out) {
   api::Usage so_far{.prompt_tokens = options_.prompt_tokens};
   for (const ChatChoice& choice : choices_) so_far.completion_tokens += choice.sampled_tokens();
-  chunks_.tell_usage(so_far);
+  chunks_.add_usage(so_far);
   tokens_emitted_.resize(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     const size_t before = out.size();
-    choices_[i].take_events(chunks_, told_prompt(), out);
+    choices_[i].take_events(chunks_, emitted_prompt(), out);
     const int64_t tokens = choices_[i].sampled_tokens();
     if (out.size() == before && tokens > tokens_emitted_[i]) {
       append_sse_event(

@@ -20,9 +20,9 @@ class ChatAnswer final : public Answer {
     int choice_count = 1;
     bool include_usage = false;
     bool continuous_usage = false;  // in each chunk, as far as it has come
-    int64_t prompt_tokens = 0;      // told there
+    int64_t prompt_tokens = 0;      // reported there
     bool timings = false;
-    std::vector<TokenId> prompt_token_ids;  // told if the choices' are
+    std::vector<TokenId> prompt_token_ids;  // reported if the choices' are
     bool prompt_logprobs = false;           // in a stream, as a chunk of their own
     bool has_prediction = false;            // usage says what of it was accepted
     ChatChoice::Options choice;
@@ -44,8 +44,8 @@ class ChatAnswer final : public Answer {
   std::string whole_body() override;
 
  private:
-  // Null if it is not told.
-  const std::vector<TokenId>* told_prompt() const {
+  // Null if it is not reported.
+  const std::vector<TokenId>* emitted_prompt() const {
     return options_.choice.token_ids ? &options_.prompt_token_ids : nullptr;
   }
   void take_counted_events(std::string& out);
@@ -55,7 +55,7 @@ class ChatAnswer final : public Answer {
   const Options options_;
   api::ChatChunks chunks_;
   std::deque<ChatChoice> choices_;
-  std::vector<int64_t> tokens_emitted_;  // of each choice, where each chunk tells them
+  std::vector<int64_t> tokens_emitted_;  // of each choice, where each chunk has them
   std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
   bool prompt_logprobs_due_ = false;
   api::Usage usage_;

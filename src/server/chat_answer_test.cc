@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "server/chat_stream_text.h"
 #include "server/random_turns.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -37,7 +37,7 @@ class RandomAnswers : public RandomTurns {
 struct Fed {
   std::string whole;
   std::string streamed;
-  // For the words that the client was told, by choice.
+  // The text that the client got, by choice.
   std::vector<std::optional<std::vector<TokenId>>> kept;
   bool has_stops = false;
   bool hides_reasoning = false;
@@ -119,7 +119,7 @@ void expect_says(const ServedModel& model, const std::vector<TokenId>& turn, con
   const chat::Reply reply = builder.finish(chat::StopCause::kStopToken, delta);
   EXPECT_TRUE(reply.warnings.empty());
   EXPECT_EQ(reply.content.value_or(""), told.content);
-  // Of two choices that differ in their reasoning only, either may stand for a client that was told
+  // Of two choices that differ in their reasoning only, either may stand for a client that was sent
   // none.
   EXPECT_TRUE(told.reasoning.empty() || reply.reasoning == told.reasoning) << told.reasoning;
   ASSERT_EQ(reply.tool_calls.size(), told.calls.size());
@@ -147,7 +147,8 @@ void expect_answer(const ServedModel& model, const Fed& fed, size_t choice, cons
     return;
   }
   // An answer of markup alone has no words, and none are invented
-  // (docs/formats/harmony_recovery.md): its content is empty, not null, and how it ended is told.
+  // (docs/formats/harmony_recovery.md): its content is empty, not null, and how it ended is
+  // reported.
   const Json whole = parsed(fed.whole);
   const Json& told = whole.find("choices")->as_array().at(choice);
   EXPECT_FALSE(told.find("message")->find("content")->is_null() && text.calls.empty()) << fed.whole;
@@ -159,19 +160,19 @@ TEST(ChatAnswer, HM15_StreamedEqualsWholeForRandomTokens) {
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
-  ServerHouse house(kScript, {});
-  RandomAnswers random(house.model(), seed);
+  ServerFixture fixture(kScript, {});
+  RandomAnswers random(fixture.model(), seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 30'000 : 3000;
   int kept = 0;
   for (int round = 0; round < rounds; ++round) {
-    const Fed fed = feed(house.model(), random);
+    const Fed fed = feed(fixture.model(), random);
     for (size_t i = 0; i < fed.kept.size(); ++i) {
       const ChatText text = whole_text(fed.whole, i);
       ASSERT_EQ(streamed_text(fed.streamed, i), text) << fed.whole << "\n" << fed.streamed;
-      expect_answer(house.model(), fed, i, text);
+      expect_answer(fixture.model(), fed, i, text);
       if (!fed.kept[i]) continue;
       ++kept;
-      expect_says(house.model(), *fed.kept[i], text);
+      expect_says(fixture.model(), *fed.kept[i], text);
     }
     ASSERT_TRUE(base::is_valid_utf8(fed.streamed));
     ASSERT_FALSE(testing::Test::HasFailure());

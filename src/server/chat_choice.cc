@@ -42,19 +42,19 @@ api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
 
 std::vector<api::PromptTokenLogprobs> prompt_logprobs(
     const tokenizer::Tokenizer& tokenizer, const std::vector<engine::PromptToken>& scored) {
-  std::vector<api::PromptTokenLogprobs> told;
+  std::vector<api::PromptTokenLogprobs> reported;
   const auto named = [&](TokenId id, float logprob) {
     return api::ScoredToken{
         .bytes = std::string(tokenizer.bytes(id)), .logprob = logprob, .id = id};
   };
-  told.reserve(scored.size());
+  reported.reserve(scored.size());
   for (const engine::PromptToken& one : scored) {
-    api::PromptTokenLogprobs& token = told.emplace_back();
+    api::PromptTokenLogprobs& token = reported.emplace_back();
     token.token = named(one.scored.token, one.scored.logprob);
     token.rank = one.rank;
     for (const auto& [id, logprob] : one.scored.top) token.top.push_back(named(id, logprob));
   }
-  return told;
+  return reported;
 }
 
 api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,

@@ -24,8 +24,8 @@ class ChatChoice {
     bool stream = false;
     bool legacy_calls = false;  // of "functions": the finish reason is "function_call"
     uint64_t call_id_seed = 0;
-    bool token_ids = false;               // told
-    std::vector<TokenId> stop_token_ids;  // of the request: that one of them ended it is told
+    bool token_ids = false;               // reported
+    std::vector<TokenId> stop_token_ids;  // of the request: that one of them ended it is reported
   };
 
   ChatChoice(const ServedModel& model, const Options& options, int index);
@@ -35,7 +35,7 @@ class ChatChoice {
   Answer::Wants push(const engine::SampledToken& token);
   void end(const engine::StreamEnd& end);
 
-  // `prompt`: told with the first event; null: not told.
+  // `prompt`: sent with the first event; null: not reported.
   void take_events(const api::ChatChunks& chunks, const std::vector<TokenId>* prompt,
                    std::string& out);
   api::ChatChoice take_whole();

@@ -89,7 +89,7 @@ class ChatCompletion final : public ModelRequest {
                              .prediction = std::move(prediction),
                              .seed_if_none = scope.identity.draw_seed(),
                              .may_call = !request_->tools.empty(),
-                             .opens_reasoning = prompt.opens_reasoning}),
+                             .reasoning = prompt.reasoning}),
                 work_);
   }
 

@@ -76,17 +76,17 @@ Result<ChatPrompt> prompt_of(chat::Conversation conversation, const ServedModel&
   prompt.history.add_tokens(std::span(prompt.tokens).subspan(named));
   add(format.turn_start());
   prompt.opening = written->opening();
-  prompt.opens_reasoning = written->opens_reasoning();
+  prompt.reasoning = written->reasoning();
   return prompt;
 }
 
 void begin_turn(const ServedModel& model, ChatPrompt& prompt, std::vector<TokenId>& opening) {
   std::vector<TokenId> all = std::move(prompt.opening);
   // What the model is made to say does not stand in its reasoning.
-  if (prompt.opens_reasoning && !opening.empty()) {
+  if (prompt.reasoning == chat::PromptReasoning::kOpen && !opening.empty()) {
     const std::vector<TokenId> end = model.chat->reasoning_end(chat::AfterReasoning::kFinalAnswer);
     all.insert(all.end(), end.begin(), end.end());
-    prompt.opens_reasoning = false;
+    prompt.reasoning = chat::PromptReasoning::kOver;
   }
   all.insert(all.end(), opening.begin(), opening.end());
   prompt.tokens.insert(prompt.tokens.end(), all.begin(), all.end());

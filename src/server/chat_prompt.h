@@ -10,6 +10,7 @@
 #include "api/chat_request.h"
 #include "base/function_ref.h"
 #include "chat/conversation.h"
+#include "chat/format.h"
 #include "server/served_model.h"
 #include "server/turn_cache.h"
 
@@ -22,7 +23,7 @@ struct ChatPrompt {
   bool has_sampled_turns = false;
   // What the prompt writes of that turn ("<think>\n"): in `tokens` from begin_turn() on.
   std::vector<TokenId> opening = {};
-  bool opens_reasoning = false;  // its end is amid the turn's reasoning
+  chat::PromptReasoning reasoning = chat::PromptReasoning::kNotBegun;
 };
 
 // `messages`: those that the `turn`s in `conversation` are indices of. Past reasoning is left out:

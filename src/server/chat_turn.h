@@ -51,7 +51,7 @@ class ChatTurn {
   const chat::ReplyDelta& push(TokenId token);
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
 
-  // What the engine is to be told, if reasoning has to end.
+  // What the engine must emit, if reasoning has to end.
   std::optional<engine::TokenConstraints> take_token_constraints() {
     return std::exchange(token_constraints_, std::nullopt);
   }

@@ -13,7 +13,7 @@
 #include "chat/format_of.h"
 #include "chat/tiny_chatml_tokenizer.h"
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -26,8 +26,8 @@ constexpr std::string_view kScript = R"({"context": 120000, "rules": [
   {"when": "broken", "then": "<tool_call>\nnot json\n</tool_call>"},
   {"when": "", "then": "<think>\nhm\n</think>\n\nHello."}]})";
 
-ServerHouse::Options chatml() {
-  ServerHouse::Options options;
+ServerFixture::Options chatml() {
+  ServerFixture::Options options;
   options.tokenizer = chat::tiny_chatml_tokenizer;
   return options;
 }
@@ -47,22 +47,22 @@ Json message_of(const std::string& body) {
 }
 
 TEST(ChatMlServed, ReasoningAndContentWholeAndStreamed) {
-  ServerHouse house(kScript, chatml());
-  const Json message = message_of(house.post("/v1/chat/completions", chat_body("hi", "")).body);
+  ServerFixture fixture(kScript, chatml());
+  const Json message = message_of(fixture.post("/v1/chat/completions", chat_body("hi", "")).body);
   EXPECT_EQ(message.string("content"), "Hello.");
   EXPECT_EQ(message.string("reasoning_content"), "hm");
   const std::string stream =
-      house.post("/v1/chat/completions", chat_body("hi", R"(,"stream":true)")).body;
+      fixture.post("/v1/chat/completions", chat_body("hi", R"(,"stream":true)")).body;
   const ChatText text = streamed_text(stream, 0);
   EXPECT_EQ(text.content, "Hello.");
   EXPECT_EQ(text.reasoning, "hm");
 }
 
 TEST(ChatMlServed, CallsGoOutAndResultsComeBack) {
-  ServerHouse house(kScript, chatml());
+  ServerFixture fixture(kScript, chatml());
   const std::string tools = "," + std::string(kTools);
   const Json message =
-      message_of(house.post("/v1/chat/completions", chat_body("weather", tools)).body);
+      message_of(fixture.post("/v1/chat/completions", chat_body("weather", tools)).body);
   const Json& call = message.find("tool_calls")->as_array().at(0);
   EXPECT_EQ(call.find("function")->string("arguments"), R"({"city": "Oslo"})");
   const std::string id = call.string("id").value();
@@ -72,32 +72,33 @@ TEST(ChatMlServed, CallsGoOutAndResultsComeBack) {
       R"(","type":"function","function":{"name":"look","arguments":"{\"city\":\"Oslo\"}"}}]},)"
       R"({"role":"tool","tool_call_id":")" +
       id + R"(","content":"sunny"}],)" + std::string(kTools) + "}";
-  EXPECT_EQ(message_of(house.post("/v1/chat/completions", again).body).string("content"),
+  EXPECT_EQ(message_of(fixture.post("/v1/chat/completions", again).body).string("content"),
             "It is sunny.");
   // The turn stands in the prompt as it was sampled, reasoning and all.
-  const Json rendered = parsed(house.post("/v1/chat/completions/render", again).body);
+  const Json rendered = parsed(fixture.post("/v1/chat/completions/render", again).body);
   const std::string prompt =
       rendered.find("text") != nullptr ? rendered.string("text").value() : rendered.dump();
   EXPECT_THAT(prompt, HasSubstr("I ask"));
   EXPECT_THAT(prompt, HasSubstr("<tool_response>"));
   // Without tools what looks like a call is text.
-  const Json plain = message_of(house.post("/v1/chat/completions", chat_body("weather", "")).body);
+  const Json plain =
+      message_of(fixture.post("/v1/chat/completions", chat_body("weather", "")).body);
   EXPECT_THAT(plain.string("content").value(), HasSubstr("<tool_call>"));
-  EXPECT_EQ(message_of(house.post("/v1/chat/completions", chat_body("broken", tools)).body)
+  EXPECT_EQ(message_of(fixture.post("/v1/chat/completions", chat_body("broken", tools)).body)
                 .string("content"),
             "<tool_call>\nnot json\n</tool_call>");
 }
 
 TEST(ChatMlServed, ResponsesAndMessages) {
-  ServerHouse house(kScript, chatml());
-  const std::string response = house.post("/v1/responses", R"({"input":"hi"})").body;
+  ServerFixture fixture(kScript, chatml());
+  const std::string response = fixture.post("/v1/responses", R"({"input":"hi"})").body;
   const Json whole = parsed(response);
   const Json::Array& items = whole.find("output")->as_array();
   ASSERT_EQ(items.size(), 2u) << response;
   EXPECT_EQ(items[0].string("type"), "reasoning");
   EXPECT_EQ(items[1].find("content")->as_array().at(0).string("text"), "Hello.");
   const std::string message =
-      house
+      fixture
           .post("/v1/messages",
                 R"({"model":"tiny","max_tokens":100,"messages":[{"role":"user","content":"hi"}]})")
           .body;
@@ -106,12 +107,12 @@ TEST(ChatMlServed, ResponsesAndMessages) {
 }
 
 TEST(ChatMlServed, ThinkingIsSwitchedOffInThePrompt) {
-  ServerHouse house(kScript, chatml());
+  ServerFixture fixture(kScript, chatml());
   const auto rendered =
-      house.post("/v1/chat/completions/render",
-                 chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
+      fixture.post("/v1/chat/completions/render",
+                   chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
   EXPECT_THAT(rendered.body, HasSubstr(R"(<think>\n\n</think>\n\n)"));
-  const auto counted = house.post(
+  const auto counted = fixture.post(
       "/tokenize", chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
   EXPECT_EQ(parsed(counted.body).find("tokens")->dump(),
             parsed(rendered.body).find("token_ids")->dump());
@@ -144,8 +145,8 @@ constexpr std::string_view kOpensByItself =
 constexpr std::string_view kOpensWhenAsked =
     "{% if enable_thinking %}<think>{% else %}</think>{% endif %}";
 
-ServerHouse::Options with_template(std::string_view ending) {
-  ServerHouse::Options options = chatml();
+ServerFixture::Options with_template(std::string_view ending) {
+  ServerFixture::Options options = chatml();
   options.model = [ending](ServedModel& model) {
     const chat::TemplateSource source{.from = "here",
                                       .text = std::string(kOpening) + std::string(ending),
@@ -157,18 +158,28 @@ ServerHouse::Options with_template(std::string_view ending) {
   return options;
 }
 
+// [THINK] is seven tokens of this vocabulary: a budget that nobody can keep is not taken.
+TEST(TemplateServed, ABudgetOfReasoningThatIsMarkedInTextIsRefused) {
+  ServerFixture fixture(kScript, with_template("{{ '[THINK]' }}"));
+  const auto plain = fixture.post("/v1/chat/completions", chat_body("hi", ""));
+  EXPECT_EQ(plain.status, 200) << plain.body;
+  const auto bounded =
+      fixture.post("/v1/chat/completions", chat_body("hi", R"(,"thinking_token_budget":5)"));
+  EXPECT_EQ(bounded.status, 400);
+  EXPECT_THAT(bounded.body, HasSubstr("thinking_token_budget"));
+  EXPECT_THAT(bounded.body, HasSubstr("max_tokens"));
+}
+
 TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot) {
   const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
   const TokenId end = tokenizer.special_id("<|im_end|>").value();
   for (const std::string_view ending : {kOpensByItself, kOpensWhenAsked}) {
-    ServerHouse::Options options = with_template(ending);
+    ServerFixture::Options options = with_template(ending);
     options.executor = [end](engine::ModelledExecutor::Options& executor) {
       executor.next_token = [end](const auto& seen) { return any_of(seen, end); };
     };
-    ServerHouse house(kScript, options);
-    // Where the prompt has closed the reasoning, the grammar lets the model open it once more, and
-    // the reply shows that as text: known, and not mended yet.
-    for (const char* thinks : {"true"}) {
+    ServerFixture fixture(kScript, options);
+    for (const char* thinks : {"true", "false"}) {
       for (int seed = 0; seed < 5; ++seed) {
         const std::string body = chat_body(
             "hi",
@@ -178,7 +189,7 @@ TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot
                         R"("properties":{{"a":{{"type":"boolean"}}}},"required":["a"],)"
                         R"("additionalProperties":false}}}}}})",
                         seed, thinks));
-        const Json message = message_of(house.post("/v1/chat/completions", body).body);
+        const Json message = message_of(fixture.post("/v1/chat/completions", body).body);
         const Result<Json> content = Json::parse(message.string("content").value_or(""));
         ASSERT_TRUE(content.ok()) << ending << thinks << message.dump();
         EXPECT_TRUE(content->boolean("a").has_value()) << message.dump();
@@ -188,11 +199,11 @@ TEST(TemplateServed, AnAnswerFollowsItsSchemaWhetherThePromptOpensReasoningOrNot
 }
 
 TEST(TemplateServed, AnthropicsDisabledThinkingIsSwitchedOffInThePrompt) {
-  ServerHouse house(kScript, with_template(kOpensByItself));
+  ServerFixture fixture(kScript, with_template(kOpensByItself));
   const auto prompt_tokens = [&](std::string_view thinking) {
     const net::HttpResponse counted =
-        house.post("/v1/messages/count_tokens",
-                   chat_body("hi", fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking)));
+        fixture.post("/v1/messages/count_tokens",
+                     chat_body("hi", fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking)));
     EXPECT_FALSE(counted.headers.has("x-pelton-warning"));
     return parsed(counted.body).integer("input_tokens").value_or(0);
   };
@@ -203,11 +214,15 @@ TEST(TemplateServed, AnthropicsDisabledThinkingIsSwitchedOffInThePrompt) {
 }
 
 TEST(TemplateServed, WhatTheTemplateDoesNotNameIsWarnedOfByEveryProtocol) {
-  ServerHouse house(kScript, with_template(kOpensByItself));
+  ServerFixture fixture(kScript, with_template(kOpensByItself));
   const auto warning = [&](const char* path, const std::string& body) {
-    const net::HttpResponse answer = house.post(path, body);
+    const net::HttpResponse answer = fixture.post(path, body);
     EXPECT_EQ(answer.status, 200) << answer.body;
-    return std::string(answer.headers.get("x-pelton-warning"));
+    std::string all;  // each stands in a header of its own
+    for (const auto& [name, value] : answer.headers.fields()) {
+      if (name == "x-pelton-warning") all += value + "\n";
+    }
+    return all;
   };
   EXPECT_THAT(warning("/v1/chat/completions",
                       chat_body("hi", R"(,"tools":[{"type":"function","function":{"name":"f"}}])")),
@@ -222,6 +237,7 @@ TEST(TemplateServed, WhatTheTemplateDoesNotNameIsWarnedOfByEveryProtocol) {
       warning("/v1/responses", R"({"input":"hi","store":false,"reasoning":{"effort":"high"},)"
                                R"("tools":[{"type":"function","name":"f"}]})");
   EXPECT_THAT(asks_effort, HasSubstr("reasoning.effort ignored"));
+  EXPECT_THAT(asks_effort, HasSubstr("tools ignored"));
 }
 
 TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
@@ -229,7 +245,7 @@ TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
   const TokenId end = tokenizer.special_id("<|im_end|>").value();
   const TokenId thought = tokenizer.special_id("</think>").value();
   const auto letter = [&](std::string_view text) { return tokenizer.encode(text).at(0); };
-  ServerHouse::Options options = with_template(kOpensByItself);
+  ServerFixture::Options options = with_template(kOpensByItself);
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.next_token = [=, x = letter("x"), y = letter("y")](const auto& seen) {
       const auto output = seen.tokens.subspan(static_cast<size_t>(seen.prompt_count));
@@ -238,31 +254,45 @@ TEST(TemplateServed, ABudgetCountsReasoningThatThePromptHasOpened) {
       return seen.tokens.back() == y ? end : y;
     };
   };
-  ServerHouse house(kScript, options);
+  ServerFixture fixture(kScript, options);
   for (const size_t budget : {0, 1, 5}) {
     const Json message =
-        message_of(house
+        message_of(fixture
                        .post("/v1/chat/completions",
                              chat_body("hi", fmt::format(R"(,"thinking_token_budget":{})", budget)))
                        .body);
     EXPECT_EQ(message.string("reasoning_content").value_or(""), std::string(budget, 'x'));
     EXPECT_EQ(message.string("content"), "y");
+
+    // The same prompt as tokens: rendered, and sent to where there are only tokens.
+    const net::HttpResponse rendered =
+        fixture.post("/v1/chat/completions/render",
+                     chat_body("hi", fmt::format(R"(,"thinking_token_budget":{})", budget)));
+    ASSERT_EQ(rendered.status, 200) << rendered.body;
+    const net::HttpResponse generated = fixture.post("/inference/v1/generate", rendered.body);
+    ASSERT_EQ(generated.status, 200) << generated.body;
+    const Json body = parsed(generated.body);
+    const auto& tokens = body.find("choices")->as_array().at(0).find("token_ids")->as_array();
+    const auto x = static_cast<int64_t>(letter("x"));
+    EXPECT_EQ(std::ranges::count_if(tokens, [x](const Json& id) { return id.as_integer() == x; }),
+              static_cast<std::ptrdiff_t>(budget))
+        << generated.body;
   }
 }
 
 TEST(ChatMlServed, ForcedCallsFollowTheirSchema) {
-  ServerHouse::Options options = chatml();
+  ServerFixture::Options options = chatml();
   const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
   const TokenId end = tokenizer.special_id("<|im_end|>").value();
   options.executor = [end](engine::ModelledExecutor::Options& executor) {
     executor.next_token = [end](const auto& seen) { return any_of(seen, end); };
   };
-  ServerHouse house(kScript, options);
+  ServerFixture fixture(kScript, options);
   for (const char* choice :
        {R"("required")", R"({"type":"function","function":{"name":"look"}})"}) {
     for (int seed = 0; seed < 5; ++seed) {
       const std::string body =
-          house
+          fixture
               .post("/v1/chat/completions",
                     chat_body("hi", "," + std::string(kTools) + R"(,"tool_choice":)" + choice +
                                         R"(,"max_tokens":2000,"seed":)" + std::to_string(seed)))
@@ -280,9 +310,9 @@ TEST(ChatMlServed, ForcedCallsFollowTheirSchema) {
 }
 
 TEST(ServedWithoutChat, ConversationsAreRefusedAndTextGoesOn) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.chat = nullptr; };
-  ServerHouse house(kScript, options);
+  ServerFixture fixture(kScript, options);
   const char* const message = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}]})";
   for (const auto& [route, body] :
        {std::pair<const char*, std::string>{"/v1/chat/completions", chat_body("hi", "")},
@@ -292,22 +322,22 @@ TEST(ServedWithoutChat, ConversationsAreRefusedAndTextGoesOn) {
         {"/v1/messages", message},
         {"/v1/messages/count_tokens", message},
         {"/v1/responses", R"({"input":"hi"})"}}) {
-    const net::HttpResponse answer = house.post(route, body);
+    const net::HttpResponse answer = fixture.post(route, body);
     EXPECT_EQ(answer.status, 400) << route << answer.body;
     EXPECT_THAT(answer.body, HasSubstr("takes no conversations")) << route;
   }
-  EXPECT_EQ(house.post("/v1/completions", R"({"prompt":"hi","max_tokens":3})").status, 200);
+  EXPECT_EQ(fixture.post("/v1/completions", R"({"prompt":"hi","max_tokens":3})").status, 200);
 }
 
 TEST(ServedWithoutText, TokenIdsAreAnsweredAndTextIsRefused) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) {
     model.chat = nullptr;
     model.has_text = false;
   };
-  ServerHouse house(kScript, options);
-  const net::HttpResponse answer =
-      house.post("/v1/completions", R"({"prompt":[65,66],"max_tokens":3,"return_token_ids":true})");
+  ServerFixture fixture(kScript, options);
+  const net::HttpResponse answer = fixture.post(
+      "/v1/completions", R"({"prompt":[65,66],"max_tokens":3,"return_token_ids":true})");
   EXPECT_EQ(answer.status, 200) << answer.body;
   EXPECT_THAT(answer.body, HasSubstr("token_ids"));
   for (const auto& [route, body, field] :
@@ -317,13 +347,24 @@ TEST(ServedWithoutText, TokenIdsAreAnsweredAndTextIsRefused) {
         {"/v1/completions", R"({"prompt":[65],"bad_words":["x"]})", "bad_words"},
         {"/tokenize", R"({"prompt":"hi"})", "prompt"},
         {"/detokenize", R"({"tokens":[65]})", "tokens"},
+        {"/v1/embeddings", R"({"input":["d"]})", "input"},
         {"/v1/rerank", R"({"query":"q","documents":["d"]})", "query"}}) {
-    const net::HttpResponse refused = house.post(route, body);
+    const net::HttpResponse refused = fixture.post(route, body);
     EXPECT_EQ(refused.status, 400) << route << refused.body;
     EXPECT_THAT(refused.body, HasSubstr("has no tokenizer")) << route;
     EXPECT_THAT(refused.body, HasSubstr(field)) << route;
   }
-  EXPECT_THAT(house.post("/v1/chat/completions", chat_body("hi", "")).body,
+  const auto advice = [&](const char* route, const char* body, const char* words) {
+    EXPECT_THAT(fixture.post(route, body).body, HasSubstr(words)) << route;
+  };
+  advice("/v1/embeddings", R"({"input":"d"})", "tokenizer: send it as token ids");
+  EXPECT_EQ(fixture.post("/v1/embeddings", R"({"input":[[65,66]]})").status, 200);
+  advice("/v1/rerank", R"({"query":"q","documents":["d"]})", "/v1/embeddings takes token ids");
+  advice("/v1/score", R"({"text_1":"a","text_2":"b"})", "/v1/embeddings takes token ids");
+  advice("/v1/completions", R"({"prompt":"hi"})", "send a prompt of token ids");
+  advice("/v1/completions", R"({"prompt":[65],"stop":"x"})", "tokenizer: leave it out");
+  advice("/tokenize", R"({"prompt":"hi"})", "nothing to tokenize with");
+  EXPECT_THAT(fixture.post("/v1/chat/completions", chat_body("hi", "")).body,
               HasSubstr("have no tokenizer"));
 }
 

@@ -32,16 +32,16 @@ void CompletionAnswer::prompt(size_t index, std::vector<engine::PromptToken> sco
   know_prompt(index / options_.choices_per_prompt, scored);
 }
 
-// The first of a prompt's choices is told, for all of them; of a prompt of one token, nothing.
+// The first of a prompt's choices is reported, for all of them; of a prompt of one token, nothing.
 void CompletionAnswer::know_prompt(size_t prompt, const std::vector<engine::PromptToken>& scored) {
   if (std::exchange(prompt_known_[prompt], 1) != 0) return;
   const auto cut = [](auto& top, int count) {
     top.resize(std::min(top.size(), static_cast<size_t>(count)));
   };
   if (options_.prompt_logprobs) {
-    std::vector<api::PromptTokenLogprobs>& told = prompt_logprobs_[prompt];
-    told = prompt_logprobs(model_.tokenizer, scored);
-    for (api::PromptTokenLogprobs& one : told) cut(one.top, *options_.prompt_logprobs);
+    std::vector<api::PromptTokenLogprobs>& reported = prompt_logprobs_[prompt];
+    reported = prompt_logprobs(model_.tokenizer, scored);
+    for (api::PromptTokenLogprobs& one : reported) cut(one.top, *options_.prompt_logprobs);
   }
   if (!echoes_logprobs()) return;
   const TokenNames names = options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText;
@@ -186,7 +186,7 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
   }
   if (options_.token_ids) {
     taken.token_ids = std::exchange(choice.token_ids, {});
-    if (!std::exchange(choice.prompt_told, true)) {
+    if (!std::exchange(choice.prompt_emitted, true)) {
       taken.prompt_token_ids = &options_.prompts.at(prompt);
     }
   }
@@ -195,17 +195,17 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
 
 void CompletionAnswer::take_events(std::string& out) {
   if (options_.continuous_usage) {
-    chunks_.tell_usage(
+    chunks_.add_usage(
         {.prompt_tokens = options_.prompt_tokens, .completion_tokens = usage_.completion_tokens});
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (waits_for_prompt(i)) continue;
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
-    // Where each chunk tells the tokens, those without text get one too.
-    const bool tells = options_.continuous_usage && choice.tokens_not_emitted;
+    // Where each chunk has the tokens, those without text get one too.
+    const bool has_tokens = options_.continuous_usage && choice.tokens_not_emitted;
     const bool nothing = choice.text.empty() && choice.logprobs.empty() && choice.token_ids.empty();
-    if (nothing && !finishes && !tells) continue;
+    if (nothing && !finishes && !has_tokens) continue;
     choice.tokens_not_emitted = false;
     choice.finish_sent = finishes;
     const api::CompletionChoice taken = take(i);

@@ -27,19 +27,19 @@ class CompletionAnswer final : public Answer {
     size_t choices_shown = 1;
     StopStrings stop;
     int logprobs = -1;                   // alternatives; of an echo's tokens too
-    std::optional<int> prompt_logprobs;  // the same for prompts, told apart
-    bool prompt_alone = false;           // nothing of what is sampled is told
+    std::optional<int> prompt_logprobs;  // the same for prompts, apart
+    bool prompt_alone = false;           // nothing of what is sampled is reported
     bool stream = false;
     bool include_usage = false;
     bool continuous_usage = false;  // in each chunk, as far as it has come
-    int64_t prompt_tokens = 0;      // of all prompts: told there
+    int64_t prompt_tokens = 0;      // of all prompts: reported there
     bool timings = false;
-    bool shows_marks = false;                   // control tokens are text too
-    bool ends_marked = false;                   // those that end an answer otherwise do not here
-    bool tokens_as_ids = false;                 // in logprobs
-    bool token_ids = false;                     // told, the prompts' too
-    std::vector<TokenId> stop_token_ids;        // of the request: that one of them ended it is told
-    std::vector<std::vector<TokenId>> prompts;  // if they, or their log-probabilities, are told
+    bool shows_marks = false;             // control tokens are text too
+    bool ends_marked = false;             // those that end an answer otherwise do not here
+    bool tokens_as_ids = false;           // in logprobs
+    bool token_ids = false;               // reported, the prompts' too
+    std::vector<TokenId> stop_token_ids;  // of the request: that one of them ended it is reported
+    std::vector<std::vector<TokenId>> prompts;  // if they, or their log-probabilities, are reported
     std::vector<std::string> echoes;  // of each prompt: what its texts begin with; or empty
     // Of each prompt, how many tokens at its front have no text in its echo (bos); empty: none.
     std::vector<size_t> hidden_prompt_tokens;
@@ -71,7 +71,7 @@ class CompletionAnswer final : public Answer {
     api::StopReason stop_reason;
     std::vector<TokenId> token_ids;  // not handed out yet
     TokenId last_token = -1;
-    bool prompt_told = false;
+    bool prompt_emitted = false;
     bool prompt_logprobs_sent = false;
     bool finish_sent = false;
     bool tokens_not_emitted = false;  // no chunk has gone out since
@@ -82,7 +82,7 @@ class CompletionAnswer final : public Answer {
   bool is_text(TokenId token) const;
   void add(Choice& choice, std::string_view text);
   void release_logprobs(Choice& choice, size_t end);
-  // Of what the choice's text begins with, which is told with it.
+  // Of what the choice's text begins with, which is reported with it.
   bool echoes_logprobs() const { return !options_.echoes.empty() && options_.logprobs >= 0; }
   // What comes with the prompt's log-probabilities waits for them.
   bool waits_for_prompt(size_t choice) const {
@@ -102,8 +102,9 @@ class CompletionAnswer final : public Answer {
   const std::vector<TokenId> stop_tokens_;  // the model's own
   api::CompletionChunks chunks_;
   std::vector<Choice> choices_;
-  std::vector<char> prompt_known_;  // of each prompt: its log-probabilities, if they are told
-  std::vector<std::vector<api::PromptTokenLogprobs>> prompt_logprobs_;  // of each prompt, if told
+  std::vector<char> prompt_known_;  // of each prompt: its log-probabilities, if they are reported
+  std::vector<std::vector<api::PromptTokenLogprobs>>
+      prompt_logprobs_;  // of each prompt, if reported
   api::Usage usage_;
   access::GenerationFacts facts_;
   std::string scratch_;

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "server/random_turns.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -127,7 +127,7 @@ void check(const ServedModel& model, RandomTurns& random) {
 }
 
 TEST(CompletionAnswer, HM15_StreamedEqualsWholeForRandomTokens) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const char* given = std::getenv("PELTON_SEED");
   const uint64_t first =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
@@ -135,8 +135,8 @@ TEST(CompletionAnswer, HM15_StreamedEqualsWholeForRandomTokens) {
   for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
     SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
-    RandomTurns random(house.model(), seed);
-    check(house.model(), random);
+    RandomTurns random(fixture.model(), seed);
+    check(fixture.model(), random);
   }
 }
 

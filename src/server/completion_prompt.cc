@@ -11,7 +11,7 @@ namespace pelton::server {
 Result<std::vector<TokenId>> completion_prompt(const api::Prompt& prompt, const ServedModel& model,
                                                std::string_view field, bool adds_special) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    if (std::optional<Error> error = model.no_text(field)) return *error;
+    if (std::optional<Error> error = model.no_text(field, TextUse::kPrompt)) return *error;
     return adds_special ? model.tokenizer.encode_prompt(*text) : model.tokenizer.encode(*text);
   }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);

@@ -10,6 +10,7 @@
 #include "api/completion_request.h"
 #include "base/random.h"
 #include "server/answer_guide.h"
+#include "server/beam_completion.h"
 #include "server/completion_answer.h"
 #include "server/completion_prompt.h"
 #include "server/endpoints.h"
@@ -81,6 +82,7 @@ class Completion final : public ModelRequest {
   std::optional<api::ApiError> prepare_prompt(size_t index, const Prepared& with,
                                               const Scope& scope);
   void describe_prompts(const ServedModel& model);
+  void start_beams(Call call, Services& services);
 
   std::shared_ptr<const api::CompletionRequest> request_;
   std::string id_;
@@ -97,7 +99,8 @@ std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& sco
   seed_if_none_ = scope.identity.draw_seed();
   options_ = answer_options(*request_, scope.model, id_, scope.identity.created_s());
   if (!request_->suffix.empty()) {
-    if (const auto error = scope.model.no_text("suffix")) return api::api_error(*error);
+    if (const auto error = scope.model.no_text("suffix", TextUse::kOption))
+      return api::api_error(*error);
     suffix_ = scope.model.tokenizer.encode(request_->suffix);
   }
   for (size_t i = 0; i < request_->prompts.size(); ++i) {
@@ -126,7 +129,8 @@ std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prep
     stops = std::move(middle->stops);
   }
   if (!fields.stop.empty()) {
-    if (const auto error = scope.model.no_text("stop")) return api::api_error(*error);
+    if (const auto error = scope.model.no_text("stop", TextUse::kOption))
+      return api::api_error(*error);
   }
   const bool chooses = request_->choices_shown < fields.n;  // by what is likeliest
   EngineWork work;
@@ -173,7 +177,21 @@ void Completion::describe_prompts(const ServedModel& model) {
   }
 }
 
+void Completion::start_beams(Call call, Services& services) {
+  const api::BeamFields& beams = *request_->beams;
+  auto answer = std::make_unique<CompletionAnswer>(*call.model, std::move(options_));
+  start_beam_search(std::move(call), services,
+                    {.prompts = std::move(work_),
+                     .answer = std::move(answer),
+                     .width = beams.width,
+                     .shown = request_->generation.n,
+                     .length_penalty = beams.length_penalty,
+                     .early_stopping = beams.early_stopping,
+                     .logprobs = request_->logprobs});
+}
+
 void Completion::start(Call call, Services& services) {
+  if (request_->beams) return start_beams(std::move(call), services);
   const api::GenerationFields& fields = request_->generation;
   if (fields.max_tokens == 0 && prompt_logprobs() < 0) work_.clear();  // nothing is computed
   for (EngineWork& one : work_) {

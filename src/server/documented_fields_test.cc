@@ -15,7 +15,7 @@
 #include "api/completion_request.h"
 #include "chat/tiny_tokenizer.h"
 #include "server/grammar_store.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -77,16 +77,17 @@ std::string_view nonsense_for(std::string_view name) {
 }
 
 TEST(DocumentedFields, D6_none_that_changes_the_answer_is_dropped_by_any_endpoint) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const Endpoint& endpoint : kEndpoints) {
-    const net::HttpResponse good = house.post(endpoint.path, fmt::format("{{{}}}", endpoint.good));
+    const net::HttpResponse good =
+        fixture.post(endpoint.path, fmt::format("{{{}}}", endpoint.good));
     ASSERT_EQ(good.status, 200) << endpoint.path << good.body;
     EXPECT_FALSE(good.headers.has("x-pelton-warning")) << endpoint.path;
     for (const api::DocumentedField& field : api::documented_fields()) {
-      if (field.effect == Effect::kNone) continue;
+      if (field.effect == Effect::kNone || field.effect == Effect::kBeside) continue;
       const std::string member = fmt::format("\"{}\":{}", field.name, nonsense_for(field.name));
       SCOPED_TRACE(fmt::format("{} {}", endpoint.path, member));
-      const net::HttpResponse response = house.post(endpoint.path, body_of(endpoint, member));
+      const net::HttpResponse response = fixture.post(endpoint.path, body_of(endpoint, member));
       const bool may_be_ignored = field.effect == Effect::kStyle ||
                                   (field.effect == Effect::kText && endpoint.makes_vectors);
       if (may_be_ignored && response.status == 200) {
@@ -102,7 +103,7 @@ TEST(DocumentedFields, D6_none_that_changes_the_answer_is_dropped_by_any_endpoin
 
 // Members of small objects that say what is done anyway, and defaults that SDKs send.
 TEST(DocumentedFields, D6_members_that_change_nothing_are_no_reason_to_refuse) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string chat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1,)";
   for (
       const char* member :
@@ -110,15 +111,16 @@ TEST(DocumentedFields, D6_members_that_change_nothing_are_no_reason_to_refuse) {
        R"("response_format":{"type":"text","strict":false})",
        R"("structured_outputs":{"regex":"a","_backend":"x","whitespace_pattern":""})",
        R"("response_format":{"type":"json_schema","strict":true,"json_schema":{"name":"n","title":"t","schema":{"type":"null"}}})"}) {
-    const net::HttpResponse response = house.post("/v1/chat/completions", chat + member + "}");
+    const net::HttpResponse response = fixture.post("/v1/chat/completions", chat + member + "}");
     EXPECT_EQ(response.status, 200) << member << response.body;
   }
   const std::string input = R"({"input":"hi","max_output_tokens":1,"store":false,"reasoning":)";
-  EXPECT_EQ(house.post("/v1/responses", input + R"({"context":"auto","mode":"standard"}})").status,
-            200);
-  EXPECT_EQ(house.post("/v1/responses", input + R"({"context":"all_turns"}})").status, 400);
+  EXPECT_EQ(
+      fixture.post("/v1/responses", input + R"({"context":"auto","mode":"standard"}})").status,
+      200);
+  EXPECT_EQ(fixture.post("/v1/responses", input + R"({"context":"all_turns"}})").status, 400);
   const net::HttpResponse vectors =
-      house.post("/v1/embeddings", R"({"input":"hi","temperature":1,"seed":1})");
+      fixture.post("/v1/embeddings", R"({"input":"hi","temperature":1,"seed":1})");
   EXPECT_EQ(vectors.status, 200) << vectors.body;
   EXPECT_THAT(std::string(vectors.headers.get("x-pelton-warning")), testing::HasSubstr("seed"));
 }
@@ -126,23 +128,23 @@ TEST(DocumentedFields, D6_members_that_change_nothing_are_no_reason_to_refuse) {
 // Null, and what asks for nothing, is answered as if it were not there: clients send their
 // defaults.
 TEST(DocumentedFields, D6_defaults_are_no_reason_to_refuse) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const char* const defaults =
       R"("mirostat":0,"dry_multiplier":0.0,"xtc_probability":0,"typical_p":1.0,"top_n_sigma":-1,)"
       R"("dynatemp_range":0,"repeat_penalty":1.0,"n_probs":0,"n_predict":-1,"samplers":[],"lora":[],)"
       R"("cache_prompt":true,"id_slot":0,"use_beam_search":false,"stop_regex":"")";
   for (const Endpoint& endpoint : kEndpoints) {
-    const net::HttpResponse response = house.post(endpoint.path, body_of(endpoint, defaults));
+    const net::HttpResponse response = fixture.post(endpoint.path, body_of(endpoint, defaults));
     EXPECT_EQ(response.status, 200) << endpoint.path << response.body;
     EXPECT_FALSE(response.headers.has("x-pelton-warning")) << endpoint.path;
   }
 }
 
 TEST(DocumentedFields, D6_an_unknown_field_is_told_of_by_every_endpoint) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const Endpoint& endpoint : kEndpoints) {
     const net::HttpResponse response =
-        house.post(endpoint.path, body_of(endpoint, R"("temprature":0.5,"a\r\nb: c":1)"));
+        fixture.post(endpoint.path, body_of(endpoint, R"("temprature":0.5,"a\r\nb: c":1)"));
     EXPECT_EQ(response.status, 200) << endpoint.path << response.body;
     std::vector<std::string> warnings;
     for (const auto& [name, value] : response.headers.fields()) {
@@ -154,10 +156,10 @@ TEST(DocumentedFields, D6_an_unknown_field_is_told_of_by_every_endpoint) {
   }
   std::string many = R"("k":1)";
   for (int i = 0; i < 3000; ++i) many += fmt::format(",\"k{}\":1", i);
-  EXPECT_EQ(house.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 200);
+  EXPECT_EQ(fixture.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 200);
   // However many there are before it.
   many += R"(,"logits_processors":["x"])";
-  EXPECT_EQ(house.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 400);
+  EXPECT_EQ(fixture.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 400);
 }
 
 enum class Outcome { kObeyed, kWarned, kRefused };
@@ -170,10 +172,10 @@ struct Case {
 
 // llama.cpp's names for what others name otherwise, and numbers that stand for the default.
 TEST(DocumentedFields, D6_names_and_defaults_of_other_servers) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto tokens_of = [&](const Endpoint& endpoint, const std::string& members) {
     std::string body = fmt::format("{{{},{}}}", endpoint.good, members);
-    const net::HttpResponse response = house.post(endpoint.path, body);
+    const net::HttpResponse response = fixture.post(endpoint.path, body);
     EXPECT_EQ(response.status, 200) << endpoint.path << body << response.body;
     EXPECT_FALSE(response.headers.has("x-pelton-warning")) << body;
     const Json answer = parsed(response.body);
@@ -200,7 +202,7 @@ TEST(DocumentedFields, D6_names_and_defaults_of_other_servers) {
   EXPECT_EQ(tokens_of(completions, R"("min_tokens":20)"), 20);
   EXPECT_GT(tokens_of(completions, R"("max_tokens":-1)"), 40);
   const auto refused = [&](const char* path, const std::string& body) {
-    const net::HttpResponse response = house.post(path, body);
+    const net::HttpResponse response = fixture.post(path, body);
     EXPECT_EQ(response.status, 400) << body << response.body;
     return param_of(response);
   };
@@ -313,7 +315,7 @@ constexpr Case kWhereTheyStand[] = {
 };
 
 TEST(DocumentedFields, D6_fields_where_they_stand) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const Case& one : kWhereTheyStand) {
     SCOPED_TRACE(fmt::format("{} {}", one.path, one.member));
     const std::string_view member = one.member;
@@ -323,7 +325,7 @@ TEST(DocumentedFields, D6_fields_where_they_stand) {
           return std::string_view(known.path) == one.path &&
                  std::string_view(known.good).find(key) == std::string_view::npos;
         });
-    const net::HttpResponse response = house.post(one.path, body_of(*endpoint, one.member));
+    const net::HttpResponse response = fixture.post(one.path, body_of(*endpoint, one.member));
     EXPECT_EQ(response.status, one.outcome == Outcome::kRefused ? 400 : 200) << response.body;
     const std::string warning(response.headers.get("x-pelton-warning"));
     if (one.outcome == Outcome::kRefused) {

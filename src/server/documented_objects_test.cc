@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -313,7 +313,7 @@ std::vector<Example> examples_of(BodyKind kind, std::string_view object) {
 class DocumentedObjects : public testing::TestWithParam<BodyKind> {
  protected:
   net::HttpResponse post(const Example& example, const std::string& member) {
-    return house_.post(endpoint(example.kind), body_with(example, member));
+    return fixture_.post(endpoint(example.kind), body_with(example, member));
   }
   // Whether some body is refused for a value of it that cannot be meant.
   bool is_read(BodyKind kind, std::string_view object, std::string_view name) {
@@ -325,7 +325,7 @@ class DocumentedObjects : public testing::TestWithParam<BodyKind> {
     return false;
   }
 
-  ServerHouse house_{kScript, {}};
+  ServerFixture fixture_{kScript, {}};
 };
 
 TEST_P(DocumentedObjects, D6_what_is_said_to_be_read_is_read) {
@@ -346,12 +346,51 @@ TEST_P(DocumentedObjects, D6_what_is_said_to_be_read_is_read) {
   }
 }
 
+bool is_of(const DocumentedField& field, std::string_view type) {
+  return api::has_word(field.types, type);
+}
+
+// One of its types that asks for something; of a member without types, which is refused or read
+// where it stands, any.
+std::string asking_value(const DocumentedField& field) {
+  if (field.types.empty() || is_of(field, "object")) return R"({"x":{}})";
+  if (is_of(field, "array")) return R"([{"x":{}}])";
+  if (is_of(field, "boolean")) return field.neutral == "true" ? "false" : "true";
+  return is_of(field, "string") ? R"("x")" : "7";
+}
+
+std::vector<std::string> neutral_values(const DocumentedField& field) {
+  std::vector<std::string> values = {"null"};
+  if (is_of(field, "object")) values.emplace_back("{}");
+  if (is_of(field, "array")) values.emplace_back("[]");
+  if (is_of(field, "string")) values.emplace_back("\"\"");
+  if (is_of(field, "boolean")) values.emplace_back(field.neutral == "true" ? "true" : "false");
+  return values;
+}
+
+// A29: a property of the table, and of what a server answers.
+TEST_P(DocumentedObjects, A29_what_is_taken_and_not_read_is_of_its_type) {
+  for (const DocumentedObject& object : api::documented_objects(GetParam())) {
+    const Example example = examples_of(GetParam(), object.path).front();
+    for (const DocumentedField& field : object.others) {
+      if (field.effect == DocumentedField::Effect::kChanges) continue;
+      if (api::has_word(object.obeyed, field.name)) continue;  // of another type of object
+      ASSERT_FALSE(field.types.empty()) << object.path << " " << field.name;
+      const char* const wrong = is_of(field, "object") ? "7.5" : R"({"x":{}})";
+      if (is_of(field, "object") && is_of(field, "number")) continue;  // of any type
+      const net::HttpResponse response = post(example, fmt::format("\"{}\":{}", field.name, wrong));
+      EXPECT_EQ(response.status, 400) << object.path << " " << field.name << response.body;
+      EXPECT_THAT(response.body, HasSubstr(field.name));
+    }
+  }
+}
+
 TEST_P(DocumentedObjects, D6_no_other_member_is_dropped_silently) {
   using Effect = DocumentedField::Effect;
   for (const DocumentedObject& object : api::documented_objects(GetParam())) {
     const Example example = examples_of(GetParam(), object.path).front();
     for (const DocumentedField& field : object.others) {
-      const std::string member = fmt::format("\"{}\":{{\"x\":{{}}}}", field.name);
+      const std::string member = fmt::format("\"{}\":{}", field.name, asking_value(field));
       SCOPED_TRACE(std::string(object.path) + " " + member);
       const net::HttpResponse response = post(example, member);
       if (field.effect == Effect::kChanges) {
@@ -366,7 +405,7 @@ TEST_P(DocumentedObjects, D6_no_other_member_is_dropped_silently) {
       EXPECT_EQ(warnings_of(response).find(named) != std::string::npos,
                 field.effect == Effect::kStyle)
           << warnings_of(response);
-      for (const char* const nothing : {"null", "{}", "[]", "\"\""}) {
+      for (const std::string& nothing : neutral_values(field)) {
         const net::HttpResponse neutral =
             post(example, fmt::format("\"{}\":{}", field.name, nothing));
         EXPECT_EQ(neutral.status, 200) << nothing << neutral.body;
@@ -460,9 +499,9 @@ constexpr MemberCase kMemberCases[] = {
 };
 
 TEST(NestedMembers, D6_members_where_they_stand) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const MemberCase& one : kMemberCases) {
-    const net::HttpResponse response = house.post(one.path, one.body);
+    const net::HttpResponse response = fixture.post(one.path, one.body);
     EXPECT_EQ(response.status, one.status) << one.body << response.body;
     const std::string said = one.status == 200 ? warnings_of(response) : response.body;
     if (one.status == 200 && std::string_view(one.named).empty()) {
@@ -474,11 +513,11 @@ TEST(NestedMembers, D6_members_where_they_stand) {
 
 // However many there are.
 TEST(NestedMembers, D6_a_bodys_warnings_are_bounded) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::string many = R"({"max_tokens":1,"messages":[)";
   for (int i = 0; i < 100; ++i) many += R"({"role":"user","content":"x","mood":1},)";
   many.back() = ']';
-  const net::HttpResponse response = house.post("/v1/chat/completions", many + "}");
+  const net::HttpResponse response = fixture.post("/v1/chat/completions", many + "}");
   EXPECT_EQ(response.status, 200);
   const std::string said = warnings_of(response);
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(said, '\n')), api::kFieldWarningsMax);

@@ -1,6 +1,6 @@
 // Many prompts on their way to becoming vectors: enough of them with the engine at a time to fill
 // its steps, the others held back, so that one caller's thousands do not fill its queue. One owner,
-// who is told by `ready` (on the engine thread, which must only be posted from) when to pump().
+// whom `ready` tells (on the engine thread, which must only be posted from) when to pump().
 #pragma once
 
 #include <cstdint>

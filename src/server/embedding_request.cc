@@ -1,5 +1,6 @@
 #include "server/embedding_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,13 @@ std::optional<api::ApiError> dimensions_error(const ServedModel& model,
       {ErrorCode::kInvalidArgument,
        fmt::format("'{}' is {}; this model's embeddings have {}", field, *dimensions, size),
        std::string(field)});
+}
+
+std::optional<Error> no_text_inputs(const ServedModel& model, std::span<const api::Prompt> inputs,
+                                    std::string_view field) {
+  const bool has_texts = std::ranges::any_of(
+      inputs, [](const api::Prompt& input) { return std::holds_alternative<std::string>(input); });
+  return has_texts ? model.no_text(field, TextUse::kEmbeddedInput) : std::nullopt;
 }
 
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -26,6 +27,10 @@ struct EmbeddingSource {
 std::optional<api::ApiError> dimensions_error(const ServedModel& model,
                                               std::optional<int> dimensions,
                                               std::string_view field);
+
+// Why inputs that are texts cannot be embedded by a model without a tokenizer; nothing if they can.
+std::optional<Error> no_text_inputs(const ServedModel& model, std::span<const api::Prompt> inputs,
+                                    std::string_view field);
 
 // One input's request, or the answer if it is too long.
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(

@@ -63,7 +63,7 @@ void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedReques
 }
 
 std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_view field) {
-  const std::optional<Error> error = model.no_text(field);
+  const std::optional<Error> error = model.no_text(field, TextUse::kEmbeddedText);
   return error ? std::optional(api::api_error(*error)) : std::nullopt;
 }
 
@@ -77,8 +77,9 @@ class OpenAiEmbeddings final : public ModelRequest {
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
-    if (request_.messages.empty()) return std::nullopt;
-    const std::optional<Error> error = scope.model.no_chat();
+    const std::optional<Error> error = request_.messages.empty()
+                                           ? no_text_inputs(scope.model, request_.inputs, "input")
+                                           : scope.model.no_chat();
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 

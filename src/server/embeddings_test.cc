@@ -12,7 +12,7 @@
 #include "api/embedding_response.h"
 #include "base/base64.h"
 #include "server/embedding_batch.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -21,8 +21,8 @@ constexpr std::string_view kScript = R"({"context": 64, "rules": [{"when": "", "
 
 constexpr std::string_view kLongScript = R"({"rules": [{"when": "", "then": "x"}]})";
 
-std::vector<std::vector<double>> embedded(ServerHouse& house, const std::string& request) {
-  const net::HttpResponse response = house.post("/v1/embeddings", request);
+std::vector<std::vector<double>> embedded(ServerFixture& fixture, const std::string& request) {
+  const net::HttpResponse response = fixture.post("/v1/embeddings", request);
   EXPECT_EQ(response.status, 200) << response.body;
   std::vector<std::vector<double>> vectors;
   const Json body = parsed(response.body);
@@ -45,62 +45,63 @@ double length(const std::vector<double>& vector) {
 }
 
 TEST(Embeddings, OneVectorOfLengthOneForEachInput) {
-  ServerHouse house(kScript, {});
-  const auto one = embedded(house, R"({"input":"Hello"})");
+  ServerFixture fixture(kScript, {});
+  const auto one = embedded(fixture, R"({"input":"Hello"})");
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].size(), 64u);
   EXPECT_NEAR(length(one[0]), 1.0, 1e-6);
-  const auto several = embedded(house, R"({"input":["Hello","world","Hello"]})");
+  const auto several = embedded(fixture, R"({"input":["Hello","world","Hello"]})");
   ASSERT_EQ(several.size(), 3u);
   EXPECT_EQ(several[0], one[0]);
   EXPECT_EQ(several[2], one[0]);
   EXPECT_NE(several[1], one[0]);
   // The same tokens, by their ids: bytes are their own ids in this vocabulary.
-  EXPECT_EQ(embedded(house, R"({"input":[72,105]})"), embedded(house, R"({"input":"Hi"})"));
-  EXPECT_EQ(embedded(house, R"({"input":[[72,105],[72]]})").size(), 2u);
+  EXPECT_EQ(embedded(fixture, R"({"input":[72,105]})"), embedded(fixture, R"({"input":"Hi"})"));
+  EXPECT_EQ(embedded(fixture, R"({"input":[[72,105],[72]]})").size(), 2u);
 }
 
 // AP-05: of token ids only those of the vocabulary are taken.
 TEST(Embeddings, AP_05_tokens_are_of_the_vocabulary) {
-  ServerHouse house(kScript, {});
-  const std::string size = std::to_string(house.model().vocab_size);
+  ServerFixture fixture(kScript, {});
+  const std::string size = std::to_string(fixture.model().vocab_size);
   for (const std::string& bad : {std::string("-1"), size, std::string("2147483648"),
                                  std::string("1.5"), std::string("4294967296")}) {
     for (const auto& [input, param] : {std::pair("[65," + bad + "]", "input[1]"),
                                        std::pair("[[65],[65," + bad + "]]", "input[1][1]")}) {
-      const net::HttpResponse response = house.post("/v1/embeddings", "{\"input\":" + input + "}");
+      const net::HttpResponse response =
+          fixture.post("/v1/embeddings", "{\"input\":" + input + "}");
       EXPECT_EQ(response.status, 400) << input;
       const Json body = parsed(response.body);
       EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
       EXPECT_EQ(body.find("error")->string("type"), "invalid_request_error");
     }
   }
-  EXPECT_EQ(house.post("/v1/embeddings", R"({"input":[65]})").status, 200);
+  EXPECT_EQ(fixture.post("/v1/embeddings", R"({"input":[65]})").status, 200);
 }
 
 TEST(Embeddings, AChatIsEmbeddedAsItsPrompt) {
-  ServerHouse house(kLongScript, {});
+  ServerFixture fixture(kLongScript, {});
   const std::string chat = R"("messages":[{"role":"user","content":"hi"}])";
   const auto tokens = [&](const char* more) {
-    const Json body = parsed(house.post("/tokenize", "{" + chat + more + "}").body);
+    const Json body = parsed(fixture.post("/tokenize", "{" + chat + more + "}").body);
     return body.find("tokens")->dump();
   };
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.control_tokens_in_prompts = true; };
-  ServerHouse open_house(kLongScript, std::move(options));
+  ServerFixture open_fixture(kLongScript, std::move(options));
   EXPECT_EQ(
-      embedded(house, "{" + chat + "}"),
-      embedded(open_house, R"({"input":)" + tokens(R"(,"add_generation_prompt":false)") + "}"));
-  EXPECT_EQ(embedded(house, "{" + chat + R"(,"add_generation_prompt":true})"),
-            embedded(open_house, R"({"input":)" + tokens("") + "}"));
-  EXPECT_EQ(house.post("/v1/embeddings", "{" + chat + R"(,"input":"x"})").status, 400);
-  EXPECT_EQ(house.post("/v1/embeddings", R"({"messages":[]})").status, 400);
+      embedded(fixture, "{" + chat + "}"),
+      embedded(open_fixture, R"({"input":)" + tokens(R"(,"add_generation_prompt":false)") + "}"));
+  EXPECT_EQ(embedded(fixture, "{" + chat + R"(,"add_generation_prompt":true})"),
+            embedded(open_fixture, R"({"input":)" + tokens("") + "}"));
+  EXPECT_EQ(fixture.post("/v1/embeddings", "{" + chat + R"(,"input":"x"})").status, 400);
+  EXPECT_EQ(fixture.post("/v1/embeddings", R"({"messages":[]})").status, 400);
 }
 
 TEST(Embeddings, AnswersAsCoheresDoes) {
-  ServerHouse house(kScript, {});
-  const auto vector = embedded(house, R"({"input":"Hello"})");
-  const net::HttpResponse response = house.post(
+  ServerFixture fixture(kScript, {});
+  const auto vector = embedded(fixture, R"({"input":"Hello"})");
+  const net::HttpResponse response = fixture.post(
       "/v2/embed", R"({"model":"tiny","texts":["Hello","world"],)"
                    R"("input_type":"search_query","embedding_types":["float","base64"]})");
   ASSERT_EQ(response.status, 200) << response.body;
@@ -113,13 +114,13 @@ TEST(Embeddings, AnswersAsCoheresDoes) {
   for (const Json& value : floats[0].as_array()) first.push_back(value.as_number());
   EXPECT_EQ(first, vector[0]);
   EXPECT_EQ(body.find("embeddings")->find("base64")->as_array().size(), 2u);
-  const Json plain = parsed(house.post("/v2/embed", R"({"texts":["Hello"]})").body);
+  const Json plain = parsed(fixture.post("/v2/embed", R"({"texts":["Hello"]})").body);
   EXPECT_EQ(plain.find("embeddings")->find("base64"), nullptr);
 
   const std::string large = R"({"texts":[")" + std::string(20'000, 'x') + "\"]";
-  EXPECT_EQ(house.post("/v2/embed", large + "}").status, 200);
-  EXPECT_EQ(house.post("/v2/embed", large + R"(,"truncate":"START"})").status, 200);
-  EXPECT_EQ(house.post("/v2/embed", large + R"(,"truncate":"NONE"})").status, 400);
+  EXPECT_EQ(fixture.post("/v2/embed", large + "}").status, 200);
+  EXPECT_EQ(fixture.post("/v2/embed", large + R"(,"truncate":"START"})").status, 200);
+  EXPECT_EQ(fixture.post("/v2/embed", large + R"(,"truncate":"NONE"})").status, 400);
   const std::pair<const char*, const char*> refused[] = {
       {R"({})", "texts"},
       {R"({"texts":"Hello"})", "texts"},
@@ -131,35 +132,35 @@ TEST(Embeddings, AnswersAsCoheresDoes) {
       {R"({"images":["data:"]})", "images"},
   };
   for (const auto& [request, param] : refused) {
-    const net::HttpResponse answer = house.post("/v2/embed", request);
+    const net::HttpResponse answer = fixture.post("/v2/embed", request);
     EXPECT_EQ(answer.status, 400) << request;
     EXPECT_EQ(parsed(answer.body).find("error")->string("param"), param) << answer.body;
   }
 }
 
 TEST(Embeddings, RerankingIsReranking) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* path : {"/v1/rerank", "/reranking", "/v1/reranking"}) {
-    EXPECT_EQ(house.post(path, R"({"query":"a","documents":["b"]})").status, 200) << path;
+    EXPECT_EQ(fixture.post(path, R"({"query":"a","documents":["b"]})").status, 200) << path;
   }
 }
 
 TEST(Embeddings, PoolingChangesThem) {
-  ServerHouse house(kScript, {});
-  const auto last = embedded(house, R"({"input":"ab"})");
-  EXPECT_EQ(embedded(house, R"({"input":"ab","pooling":"last"})"), last);
-  EXPECT_NE(embedded(house, R"({"input":"ab","pooling":"mean"})"), last);
-  ServerHouse::Options options;
+  ServerFixture fixture(kScript, {});
+  const auto last = embedded(fixture, R"({"input":"ab"})");
+  EXPECT_EQ(embedded(fixture, R"({"input":"ab","pooling":"last"})"), last);
+  EXPECT_NE(embedded(fixture, R"({"input":"ab","pooling":"mean"})"), last);
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.pooling = request::Pooling::kMean; };
-  ServerHouse mean_house(kScript, std::move(options));
-  EXPECT_EQ(embedded(mean_house, R"({"input":"ab"})"),
-            embedded(house, R"({"input":"ab","pooling":"mean"})"));
+  ServerFixture mean_fixture(kScript, std::move(options));
+  EXPECT_EQ(embedded(mean_fixture, R"({"input":"ab"})"),
+            embedded(fixture, R"({"input":"ab","pooling":"mean"})"));
 }
 
 TEST(Embeddings, FewerDimensionsAreTheFirstOnesOfLengthOne) {
-  ServerHouse house(kScript, {});
-  const auto whole = embedded(house, R"({"input":"Hello"})");
-  const auto few = embedded(house, R"({"input":"Hello","dimensions":5})");
+  ServerFixture fixture(kScript, {});
+  const auto whole = embedded(fixture, R"({"input":"Hello"})");
+  const auto few = embedded(fixture, R"({"input":"Hello","dimensions":5})");
   ASSERT_EQ(few[0].size(), 5u);
   EXPECT_NEAR(length(few[0]), 1.0, 1e-6);
   for (size_t i = 1; i < 5; ++i) {
@@ -168,10 +169,10 @@ TEST(Embeddings, FewerDimensionsAreTheFirstOnesOfLengthOne) {
 }
 
 TEST(Embeddings, Base64HoldsTheSameFloats) {
-  ServerHouse house(kScript, {});
-  const auto floats = embedded(house, R"({"input":"Hello"})");
-  const Json body =
-      parsed(house.post("/v1/embeddings", R"({"input":"Hello","encoding_format":"base64"})").body);
+  ServerFixture fixture(kScript, {});
+  const auto floats = embedded(fixture, R"({"input":"Hello"})");
+  const Json body = parsed(
+      fixture.post("/v1/embeddings", R"({"input":"Hello","encoding_format":"base64"})").body);
   std::string bytes;
   for (const double value : floats[0]) {
     const auto narrow = static_cast<float>(value);
@@ -182,25 +183,25 @@ TEST(Embeddings, Base64HoldsTheSameFloats) {
 
 // More than fit into the queue: they are held back here.
 TEST(Embeddings, AThousandInputsAreOneRequest) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.engine.inbox_max = 40;
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   std::string inputs;
   for (int i = 0; i < 1000; ++i)
     inputs += (i > 0 ? "," : "") + ("\"text " + std::to_string(i)) + "\"";
-  const auto vectors = embedded(house, R"({"input":[)" + inputs + "]}");
+  const auto vectors = embedded(fixture, R"({"input":[)" + inputs + "]}");
   ASSERT_EQ(vectors.size(), 1000u);
-  EXPECT_EQ(vectors[7], embedded(house, R"({"input":"text 7"})")[0]);
-  EXPECT_EQ(vectors[999], embedded(house, R"({"input":"text 999"})")[0]);
-  // A reader is told its end a moment before the books are closed.
-  for (int i = 0; i < 1000 && !house.engine().ledger().clean(); ++i) {
+  EXPECT_EQ(vectors[7], embedded(fixture, R"({"input":"text 7"})")[0]);
+  EXPECT_EQ(vectors[999], embedded(fixture, R"({"input":"text 999"})")[0]);
+  // A reader sees its end a moment before the statistics have it.
+  for (int i = 0; i < 1000 && !fixture.engine().ledger().clean(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_TRUE(house.engine().ledger().clean());
+  EXPECT_TRUE(fixture.engine().ledger().clean());
 }
 
 TEST(Embeddings, RefusesWhatItCannotObey) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::string many = "\"x\"";
   for (int i = 0; i < 2048; ++i) many += ",\"x\"";
   const std::vector<std::pair<std::string, std::string>> refused = {
@@ -224,41 +225,41 @@ TEST(Embeddings, RefusesWhatItCannotObey) {
       {R"({"input":")" + std::string(65, 'q') + "\"}", "input[0]"},
   };
   for (const auto& [request, param] : refused) {
-    const net::HttpResponse response = house.post("/v1/embeddings", request);
+    const net::HttpResponse response = fixture.post("/v1/embeddings", request);
     EXPECT_EQ(response.status, 400) << request.substr(0, 80);
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
   }
-  EXPECT_EQ(house.post("/v1/embeddings", R"({"input":"a","model":"other"})").status, 404);
+  EXPECT_EQ(fixture.post("/v1/embeddings", R"({"input":"a","model":"other"})").status, 404);
   // As long as the context.
-  EXPECT_EQ(embedded(house, R"({"input":")" + std::string(64, 'q') + "\"}").size(), 1u);
+  EXPECT_EQ(embedded(fixture, R"({"input":")" + std::string(64, 'q') + "\"}").size(), 1u);
 }
 
 TEST(Embeddings, AnEngineThatMakesNoneSaysSo) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.pooled_sequences_max = executor.capacity.embedding_size = 0;
   };
-  ServerHouse house(kScript, std::move(options));
-  const net::HttpResponse response = house.post("/v1/embeddings", R"({"input":"a"})");
+  ServerFixture fixture(kScript, std::move(options));
+  const net::HttpResponse response = fixture.post("/v1/embeddings", R"({"input":"a"})");
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(parsed(response.body).find("error")->string("code"), "unsupported");
 }
 
 // More than one step's slots: those that wait meet it.
 TEST(Embeddings, ASlowEngineMeetsTheDeadline) {
-  ServerHouse house(R"({"step_ms": 150, "rules": [{"when": "", "then": "x"}]})", {});
+  ServerFixture fixture(R"({"step_ms": 150, "rules": [{"when": "", "then": "x"}]})", {});
   std::string inputs = "\"x\"";
   for (int i = 0; i < 60; ++i) inputs += ",\"x\"";
-  net::HttpCall call = house.call("POST", "/v1/embeddings", R"({"input":[)" + inputs + "]}");
+  net::HttpCall call = fixture.call("POST", "/v1/embeddings", R"({"input":[)" + inputs + "]}");
   call.headers.add("x-request-timeout-ms", "50");
-  EXPECT_EQ(house.fetch(call).status, 408);
+  EXPECT_EQ(fixture.fetch(call).status, 408);
 }
 
 TEST(Rerank, TheNearestDocumentComesFirst) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string request =
       R"({"query":"abcabc","documents":["xyz","abcabc",{"text":"abcxyz"}],"pooling":"mean")";
-  const Json body = parsed(house.post("/v1/rerank", request + "}").body);
+  const Json body = parsed(fixture.post("/v1/rerank", request + "}").body);
   const Json::Array& results = body.find("results")->as_array();
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[0].integer("index"), 1);
@@ -269,25 +270,25 @@ TEST(Rerank, TheNearestDocumentComesFirst) {
   EXPECT_EQ(body.find("usage")->integer("total_tokens"), 6 + 3 + 6 + 6);
 
   const Json top =
-      parsed(house.post("/v2/rerank", request + R"(,"top_n":1,"return_documents":false})").body);
+      parsed(fixture.post("/v2/rerank", request + R"(,"top_n":1,"return_documents":false})").body);
   ASSERT_EQ(top.find("results")->as_array().size(), 1u);
   EXPECT_EQ(top.find("results")->as_array()[0].find("document"), nullptr);
   for (const std::string bad :
        {R"({"documents":["a"]})", R"({"query":"","documents":["a"]})", R"({"query":"a"})",
         R"({"query":"a","documents":[]})", R"({"query":"a","documents":[{"image":"x"}]})",
         R"({"query":"a","documents":["b"],"top_n":-1})"}) {
-    EXPECT_EQ(house.post("/rerank", bad).status, 400) << bad;
+    EXPECT_EQ(fixture.post("/rerank", bad).status, 400) << bad;
   }
 }
 
 // One document that is too long is cut as /v2/embed cuts it, and spoils nothing.
 TEST(Rerank, B5_LongDocumentsAreTruncated) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.context_max = 64; };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto ranked = [&](const std::string& path, const std::string& more) {
     const std::string documents = "\"abcabc" + std::string(500, 'x') + R"(","abcabc","zzz")";
-    const net::HttpResponse response = house.post(
+    const net::HttpResponse response = fixture.post(
         path, R"({"query":"abcabc","pooling":"mean","documents":[)" + documents + "]" + more + "}");
     EXPECT_EQ(response.status, 200) << response.body;
     return parsed(response.body);
@@ -309,7 +310,7 @@ TEST(Rerank, B5_LongDocumentsAreTruncated) {
   EXPECT_EQ(meta.find("tokens")->integer("input_tokens"), 6 + 6 + 6 + 3);
   EXPECT_EQ(ranked("/v1/rerank", "").find("meta")->find("api_version")->string("version"), "1");
   for (const char* bad : {"0", "-1", "\"9\"", "1.5"}) {
-    const net::HttpResponse response = house.post(
+    const net::HttpResponse response = fixture.post(
         "/v2/rerank",
         std::string(R"({"query":"a","documents":["b"],"max_tokens_per_doc":)") + bad + "}");
     EXPECT_EQ(response.status, 400);
@@ -317,22 +318,22 @@ TEST(Rerank, B5_LongDocumentsAreTruncated) {
   }
   // A query that is too long, as well.
   EXPECT_EQ(
-      house.post("/rerank", R"({"query":")" + std::string(99, 'q') + R"(","documents":["b"]})")
+      fixture.post("/rerank", R"({"query":")" + std::string(99, 'q') + R"(","documents":["b"]})")
           .status,
       200);
 }
 
 TEST(Rerank, B5_EmbedObeysMaxTokens) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse response =
-      house.post("/v2/embed", R"({"texts":["abcabc"],"max_tokens":4})");
+      fixture.post("/v2/embed", R"({"texts":["abcabc"],"max_tokens":4})");
   EXPECT_EQ(parsed(response.body).find("meta")->find("billed_units")->integer("input_tokens"), 4);
 }
 
 TEST(Score, OneWithManyOrOneByOne) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto scores = [&](const std::string& request) {
-    const net::HttpResponse response = house.post("/v1/score", request);
+    const net::HttpResponse response = fixture.post("/v1/score", request);
     EXPECT_EQ(response.status, 200) << response.body;
     std::vector<double> found;
     const Json body = parsed(response.body);
@@ -349,7 +350,7 @@ TEST(Score, OneWithManyOrOneByOne) {
   EXPECT_EQ(pairs.size(), 2u);
   EXPECT_EQ(pairs[0], many[1]);
   EXPECT_NEAR(pairs[1], 1.0, 1e-6);
-  EXPECT_EQ(house.post("/score", R"({"text_1":["a","b"],"text_2":["a","b","c"]})").status, 400);
+  EXPECT_EQ(fixture.post("/score", R"({"text_1":["a","b"],"text_2":["a","b","c"]})").status, 400);
 }
 
 }  // namespace

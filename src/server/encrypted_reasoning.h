@@ -27,7 +27,7 @@ class EncryptedReasoning {
  private:
   const std::string key_;
   const base::AuthenticatedCipher cipher_;
-  const std::string prefix_;  // "pelton1.", something that tells the key, "."
+  const std::string prefix_;  // "pelton1.", something that names the key, "."
 };
 
 }  // namespace pelton::server

@@ -39,8 +39,9 @@ void tokenize(Call call, Services& services);  // tokenize.cc, also the next
 void detokenize(Call call, Services& services);
 
 // The server and its models.
-void list_models(Call call, Services& services);  // server_endpoints.cc, also the next four
+void list_models(Call call, Services& services);  // server_endpoints.cc, also the next five
 void get_model(Call call, Services& services);
+void get_model_card(Call call, Services& services);
 void metrics(Call call, Services& services);
 void version(Call call, Services& services);
 void index(Call call, Services& services);

@@ -7,7 +7,7 @@
 
 #include "server/chat_stream_text.h"
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -27,8 +27,8 @@ const Json& choice_of(const Json& body) {
   return body.find("choices")->as_array().at(0);
 }
 
-Json ask(ServerHouse& house, const char* path, const std::string& body) {
-  const net::HttpResponse response = house.post(path, body);
+Json ask(ServerFixture& fixture, const char* path, const std::string& body) {
+  const net::HttpResponse response = fixture.post(path, body);
   EXPECT_EQ(response.status, 200) << response.body;
   return parsed(response.body);
 }
@@ -40,50 +40,51 @@ std::vector<int64_t> ids_of(const Json& array) {
 }
 
 TEST(Extras, ARequestNamesItsAnswer) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   EXPECT_EQ(
-      ask(house, "/v1/chat/completions", chat("hi", R"(,"request_id":"mine-7")")).string("id"),
+      ask(fixture, "/v1/chat/completions", chat("hi", R"(,"request_id":"mine-7")")).string("id"),
       "chatcmpl-mine-7");
-  EXPECT_EQ(ask(house, "/v1/completions", R"({"prompt":"raw","request_id":"x"})").string("id"),
+  EXPECT_EQ(ask(fixture, "/v1/completions", R"({"prompt":"raw","request_id":"x"})").string("id"),
             "cmpl-x");
   for (const char* bad : {R"("")", R"("a b")", R"("\n")", "7"}) {
-    EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", std::string(",\"request_id\":") + bad))
-                  .status,
-              400)
+    EXPECT_EQ(
+        fixture.post("/v1/chat/completions", chat("hi", std::string(",\"request_id\":") + bad))
+            .status,
+        400)
         << bad;
   }
 }
 
 TEST(Extras, ATextShowsItsMarks) {
-  ServerHouse house(
+  ServerFixture fixture(
       R"({"rules":[{"when":"","then":"one<|end|><|start|>assistant<|channel|>final<|message|>two<|return|>"}]})",
       {});
   const std::string shown = R"({"prompt":"raw","max_tokens":40,"skip_special_tokens":false)";
-  EXPECT_EQ(choice_of(ask(house, "/v1/completions", shown + "}")).string("text"),
+  EXPECT_EQ(choice_of(ask(fixture, "/v1/completions", shown + "}")).string("text"),
             "one<|end|><|start|>assistant<|channel|>final<|message|>two");
-  const Json stopped = ask(house, "/v1/completions", shown + R"(,"stop":"<|channel|>"})");
+  const Json stopped = ask(fixture, "/v1/completions", shown + R"(,"stop":"<|channel|>"})");
   EXPECT_EQ(choice_of(stopped).string("text"), "one<|end|><|start|>assistant");
-  EXPECT_EQ(choice_of(ask(house, "/v1/completions", R"({"prompt":"raw","max_tokens":40})"))
+  EXPECT_EQ(choice_of(ask(fixture, "/v1/completions", R"({"prompt":"raw","max_tokens":40})"))
                 .string("text"),
             "oneassistantfinaltwo");
 }
 
 TEST(Extras, CountsAChatsTokens) {
-  ServerHouse house(kScript, {});
-  const Json counted = ask(house, "/v1/chat/completions/input_tokens", chat("hi", ""));
+  ServerFixture fixture(kScript, {});
+  const Json counted = ask(fixture, "/v1/chat/completions/input_tokens", chat("hi", ""));
   EXPECT_EQ(counted.string("object"), "response.input_tokens");
   EXPECT_EQ(
       counted.integer("input_tokens"),
-      ask(house, "/v1/chat/completions", chat("hi", "")).find("usage")->integer("prompt_tokens"));
-  EXPECT_EQ(house.post("/v1/chat/completions/input_tokens", "{}").status, 400);
+      ask(fixture, "/v1/chat/completions", chat("hi", "")).find("usage")->integer("prompt_tokens"));
+  EXPECT_EQ(fixture.post("/v1/chat/completions/input_tokens", "{}").status, 400);
 }
 
 TEST(Extras, TokenizesAChatThatBeginsNoAnswer) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto text_of = [&](const char* more) {
     const std::vector<int64_t> ids =
-        ids_of(*ask(house, "/tokenize", chat("hi", more)).find("tokens"));
-    return house.model().tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()));
+        ids_of(*ask(fixture, "/tokenize", chat("hi", more)).find("tokens"));
+    return fixture.model().tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()));
   };
   const std::string whole = text_of("");
   EXPECT_EQ(text_of(R"(,"add_generation_prompt":false)") + "<|start|>assistant", whole);
@@ -91,35 +92,38 @@ TEST(Extras, TokenizesAChatThatBeginsNoAnswer) {
 }
 
 TEST(Extras, TellsWhatStoppedIt) {
-  ServerHouse house(kScript, {});
-  const Json by_string = ask(house, "/v1/chat/completions", chat("hi", R"(,"stop":["there","x"])"));
+  ServerFixture fixture(kScript, {});
+  const Json by_string =
+      ask(fixture, "/v1/chat/completions", chat("hi", R"(,"stop":["there","x"])"));
   EXPECT_EQ(choice_of(by_string).string("stop_reason"), "there");
-  const Json by_end = ask(house, "/v1/chat/completions", chat("hi", ""));
+  const Json by_end = ask(fixture, "/v1/chat/completions", chat("hi", ""));
   EXPECT_TRUE(choice_of(by_end).find("stop_reason")->is_null());
   // 'o' is a token of the tiny vocabulary.
-  const Json by_token = ask(house, "/v1/completions", R"({"prompt":"raw","stop_token_ids":[119]})");
+  const Json by_token =
+      ask(fixture, "/v1/completions", R"({"prompt":"raw","stop_token_ids":[119]})");
   EXPECT_EQ(choice_of(by_token).integer("stop_reason"), 119);
   EXPECT_EQ(choice_of(by_token).string("finish_reason"), "stop");
   EXPECT_EQ(choice_of(by_token).string("text"), "one tw");
   const net::HttpResponse streamed =
-      house.post("/v1/chat/completions", chat("hi", R"(,"stop":"there","stream":true)"));
+      fixture.post("/v1/chat/completions", chat("hi", R"(,"stop":"there","stream":true)"));
   const std::vector<std::string> events = events_of(streamed.body);
   EXPECT_EQ(choice_of(parsed(events.at(events.size() - 2))).string("stop_reason"), "there");
 }
 
 TEST(Extras, TellsTokens) {
-  ServerHouse house(kScript, {});
-  const Json whole = ask(house, "/v1/chat/completions", chat("hi", R"(,"return_token_ids":true)"));
+  ServerFixture fixture(kScript, {});
+  const Json whole =
+      ask(fixture, "/v1/chat/completions", chat("hi", R"(,"return_token_ids":true)"));
   const std::vector<int64_t> sampled = ids_of(*choice_of(whole).find("token_ids"));
   EXPECT_EQ(static_cast<int64_t>(sampled.size()),
             whole.find("usage")->integer("completion_tokens"));
   const std::vector<int64_t> prompt = ids_of(*whole.find("prompt_token_ids"));
   EXPECT_EQ(static_cast<int64_t>(prompt.size()), whole.find("usage")->integer("prompt_tokens"));
-  const Json tokenized = ask(house, "/tokenize", chat("hi", ""));
+  const Json tokenized = ask(fixture, "/tokenize", chat("hi", ""));
   EXPECT_EQ(ids_of(*tokenized.find("tokens")), prompt);
 
   const net::HttpResponse streamed =
-      house.post("/v1/chat/completions", chat("hi", R"(,"return_token_ids":true,"stream":true)"));
+      fixture.post("/v1/chat/completions", chat("hi", R"(,"return_token_ids":true,"stream":true)"));
   std::vector<int64_t> streamed_ids;
   int prompts = 0;
   for (const std::string& event : events_of(streamed.body)) {
@@ -137,7 +141,7 @@ TEST(Extras, TellsTokens) {
   EXPECT_EQ(streamed_ids, sampled);
 
   const Json raw = ask(
-      house, "/v1/completions",
+      fixture, "/v1/completions",
       R"({"prompt":["raw","raw a"],"return_token_ids":true,"logprobs":0,"return_tokens_as_token_ids":true})");
   EXPECT_EQ(ids_of(*raw.find("choices")->as_array().at(0).find("prompt_token_ids")).size(), 3u);
   EXPECT_EQ(ids_of(*raw.find("choices")->as_array().at(1).find("prompt_token_ids")).size(), 5u);
@@ -146,14 +150,14 @@ TEST(Extras, TellsTokens) {
 }
 
 TEST(Extras, TellsHowLongItTook) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       return std::nullopt;
     };
   };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto check = [](const Json& timings, int64_t completion_tokens) {
     EXPECT_GE(timings.number("prefill_ms"), 2.0);
     EXPECT_GE(timings.number("decode_ms"), 2.0 * static_cast<double>(completion_tokens - 2));
@@ -167,34 +171,34 @@ TEST(Extras, TellsHowLongItTook) {
     EXPECT_NEAR(*timings.number("predicted_per_token_ms") * *timings.number("predicted_per_second"),
                 1000.0, 1.0);
   };
-  const Json whole = ask(house, "/v1/chat/completions", chat("hi", R"(,"timings":true)"));
+  const Json whole = ask(fixture, "/v1/chat/completions", chat("hi", R"(,"timings":true)"));
   check(*whole.find("timings"), *whole.find("usage")->integer("completion_tokens"));
-  const Json raw = ask(house, "/v1/completions", R"({"prompt":"raw","timings":true})");
+  const Json raw = ask(fixture, "/v1/completions", R"({"prompt":"raw","timings":true})");
   check(*raw.find("timings"), *raw.find("usage")->integer("completion_tokens"));
   for (const bool usage : {false, true}) {
     const net::HttpResponse streamed =
-        house.post("/v1/chat/completions",
-                   chat("hi", std::string(R"(,"timings":true,"stream":true)") +
-                                  (usage ? R"(,"stream_options":{"include_usage":true})" : "")));
+        fixture.post("/v1/chat/completions",
+                     chat("hi", std::string(R"(,"timings":true,"stream":true)") +
+                                    (usage ? R"(,"stream_options":{"include_usage":true})" : "")));
     const std::vector<std::string> events = events_of(streamed.body);
     const Json last = parsed(events.at(events.size() - 2));
     EXPECT_TRUE(last.find("choices")->as_array().empty());
     EXPECT_EQ(last.find("usage") != nullptr, usage);
     check(*last.find("timings"), *whole.find("usage")->integer("completion_tokens"));
   }
-  EXPECT_EQ(ask(house, "/v1/chat/completions", chat("hi", "")).find("timings"), nullptr);
+  EXPECT_EQ(ask(fixture, "/v1/chat/completions", chat("hi", "")).find("timings"), nullptr);
 
   // The other protocols say it where their usage is.
   for (const bool stream : {false, true}) {
     const std::string rest =
         std::string(R"(,"timings":true,"stream":)") + (stream ? "true}" : "false}");
     const net::HttpResponse response =
-        house.post("/v1/responses", R"({"input":"hi","store":false)" + rest);
+        fixture.post("/v1/responses", R"({"input":"hi","store":false)" + rest);
     const Json last =
         stream ? *parsed(events_of(response.body).back()).find("response") : parsed(response.body);
     ASSERT_NE(last.find("timings"), nullptr) << response.body;
     check(*last.find("timings"), *last.find("usage")->integer("output_tokens"));
-    const net::HttpResponse message = house.post(
+    const net::HttpResponse message = fixture.post(
         "/v1/messages", R"({"max_tokens":99,"messages":[{"role":"user","content":"hi"}])" + rest);
     const std::vector<std::string> events =
         stream ? events_of(message.body) : std::vector<std::string>{message.body, ""};
@@ -202,15 +206,15 @@ TEST(Extras, TellsHowLongItTook) {
     ASSERT_NE(told.find("timings"), nullptr) << message.body;
     check(*told.find("timings"), *told.find("usage")->integer("output_tokens"));
   }
-  EXPECT_EQ(ask(house, "/v1/responses", R"({"input":"hi"})").find("timings"), nullptr);
+  EXPECT_EQ(ask(fixture, "/v1/responses", R"({"input":"hi"})").find("timings"), nullptr);
 }
 
 TEST(Extras, EchoesThePrompt) {
-  ServerHouse house(kScript, {});
-  const Json whole = ask(house, "/v1/completions", R"({"prompt":"raw ","echo":true})");
+  ServerFixture fixture(kScript, {});
+  const Json whole = ask(fixture, "/v1/completions", R"({"prompt":"raw ","echo":true})");
   EXPECT_EQ(choice_of(whole).string("text"), "raw one two three");
   const net::HttpResponse streamed =
-      house.post("/v1/completions", R"({"prompt":"raw ","echo":true,"stream":true})");
+      fixture.post("/v1/completions", R"({"prompt":"raw ","echo":true,"stream":true})");
   std::string text;
   for (const std::string& event : events_of(streamed.body)) {
     if (event != "[DONE]") text += choice_of(parsed(event)).string("text").value_or("");
@@ -218,14 +222,14 @@ TEST(Extras, EchoesThePrompt) {
   EXPECT_EQ(text, "raw one two three");
   // A stop string is looked for in what the model writes.
   const Json stopped =
-      ask(house, "/v1/completions", R"({"prompt":"raw two ","echo":true,"stop":"two"})");
+      ask(fixture, "/v1/completions", R"({"prompt":"raw two ","echo":true,"stop":"two"})");
   EXPECT_EQ(choice_of(stopped).string("text"), "raw two one ");
 }
 
 TEST(Extras, NoTokensMeansThePromptAlone) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* more : {"", R"(,"echo":true)", R"(,"n":2)"}) {
-    const Json whole = ask(house, "/v1/completions",
+    const Json whole = ask(fixture, "/v1/completions",
                            std::string(R"({"prompt":["raw","more"],"max_tokens":0)") + more + "}");
     const bool echo = std::string_view(more).find("echo") != std::string_view::npos;
     EXPECT_EQ(choice_of(whole).string("text"), echo ? "raw" : "");
@@ -235,39 +239,39 @@ TEST(Extras, NoTokensMeansThePromptAlone) {
     EXPECT_EQ(whole.find("choices")->as_array().size(),
               std::string_view(more).find("\"n\"") != std::string_view::npos ? 4u : 2u);
   }
-  const net::HttpResponse streamed =
-      house.post("/v1/completions", R"({"prompt":"raw","max_tokens":0,"echo":true,"stream":true})");
+  const net::HttpResponse streamed = fixture.post(
+      "/v1/completions", R"({"prompt":"raw","max_tokens":0,"echo":true,"stream":true})");
   const std::vector<std::string> events = events_of(streamed.body);
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(choice_of(parsed(events[0])).string("text"), "raw");
   EXPECT_EQ(events[1], "[DONE]");
-  EXPECT_EQ(house.engine().stats().steps.count, 0);
-  const net::HttpResponse long_prompt = house.post(
+  EXPECT_EQ(fixture.engine().stats().steps.count, 0);
+  const net::HttpResponse long_prompt = fixture.post(
       "/v1/completions", "{\"max_tokens\":0,\"prompt\":\"" + std::string(5000, 'x') + "\"}");
   EXPECT_EQ(long_prompt.status, 400);
 }
 
 TEST(Extras, RepetitionEndsAnAnswer) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const char* rule = R"(,"repetition_detection":{"max_pattern_size":4,"min_count":6})";
-  const Json whole = ask(house, "/v1/chat/completions", chat("repeat", rule));
+  const Json whole = ask(fixture, "/v1/chat/completions", chat("repeat", rule));
   EXPECT_EQ(choice_of(whole).string("finish_reason"), "repetition");
   EXPECT_EQ(choice_of(whole).find("message")->string("content"), "abababababab");
   const ChatText streamed = streamed_text(
-      house.post("/v1/chat/completions", chat("repeat", std::string(rule) + R"(,"stream":true)"))
+      fixture.post("/v1/chat/completions", chat("repeat", std::string(rule) + R"(,"stream":true)"))
           .body);
   EXPECT_EQ(streamed.content, "abababababab");
   EXPECT_EQ(streamed.finish_reason, "repetition");
   // A pattern of one token is none here.
   const Json other =
-      ask(house, "/v1/chat/completions",
+      ask(fixture, "/v1/chat/completions",
           chat("repeat",
                R"(,"repetition_detection":{"max_pattern_size":1,"min_count":2},"max_tokens":50)"));
   EXPECT_EQ(choice_of(other).string("finish_reason"), "length");
   for (const char* bad : {R"({"max_pattern_size":4})", R"({"max_pattern_size":300,"min_count":3})",
                           R"({"max_pattern_size":2,"min_pattern_size":3,"min_count":3})",
                           R"({"max_pattern_size":2,"min_count":1})", "7"}) {
-    EXPECT_EQ(house
+    EXPECT_EQ(fixture
                   .post("/v1/chat/completions",
                         chat("hi", std::string(",\"repetition_detection\":") + bad))
                   .status,
@@ -279,14 +283,14 @@ TEST(Extras, RepetitionEndsAnAnswer) {
 using Calls = std::vector<std::pair<std::string, std::string>>;
 
 TEST(Extras, OneCallAtMostIfAsked) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string tools =
       R"(,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}])";
   for (const bool stream : {false, true}) {
     const std::string streamed = stream ? R"(,"stream":true)" : "";
     const auto calls = [&](const std::string& more) {
       const std::string body =
-          house.post("/v1/chat/completions", chat("twice", tools + more + streamed)).body;
+          fixture.post("/v1/chat/completions", chat("twice", tools + more + streamed)).body;
       return (stream ? streamed_text(body) : whole_text(body)).calls;
     };
     EXPECT_EQ(calls(""), (Calls{{"a", "{}"}, {"b", "{}"}}));
@@ -295,9 +299,9 @@ TEST(Extras, OneCallAtMostIfAsked) {
 }
 
 // Of the model's "twice", as a response and as a message, whole or streamed.
-Calls response_calls(ServerHouse& house, const std::string& more, bool stream) {
+Calls response_calls(ServerFixture& fixture, const std::string& more, bool stream) {
   const std::string body =
-      house
+      fixture
           .post("/v1/responses", R"({"input":"twice","tools":[{"type":"function","name":"a"},)"
                                  R"({"type":"function","name":"b"}])" +
                                      more + (stream ? R"(,"stream":true})" : "}"))
@@ -310,9 +314,9 @@ Calls response_calls(ServerHouse& house, const std::string& more, bool stream) {
   return calls;
 }
 
-Calls message_calls(ServerHouse& house, const std::string& choice) {
+Calls message_calls(ServerFixture& fixture, const std::string& choice) {
   const Json answer = parsed(
-      house
+      fixture
           .post(
               "/v1/messages",
               R"({"model":"tiny","max_tokens":200,"messages":[{"role":"user","content":"twice"}],)"
@@ -329,24 +333,24 @@ Calls message_calls(ServerHouse& house, const std::string& choice) {
 }
 
 TEST(Extras, OneCallAtMostInEveryProtocol) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const Calls both{{"a", "{}"}, {"b", "{}"}};
   for (const bool stream : {false, true}) {
-    EXPECT_EQ(response_calls(house, "", stream), both);
-    EXPECT_EQ(response_calls(house, R"(,"parallel_tool_calls":false)", stream),
+    EXPECT_EQ(response_calls(fixture, "", stream), both);
+    EXPECT_EQ(response_calls(fixture, R"(,"parallel_tool_calls":false)", stream),
               (Calls{{"a", "{}"}}));
   }
-  EXPECT_EQ(message_calls(house, R"({"type":"auto"})"), both);
-  EXPECT_EQ(message_calls(house, R"({"type":"auto","disable_parallel_tool_use":true})"),
+  EXPECT_EQ(message_calls(fixture, R"({"type":"auto"})"), both);
+  EXPECT_EQ(message_calls(fixture, R"({"type":"auto","disable_parallel_tool_use":true})"),
             (Calls{{"a", "{}"}}));
 }
 
-// A model may call though it was told of no function; who asked for none hears text.
+// A model may call though it was reported no function; who asked for none hears text.
 TEST(Extras, ToolChoiceNoneIsNoCall) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const bool stream : {false, true}) {
     const std::string body =
-        house
+        fixture
             .post("/v1/chat/completions",
                   chat("twice", R"(,"tool_choice":"none","tools":[{"type":"function",)"
                                 R"("function":{"name":"a"}}])" +
@@ -356,28 +360,28 @@ TEST(Extras, ToolChoiceNoneIsNoCall) {
     EXPECT_EQ(text.calls, Calls());
     EXPECT_EQ(text.content, "{}\n\n{}");
     EXPECT_EQ(text.finish_reason, "stop");
-    EXPECT_EQ(response_calls(house, R"(,"tool_choice":"none")", stream), Calls());
+    EXPECT_EQ(response_calls(fixture, R"(,"tool_choice":"none")", stream), Calls());
   }
-  EXPECT_EQ(message_calls(house, R"({"type":"none"})"), Calls());
+  EXPECT_EQ(message_calls(fixture, R"({"type":"none"})"), Calls());
 }
 
 TEST(Extras, StopStringsWaitForTheLeastTokens) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto text_for = [&](const std::string& more) {
-    return choice_of(ask(house, "/v1/completions", R"({"prompt":"raw")" + more + "}"))
+    return choice_of(ask(fixture, "/v1/completions", R"({"prompt":"raw")" + more + "}"))
         .string("text")
         .value_or("");
   };
   EXPECT_EQ(text_for(R"(,"stop":"e")"), "on");
   EXPECT_EQ(text_for(R"(,"stop":"e","min_tokens":3)"), "one two thr");
   const auto content_for = [&](const std::string& more) {
-    return whole_text(house.post("/v1/chat/completions", chat("hi", more)).body).content;
+    return whole_text(fixture.post("/v1/chat/completions", chat("hi", more)).body).content;
   };
   EXPECT_EQ(content_for(R"(,"stop":"e")"), "H");
   const std::string late = content_for(R"(,"stop":"e","min_tokens":30)");
   EXPECT_GT(late.size(), 1u);
   const Json response =
-      parsed(house.post("/v1/responses", R"({"input":"hi","stop":"e","min_tokens":30})").body);
+      parsed(fixture.post("/v1/responses", R"({"input":"hi","stop":"e","min_tokens":30})").body);
   std::string told;
   for (const ResponseText::Item& item : text_of_response(response).items) {
     if (item.type == "message") told += item.text;
@@ -386,11 +390,11 @@ TEST(Extras, StopStringsWaitForTheLeastTokens) {
 }
 
 TEST(Extras, ReasoningKeepsToItsBudget) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const int budget : {1, 2, 5, 40}) {
     for (const bool stream : {false, true}) {
       const std::string body =
-          house
+          fixture
               .post("/v1/chat/completions",
                     chat("ponder",
                          ",\"max_tokens\":200,\"thinking_token_budget\":" + std::to_string(budget) +
@@ -407,21 +411,21 @@ TEST(Extras, ReasoningKeepsToItsBudget) {
   // With functions to call it has its choice once; this one goes on in the same breath.
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"a"}}])";
   const ChatText text = whole_text(
-      house
+      fixture
           .post("/v1/chat/completions",
                 chat("ponder", tools + R"(,"max_tokens":200,"thinking_token_budget":10)"))
           .body);
   EXPECT_EQ(text.reasoning_tokens, 10);
   // Nothing at all: one token at most is on its way when the engine sees it begin.
   const ChatText none =
-      whole_text(house
+      whole_text(fixture
                      .post("/v1/chat/completions",
                            chat("ponder", R"(,"max_tokens":100,"thinking_token_budget":0)"))
                      .body);
   EXPECT_LE(none.reasoning_tokens, 1);
   EXPECT_FALSE(none.content.empty());
   for (const char* bad : {"-1", "1.5", "\"many\""}) {
-    EXPECT_EQ(house
+    EXPECT_EQ(fixture
                   .post("/v1/chat/completions",
                         chat("hi", std::string(",\"thinking_token_budget\":") + bad))
                   .status,
@@ -430,16 +434,16 @@ TEST(Extras, ReasoningKeepsToItsBudget) {
 }
 
 TEST(Extras, ReasoningEndsWhenSomebodySaysSo) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return std::nullopt;
     };
   };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto control = [&](const char* id) {
-    return house
+    return fixture
         .post("/v1/chat/completions/control",
               std::string(R"({"action":"reasoning_end","id":")") + id + "\"}")
         .status;
@@ -447,7 +451,7 @@ TEST(Extras, ReasoningEndsWhenSomebodySaysSo) {
   EXPECT_EQ(control("chatcmpl-live"), 404);
   std::string body;
   std::thread client([&] {
-    body = house
+    body = fixture
                .post("/v1/chat/completions",
                      chat("ponder", R"(,"request_id":"live","stream":true,"max_tokens":500)"))
                .body;
@@ -462,7 +466,7 @@ TEST(Extras, ReasoningEndsWhenSomebodySaysSo) {
   EXPECT_EQ(control("chatcmpl-live"), 404);  // it is over
   for (const char* bad : {"", "[]", "{}", R"({"id":"x"})", R"({"id":7,"action":"reasoning_end"})",
                           R"({"id":"x","action":"jump"})"}) {
-    EXPECT_EQ(house.post("/v1/chat/completions/control", bad).status, 400) << bad;
+    EXPECT_EQ(fixture.post("/v1/chat/completions/control", bad).status, 400) << bad;
   }
 }
 

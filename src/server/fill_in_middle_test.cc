@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "chat/tiny_tokenizer.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
 namespace pelton::server {
@@ -60,11 +60,12 @@ TEST(FillInMiddle, AModelWithoutMarkersRefusesTheSuffix) {
   const auto none = fill_in_middle(with_tokens({"<fim_prefix>"}), {'a'}, {'z'});
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().field, "suffix");
-  ServerHouse house(R"({"rules":[{"when":"","then":"x"}]})", {});
-  const net::HttpResponse refused = house.post("/v1/completions", R"({"prompt":"a","suffix":"z"})");
+  ServerFixture fixture(R"({"rules":[{"when":"","then":"x"}]})", {});
+  const net::HttpResponse refused =
+      fixture.post("/v1/completions", R"({"prompt":"a","suffix":"z"})");
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, HasSubstr("'suffix'"));
-  EXPECT_EQ(house.post("/v1/completions", R"({"prompt":"a","suffix":""})").status, 200);
+  EXPECT_EQ(fixture.post("/v1/completions", R"({"prompt":"a","suffix":""})").status, 200);
 }
 
 }  // namespace

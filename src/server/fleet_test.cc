@@ -11,7 +11,7 @@
 #include "cluster/frame.h"
 #include "cluster/token_list.h"
 #include "server/fleet_server.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -75,7 +75,7 @@ class FleetListener : public testing::Test {
     append_frame(frames, {.type = FrameType::kBody, .payload = body});
     net::HttpCall call{
         .method = "POST", .port = fleet_.port(), .target = "/fleet/v1/run", .body = frames};
-    const net::HttpResponse response = house_.fetch(std::move(call));
+    const net::HttpResponse response = fixture_.fetch(std::move(call));
     EXPECT_EQ(response.status, 200) << response.body;
     return response.body;
   }
@@ -111,8 +111,8 @@ class FleetListener : public testing::Test {
   }
 
   // Without a prefix cache: what a later run finds there, its usage would say.
-  ServerHouse house_{kScript, {.engine = {.prefix_cache = false}}};
-  FleetServer fleet_{house_.server(), house_.log()};
+  ServerFixture fixture_{kScript, {.engine = {.prefix_cache = false}}};
+  FleetServer fleet_{fixture_.server(), fixture_.log()};
 };
 
 std::string chat(const std::string& words, const std::string& more) {
@@ -213,7 +213,7 @@ TEST_F(FleetListener, RefusesWhatIsNotForIt) {
   const auto status_of = [&](const std::string& frames) {
     net::HttpCall call{
         .method = "POST", .port = fleet_.port(), .target = "/fleet/v1/run", .body = frames};
-    return house_.fetch(std::move(call)).status;
+    return fixture_.fetch(std::move(call)).status;
   };
   EXPECT_EQ(status_of(""), 400);
   EXPECT_EQ(status_of("no frames"), 400);

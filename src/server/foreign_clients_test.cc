@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -18,48 +18,48 @@ struct Answered {
   std::string model;
 };
 
-Answered ask(ServerHouse& house, const std::string& model) {
-  const net::HttpCall call = house.call(
+Answered ask(ServerFixture& fixture, const std::string& model) {
+  const net::HttpCall call = fixture.call(
       "POST", "/v1/chat/completions",
       fmt::format(R"({{"model":"{}","messages":[{{"role":"user","content":"hi"}}]}})", model));
-  const net::HttpResponse response = house.fetch(call);
+  const net::HttpResponse response = fixture.fetch(call);
   return {response.status, parsed(response.body).string("model").value_or("")};
 }
 
 TEST(ForeignClients, B8_the_servers_own_URL_is_its_model) {
-  ServerHouse house(kScript, {});
-  const std::string own = fmt::format("127.0.0.1:{}", house.http().port());
+  ServerFixture fixture(kScript, {});
+  const std::string own = fmt::format("127.0.0.1:{}", fixture.http().port());
   for (const std::string& url : {"http://" + own, "http://" + own + "/", "http://" + own + "/v1",
                                  "HTTP://" + own + "/v1/chat/completions?x=1",
                                  "https://" + own}) {  // TLS may end before it comes here
-    const Answered answered = ask(house, url);
+    const Answered answered = ask(fixture, url);
     EXPECT_EQ(answered.status, 200) << url;
     EXPECT_EQ(answered.model, "tiny");
   }
   for (const std::string& other :
        {std::string("http://127.0.0.1:1"), "http://example.org/" + own, "http://" + own + "1", own,
         "ftp://" + own, std::string("http://"), std::string("http:///v1")}) {
-    EXPECT_EQ(ask(house, other).status, 404) << other;
+    EXPECT_EQ(ask(fixture, other).status, 404) << other;
   }
 }
 
 TEST(ForeignClients, B9_below_api_an_error_is_a_text) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("key");
-  ServerHouse guarded(kScript, std::move(options));
-  ServerHouse house(kScript, {});
+  ServerFixture guarded(kScript, std::move(options));
+  ServerFixture fixture(kScript, {});
   struct Case {
-    ServerHouse& house;
+    ServerFixture& fixture;
     const char* method;
     const char* path;
     int status;
   };
   for (const Case& one :
-       {Case{house, "GET", "/api/tags", 404}, Case{house, "POST", "/api/chat", 404},
-        Case{house, "POST", "/api/generate", 404}, Case{house, "GET", "/api", 404},
+       {Case{fixture, "GET", "/api/tags", 404}, Case{fixture, "POST", "/api/chat", 404},
+        Case{fixture, "POST", "/api/generate", 404}, Case{fixture, "GET", "/api", 404},
         Case{guarded, "GET", "/api/tags", 401}}) {
     const net::HttpResponse response =
-        one.house.fetch(one.house.call(one.method, one.path, *one.method == 'P' ? "{}" : ""));
+        one.fixture.fetch(one.fixture.call(one.method, one.path, *one.method == 'P' ? "{}" : ""));
     EXPECT_EQ(response.status, one.status) << one.path;
     const Json body = parsed(response.body);
     ASSERT_TRUE(body.find("error")->is_string()) << response.body;
@@ -69,7 +69,7 @@ TEST(ForeignClients, B9_below_api_an_error_is_a_text) {
     }
   }
   // Elsewhere as OpenAI's clients read it.
-  EXPECT_TRUE(parsed(house.get("/apis").body).find("error")->is_object());
+  EXPECT_TRUE(parsed(fixture.get("/apis").body).find("error")->is_object());
 }
 
 }  // namespace

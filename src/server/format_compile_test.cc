@@ -14,8 +14,8 @@
 
 #include "net/test_websocket.h"
 #include "server/any_turns.h"
-#include "server/grpc_house.h"
-#include "server/server_house.h"
+#include "server/grpc_fixture.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -39,13 +39,13 @@ std::string endless_schema() {
   return costly_schema(30'000);
 }
 
-ServerHouse::Options without_limit() {
-  ServerHouse::Options options = any_options();
+ServerFixture::Options without_limit() {
+  ServerFixture::Options options = any_options();
   options.server.compile_pool.long_lane.cpu_us_max = int64_t{3600} * 1'000'000;
   return options;
 }
-ServerHouse::Options limited_to_ms(int ms) {
-  ServerHouse::Options options = any_options();
+ServerFixture::Options limited_to_ms(int ms) {
+  ServerFixture::Options options = any_options();
   options.server.compile_pool.long_lane.cpu_us_max = ms * 1000;
   return options;
 }
@@ -92,29 +92,29 @@ std::vector<Asked> all_that_ask_for(const std::string& schema) {
   };
 }
 
-int64_t ended(const ServerHouse& /*house*/, const WorkPool::Stats& stats, WorkPool::End end) {
+int64_t ended(const ServerFixture& /*fixture*/, const WorkPool::Stats& stats, WorkPool::End end) {
   return stats.ended[static_cast<size_t>(end)];
 }
 
 class FormatCompile : public testing::Test {
  protected:
-  static WorkPool::Stats stats(ServerHouse& house) {
-    return house.server().services().formats.pool().stats();
+  static WorkPool::Stats stats(ServerFixture& fixture) {
+    return fixture.server().services().formats.pool().stats();
   }
   // On a thread; between its two tries for a moment not.
-  static bool is_compiling(ServerHouse& house) {
-    const WorkPool::Stats now = stats(house);
+  static bool is_compiling(ServerFixture& fixture) {
+    const WorkPool::Stats now = stats(fixture);
     return now.running == 1 && now.waiting[0] == 0 && now.waiting[1] == 0;
   }
   // While a format is being compiled: the one net thread answers, streams, and even compiles.
-  static void expect_served(ServerHouse& house, int round) {
-    EXPECT_EQ(house.get("/health").status, 200);
-    const net::HttpResponse stream =
-        house.post("/v1/chat/completions",
-                   R"({"stream":true,"max_tokens":20,"messages":[{"role":"user","content":"x"}]})");
+  static void expect_served(ServerFixture& fixture, int round) {
+    EXPECT_EQ(fixture.get("/health").status, 200);
+    const net::HttpResponse stream = fixture.post(
+        "/v1/chat/completions",
+        R"({"stream":true,"max_tokens":20,"messages":[{"role":"user","content":"x"}]})");
     EXPECT_EQ(stream.status, 200);
     EXPECT_THAT(stream.body, HasSubstr("[DONE]"));
-    const net::HttpResponse formatted = house.post(
+    const net::HttpResponse formatted = fixture.post(
         "/v1/completions",
         fmt::format(R"({{"prompt":"x","max_tokens":9,"structured_outputs":{{"choice":["{}"]}}}})",
                     round));
@@ -123,7 +123,7 @@ class FormatCompile : public testing::Test {
 };
 
 TEST_F(FormatCompile, D2_NobodyElseWaitsForACompiler) {
-  ServerHouse house(kScript, without_limit());
+  ServerFixture fixture(kScript, without_limit());
   int round = 0;
   for (const Asked& asked : all_that_ask_for(endless_schema())) {
     SCOPED_TRACE(asked.target + " " + asked.body.substr(0, 80));
@@ -131,48 +131,48 @@ TEST_F(FormatCompile, D2_NobodyElseWaitsForACompiler) {
     net::HttpCallEvents events;
     events.on_done = [&](Result<void>) { done = true; };
     const auto id =
-        house.client().start(house.call("POST", asked.target, asked.body), std::move(events));
-    ASSERT_TRUE(eventually([&] { return is_compiling(house); }));
-    expect_served(house, round);
-    EXPECT_TRUE(eventually([&] { return is_compiling(house); }));
+        fixture.client().start(fixture.call("POST", asked.target, asked.body), std::move(events));
+    ASSERT_TRUE(eventually([&] { return is_compiling(fixture); }));
+    expect_served(fixture, round);
+    EXPECT_TRUE(eventually([&] { return is_compiling(fixture); }));
     EXPECT_FALSE(done);
     // With its client it ends, on its thread as well.
-    house.client().cancel(id);
+    fixture.client().cancel(id);
     ASSERT_TRUE(eventually([&] { return done.load(); }));
     ++round;
     EXPECT_TRUE(eventually([&] {
-      const WorkPool::Stats now = stats(house);
-      return now.running == 0 && ended(house, now, WorkPool::End::kCancelled) == round;
+      const WorkPool::Stats now = stats(fixture);
+      return now.running == 0 && ended(fixture, now, WorkPool::End::kCancelled) == round;
     }));
     EXPECT_TRUE(
-        eventually([&] { return house.server().services().statistics.counts().open() == 0; }));
-    EXPECT_EQ(house.server().services().access_control.inside(), 0);
+        eventually([&] { return fixture.server().services().statistics.counts().open() == 0; }));
+    EXPECT_EQ(fixture.server().services().access_control.inside(), 0);
   }
 }
 
 TEST_F(FormatCompile, D2_OverAWebSocketToo) {
-  ServerHouse house(kScript, without_limit());
+  ServerFixture fixture(kScript, without_limit());
   {
-    net::TestWebSocket socket(house.http().port(), "/v1/responses");
+    net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
     ASSERT_TRUE(socket.open()) << socket.head();
     socket.text(R"({"type":"response.create","input":"x","text":{"format":{"type":"json_schema",)"
                 R"("name":"x","schema":)" +
                 endless_schema() + "}}}");
-    ASSERT_TRUE(eventually([&] { return is_compiling(house); }));
-    expect_served(house, 0);
-    EXPECT_TRUE(eventually([&] { return is_compiling(house); }));
+    ASSERT_TRUE(eventually([&] { return is_compiling(fixture); }));
+    expect_served(fixture, 0);
+    EXPECT_TRUE(eventually([&] { return is_compiling(fixture); }));
   }
-  EXPECT_TRUE(eventually([&] { return stats(house).running == 0; }));
+  EXPECT_TRUE(eventually([&] { return stats(fixture).running == 0; }));
 }
 
 TEST_F(FormatCompile, D2_CancelledOverAWebSocketWhileItIsCompiled) {
-  ServerHouse house(kScript, without_limit());
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, without_limit());
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   ASSERT_TRUE(socket.open()) << socket.head();
   // The model is not shown it.
   socket.text(R"({"type":"response.create","input":"x","structured_outputs":{"json":)" +
               costly_schema(100) + "}}");
-  ASSERT_TRUE(eventually([&] { return stats(house).running == 1; }));
+  ASSERT_TRUE(eventually([&] { return stats(fixture).running == 1; }));
   socket.text(R"({"type":"response.cancel"})");
   std::string type;
   Json last;
@@ -187,7 +187,7 @@ TEST_F(FormatCompile, D2_CancelledOverAWebSocketWhileItIsCompiled) {
 }
 
 TEST_F(FormatCompile, D2_TheLimitNamesItselfAndTheField) {
-  ServerHouse house(kScript, limited_to_ms(80));
+  ServerFixture fixture(kScript, limited_to_ms(80));
   const std::string regexes = [] {
     std::string all;
     for (int i = 0; i < 500; ++i) {
@@ -211,7 +211,7 @@ TEST_F(FormatCompile, D2_TheLimitNamesItselfAndTheField) {
       {{"/v1/completions", R"({"prompt":"x","structured_outputs":{"grammar":")" + lark + R"("}})"},
        "structured_outputs.grammar"});
   for (const auto& [asked, field] : cases) {
-    const net::HttpResponse refused = house.post(asked.target, asked.body);
+    const net::HttpResponse refused = fixture.post(asked.target, asked.body);
     EXPECT_EQ(refused.status, 400) << refused.body;
     const Json body = parsed(refused.body);
     ASSERT_NE(body.find("error"), nullptr);
@@ -219,7 +219,7 @@ TEST_F(FormatCompile, D2_TheLimitNamesItselfAndTheField) {
     EXPECT_THAT(body.find("error")->string("message").value_or(""), HasSubstr("80 ms"));
   }
   for (const Asked& asked : all_that_ask_for(costly_schema(3'000))) {
-    const net::HttpResponse refused = house.post(asked.target, asked.body);
+    const net::HttpResponse refused = fixture.post(asked.target, asked.body);
     EXPECT_EQ(refused.status, 400) << asked.target << refused.body;
     EXPECT_THAT(refused.body, HasSubstr("80 ms"));
   }
@@ -227,7 +227,7 @@ TEST_F(FormatCompile, D2_TheLimitNamesItselfAndTheField) {
 
 // All formats of a request have the time of one.
 TEST_F(FormatCompile, D2_ManyStrictFunctionsHaveOneLimit) {
-  ServerHouse house(kScript, limited_to_ms(200));
+  ServerFixture fixture(kScript, limited_to_ms(200));
   std::string tools;
   for (int i = 0; i < 100; ++i) {
     std::string schema = costly_schema(40);
@@ -237,16 +237,16 @@ TEST_F(FormatCompile, D2_ManyStrictFunctionsHaveOneLimit) {
                          i == 0 ? "" : ",", i, schema);
   }
   const net::HttpResponse refused =
-      house.post("/v1/chat/completions",
-                 R"({"messages":[{"role":"user","content":"x"}],"tools":[)" + tools + "]}");
+      fixture.post("/v1/chat/completions",
+                   R"({"messages":[{"role":"user","content":"x"}],"tools":[)" + tools + "]}");
   EXPECT_EQ(refused.status, 400) << refused.body.substr(0, 500);
   EXPECT_THAT(refused.body, HasSubstr("200 ms"));
 }
 
 TEST_F(FormatCompile, D2_AFullQueueIs429) {
-  ServerHouse::Options options = without_limit();
+  ServerFixture::Options options = without_limit();
   options.server.compile_pool.long_lane.waiting_max = 1;
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   net::HttpClient others{{}};
   std::vector<net::HttpClient::CallId> ids;
   std::atomic<int> done{0};
@@ -256,49 +256,49 @@ TEST_F(FormatCompile, D2_AFullQueueIs429) {
     std::string schema = endless_schema();
     schema.replace(schema.find("p0"), 2, fmt::format("q{}", i));
     ids.push_back(
-        others.start(house.call("POST", "/v1/completions",
-                                R"({"prompt":"x","structured_outputs":{"json":)" + schema + "}}"),
+        others.start(fixture.call("POST", "/v1/completions",
+                                  R"({"prompt":"x","structured_outputs":{"json":)" + schema + "}}"),
                      std::move(events)));
     ASSERT_TRUE(
-        eventually([&] { return stats(house).running + stats(house).waiting[1] == i + 1; }));
+        eventually([&] { return stats(fixture).running + stats(fixture).waiting[1] == i + 1; }));
   }
-  ASSERT_TRUE(eventually([&] { return stats(house).waiting[1] == 1; }));
+  ASSERT_TRUE(eventually([&] { return stats(fixture).waiting[1] == 1; }));
   const net::HttpResponse refused =
-      house.post("/v1/completions",
-                 R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
+      fixture.post("/v1/completions",
+                   R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
   EXPECT_EQ(refused.status, 429) << refused.body.substr(0, 500);
   EXPECT_TRUE(refused.headers.has("Retry-After"));
-  EXPECT_EQ(
-      house.server().services().access_control.refused(access::AccessControl::Refused::kFormats),
-      1);
-  expect_served(house, 0);
+  const auto model = fixture.server().services().catalogue.find("tiny");
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->state->refusals->of(access::RefusalCounts::By::kFormats), 1);
+  expect_served(fixture, 0);
   for (const auto id : ids) others.cancel(id);
   EXPECT_TRUE(eventually([&] { return done == 2; }));
 }
 
 TEST_F(FormatCompile, D2_ADeadlineEndsIt) {
-  ServerHouse house(kScript, without_limit());
+  ServerFixture fixture(kScript, without_limit());
   net::HttpCall call =
-      house.call("POST", "/v1/completions",
-                 R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
+      fixture.call("POST", "/v1/completions",
+                   R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
   call.headers.add("x-request-timeout-ms", "1500");
-  const net::HttpResponse late = house.fetch(std::move(call));
+  const net::HttpResponse late = fixture.fetch(std::move(call));
   EXPECT_EQ(late.status, 408) << late.body;
-  EXPECT_EQ(stats(house).running, 0);
+  EXPECT_EQ(stats(fixture).running, 0);
 }
 
 TEST_F(FormatCompile, D2_TheServerEndsWhileOneIsCompiled) {
   net::HttpClient client{{}};
   std::atomic<bool> done{false};
   {
-    ServerHouse house(kScript, without_limit());
+    ServerFixture fixture(kScript, without_limit());
     net::HttpCallEvents events;
     events.on_done = [&](Result<void>) { done = true; };
     client.start(
-        house.call("POST", "/v1/completions",
-                   R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}"),
+        fixture.call("POST", "/v1/completions",
+                     R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}"),
         std::move(events));
-    ASSERT_TRUE(eventually([&] { return is_compiling(house); }));
+    ASSERT_TRUE(eventually([&] { return is_compiling(fixture); }));
   }
   EXPECT_TRUE(eventually([&] { return done.load(); }));
 }
@@ -314,7 +314,7 @@ v1::GenerateRequest grpc_with_schema(const std::string& schema) {
 }
 
 TEST_F(FormatCompile, E3_NoGrpcCallWaitsForACompiler) {
-  GrpcHouseOf grpc(kScript, without_limit());
+  GrpcFixtureOf grpc(kScript, without_limit());
   for (const bool chat : {false, true}) {
     v1::GenerateRequest request = grpc_with_schema(endless_schema());
     if (chat) *request.mutable_chat() = grpc_chat("x").chat();
@@ -327,22 +327,22 @@ TEST_F(FormatCompile, E3_NoGrpcCallWaitsForACompiler) {
       }
       status = reader->Finish();
     });
-    ASSERT_TRUE(eventually([&] { return is_compiling(grpc.house); }));
+    ASSERT_TRUE(eventually([&] { return is_compiling(grpc.fixture); }));
     v1::GenerateRequest plain = grpc_chat("x");
     plain.mutable_sampling()->set_max_tokens(20);
     const GrpcSaid said = grpc.generate(plain);
     EXPECT_TRUE(said.status.ok()) << said.status.error_message();
-    expect_served(grpc.house, chat ? 1 : 0);
-    EXPECT_TRUE(eventually([&] { return is_compiling(grpc.house); }));
+    expect_served(grpc.fixture, chat ? 1 : 0);
+    EXPECT_TRUE(eventually([&] { return is_compiling(grpc.fixture); }));
     context.TryCancel();
     client.join();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-    EXPECT_TRUE(eventually([&] { return stats(grpc.house).running == 0; }));
+    EXPECT_TRUE(eventually([&] { return stats(grpc.fixture).running == 0; }));
   }
 }
 
 TEST_F(FormatCompile, E3_TheLimitOverGrpc) {
-  GrpcHouseOf grpc(kScript, limited_to_ms(80));
+  GrpcFixtureOf grpc(kScript, limited_to_ms(80));
   const GrpcSaid refused = grpc.generate(grpc_with_schema(costly_schema(3'000)));
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("80 ms"));
@@ -351,13 +351,13 @@ TEST_F(FormatCompile, E3_TheLimitOverGrpc) {
 }
 
 TEST_F(FormatCompile, E3_TheListenerClosesWhileOneIsCompiled) {
-  GrpcHouseOf grpc(kScript, without_limit());
+  GrpcFixtureOf grpc(kScript, without_limit());
   std::thread client(
       [&] { EXPECT_FALSE(grpc.generate(grpc_with_schema(endless_schema())).status.ok()); });
-  ASSERT_TRUE(eventually([&] { return is_compiling(grpc.house); }));
+  ASSERT_TRUE(eventually([&] { return is_compiling(grpc.fixture); }));
   grpc.listener().close(std::chrono::milliseconds(0));
   client.join();
-  EXPECT_TRUE(eventually([&] { return stats(grpc.house).running == 0; }));
+  EXPECT_TRUE(eventually([&] { return stats(grpc.fixture).running == 0; }));
 }
 
 #endif

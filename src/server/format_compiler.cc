@@ -59,10 +59,11 @@ Result<std::shared_ptr<WorkPool::Ticket>> FormatCompiler::compile(Asked asked,
   return pool_.submit(std::move(job));
 }
 
-api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
-                           const Error& error, const WorkPool& pool) {
-  if (error.code == ErrorCode::kOverloaded) control.refund_request(principal);
-  return control.overloaded(error, access::AccessControl::Refused::kFormats, pool.retry_after_ns());
+api::ApiError not_compiled(access::AccessControl& control, const NotCompiled& refused,
+                           const WorkPool& pool) {
+  if (refused.error.code == ErrorCode::kOverloaded) control.refund_request(refused.principal);
+  return control.overloaded(refused.error, *refused.model.state->refusals,
+                            access::RefusalCounts::By::kFormats, pool.retry_after_ns());
 }
 
 }  // namespace pelton::server

@@ -36,7 +36,7 @@ class FormatCompiler {
     // Whose vocabulary they are compiled for, and kept with: held as long as `make` may be called.
     std::shared_ptr<const ServedModel> model;
     std::string tenant;
-    std::string account;  // who pays
+    std::string account;  // billing account
     double weight = 1.0;
     int64_t bytes = 0;                        // of the request's body
     std::optional<int64_t> deadline_ns = {};  // of the request, on the pool's clock
@@ -60,7 +60,12 @@ class FormatCompiler {
 };
 
 // What an error in compiling a request's output formats is answered with.
-api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
-                           const Error& error, const WorkPool& pool);
+struct NotCompiled {
+  const access::Principal& principal;
+  const ServedModel& model;
+  const Error& error;
+};
+api::ApiError not_compiled(access::AccessControl& control, const NotCompiled& refused,
+                           const WorkPool& pool);
 
 }  // namespace pelton::server

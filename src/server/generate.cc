@@ -24,6 +24,7 @@ class Generate final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_.generation;
+    const chat::PromptReasoning reasoning = reasoning_at_end(scope.model, request_.tokens);
     return keep(engine_work(scope, generation,
                             {.id = random_id("gen-", {.seed = scope.identity.draw(), .counter = 0}),
                              .prompt = std::move(request_.tokens),
@@ -31,7 +32,8 @@ class Generate final : public ModelRequest {
                              .deadline_ns = with.deadline_ns,
                              .logprobs = request_.logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
-                             .seed_if_none = scope.identity.draw_seed()}),
+                             .seed_if_none = scope.identity.draw_seed(),
+                             .reasoning = reasoning}),
                 work_);
   }
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "server/random_turns.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 #include "server/tokens_answer.h"
 
 namespace pelton::server {
@@ -56,10 +56,10 @@ Choices streamed_choices(const std::string& body, size_t count) {
 }
 
 TEST(Generate, ARenderedChatIsAnsweredAsTheChatIs) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string chat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":100,)"
                            R"("seed":7,"temperature":0.5,"stop_token_ids":[7],"logprobs":true})";
-  const net::HttpResponse rendered = house.post("/v1/chat/completions/render", chat);
+  const net::HttpResponse rendered = fixture.post("/v1/chat/completions/render", chat);
   ASSERT_EQ(rendered.status, 200) << rendered.body;
   const Json prompt = parsed(rendered.body);
   EXPECT_TRUE(
@@ -69,43 +69,43 @@ TEST(Generate, ARenderedChatIsAnsweredAsTheChatIs) {
             static_cast<int64_t>(prompt.find("token_ids")->as_array().size()));
   EXPECT_EQ(prompt.find("sampling_params")->integer("seed"), 7);
 
-  const net::HttpResponse whole = house.post("/inference/v1/generate", rendered.body);
+  const net::HttpResponse whole = fixture.post("/inference/v1/generate", rendered.body);
   ASSERT_EQ(whole.status, 200) << whole.body;
   const Choices choices = whole_choices(whole.body);
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].second, "stop");
   std::vector<TokenId> tokens(choices[0].first.begin(), choices[0].first.end());
-  EXPECT_EQ(house.model().tokenizer.decode(tokens),
+  EXPECT_EQ(fixture.model().tokenizer.decode(tokens),
             "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final"
             "<|message|>Hello world.<|return|>");
   const Json usage = *parsed(whole.body).find("usage");
-  const Json told = parsed(house.post("/v1/chat/completions", chat).body);
+  const Json told = parsed(fixture.post("/v1/chat/completions", chat).body);
   EXPECT_EQ(usage.integer("prompt_tokens"), told.find("usage")->integer("prompt_tokens"));
   EXPECT_EQ(usage.integer("completion_tokens"), told.find("usage")->integer("completion_tokens"));
 
   const net::HttpResponse streamed =
-      house.post("/inference/v1/generate", parsed(rendered.body).set("stream", true).dump());
+      fixture.post("/inference/v1/generate", parsed(rendered.body).set("stream", true).dump());
   ASSERT_EQ(streamed.status, 200) << streamed.body;
   EXPECT_EQ(streamed_choices(streamed.body, 1), choices);
 }
 
 TEST(Generate, AForcedCallIsPartOfTheRenderedPrompt) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse rendered = house.post("/v1/chat/completions/render", R"({"messages":[
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse rendered = fixture.post("/v1/chat/completions/render", R"({"messages":[
     {"role":"user","content":"hi"}],"tool_choice":"required","tools":[{"type":"function",
     "function":{"name":"first"}}]})");
   EXPECT_TRUE(parsed(rendered.body).string("prompt")->ends_with("<|message|>")) << rendered.body;
 }
 
 TEST(Generate, CutsAreNotLostInRendering) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string hi = R"({"messages":[{"role":"user","content":"hi"}])";
   const char* const kCuts =
       R"(,"typical_p":0.5,"top_n_sigma":1.5,"xtc_probability":0.25,"dynatemp_range":0.5,)"
       R"("dry_multiplier":2,"dry_sequence_breakers":["x"],"bad_words":["no"],)"
       R"("allowed_token_ids":[72],"truncate_prompt_tokens":9,"truncation_side":"right"})";
   const Json cuts =
-      *parsed(house.post("/v1/chat/completions/render", hi + kCuts).body).find("sampling_params");
+      *parsed(fixture.post("/v1/chat/completions/render", hi + kCuts).body).find("sampling_params");
   EXPECT_EQ(cuts.find("typical_p")->as_number(), 0.5);
   EXPECT_EQ(cuts.find("top_n_sigma")->as_number(), 1.5);
   EXPECT_EQ(cuts.find("xtc_probability")->as_number(), 0.25);
@@ -120,9 +120,9 @@ TEST(Generate, CutsAreNotLostInRendering) {
 
 // Either the rendered body says it too, or there is none.
 TEST(Generate, NothingIsLostInRendering) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string hi = R"({"messages":[{"role":"user","content":"hi"}])";
-  const net::HttpResponse rendered = house.post(
+  const net::HttpResponse rendered = fixture.post(
       "/v1/chat/completions/render",
       hi + R"(,"request_id":"mine","thinking_token_budget":2,"temperature":0,)"
            R"("repetition_detection":{"max_pattern_size":4,"min_pattern_size":2,"min_count":3}})");
@@ -135,14 +135,16 @@ TEST(Generate, NothingIsLostInRendering) {
   EXPECT_EQ(params.find("repetition_detection")->integer("max_pattern_size"), 4);
   EXPECT_EQ(params.find("repetition_detection")->integer("min_pattern_size"), 2);
   EXPECT_EQ(params.find("repetition_detection")->integer("min_count"), 3);
-  EXPECT_EQ(house.post("/inference/v1/generate", rendered.body).status, 200);
+  EXPECT_EQ(fixture.post("/inference/v1/generate", rendered.body).status, 200);
 
   // The longest id that a chat may have is one for its rendered body too.
   const std::string longest = R"(,"request_id":")" + std::string(128, 'i') + "\"}";
-  const std::string rendered_longest = house.post("/v1/chat/completions/render", hi + longest).body;
-  EXPECT_EQ(house.post("/inference/v1/generate", rendered_longest).status, 200);
+  const std::string rendered_longest =
+      fixture.post("/v1/chat/completions/render", hi + longest).body;
+  EXPECT_EQ(fixture.post("/inference/v1/generate", rendered_longest).status, 200);
   const Json completions = parsed(
-      house.post("/v1/completions/render", R"({"prompt":["raw","raw"],"request_id":"mine"})").body);
+      fixture.post("/v1/completions/render", R"({"prompt":["raw","raw"],"request_id":"mine"})")
+          .body);
   EXPECT_EQ(completions.as_array().at(1).string("request_id"), "cmpl-mine-1");
 
   const std::string tool = R"(,"tools":[{"type":"function","function":{"name":"f","strict":)";
@@ -160,46 +162,48 @@ TEST(Generate, NothingIsLostInRendering) {
       {tool + "false}}]" + budget, "thinking_token_budget"},
   };
   for (const auto& [member, param] : chats) {
-    const net::HttpResponse response = house.post("/v1/chat/completions/render", hi + member + "}");
+    const net::HttpResponse response =
+        fixture.post("/v1/chat/completions/render", hi + member + "}");
     EXPECT_EQ(response.status, 400) << member;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
   }
   for (const char* member : {"echo", "return_token_offsets"}) {
-    const net::HttpResponse response = house.post(
+    const net::HttpResponse response = fixture.post(
         "/v1/completions/render", R"({"prompt":"raw",")" + std::string(member) + "\":true}");
     EXPECT_EQ(response.status, 400) << member;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), member) << response.body;
   }
-  EXPECT_EQ(house.post("/v1/completions/render", R"({"prompt":"raw","return_token_offsets":false})")
-                .status,
-            200);
+  EXPECT_EQ(
+      fixture.post("/v1/completions/render", R"({"prompt":"raw","return_token_offsets":false})")
+          .status,
+      200);
 }
 
 TEST(Generate, EndsWhatRepeatsItself) {
-  ServerHouse house(
+  ServerFixture fixture(
       R"({"rules":[{"when":"","then":["<|channel|>final<|message|>",{"text":"a b ","times":60}]}]})",
       {});
   const net::HttpResponse whole =
-      house.post("/inference/v1/generate",
-                 R"({"token_ids":[65,66],"sampling_params":{"temperature":0,"max_tokens":200,)"
-                 R"("repetition_detection":{"max_pattern_size":8,"min_count":4}}})");
+      fixture.post("/inference/v1/generate",
+                   R"({"token_ids":[65,66],"sampling_params":{"temperature":0,"max_tokens":200,)"
+                   R"("repetition_detection":{"max_pattern_size":8,"min_count":4}}})");
   EXPECT_EQ(whole_choices(whole.body).at(0).second, "repetition") << whole.body;
 }
 
 TEST(Generate, CompletionsAreRenderedEachForItself) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const Json prompts =
-      parsed(house.post("/v1/completions/render", R"({"prompt":["raw","two"]})").body);
+      parsed(fixture.post("/v1/completions/render", R"({"prompt":["raw","two"]})").body);
   ASSERT_EQ(prompts.as_array().size(), 2u);
   EXPECT_EQ(prompts.as_array()[0].string("prompt"), "raw");
   EXPECT_EQ(prompts.as_array()[0].find("sampling_params")->integer("max_tokens"), 16);
 }
 
 TEST(Generate, SeveralChoicesAndLogprobs) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse whole =
-      house.post("/inference/v1/generate",
-                 R"({"token_ids":[65,66],"sampling_params":{"n":2,"max_tokens":3,"logprobs":1}})");
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse whole = fixture.post(
+      "/inference/v1/generate",
+      R"({"token_ids":[65,66],"sampling_params":{"n":2,"max_tokens":3,"logprobs":1}})");
   const Choices choices = whole_choices(whole.body);
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_EQ(choices[0].second, "length");
@@ -210,7 +214,7 @@ TEST(Generate, SeveralChoicesAndLogprobs) {
 }
 
 TEST(Generate, RefusesWhatItCannotObey) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::vector<std::pair<std::string, std::string>> refused = {
       {R"({})", "token_ids"},
       {R"({"token_ids":[]})", "token_ids"},
@@ -225,7 +229,7 @@ TEST(Generate, RefusesWhatItCannotObey) {
       {R"({"token_ids":[1],"kv_transfer_params":{"remote_host":"x"}})", "kv_transfer_params"},
   };
   for (const auto& [request, param] : refused) {
-    const net::HttpResponse response = house.post("/inference/v1/generate", request);
+    const net::HttpResponse response = fixture.post("/inference/v1/generate", request);
     EXPECT_EQ(response.status, 400) << request;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
   }
@@ -234,8 +238,8 @@ TEST(Generate, RefusesWhatItCannotObey) {
 TEST(Generate, HM15_StreamedEqualsWholeForRandomTokens) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  ServerHouse house(kScript, {});
-  RandomTurns random(house.model(), seed);
+  ServerFixture fixture(kScript, {});
+  RandomTurns random(fixture.model(), seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 10'000 : 500;
   for (int round = 0; round < rounds; ++round) {
     const TokensAnswer::Options options{

@@ -53,9 +53,9 @@ class BuffersInUse {
 
 }  // namespace
 
-std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
+std::weak_ptr<Generation> Generation::run(Parts parts, const Context& context) {
   const bool begins_at_once = parts.begins_at_once && parts.mode == Mode::kStream;
-  const auto generation = std::make_shared<Generation>(Key(), std::move(parts), house);
+  const auto generation = std::make_shared<Generation>(Key(), std::move(parts), context);
   generation->start(begins_at_once);
   return generation;
 }
@@ -68,8 +68,8 @@ void Generation::cancel() {
   }
 }
 
-Generation::Generation(Key, Parts parts, const House& house)
-    : log_(house.log),
+Generation::Generation(Key, Parts parts, const Context& context)
+    : log_(context.log),
       running_answers_(parts.running),
       id_(std::move(parts.id)),
       mode_(parts.mode),
@@ -77,9 +77,9 @@ Generation::Generation(Key, Parts parts, const House& house)
       call_(std::move(parts.call)),
       answer_(std::move(parts.answer)),
       running_(parts.streams.size()),
-      watch_(house.meter, {.choice_count = running_,
-                           .arrived_ns = call_.arrived_ns,
-                           .output_tokens_max = parts.output_tokens_max}) {
+      watch_(context.meter, {.choice_count = running_,
+                             .arrived_ns = call_.arrived_ns,
+                             .output_tokens_max = parts.output_tokens_max}) {
   for (engine::TokenStream& stream : parts.streams) choices_.push_back({std::move(stream)});
 }
 
@@ -228,7 +228,7 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
 }
 
 void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
-  // The engine may have ended it by itself meanwhile, with tokens that are not told.
+  // The engine may have ended it by itself meanwhile, with tokens that are not emitted.
   const bool cancelled = choices_[index].progress == Progress::kCancelled;
   if (cancelled && end.reason != engine::FinishReason::kError)
     end.reason = engine::FinishReason::kCancelled;
@@ -259,8 +259,8 @@ void Generation::finish(std::string& events) {
 
 void Generation::fail(const engine::StreamEnd& end, std::string& events) {
   const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""});
-  const api::ApiError api_error = call_.told(error);
-  // A deadline is its client's own wish, a format that cannot be followed its client's own doing,
+  const api::ApiError api_error = call_.reported(error);
+  // A deadline is its client's own choice, a format that cannot be followed its client's own doing,
   // and that there is no room is no fault.
   const bool is_ours = api_error.status >= 500;
   const std::string line = fmt::format("{} failed: {}", id_, error.message);

@@ -48,12 +48,12 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
     int output_tokens_max = 0;          // of a choice
   };
 
-  struct House {  // outlives it
+  struct Context {  // outlives it
     base::Log& log;
     GenerationMeter& meter;
   };
   // The exchange holds it until it is over.
-  static std::weak_ptr<Generation> run(Parts parts, const House& house);
+  static std::weak_ptr<Generation> run(Parts parts, const Context& context);
   ~Generation() override;
 
   // On its net thread. Ends it with what it has, as if the model had been cut off.
@@ -65,7 +65,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   struct Key {};  // only run() makes one
 
  public:
-  Generation(Key, Parts parts, const House& house);
+  Generation(Key, Parts parts, const Context& context);
 
  private:
   enum class Progress {

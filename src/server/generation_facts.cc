@@ -24,6 +24,10 @@ void add_answer(access::GenerationFacts& facts, const engine::StreamEnd& end) {
   if (end.reason == engine::FinishReason::kLength) ++facts.cut_answers;
   facts.prompt_tokens = std::max<int64_t>(facts.prompt_tokens, end.prompt_tokens);
   facts.output_tokens += end.output_tokens;
+  facts.draft_tokens += end.draft_tokens;
+  facts.accepted_draft_tokens += end.accepted_draft_tokens;
+  facts.drafts.resize(std::max(facts.drafts.size(), end.drafts.size()));
+  for (size_t i = 0; i < end.drafts.size(); ++i) facts.drafts[i] += end.drafts[i];
   access::GenerationTimes& times = facts.times;
   keep_earlier(times.queued_ns, end.times.queued_ns);
   keep_earlier(times.scheduled_ns, end.times.scheduled_ns);
@@ -54,7 +58,10 @@ api::Timings timings_of(const access::GenerationFacts& facts) {
           .decode_ms = ms_between(times.first_token_ns, times.last_token_ns),
           .prompt_tokens = facts.prompt_tokens,
           .cached_tokens = facts.cached_tokens,
-          .output_tokens = facts.output_tokens};
+          .output_tokens = facts.output_tokens,
+          .draft_tokens = facts.draft_tokens,
+          .accepted_draft_tokens = facts.accepted_draft_tokens,
+          .drafts = facts.drafts};
 }
 
 }  // namespace pelton::server

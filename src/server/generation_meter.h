@@ -68,7 +68,7 @@ class GenerationWatch {
   GenerationWatch& operator=(const GenerationWatch&) = delete;
 
   void tokens(size_t choice, size_t count);
-  // A stop string has ended it; that the engine, which was told so, has too is still to come.
+  // A stop string has ended it; that the engine has ended it, too, is still to come.
   void stopped(size_t choice) { choices_[choice].stopped = true; }
   void end(size_t choice, const engine::StreamEnd& end);
   // All tokens up to now have left; the oldest of them was sampled then.

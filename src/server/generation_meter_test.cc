@@ -64,7 +64,7 @@ TEST(GenerationMeter, CountsEachEnd) {
     watch.end(2, {.reason = FinishReason::kCancelled});
     watch.stopped(3);  // which the engine did not know when its last token came
     watch.end(3, {.reason = FinishReason::kLength});
-    watch.end(4, {.reason = FinishReason::kCancelled});  // by its client's wish
+    watch.end(4, {.reason = FinishReason::kCancelled});  // by its client's request
     watch.stopped(5);
     watch.end(5, {.reason = FinishReason::kError});
   }

@@ -90,12 +90,21 @@ request::ThinkingBudget reasoning_quota(const ServedModel& model, int64_t tokens
           .then = model.chat->reasoning_end(source.may_call ? AfterReasoning::kFreeMessage
                                                             : AfterReasoning::kFinalAnswer),
           .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer),
-          .begun = source.opens_reasoning};
+          .begun = source.reasoning == chat::PromptReasoning::kOpen};
 }
 
-// Where the prompt has opened the reasoning, the answer's grammar is amid it from its first token.
-void enter_reasoning(const ServedModel& model, grammar::GrammarState& guide) {
-  for (const TokenId marker : model.chat->reasoning().begins) (void)guide.accept(marker);
+// Where the prompt has opened the reasoning, the answer's grammar is amid it from its first token;
+// where the prompt has closed it, behind it: it does not come again.
+void enter_turn(const ServedModel& model, chat::PromptReasoning reasoning,
+                grammar::GrammarState& guide) {
+  if (reasoning == chat::PromptReasoning::kNotBegun) return;
+  const chat::ReasoningMarkers& markers = model.chat->reasoning();
+  for (const TokenId marker : markers.begins) {
+    if (!guide.accept(marker)) return;  // a call that must come: nothing is thought before it
+  }
+  if (reasoning == chat::PromptReasoning::kOver && !markers.ends.empty()) {
+    (void)guide.accept(markers.ends.front());
+  }
 }
 
 // As many tokens as are asked for; of -1 those that leave the answer its room. A bos token stays.
@@ -130,16 +139,40 @@ std::string_view field_of_texts(const api::GenerationFields& fields) {
   return has_breakers && fields.dry.multiplier > 0.0 ? "dry_sequence_breakers" : "";
 }
 
+std::optional<Error> line_ends_not_spared(const api::GenerationFields& fields,
+                                          const request::SamplingParams& sampling) {
+  if (fields.spares_line_ends.empty() || !sampling.has_penalties()) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}': sparing line ends by the penalties is not supported by this "
+                           "server, and the request or the model's generation_config.json has some",
+                           fields.spares_line_ends),
+               std::string(fields.spares_line_ends)};
+}
+
 }  // namespace
 
-std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields) {
-  if (told <= api::kPromptLogprobsMax) return std::nullopt;
+chat::PromptReasoning reasoning_at_end(const ServedModel& model, std::span<const TokenId> prompt) {
+  using chat::PromptReasoning;
+  if (!model.chat) return PromptReasoning::kNotBegun;
+  const chat::ReasoningMarkers& markers = model.chat->reasoning();
+  if (markers.begins.empty()) return PromptReasoning::kNotBegun;
+  const auto begin = std::ranges::find_end(prompt, markers.begins);
+  if (begin.empty()) return PromptReasoning::kNotBegun;
+  const bool is_over = std::any_of(begin.end(), prompt.end(), [&](TokenId token) {
+    return std::ranges::find(markers.ends, token) != markers.ends.end();
+  });
+  return is_over ? PromptReasoning::kNotBegun : PromptReasoning::kOpen;
+}
+
+std::optional<Error> too_many_prompt_logprobs(int64_t count, const api::GenerationFields& fields) {
+  if (count <= api::kPromptLogprobsMax) return std::nullopt;
   const std::string_view field = fields.prompt_logprobs ? "prompt_logprobs" : "logprobs";
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'{}' would tell {} numbers of the prompt; at most {} are told: ask for "
-                           "fewer alternatives or send a shorter prompt",
-                           field, told, api::kPromptLogprobsMax),
-               std::string(field)};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' would report {} numbers of the prompt; at most {} are reported: ask for "
+                  "fewer alternatives or send a shorter prompt",
+                  field, count, api::kPromptLogprobsMax),
+      std::string(field)};
 }
 
 std::variant<request::GenerationRequest, api::ApiError> generation_request(
@@ -149,7 +182,15 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
         {ErrorCode::kUnsupported, "'prompt_logprobs' is not supported here", "prompt_logprobs"});
   }
   if (const std::string_view field = field_of_texts(fields); !field.empty()) {
-    if (const auto error = model.no_text(field)) return api::api_error(*error);
+    if (const auto error = model.no_text(field, TextUse::kOption)) return api::api_error(*error);
+  }
+  if (fields.thinking_budget && model.chat && model.chat->reasoning().in_text) {
+    return api::api_error({ErrorCode::kUnsupported,
+                           "'thinking_token_budget' (also 'thinking.budget_tokens' and other names "
+                           "of it): this model marks its reasoning by several tokens, which nobody "
+                           "can count towards a budget; leave it out, or bound the whole answer "
+                           "by 'max_tokens'",
+                           "thinking_token_budget"});
   }
   truncate_prompt(model, fields, source.prompt);
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
@@ -168,14 +209,17 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
     return error;
   }
   if (source.prompt_logprobs >= 0) {
-    const int64_t told = prompt_tokens * (source.prompt_logprobs + 1) * fields.n;
-    if (std::optional<Error> error = too_many_prompt_logprobs(told, fields)) {
+    const int64_t count = prompt_tokens * (source.prompt_logprobs + 1) * fields.n;
+    if (std::optional<Error> error = too_many_prompt_logprobs(count, fields)) {
       return api::api_error(*error);
     }
   }
   request::GenerationRequest request;
   request.id = std::move(source.id);
   request.sampling = sampling_of(model, fields, source);
+  if (const auto error = line_ends_not_spared(fields, request.sampling)) {
+    return api::api_error(*error);
+  }
   request.stop.max_new_tokens = static_cast<int>(fields.max_tokens.value_or(room));
   request.stop.min_new_tokens = static_cast<int>(fields.min_tokens);
   if (!fields.ignore_eos) request.stop.stop_tokens = model.all_stop_tokens();
@@ -193,7 +237,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.tenant = access::billing_account(source.tenant, fields.user);
   request.cache_salt = std::move(source.cache_salt);
   request.prompt = std::move(source.prompt);
-  if (source.guide && source.opens_reasoning) enter_reasoning(model, *source.guide);
+  if (source.guide) enter_turn(model, source.reasoning, *source.guide);
   request.guide = std::move(source.guide);
   request.prediction = std::move(source.prediction);
   return request;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,11 +29,15 @@ struct GenerationSource {
   std::vector<TokenId> prediction;  // what the caller expects the answer to be
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
-  bool opens_reasoning = false;  // the prompt ends amid the model's reasoning
+  chat::PromptReasoning reasoning = chat::PromptReasoning::kNotBegun;
 };
 
+// Where a prompt of tokens leaves the reasoning of the turn it ends in: open behind the marker that
+// begins it, until one that ends it. As chat::PromptPieces::reasoning() says of one that we write.
+chat::PromptReasoning reasoning_at_end(const ServedModel& model, std::span<const TokenId> prompt);
+
 // Of all of a request's prompts: what is held for them, and written, is bounded.
-std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields);
+std::optional<Error> too_many_prompt_logprobs(int64_t count, const api::GenerationFields& fields);
 
 // The answer if the prompt does not fit.
 std::variant<request::GenerationRequest, api::ApiError> generation_request(

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "access/api_keys.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -25,21 +25,21 @@ std::string account(const ServedModel& model, std::string_view tenant, std::stri
 
 // A plain key beside a key file: who holds it must not spend what is a tenant's.
 TEST(GenerationRequest, AUserIsNeverATenant) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   access::ApiKeys keys;
   keys.add("plain");
   ASSERT_TRUE(keys.add_file("sk-1 wheel 2\nsk-2\nsk-3 user/wheel\nsk-4 user", "keys").ok());
   for (const char* key : {"sk-1", "sk-2", "sk-3", "sk-4"}) {
     const std::string& tenant = keys.principal_of(key)->tenant;
-    EXPECT_EQ(account(house.model(), tenant, ""), tenant);
-    EXPECT_EQ(account(house.model(), tenant, "jet"), tenant);
+    EXPECT_EQ(account(fixture.model(), tenant, ""), tenant);
+    EXPECT_EQ(account(fixture.model(), tenant, "jet"), tenant);
     for (const std::string& user : {tenant, std::string("wheel"), std::string()}) {
-      EXPECT_NE(account(house.model(), keys.principal_of("plain")->tenant, user), tenant);
+      EXPECT_NE(account(fixture.model(), keys.principal_of("plain")->tenant, user), tenant);
     }
   }
-  EXPECT_EQ(account(house.model(), "", ""), "");
-  EXPECT_EQ(account(house.model(), "", "ann"), account(house.model(), "", "ann"));
-  EXPECT_NE(account(house.model(), "", "ann"), account(house.model(), "", "bob"));
+  EXPECT_EQ(account(fixture.model(), "", ""), "");
+  EXPECT_EQ(account(fixture.model(), "", "ann"), account(fixture.model(), "", "ann"));
+  EXPECT_NE(account(fixture.model(), "", "ann"), account(fixture.model(), "", "bob"));
 }
 
 request::GenerationRequest made_of(const ServedModel& model, const api::GenerationFields& fields) {
@@ -50,8 +50,8 @@ request::GenerationRequest made_of(const ServedModel& model, const api::Generati
 
 // "world" begins a text, " world" stands in one; their tokens may be more or fewer.
 TEST(GenerationRequest, ABadWordIsBannedWithABlankBeforeItToo) {
-  ServerHouse house(kScript, {});
-  const ServedModel& model = house.model();
+  ServerFixture fixture(kScript, {});
+  const ServedModel& model = fixture.model();
   int others = 0;
   for (const std::string word : {"world", "the", "hello there", "a", "x", "in", "friend"}) {
     api::GenerationFields fields;
@@ -70,16 +70,16 @@ TEST(GenerationRequest, ABadWordIsBannedWithABlankBeforeItToo) {
 }
 
 TEST(GenerationRequest, BreakersAreRefusedWhereNoTextCanBeFound) {
-  ServerHouse house(kScript, {.model = [](ServedModel& model) { model.has_text = false; }});
+  ServerFixture fixture(kScript, {.model = [](ServedModel& model) { model.has_text = false; }});
   api::GenerationFields fields;
   fields.dry.multiplier = 0.8;
-  EXPECT_EQ(made_of(house.model(), fields).sampling.dry.breakers, nullptr);
+  EXPECT_EQ(made_of(fixture.model(), fields).sampling.dry.breakers, nullptr);
   fields.dry.breakers = {"\n"};
-  const auto refused = generation_request(house.model(), fields, {.prompt = {72}});
+  const auto refused = generation_request(fixture.model(), fields, {.prompt = {72}});
   ASSERT_TRUE(std::holds_alternative<api::ApiError>(refused));
   EXPECT_EQ(std::get<api::ApiError>(refused).param, "dry_sequence_breakers");
   fields.dry.multiplier = 0.0;
-  EXPECT_EQ(made_of(house.model(), fields).sampling.dry.breakers, nullptr);
+  EXPECT_EQ(made_of(fixture.model(), fields).sampling.dry.breakers, nullptr);
 }
 
 // What the prefix of a user's account rests on.

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "server/chat_answer.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -99,13 +99,13 @@ GenerationMeter& meter() {
   return all;
 }
 
-std::weak_ptr<Generation> start(ServerHouse& house,
+std::weak_ptr<Generation> start(ServerFixture& fixture,
                                 const std::shared_ptr<ScriptedExchange>& exchange,
                                 Generation::Mode mode, std::unique_ptr<Answer> answer) {
   request::GenerationRequest request;
   request.prompt = {72};
-  request.stop = {.max_new_tokens = 5000, .stop_tokens = house.model().all_stop_tokens()};
-  Result<engine::TokenStream> stream = house.engine().submit(std::move(request));
+  request.stop = {.max_new_tokens = 5000, .stop_tokens = fixture.model().all_stop_tokens()};
+  Result<engine::TokenStream> stream = fixture.engine().submit(std::move(request));
   EXPECT_TRUE(stream.ok());
   Generation::Parts parts{.id = "chatcmpl-1",
                           .call = {.request = {}, .exchange = exchange, .headers = {}},
@@ -113,36 +113,36 @@ std::weak_ptr<Generation> start(ServerHouse& house,
                           .answer = std::move(answer),
                           .mode = mode};
   parts.streams.push_back(std::move(stream).value());
-  return Generation::run(std::move(parts), {.log = house.log(), .meter = meter()});
+  return Generation::run(std::move(parts), {.log = fixture.log(), .meter = meter()});
 }
 
-void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange,
+void start(ServerFixture& fixture, const std::shared_ptr<ScriptedExchange>& exchange,
            Generation::Mode mode) {
   ChatAnswer::Options options;
   options.choice.stream = mode == Generation::Mode::kStream;
   options.head.id = "chatcmpl-1";
-  start(house, exchange, mode, std::make_unique<ChatAnswer>(house.model(), options));
+  start(fixture, exchange, mode, std::make_unique<ChatAnswer>(fixture.model(), options));
 }
 
-// Remembers what it is told.
-struct Told {
+// Keeps what it is given.
+struct Recorded {
   size_t tokens = 0;
   std::optional<engine::FinishReason> end;
 };
 class RecordingAnswer final : public Answer {
  public:
-  explicit RecordingAnswer(Told& told) : told_(told) {}
+  explicit RecordingAnswer(Recorded& recorded) : recorded_(recorded) {}
   Wants push(size_t, const engine::SampledToken&) override {
-    ++told_.tokens;
+    ++recorded_.tokens;
     return Wants::kMore;
   }
-  void end(size_t, const engine::StreamEnd& end) override { told_.end = end.reason; }
+  void end(size_t, const engine::StreamEnd& end) override { recorded_.end = end.reason; }
   void take_events(std::string&) override {}
   void take_last_events(std::string&) override {}
   std::string whole_body() override { return "{}"; }
 
  private:
-  Told& told_;
+  Recorded& recorded_;
 };
 
 std::string content_of(const std::string& body) {
@@ -163,9 +163,9 @@ std::string expected_content() {
 }
 
 TEST(Generation, TakesNothingForAReaderThatIsBehind) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto exchange = std::make_shared<ScriptedExchange>();
-  start(house, exchange, Generation::Mode::kStream);
+  start(fixture, exchange, Generation::Mode::kStream);
   exchange->backlog = (size_t{256} << 10) + 1;
   ASSERT_TRUE(exchange->run_one());
   EXPECT_EQ(exchange->writes, 0);
@@ -178,9 +178,9 @@ TEST(Generation, TakesNothingForAReaderThatIsBehind) {
 
 TEST(Generation, AClientThatLeavesEndsIt) {
   for (const auto mode : {Generation::Mode::kStream, Generation::Mode::kWhole}) {
-    ServerHouse house(kScript, {});
+    ServerFixture fixture(kScript, {});
     const auto exchange = std::make_shared<ScriptedExchange>();
-    start(house, exchange, mode);
+    start(fixture, exchange, mode);
     ASSERT_TRUE(exchange->run_one());
     const int writes = exchange->writes;
     exchange->leave();
@@ -194,9 +194,9 @@ TEST(Generation, AClientThatLeavesEndsIt) {
 }
 
 TEST(Generation, SaysThatItIsAliveWhileNothingHappens) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto exchange = std::make_shared<ScriptedExchange>();
-  start(house, exchange, Generation::Mode::kStream);
+  start(fixture, exchange, Generation::Mode::kStream);
   ASSERT_EQ(exchange->ticks.size(), 1u);
   exchange->ticks[0]();
   EXPECT_EQ(exchange->stream_status, 200);
@@ -208,7 +208,7 @@ TEST(Generation, SaysThatItIsAliveWhileNothingHappens) {
 
 // Tokens that came together with the end of their stream are as good as those before.
 TEST(Generation, WhatCameBeforeAnErrorIsToldBeforeIt) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   std::atomic<bool> failing{false};
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan& plan) -> std::optional<Error> {
@@ -217,9 +217,9 @@ TEST(Generation, WhatCameBeforeAnErrorIsToldBeforeIt) {
       return Error{ErrorCode::kInternal, "the device is gone", ""};
     };
   };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto exchange = std::make_shared<ScriptedExchange>();
-  start(house, exchange, Generation::Mode::kStream);
+  start(fixture, exchange, Generation::Mode::kStream);
   exchange->ticks[0]();  // the stream has begun
   while (!failing) std::this_thread::yield();
   while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
@@ -235,24 +235,24 @@ TEST(Generation, WhatCameBeforeAnErrorIsToldBeforeIt) {
   EXPECT_GE(content.size(), 10u) << "most of some 17 tokens, all but the header's, must be there";
 }
 
-// The engine may be through by then: the tokens that are not told any more were cancelled.
+// The engine may be through by then: the tokens that are not emitted any more were cancelled.
 TEST(Generation, CancelledIsCancelled) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto exchange = std::make_shared<ScriptedExchange>();
-  Told told;
-  const std::weak_ptr<Generation> generation =
-      start(house, exchange, Generation::Mode::kStream, std::make_unique<RecordingAnswer>(told));
-  while (!house.engine().ledger().clean()) std::this_thread::yield();
+  Recorded recorded;
+  const std::weak_ptr<Generation> generation = start(fixture, exchange, Generation::Mode::kStream,
+                                                     std::make_unique<RecordingAnswer>(recorded));
+  while (!fixture.engine().ledger().clean()) std::this_thread::yield();
   generation.lock()->cancel();
   while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
-  EXPECT_EQ(told.tokens, 0u);
-  EXPECT_EQ(told.end, engine::FinishReason::kCancelled);
+  EXPECT_EQ(recorded.tokens, 0u);
+  EXPECT_EQ(recorded.end, engine::FinishReason::kCancelled);
 }
 
 TEST(Generation, AWholeAnswerIsSentOnce) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto exchange = std::make_shared<ScriptedExchange>();
-  start(house, exchange, Generation::Mode::kWhole);
+  start(fixture, exchange, Generation::Mode::kWhole);
   EXPECT_TRUE(exchange->ticks.empty());
   while (!exchange->sent) ASSERT_TRUE(exchange->run_one());
   EXPECT_EQ(exchange->writes, 0);

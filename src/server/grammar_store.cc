@@ -78,10 +78,10 @@ Error in_request(const OutputFormat& format, const Error& error) {
   const bool has_place = format.kind == Kind::kJsonSchema || format.kind == Kind::kStructuralTag;
   const std::string place =
       has_place ? fmt::format(" at '{}'", error.field.empty() ? "/" : error.field) : std::string();
-  Error told{ErrorCode::kInvalidArgument,
-             fmt::format("'{}'{}: {}", format.field, place, error.message), format.field};
-  if (error.code == ErrorCode::kUnsupported) told.code = ErrorCode::kUnsupported;
-  return told;
+  Error reported{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}'{}: {}", format.field, place, error.message), format.field};
+  if (error.code == ErrorCode::kUnsupported) reported.code = ErrorCode::kUnsupported;
+  return reported;
 }
 
 Error out_of_time() {

@@ -214,14 +214,14 @@ class ChatOut final : public Writer {
       const int count = chunk.tool_calls_size();
       const bool goes_on = !call.begins && count > 0 &&
                            chunk.tool_calls(count - 1).index() == static_cast<uint32_t>(call.index);
-      v1::ToolCallDelta& told =
+      v1::ToolCallDelta& delta =
           goes_on ? *chunk.mutable_tool_calls(count - 1) : *chunk.add_tool_calls();
-      told.set_index(static_cast<uint32_t>(call.index));
+      delta.set_index(static_cast<uint32_t>(call.index));
       if (call.begins) {
-        told.set_id(random_id("call_", {.seed = call_id_seed_, .counter = calls_++}));
-        told.set_name(call.name);
+        delta.set_id(random_id("call_", {.seed = call_id_seed_, .counter = calls_++}));
+        delta.set_name(call.name);
       }
-      *told.mutable_arguments() += call.arguments;
+      *delta.mutable_arguments() += call.arguments;
     }
   }
 

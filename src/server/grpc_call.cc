@@ -40,10 +40,10 @@ std::string remote_of(const std::string& peer) {
   return remote;
 }
 
-Call grpc_call(const GrpcHouse& house, const access::TrackedRequest::Route& route,
+Call grpc_call(const GrpcServices& shared, const access::TrackedRequest::Route& route,
                grpc::CallbackServerContext& context, const google::protobuf::Message& message,
                std::shared_ptr<net::Exchange> exchange) {
-  Services& services = house.services;
+  Services& services = shared.services;
   Call call{.request = {},
             .exchange = std::move(exchange),
             .headers = {},
@@ -82,22 +82,22 @@ std::optional<int64_t> deadline_ns(const grpc::CallbackServerContext& context, i
 
 }  // namespace
 
-bool admit(const GrpcHouse& house, const GrpcPlace& place,
-           const grpc::CallbackServerContext& context, std::string_view model, Call& call) {
+bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackServerContext& context,
+           std::string_view model, Call& call) {
   const auto refuse = [&](const api::ApiError& error) {
     call.send(error);
     return false;
   };
   const grpc::string_ref authority = context.ExperimentalGetAuthority();
-  if (!house.hosts.allow({authority.data(), authority.size()}))
+  if (!shared.hosts.allow({authority.data(), authority.size()}))
     return refuse(api::forbidden_host());
   const auto& all = context.client_metadata();
-  std::optional<access::Principal> who = house.services.access_control.identify(
+  std::optional<access::Principal> who = shared.services.access_control.identify(
       {.authorization = metadata(context, "authorization"),
        .api_key = metadata(context, "x-api-key"),
        .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1});
   if (!who) return refuse(api::bad_api_key());
-  house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);
+  place.enter(remote_of(context.peer()));
   call.caller = *std::move(who);
   call.tenant = call.caller.tenant;
   if (call.entry->record() != nullptr) call.entry->record()->tenant = call.tenant;
@@ -108,7 +108,7 @@ bool admit(const GrpcHouse& house, const GrpcPlace& place,
   if (!place.fits()) {
     return refuse(api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""}));
   }
-  call.transport_deadline_ns = deadline_ns(context, house.services.clock.now_ns());
+  call.transport_deadline_ns = deadline_ns(context, shared.services.clock.now_ns());
   call.model_asked = std::string(model);
   return true;
 }

@@ -23,7 +23,7 @@
 namespace pelton::server {
 
 // What calls work with; outlives them.
-struct GrpcHouse {
+struct GrpcServices {
   Services& services;
   WorkLoop& loop;
   net::ConnectionAcceptor& connections;
@@ -33,32 +33,43 @@ struct GrpcHouse {
   std::atomic<int> calls{0};
 };
 
-// Counts one call among those that are open.
-class GrpcPlace {
- public:
-  explicit GrpcPlace(GrpcHouse& house) : house_(house), number_(++house.calls) {}
-  ~GrpcPlace() { --house_.calls; }
-  GrpcPlace(const GrpcPlace&) = delete;
-  GrpcPlace& operator=(const GrpcPlace&) = delete;
-  bool fits() const { return number_ <= house_.calls_max; }
-
- private:
-  GrpcHouse& house_;
-  const int number_;
-};
-
 // A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".
 std::string remote_of(const std::string& peer);
 
+// Counts one call among those that are open, and, once it may come in, among those of its
+// connection.
+class GrpcPlace {
+ public:
+  explicit GrpcPlace(GrpcServices& shared) : shared_(shared), number_(++shared.calls) {}
+  ~GrpcPlace() {
+    --shared_.calls;
+    if (!remote_.empty()) shared_.connections.end_call(remote_, connection_);
+  }
+  GrpcPlace(const GrpcPlace&) = delete;
+  GrpcPlace& operator=(const GrpcPlace&) = delete;
+  bool fits() const { return number_ <= shared_.calls_max; }
+  // Once: the caller may use the server.
+  void enter(std::string remote) {
+    connection_ = shared_.connections.begin_call(remote);
+    remote_ = std::move(remote);
+  }
+
+ private:
+  GrpcServices& shared_;
+  const int number_;
+  std::string remote_;  // empty: it has not entered
+  uint64_t connection_ = 0;
+};
+
 // A call on its way through the request pipeline: counted among the server's requests, known by its
 // metadata (x-request-id and traceparent, with which it is answered, too). `message`: what it asks.
-Call grpc_call(const GrpcHouse& house, const access::TrackedRequest::Route& route,
+Call grpc_call(const GrpcServices& shared, const access::TrackedRequest::Route& route,
                grpc::CallbackServerContext& context, const google::protobuf::Message& message,
                std::shared_ptr<net::Exchange> exchange);
 
 // Whether it may come in, by its metadata: host, key, room for it; its deadline is the call's from
 // then on. `model`: that it asks for. False: it has been answered.
-bool admit(const GrpcHouse& house, const GrpcPlace& place,
-           const grpc::CallbackServerContext& context, std::string_view model, Call& call);
+bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackServerContext& context,
+           std::string_view model, Call& call);
 
 }  // namespace pelton::server

@@ -34,7 +34,9 @@ class GrpcEmbedding final : public ModelRequest {
             .asked = {.dimensions = request_.dimensions}};
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return dimensions_error(scope.model, request_.dimensions, "dimensions");
+    if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
+    const std::optional<Error> error = no_text_inputs(scope.model, request_.inputs, "inputs");
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
@@ -70,9 +72,9 @@ class GrpcEmbedding final : public ModelRequest {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* start_embed(GrpcHouse& house, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* start_embed(GrpcServices& shared, grpc::CallbackServerContext& context,
                                       const v1::EmbedRequest& request, v1::EmbedReply& reply) {
-  return start_unary(house, context,
+  return start_unary(shared, context,
                      {.route = kRoute,
                       .message = request,
                       .model = request.model(),

@@ -9,8 +9,8 @@
 
 namespace pelton::server {
 
-// It deletes itself when gRPC is done with it. Its work is done on the house's loop.
-grpc::ServerUnaryReactor* start_embed(GrpcHouse& house, grpc::CallbackServerContext& context,
+// It deletes itself when gRPC is done with it. Its work is done on the listener's loop.
+grpc::ServerUnaryReactor* start_embed(GrpcServices& shared, grpc::CallbackServerContext& context,
                                       const v1::EmbedRequest& request, v1::EmbedReply& reply);
 
 }  // namespace pelton::server

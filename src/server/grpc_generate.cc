@@ -86,7 +86,7 @@ class GrpcChat final : public ModelRequest {
                              .guide = std::move(with.guide),
                              .seed_if_none = scope.identity.draw_seed(),
                              .may_call = !request_->tools.empty(),
-                             .opens_reasoning = prompt.opens_reasoning}),
+                             .reasoning = prompt.reasoning}),
                 work_);
   }
 
@@ -211,29 +211,29 @@ std::unique_ptr<ModelRequest> request_of(Message message) {
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
                            public GrpcResponder {
  public:
-  GenerateCall(GrpcHouse& house, grpc::CallbackServerContext& context,
+  GenerateCall(GrpcServices& shared, grpc::CallbackServerContext& context,
                const v1::GenerateRequest& request)
-      : house_(house),
+      : shared_(shared),
         context_(context),
         message_(std::make_shared<const v1::GenerateRequest>(request)),
-        place_(house) {
-    const auto exchange = std::make_shared<GrpcExchange>(house.loop, *this);
+        place_(shared) {
+    const auto exchange = std::make_shared<GrpcExchange>(shared.loop, *this);
     exchange_ = exchange;
-    call_ = std::make_unique<Call>(grpc_call(house, kRoute, context, request, exchange));
+    call_ = std::make_unique<Call>(grpc_call(shared, kRoute, context, request, exchange));
   }
 
   void start();  // on the loop, as is all but what gRPC calls
 
   // gRPC's threads.
   void OnWriteDone(bool ok) override {
-    house_.loop.post([this, ok] { written(ok); });
+    shared_.loop.post([this, ok] { written(ok); });
   }
   void OnCancel() override {
-    house_.loop.post([this] { client_left(); });
+    shared_.loop.post([this] { client_left(); });
   }
   // Nothing is called after this, so what was posted before it is the last.
   void OnDone() override {
-    house_.loop.post([this] { delete this; });
+    shared_.loop.post([this] { delete this; });
   }
 
   void send(net::HttpResponse response) override { end_with(grpc_status(context_, response)); }
@@ -255,10 +255,10 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
   void watch_write(std::chrono::milliseconds after);
   void end_with(const grpc::Status& status);
 
-  GrpcHouse& house_;
+  GrpcServices& shared_;
   grpc::CallbackServerContext& context_;
   const Message message_;  // a copy: it may be read for longer than gRPC keeps its own
-  const GrpcPlace place_;
+  GrpcPlace place_;
   std::weak_ptr<GrpcExchange> exchange_;  // which the call holds
   std::unique_ptr<Call> call_;            // until it is under way
 
@@ -278,14 +278,14 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
 void GenerateCall::start() {
   const std::unique_ptr<Call> call = std::move(call_);
   if (finished_) return;  // cancelled before its turn came
-  if (!admit(house_, place_, context_, message_->model(), *call)) return;
+  if (!admit(shared_, place_, context_, message_->model(), *call)) return;
   std::unique_ptr<ModelRequest> request = request_of(message_);
   if (request == nullptr) {
     return call->send(
         api::api_error({ErrorCode::kInvalidArgument,
                         "a prompt is missing: 'text', 'tokens' or 'chat'", "prompt"}));
   }
-  run_request(std::move(*call), house_.services, std::move(request), Work::kSampled);
+  run_request(std::move(*call), shared_.services, std::move(request), Work::kSampled);
 }
 
 void GenerateCall::write(std::string_view frames) {
@@ -316,19 +316,19 @@ void GenerateCall::go_on() {
 // Without, a client that takes nothing would keep its call, and what is written to it, for good.
 void GenerateCall::begin_watch() {
   write_began_ = std::chrono::steady_clock::now();
-  if (!std::exchange(write_watched_, true)) watch_write(house_.stall_time_max);
+  if (!std::exchange(write_watched_, true)) watch_write(shared_.stall_time_max);
 }
 
 void GenerateCall::watch_write(std::chrono::milliseconds after) {
-  house_.loop.post_after(after, [this, weak = std::weak_ptr<char>(life_)] {
+  shared_.loop.post_after(after, [this, weak = std::weak_ptr<char>(life_)] {
     if (weak.expired()) return;
     write_watched_ = false;
     if (!write_runs_ && !finished_) return;
     const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - write_began_);
-    if (ran >= house_.stall_time_max) return context_.TryCancel();
+    if (ran >= shared_.stall_time_max) return context_.TryCancel();
     write_watched_ = true;
-    watch_write(house_.stall_time_max - ran);
+    watch_write(shared_.stall_time_max - ran);
   });
 }
 
@@ -361,11 +361,11 @@ void GenerateCall::end_with(const grpc::Status& status) {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcHouse& house,
+grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcServices& shared,
                                                             grpc::CallbackServerContext& context,
                                                             const v1::GenerateRequest& request) {
-  auto* call = new GenerateCall(house, context, request);
-  house.loop.post([call] { call->start(); });
+  auto* call = new GenerateCall(shared, context, request);
+  shared.loop.post([call] { call->start(); });
   return call;
 }
 

@@ -12,8 +12,8 @@
 
 namespace pelton::server {
 
-// It deletes itself when gRPC is done with it. Its work is done on the house's loop.
-grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcHouse& house,
+// It deletes itself when gRPC is done with it. Its work is done on the listener's loop.
+grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcServices& shared,
                                                             grpc::CallbackServerContext& context,
                                                             const v1::GenerateRequest& request);
 

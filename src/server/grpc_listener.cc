@@ -33,24 +33,24 @@ constexpr const char* kServiceName = "pelton.v1.Inference";
 
 class Service final : public v1::Inference::CallbackService {
  public:
-  explicit Service(GrpcHouse& house) : house_(house) {}
+  explicit Service(GrpcServices& shared) : shared_(shared) {}
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
-    return start_generate(house_, *context, *request);
+    return start_generate(shared_, *context, *request);
   }
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeReply* reply) override {
-    return start_tokenize(house_, *context, *request, *reply);
+    return start_tokenize(shared_, *context, *request, *reply);
   }
   grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context,
                                   const v1::EmbedRequest* request, v1::EmbedReply* reply) override {
-    return start_embed(house_, *context, *request, *reply);
+    return start_embed(shared_, *context, *request, *reply);
   }
 
  private:
-  GrpcHouse& house_;
+  GrpcServices& shared_;
 };
 
 // What clients may ask of the library.
@@ -87,16 +87,18 @@ struct GrpcListener::Parts {
                      .port = options.port,
                      .connections_max = connections_fitting,
                      .claim_time_max = options.first_call_time_max,
+                     // The library goes first where a connection has no call at all.
+                     .idle_time_max = options.idle_time_max + options.first_call_time_max,
                      .stall_time_max = options.stall_time_max,
                      .lost_time_max = options.stall_time_max},
                     log),
-        house{.services = services,
-              .loop = loop,
-              .connections = connections,
-              .calls_max = options.calls_max,
-              .stall_time_max = options.stall_time_max,
-              .hosts = options.hosts},
-        service(house) {}
+        shared{.services = services,
+               .loop = loop,
+               .connections = connections,
+               .calls_max = options.calls_max,
+               .stall_time_max = options.stall_time_max,
+               .hosts = options.hosts},
+        service(shared) {}
 
   Result<std::shared_ptr<grpc::ServerCredentials>> credentials(const Options& options) {
     if (options.tls == nullptr) return grpc::InsecureServerCredentials();
@@ -108,7 +110,7 @@ struct GrpcListener::Parts {
   WorkLoop loop;
   const int connections_max;
   net::ConnectionAcceptor connections;
-  GrpcHouse house;
+  GrpcServices shared;
   Service service;
   std::shared_ptr<const net::TlsIdentity> tls;
   std::unique_ptr<GrpcCertificates> certificates;

@@ -1,4 +1,4 @@
-// Who reads a gRPC answer slowly gets all of it; who takes nothing is told that it is not whole.
+// Who reads a gRPC answer slowly gets all of it; who takes nothing hears that it is not whole.
 // Slow is what makes room for more within the stall time: gRPC's clients tell that they have read
 // only once half of their window is free, 32 KiB as a rule.
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "server/grpc_house.h"
+#include "server/grpc_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -57,18 +57,18 @@ Reading read_slowly(int port, const Pace& pace) {
 class SlowReaders : public testing::Test {
  protected:
   SlowReaders()
-      : house_(fmt::format(R"({{"context": 8000, "rules": [{{"when": "", "then":
+      : fixture_(fmt::format(R"({{"context": 8000, "rules": [{{"when": "", "then":
                    ["<|channel|>final<|message|>", {{"text": "{}", "times": {}}}, "<|return|>"]}}]}})",
-                           kWords, kTimes),
-               {}),
-        listener_(house_.server().services(), house_.log()) {
+                             kWords, kTimes),
+                 {}),
+        listener_(fixture_.server().services(), fixture_.log()) {
     EXPECT_TRUE(listener_.open({.stall_time_max = kStall}).ok());
     for (int i = 0; i < kTimes; ++i) whole_ += kWords;
   }
 
   static constexpr milliseconds kStall{1000};
 
-  ServerHouse house_;
+  ServerFixture fixture_;
   GrpcListener listener_;
   std::string whole_;
 };

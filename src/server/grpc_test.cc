@@ -15,8 +15,8 @@
 #include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
+#include "server/grpc_fixture.h"
 #include "server/grpc_frames.h"
-#include "server/grpc_house.h"
 #include "server/grpc_words.h"
 #include "server/random_turns.h"
 
@@ -35,9 +35,9 @@ constexpr std::string_view kScript = R"({"context": 4000, "rules": [
 #if !defined(__SANITIZE_THREAD__)
 
 TEST(Grpc, ChatsAsHttpDoes) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   const ChatText told = whole_text(
-      grpc.house.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})")
+      grpc.fixture.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})")
           .body);
   const GrpcSaid said = grpc.generate(grpc_chat("hi"));
   EXPECT_TRUE(said.status.ok()) << said.status.error_message();
@@ -49,7 +49,7 @@ TEST(Grpc, ChatsAsHttpDoes) {
 }
 
 TEST(Grpc, ToolRoundTrip) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   v1::GenerateRequest request = grpc_chat("weather?");
   v1::Tool& tool = *request.mutable_chat()->add_tools();
   tool.set_name("get_weather");
@@ -71,11 +71,11 @@ TEST(Grpc, ToolRoundTrip) {
   result.set_tool_call_id("call_1");
   result.set_content("sunny");
   EXPECT_EQ(grpc.generate(request).text, "It is sunny.");
-  EXPECT_EQ(grpc.house.server().services().turn_cache.counts().found, 1);
+  EXPECT_EQ(grpc.fixture.server().services().turn_cache.counts().found, 1);
 }
 
 TEST(Grpc, TextAndTokens) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   v1::GenerateRequest request = grpc_text("raw prompt");
   request.mutable_sampling()->add_stop("END");
   request.mutable_sampling()->set_max_tokens(50);
@@ -101,7 +101,7 @@ TEST(Grpc, TextAndTokens) {
 }
 
 TEST(Grpc, EmbedsAsHttpDoes) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   v1::EmbedRequest request;
   request.add_inputs()->set_text("Hi");
   v1::TokenIds& ids = *request.add_inputs()->mutable_tokens();
@@ -115,7 +115,7 @@ TEST(Grpc, EmbedsAsHttpDoes) {
   ASSERT_EQ(reply.embeddings_size(), 2);
   EXPECT_EQ(reply.prompt_tokens(), 4);
   const Json told =
-      parsed(grpc.house.post("/v1/embeddings", R"({"input":"Hi","dimensions":8})").body);
+      parsed(grpc.fixture.post("/v1/embeddings", R"({"input":"Hi","dimensions":8})").body);
   const Json& values = *told.find("data")->as_array()[0].find("embedding");
   for (int i = 0; i < 8; ++i) {
     EXPECT_FLOAT_EQ(reply.embeddings(0).values(i),
@@ -126,7 +126,7 @@ TEST(Grpc, EmbedsAsHttpDoes) {
 
 // What HTTP's body calls otherwise.
 TEST(Grpc, ErrorsNameTheMessagesFields) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   v1::EmbedRequest request;
   request.add_inputs()->mutable_tokens()->add_ids(4294967295u);
   request.add_inputs()->set_text("x");
@@ -151,7 +151,7 @@ TEST(Grpc, ErrorsNameTheMessagesFields) {
 
 // Rows of the catalogue of bad inputs that this protocol can say. HTTP's validator says why.
 TEST(Grpc, AP_BadParametersAreInvalidArguments) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   using Change = std::function<void(v1::GenerateRequest&)>;
   const auto sampling = [](auto set) -> Change {
     return [set](v1::GenerateRequest& request) { set(*request.mutable_sampling()); };
@@ -258,11 +258,11 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
   v1::GenerateRequest other = grpc_chat("hi");
   other.set_model("other");
   EXPECT_EQ(grpc.generate(other).status.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_TRUE(grpc.house.engine().ledger().clean());
+  EXPECT_TRUE(grpc.fixture.engine().ledger().clean());
 }
 
 TEST(Grpc, AnswersFollowTheirFormats) {
-  GrpcHouseOf grpc(kScript, any_options());
+  GrpcFixtureOf grpc(kScript, any_options());
   int finished = 0;
   for (int seed = 0; seed < 6; ++seed) {
     v1::GenerateRequest request = grpc_chat("hi");
@@ -302,7 +302,7 @@ TEST(Grpc, AnswersFollowTheirFormats) {
 
 // HM-01
 TEST(Grpc, NothingACallerWritesIsAControlToken) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   v1::TokenizeRequest request;
   v1::Message& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
@@ -311,15 +311,15 @@ TEST(Grpc, NothingACallerWritesIsAControlToken) {
   grpc::ClientContext context;
   ASSERT_TRUE(grpc.stub->Tokenize(&context, request, &reply).ok());
   const auto start =
-      static_cast<uint32_t>(grpc.house.model().tokenizer.special_id("<|start|>").value());
+      static_cast<uint32_t>(grpc.fixture.model().tokenizer.special_id("<|start|>").value());
   // The system message, the user's, and the answer's beginning.
   EXPECT_EQ(std::count(reply.tokens().begin(), reply.tokens().end(), start), 3);
 }
 
 TEST(Grpc, AsksForAKey) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
-  GrpcHouseOf grpc(kScript, std::move(options));
+  GrpcFixtureOf grpc(kScript, std::move(options));
   EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(grpc.generate(grpc_chat("hi"), {{"authorization", "Bearer wrong"}}).status.error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
@@ -328,9 +328,9 @@ TEST(Grpc, AsksForAKey) {
 }
 
 TEST(Grpc, D8_OneCredentialAndNoOther) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
-  GrpcHouseOf grpc(kScript, std::move(options));
+  GrpcFixtureOf grpc(kScript, std::move(options));
   const auto ask = [&](std::initializer_list<std::pair<const char*, const char*>> metadata) {
     grpc::ClientContext context;
     for (const auto& [name, value] : metadata) context.AddMetadata(name, value);
@@ -350,8 +350,8 @@ TEST(Grpc, D8_OneCredentialAndNoOther) {
 }
 
 TEST(Grpc, D4_CallsForOtherHostNamesAreDenied) {
-  ServerHouse house(kScript, {});
-  GrpcListener listener(house.server().services(), house.log());
+  ServerFixture fixture(kScript, {});
+  GrpcListener listener(fixture.server().services(), fixture.log());
   ASSERT_TRUE(
       listener.open({.hosts = net::AllowedHosts::parse({"box"}).value().at("127.0.0.1")}).ok());
   const auto ask = [&](const char* authority) {
@@ -373,9 +373,9 @@ TEST(Grpc, D4_CallsForOtherHostNamesAreDenied) {
 }
 
 TEST(Grpc, AKeysLimitsHoldHereToo) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   ASSERT_TRUE(options.server.keys.add_file("few wheel rpm=2\nmany wheel\n", "keys").ok());
-  GrpcHouseOf grpc(kScript, std::move(options));
+  GrpcFixtureOf grpc(kScript, std::move(options));
   EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.ok());
   EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.ok());
   EXPECT_EQ(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.error_code(),
@@ -384,7 +384,7 @@ TEST(Grpc, AKeysLimitsHoldHereToo) {
 }
 
 // Within a second of the client's going nothing of it is left.
-bool becomes_clean(const GrpcHouseOf& grpc, engine::Engine& engine) {
+bool becomes_clean(const GrpcFixtureOf& grpc, engine::Engine& engine) {
   for (int i = 0; i < 200; ++i) {
     if (engine.ledger().clean()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -393,7 +393,7 @@ bool becomes_clean(const GrpcHouseOf& grpc, engine::Engine& engine) {
 }
 
 TEST(Grpc, LeavingFreesThePlace) {
-  GrpcHouseOf grpc(R"({"step_ms": 2, "context": 4000, "rules": [
+  GrpcFixtureOf grpc(R"({"step_ms": 2, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})");
   grpc::ClientContext context;
   const auto reader = grpc.stub->Generate(&context, grpc_text("x"));
@@ -408,17 +408,17 @@ TEST(Grpc, LeavingFreesThePlace) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(becomes_clean(grpc, grpc.house.engine()));
-  for (int i = 0; i < 200 && grpc.house.server().services().statistics.counts().open() > 0; ++i) {
+  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
+  for (int i = 0; i < 200 && grpc.fixture.server().services().statistics.counts().open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_EQ(grpc.house.server().services().statistics.counts().open(), 0);
-  EXPECT_EQ(grpc.house.server().services().statistics.counts().cancelled, 1);
+  EXPECT_EQ(grpc.fixture.server().services().statistics.counts().open(), 0);
+  EXPECT_EQ(grpc.fixture.server().services().statistics.counts().cancelled, 1);
 }
 
 // AP-34
 TEST(Grpc, ADeadlineEndsTheWork) {
-  GrpcHouseOf grpc(R"({"step_ms": 5, "context": 4000, "rules": [
+  GrpcFixtureOf grpc(R"({"step_ms": 5, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})");
   v1::GenerateRequest request = grpc_text("x");
   request.mutable_sampling()->set_max_tokens(3000);
@@ -429,15 +429,15 @@ TEST(Grpc, ADeadlineEndsTheWork) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(becomes_clean(grpc, grpc.house.engine()));
+  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
 }
 
 TEST(Grpc, AFullQueueIsResourceExhausted) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.engine.inbox_max = 1;
-  GrpcHouseOf grpc(R"({"step_ms": 20, "slots": 1, "context": 4000, "rules": [
+  GrpcFixtureOf grpc(R"({"step_ms": 20, "slots": 1, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})",
-                   std::move(options));
+                     std::move(options));
   v1::GenerateRequest request = grpc_text("x");
   request.mutable_sampling()->set_max_tokens(3000);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
@@ -461,26 +461,26 @@ TEST(Grpc, AFullQueueIsResourceExhausted) {
 }
 
 TEST(Grpc, SaysUnavailableWhileLoadingAndDraining) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.loaded = false;
-  GrpcHouseOf grpc(kScript, std::move(options));
+  GrpcFixtureOf grpc(kScript, std::move(options));
   EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  grpc.house.load();
+  grpc.fixture.load();
   EXPECT_TRUE(grpc.generate(grpc_chat("hi")).status.ok());
-  grpc.house.server().drain();
+  grpc.fixture.server().drain();
   EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST(Grpc, ATakenPortIsTold) {
-  GrpcHouseOf grpc(kScript);
-  GrpcListener second(grpc.house.server().services(), grpc.house.log());
+  GrpcFixtureOf grpc(kScript);
+  GrpcListener second(grpc.fixture.server().services(), grpc.fixture.log());
   const Result<void> opened = second.open({.port = grpc.listener().port()});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kAddressInUse);
 }
 
 TEST(Grpc, AMessageBeyondTheLimitIsRefused) {
-  GrpcHouseOf grpc(kScript);
+  GrpcFixtureOf grpc(kScript);
   EXPECT_EQ(grpc.generate(grpc_chat(std::string(size_t{33} << 20, 'x'))).status.error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(grpc.generate(grpc_chat("hi")).status.ok());
@@ -504,15 +504,15 @@ void add_messages(Answer& answer, GrpcSaid& said) {
 TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  ServerHouse house(kScript, {});
-  RandomTurns random(house.model(), seed);
+  ServerFixture fixture(kScript, {});
+  RandomTurns random(fixture.model(), seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 10'000 : 2000;
   for (int round = 0; round < rounds; ++round) {
     const ChatTurn::Options turn{.stop = random.stops(),
                                  .one_call = random.draw() % 3 == 0,
                                  .may_call = random.draw() % 3 != 0};
-    const auto answer = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
-    const auto at_once = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
+    const auto answer = grpc_chat_answer(fixture.model(), turn, 1, GrpcLogprobs::kNo);
+    const auto at_once = grpc_chat_answer(fixture.model(), turn, 1, GrpcLogprobs::kNo);
     GrpcSaid pieces;
     GrpcSaid whole;
     for (const TokenId token : random.tokens()) {

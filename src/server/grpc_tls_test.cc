@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "net/test_certificates.h"
 #include "server/grpc_listener.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -70,8 +70,8 @@ class GrpcTls : public testing::Test {
   net::TestCertificates certificates_;
   net::TlsIdentity::Files files_;
   std::shared_ptr<net::TlsIdentity> identity_;
-  ServerHouse house_{kScript, {}};
-  GrpcListener listener_{house_.server().services(), house_.log()};
+  ServerFixture fixture_{kScript, {}};
+  GrpcListener listener_{fixture_.server().services(), fixture_.log()};
   int channels_ = 0;
 };
 

@@ -28,7 +28,7 @@ class GrpcTokenization final : public ModelRequest {
   Fields fields(const ServedModel&) const override { return {.model = request_.model}; }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     const std::optional<Error> error =
-        request_.chat ? scope.model.no_chat() : scope.model.no_text("text");
+        request_.chat ? scope.model.no_chat() : scope.model.no_text("text", TextUse::kTokenization);
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
@@ -60,10 +60,10 @@ class GrpcTokenization final : public ModelRequest {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* start_tokenize(GrpcServices& shared, grpc::CallbackServerContext& context,
                                          const v1::TokenizeRequest& request,
                                          v1::TokenizeReply& reply) {
-  return start_unary(house, context,
+  return start_unary(shared, context,
                      {.route = kRoute,
                       .message = request,
                       .model = request.model(),

@@ -10,7 +10,7 @@
 namespace pelton::server {
 
 // Done at once, on gRPC's thread.
-grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* start_tokenize(GrpcServices& shared, grpc::CallbackServerContext& context,
                                          const v1::TokenizeRequest& request,
                                          v1::TokenizeReply& reply);
 

@@ -11,32 +11,33 @@ namespace {
 
 class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder {
  public:
-  UnaryReactor(GrpcHouse& house, grpc::CallbackServerContext& context, UnaryCall unary)
-      : house_(house),
+  UnaryReactor(GrpcServices& shared, grpc::CallbackServerContext& context, UnaryCall unary)
+      : shared_(shared),
         context_(context),
         reply_(unary.reply),
-        place_(house),
+        place_(shared),
         model_(unary.model),
         request_(std::move(unary.request)),
         work_(unary.work) {
-    const auto exchange = std::make_shared<GrpcExchange>(house.loop, *this);
+    const auto exchange = std::make_shared<GrpcExchange>(shared.loop, *this);
     exchange_ = exchange;
-    call_ = std::make_unique<Call>(grpc_call(house, unary.route, context, unary.message, exchange));
+    call_ =
+        std::make_unique<Call>(grpc_call(shared, unary.route, context, unary.message, exchange));
   }
 
   void start() {  // on the loop, as is all but what gRPC calls
     const std::unique_ptr<Call> call = std::move(call_);
     if (finished_) return;  // cancelled before its turn came
-    if (!admit(house_, place_, context_, model_, *call)) return;
-    run_request(std::move(*call), house_.services, std::move(request_), work_);
+    if (!admit(shared_, place_, context_, model_, *call)) return;
+    run_request(std::move(*call), shared_.services, std::move(request_), work_);
   }
 
   // gRPC's threads.
   void OnCancel() override {
-    house_.loop.post([this] { client_left(); });
+    shared_.loop.post([this] { client_left(); });
   }
   void OnDone() override {
-    house_.loop.post([this] { delete this; });
+    shared_.loop.post([this] { delete this; });
   }
 
   void send(net::HttpResponse response) override {
@@ -64,10 +65,10 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder
     Finish(status);
   }
 
-  GrpcHouse& house_;
+  GrpcServices& shared_;
   grpc::CallbackServerContext& context_;
   google::protobuf::Message& reply_;
-  const GrpcPlace place_;
+  GrpcPlace place_;
   const std::string_view model_;
   std::unique_ptr<ModelRequest> request_;  // until it is under way, as is the call
   const std::optional<Work> work_;
@@ -78,10 +79,10 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder
 
 }  // namespace
 
-grpc::ServerUnaryReactor* start_unary(GrpcHouse& house, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* start_unary(GrpcServices& shared, grpc::CallbackServerContext& context,
                                       UnaryCall call) {
-  auto* reactor = new UnaryReactor(house, context, std::move(call));
-  house.loop.post([reactor] { reactor->start(); });
+  auto* reactor = new UnaryReactor(shared, context, std::move(call));
+  shared.loop.post([reactor] { reactor->start(); });
   return reactor;
 }
 

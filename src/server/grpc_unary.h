@@ -24,8 +24,8 @@ struct UnaryCall {
   std::optional<Work> work;  // as run_request()
 };
 
-// It deletes itself when gRPC is done with it. Its work is done on the house's loop.
-grpc::ServerUnaryReactor* start_unary(GrpcHouse& house, grpc::CallbackServerContext& context,
+// It deletes itself when gRPC is done with it. Its work is done on the listener's loop.
+grpc::ServerUnaryReactor* start_unary(GrpcServices& shared, grpc::CallbackServerContext& context,
                                       UnaryCall call);
 
 }  // namespace pelton::server

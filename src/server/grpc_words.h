@@ -22,7 +22,7 @@ Result<std::string> tokenize_body(const v1::TokenizeRequest& request);
 Result<std::string> embedding_body(const v1::EmbedRequest& request);
 
 // An error of the HTTP API names that one's fields: where the message calls `theirs` what the body
-// calls `ours`, it is told so.
+// calls `ours`, the message says so.
 struct ProtoWord {
   std::string_view ours;
   std::string_view theirs;

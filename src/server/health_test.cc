@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "net/test_websocket.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -23,29 +23,29 @@ std::string code_of(const net::HttpResponse& response) {
 }
 
 TEST(Health, TellsLoadingServingAndDraining) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.loaded = false;
-  ServerHouse house(kScript, std::move(options));
-  const auto status = [&](const char* path) { return house.get(path).status; };
+  ServerFixture fixture(kScript, std::move(options));
+  const auto status = [&](const char* path) { return fixture.get(path).status; };
   EXPECT_EQ(status("/health"), 503);
   EXPECT_EQ(status("/v1/health"), 503);
   EXPECT_EQ(status("/health/live"), 200);  // it need not be started anew
   for (const char* path : {"/ready", "/health/ready", "/ping"}) EXPECT_EQ(status(path), 503);
-  EXPECT_EQ(house.get("/health").headers.get("Retry-After"), "2");
-  house.load();
+  EXPECT_EQ(fixture.get("/health").headers.get("Retry-After"), "2");
+  fixture.load();
   for (const char* path : {"/health", "/health/live", "/ready", "/health/ready", "/ping"}) {
     EXPECT_EQ(status(path), 200) << path;
   }
-  EXPECT_EQ(house.get("/ping").body, "");
-  EXPECT_EQ(house.post("/ping", "").status, 200);
-  house.server().drain();
+  EXPECT_EQ(fixture.get("/ping").body, "");
+  EXPECT_EQ(fixture.post("/ping", "").status, 200);
+  fixture.server().drain();
   EXPECT_EQ(status("/health"), 200);
   for (const char* path : {"/ready", "/health/ready", "/ping"}) EXPECT_EQ(status(path), 503);
 }
 
 TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
   std::atomic<bool> stuck{true};
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.watchdog_ns = 100'000'000;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
@@ -55,27 +55,27 @@ TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
   };
   std::atomic<int> told{0};
   options.on_stuck = [&] { ++told; };
-  ServerHouse house(kScript, std::move(options));
-  EXPECT_EQ(house.get("/health").status, 200);  // idle
+  ServerFixture fixture(kScript, std::move(options));
+  EXPECT_EQ(fixture.get("/health").status, 200);  // idle
   std::thread client([&] {
-    const auto given_up = net::http_fetch(house.call("POST", "/v1/chat/completions", kChat));
+    const auto given_up = net::http_fetch(fixture.call("POST", "/v1/chat/completions", kChat));
     ASSERT_TRUE(given_up.ok());
     EXPECT_EQ(given_up->status, 503) << "who waits for it is told";
     EXPECT_NE(given_up->body.find("stuck"), std::string::npos);
     EXPECT_TRUE(given_up->headers.has("Retry-After"));
   });
-  net::HttpResponse health = house.get("/health");
+  net::HttpResponse health = fixture.get("/health");
   for (int i = 0; i < 500 && health.status == 200; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    health = house.get("/health");
+    health = fixture.get("/health");
   }
   EXPECT_EQ(health.status, 503);
   EXPECT_EQ(code_of(health), "engine_stuck");
   for (const char* path : {"/health/live", "/ready", "/ping"}) {
-    EXPECT_EQ(house.get(path).status, 503) << path;
+    EXPECT_EQ(fixture.get(path).status, 503) << path;
   }
   client.join();
-  const net::HttpResponse refused = house.post("/v1/chat/completions", kChat);
+  const net::HttpResponse refused = fixture.post("/v1/chat/completions", kChat);
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(code_of(refused), "engine_stuck");
   for (int i = 0; i < 500 && told == 0; ++i) {
@@ -83,16 +83,16 @@ TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
   }
   EXPECT_EQ(told, 1);
   stuck = false;
-  for (int i = 0; i < 500 && house.get("/health").status != 200; ++i) {
+  for (int i = 0; i < 500 && fixture.get("/health").status != 200; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_EQ(house.get("/health").status, 200);
+  EXPECT_EQ(fixture.get("/health").status, 200);
   // And whoever was given up holds nothing.
-  EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200);
-  for (int i = 0; i < 500 && !house.engine().ledger().clean(); ++i) {
+  EXPECT_EQ(fixture.post("/v1/chat/completions", kChat).status, 200);
+  for (int i = 0; i < 500 && !fixture.engine().ledger().clean(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_TRUE(house.engine().ledger().clean());
+  EXPECT_TRUE(fixture.engine().ledger().clean());
 }
 
 TEST(Health, FT_51_TimeInWhichNothingRanIsNotTheSteps) {
@@ -116,7 +116,7 @@ TEST(Health, FT_51_TimeInWhichNothingRanIsNotTheSteps) {
 
 // A slow server is not a stuck one: each step counts for itself.
 TEST(Health, ManyStepsAreNoStuckStep) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.watchdog_ns = 200'000'000;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
@@ -124,23 +124,23 @@ TEST(Health, ManyStepsAreNoStuckStep) {
       return std::nullopt;
     };
   };
-  ServerHouse house(
+  ServerFixture fixture(
       R"({"rules":[{"when":"","then":["<|channel|>final<|message|>",{"text":"a","times":12}]}]})",
       std::move(options));
   std::atomic<bool> answered{false};
   std::thread client([&] {
-    EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200);
+    EXPECT_EQ(fixture.post("/v1/chat/completions", kChat).status, 200);
     answered = true;
   });
   while (!answered) {
-    EXPECT_EQ(house.get("/health").status, 200);
+    EXPECT_EQ(fixture.get("/health").status, 200);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   client.join();
 }
 
 TEST(Health, ServerInfoTellsWhatIsInEffect) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.version = "1.2.3";
   options.watchdog_ns = 5'000'000'000;
   options.model = [](ServedModel& model) {
@@ -150,30 +150,31 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
     model.sampling.top_k = 7;
     model.limits = {{"connections_max", 5}};
   };
-  ServerHouse house(kScript, std::move(options));
-  const Json info = parsed(house.get("/server_info").body);
+  ServerFixture fixture(kScript, std::move(options));
+  const Json info = parsed(fixture.get("/server_info").body);
   EXPECT_EQ(info.string("version"), "1.2.3");
   EXPECT_EQ(info.string("state"), "serving");
   EXPECT_EQ(info.integer("watchdog_seconds"), 5);
   EXPECT_EQ(info.find("model")->string("id"), "tiny");
   EXPECT_EQ(info.find("runtime")->string("kernels"), "avx512");
   EXPECT_EQ(info.find("runtime")->string("turn"), "1");
-  EXPECT_EQ(parsed(house.get("/server_info").body).find("runtime")->string("turn"), "2");
+  EXPECT_EQ(parsed(fixture.get("/server_info").body).find("runtime")->string("turn"), "2");
   EXPECT_EQ(info.find("sampling_defaults")->integer("top_k"), 7);
   EXPECT_EQ(info.find("limits")->integer("connections_max"), 5);
   EXPECT_EQ(info.find("limits")->integer("answers_max"), 128);
-  EXPECT_EQ(info.find("engine")->integer("sequences_max"), house.engine().capacity().sequences_max);
+  EXPECT_EQ(info.find("engine")->integer("sequences_max"),
+            fixture.engine().capacity().sequences_max);
 }
 
 // vLLM's: how many requests for the model are being answered.
 TEST(Health, LoadIsWhatIsBeingAnswered) {
-  ServerHouse house(R"({"step_ms": 1, "rules": [
+  ServerFixture fixture(R"({"step_ms": 1, "rules": [
     {"when": "", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}]})",
-                    {});
-  const auto load = [&] { return parsed(house.get("/load").body).integer("server_load"); };
+                        {});
+  const auto load = [&] { return parsed(fixture.get("/load").body).integer("server_load"); };
   EXPECT_EQ(load(), 0);
   {
-    net::TestWebSocket socket(house.http().port(), "/v1/responses");
+    net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
     ASSERT_TRUE(socket.open());
     EXPECT_EQ(load(), 0);  // nothing is asked yet
     socket.text(R"({"type":"response.create","input":"x"})");
@@ -187,13 +188,13 @@ TEST(Health, LoadIsWhatIsBeingAnswered) {
 }
 
 TEST(Health, InvocationsAnswerAsTheirOwnRoutesDo) {
-  ServerHouse house(kScript, {});
-  const Json chat = parsed(house.post("/invocations", kChat).body);
+  ServerFixture fixture(kScript, {});
+  const Json chat = parsed(fixture.post("/invocations", kChat).body);
   EXPECT_EQ(chat.string("object"), "chat.completion");
-  const Json completion = parsed(house.post("/invocations", R"({"prompt":"Hi"})").body);
+  const Json completion = parsed(fixture.post("/invocations", R"({"prompt":"Hi"})").body);
   EXPECT_EQ(completion.string("object"), "text_completion");
-  const net::HttpResponse streamed =
-      house.post("/invocations", R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})");
+  const net::HttpResponse streamed = fixture.post(
+      "/invocations", R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})");
   EXPECT_EQ(events_of(streamed.body).back(), "[DONE]");
   const std::pair<const char*, const char*> others[] = {
       {R"({"input":"Hi"})", R"("object":"response")"},
@@ -209,14 +210,14 @@ TEST(Health, InvocationsAnswerAsTheirOwnRoutesDo) {
       {R"({"queries":"a","documents":["b","c"]})", R"("object":"score")"},
   };
   for (const auto& [body, shown] : others) {
-    const net::HttpResponse response = house.post("/invocations", body);
+    const net::HttpResponse response = fixture.post("/invocations", body);
     EXPECT_EQ(response.status, 200) << response.body;
     EXPECT_NE(response.body.find(shown), std::string::npos) << body << response.body;
   }
   for (const char* body : {"", "[]", "{}", R"({"inputs":"Hi"})", R"({"query":"Hi"})"}) {
-    EXPECT_EQ(house.post("/invocations", body).status, 400) << body;
+    EXPECT_EQ(fixture.post("/invocations", body).status, 400) << body;
   }
-  const net::HttpResponse unclear = house.post("/invocations", R"({"inputs":"Hi"})");
+  const net::HttpResponse unclear = fixture.post("/invocations", R"({"inputs":"Hi"})");
   for (const char* named : {"'messages'", "'prompt'", "'input'", "'documents'", "'text_1'"}) {
     EXPECT_NE(unclear.body.find(named), std::string::npos) << unclear.body;
   }

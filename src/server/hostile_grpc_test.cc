@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 #include "server/grpc_listener.h"
-#include "server/hostile_house.h"
+#include "server/hostile_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -216,7 +216,7 @@ class HostileGrpc : public Hostile {
     Hostile::TearDown();
   }
   void open_listener(const GrpcListener::Options& options) {
-    listener_ = std::make_unique<GrpcListener>(house_->server().services(), house_->log());
+    listener_ = std::make_unique<GrpcListener>(fixture_->server().services(), fixture_->log());
     ASSERT_TRUE(listener_->open(options).ok());
   }
   int port() const { return listener_->port(); }
@@ -349,7 +349,7 @@ TEST_F(HostileGrpc, GR_07_LeavingFreesThePlace) {
     EXPECT_TRUE(call.answered());
     if (i % 2 == 0) call.reset();  // the other half just goes
   }
-  EXPECT_TRUE(comes_true([&] { return house_->engine().ledger().clean(); }));
+  EXPECT_TRUE(comes_true([&] { return fixture_->engine().ledger().clean(); }));
 }
 
 TEST_F(HostileGrpc, GR_08_MessagesInMessages) {
@@ -425,7 +425,7 @@ TEST_F(HostileGrpc, FT_05_AReaderThatTakesNothingIsCutOff) {
     const int status = call->status();
     EXPECT_TRUE(status == kReset || status == kCancelled) << status;
   }
-  EXPECT_TRUE(comes_true([&] { return house_->engine().ledger().clean(); }));
+  EXPECT_TRUE(comes_true([&] { return fixture_->engine().ledger().clean(); }));
   expect_well();
 }
 
@@ -451,10 +451,10 @@ TEST_F(HostileGrpc, E2_WhoHasNoCallIsClosed) {
 }
 
 TEST(HostileGrpcKeys, E2_AWrongKeyIsNoClaim) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
-  ServerHouse house(R"({"rules": [{"when": "", "then": "<|return|>"}]})", std::move(options));
-  GrpcListener listener(house.server().services(), house.log());
+  ServerFixture fixture(R"({"rules": [{"when": "", "then": "<|return|>"}]})", std::move(options));
+  GrpcListener listener(fixture.server().services(), fixture.log());
   ASSERT_TRUE(listener.open({.first_call_time_max = std::chrono::milliseconds(400)}).ok());
   RawCall stranger(listener.port());
   stranger.head(kTokenize, {{"authorization", "Bearer guess"}});

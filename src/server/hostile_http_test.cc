@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "server/hostile_house.h"
+#include "server/hostile_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -113,12 +113,12 @@ TEST_F(HostileHttp, HT_10_LinesThatAreNone) {
 }
 
 TEST_F(HostileHttp, HT_11_HostsAndPathsThatDeceive) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
   // The witness has no key: there is none here.
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto asked_there = [&](const std::string& bytes) {
-    net::TestSocket socket(house.http().port());
+    net::TestSocket socket(fixture.http().port());
     socket.send(bytes);
     return status_of(socket.read_response());
   };
@@ -140,7 +140,7 @@ TEST_F(HostileHttp, HT_11_HostsAndPathsThatDeceive) {
 TEST_F(HostileHttp, HT_12_MethodsThatAreNone) {
   const auto series = [&] {
     std::set<std::string> names;
-    const std::string page = house_->get("/metrics").body;
+    const std::string page = fixture_->get("/metrics").body;
     for (size_t at = 0; at < page.size();) {
       const size_t end = std::min(page.find('\n', at), page.size());
       const std::string line = page.substr(at, end - at);
@@ -215,7 +215,7 @@ TEST_F(HostileHttp, HT_16_BodiesOfAnotherType) {
 
 TEST_F(HostileHttp, HT_17_BodiesBeyondTheLimit) {
   constexpr size_t kLimit = size_t{32} << 20;
-  // Told by the head, before anything is read.
+  // Decided by the head, before anything is read.
   EXPECT_EQ(asked(fmt::format("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", kChat,
                               kLimit + 1)),
             413);
@@ -240,13 +240,13 @@ TEST_F(HostileHttp, HT_18_OriginsAndOptions) {
         ask("OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n").find("Access-Control"),
         std::string::npos);
   }
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.cors = access::CorsOrigins::parse({"https://page.example"}).value();
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   for (const std::string& origin : origins) {
-    net::HttpCall call = house.call("POST", kChat, kHello);
+    net::HttpCall call = fixture.call("POST", kChat, kHello);
     call.headers.add("Origin", origin);
-    const net::HttpResponse answer = house.fetch(call);
+    const net::HttpResponse answer = fixture.fetch(call);
     EXPECT_FALSE(answer.headers.has("Access-Control-Allow-Origin"));
     EXPECT_FALSE(answer.headers.has("Access-Control-Allow-Credentials"));
   }
@@ -256,9 +256,9 @@ TEST_F(HostileHttp, HT_18_OriginsAndOptions) {
 
 TEST_F(HostileHttp, HT_21_RequestIdsThatAreNone) {
   const auto id_of = [&](const std::string& value) {
-    net::HttpCall call = house_->call("GET", "/health", "");
+    net::HttpCall call = fixture_->call("GET", "/health", "");
     call.headers.add("X-Request-Id", value);
-    return std::string(house_->fetch(call).headers.get("x-request-id"));
+    return std::string(fixture_->fetch(call).headers.get("x-request-id"));
   };
   EXPECT_EQ(id_of("mine"), "mine");
   EXPECT_TRUE(id_of(std::string(60'000, 'x')).starts_with("req_"));

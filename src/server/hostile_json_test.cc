@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "server/hostile_house.h"
+#include "server/hostile_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -38,7 +38,7 @@ class HostileJson : public Hostile {
  protected:
   // One connection for all: only a broken frame may close it.
   int sent(const char* path, const std::string& body) {
-    const net::HttpResponse answer = house_->post(path, body);
+    const net::HttpResponse answer = fixture_->post(path, body);
     if (answer.status >= 400) {
       const Json* error = parsed(answer.body).find("error");
       EXPECT_NE(error, nullptr) << answer.body.substr(0, 200);
@@ -169,7 +169,7 @@ TEST_F(HostileJson, JB_08_BytesThatAreNoUtf8) {
 
 // Legal JSON, and a text like another: no C string ends anywhere.
 TEST_F(HostileJson, JB_09_NulInTexts) {
-  const net::HttpResponse tokens = house_->post("/tokenize", R"({"prompt":"a\u0000b"})");
+  const net::HttpResponse tokens = fixture_->post("/tokenize", R"({"prompt":"a\u0000b"})");
   EXPECT_EQ(parsed(tokens.body).integer("count"), 3);
   const BodyRoute& chat = kRoutes[0];
   EXPECT_EQ(sent(chat.path, with(chat, R"("stop":["\u0000"],"user":"a\u0000b")")), 200);
@@ -239,15 +239,16 @@ TEST_F(HostileJson, JB_12_ValuesOfAnotherKind) {
            {"/tokenize", R"({"prompt":7})", "prompt"},
            {"/detokenize", R"({"tokens":{}})", "tokens"},
            {"/inference/v1/generate", R"({"token_ids":"x"})", "token_ids"}}) {
-    const net::HttpResponse answer = house_->post(path, body);
+    const net::HttpResponse answer = fixture_->post(path, body);
     EXPECT_EQ(answer.status, 400) << path << body;
     const Json json = parsed(answer.body);
     const Json* error = json.find("error");
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->string("param").value_or(""), param) << answer.body;
   }
-  EXPECT_EQ(house_->post("/v1/messages", R"({"model":"tiny","max_tokens":1,"messages":{}})").status,
-            400);
+  EXPECT_EQ(
+      fixture_->post("/v1/messages", R"({"model":"tiny","max_tokens":1,"messages":{}})").status,
+      400);
 }
 
 }  // namespace

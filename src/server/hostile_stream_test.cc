@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "net/test_websocket.h"
-#include "server/hostile_house.h"
+#include "server/hostile_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -21,15 +21,15 @@ TEST_F(HostileEvents, SE_01_TextThatLooksLikeEvents) {
   // In JSON's own spelling; between the parts of the script's "then" nothing is added.
   const std::string nasty =
       R"(a\n\ndata: [DONE]\n\nb\r\revent: error\r\nid: 7\u0000c\u2028d\u2029: ping\n\n)";
-  ServerHouse house(R"({"rules": [{"when": "", "then": "<|channel|>final<|message|>)" + nasty +
-                        R"(<|return|>"}]})",
-                    {});
+  ServerFixture fixture(R"({"rules": [{"when": "", "then": "<|channel|>final<|message|>)" + nasty +
+                            R"(<|return|>"}]})",
+                        {});
   const std::string text = Json::parse("\"" + nasty + "\"")->as_string();
   EXPECT_EQ(text.find("[DONE]"), 9u);
-  const net::HttpResponse whole = house.post(kChat, kHello);
+  const net::HttpResponse whole = fixture.post(kChat, kHello);
   EXPECT_EQ(whole_text(whole.body).content, text);
   const net::HttpResponse streamed =
-      house.post(kChat, R"({"messages":[{"role":"user","content":"hi"}],"stream":true})");
+      fixture.post(kChat, R"({"messages":[{"role":"user","content":"hi"}],"stream":true})");
   EXPECT_EQ(streamed_text(streamed.body).content, text);
   const std::vector<std::string> events = events_of(streamed.body);
   EXPECT_EQ(std::count(events.begin(), events.end(), "[DONE]"), 1);
@@ -48,7 +48,7 @@ TEST_F(HostileEvents, SE_01_TextThatLooksLikeEvents) {
                                  ? R"({"input":"x","stream":true})"
                                  : R"({"messages":[{"role":"user","content":"x"}],"max_tokens":90,)"
                                    R"("model":"tiny","stream":true})";
-    const net::HttpResponse other = house.post(path, body);
+    const net::HttpResponse other = fixture.post(path, body);
     EXPECT_EQ(other.status, 200);
     EXPECT_EQ(other.body.find('\r'), std::string::npos) << path;
     for (const std::string& event : events_of(other.body)) {
@@ -59,18 +59,18 @@ TEST_F(HostileEvents, SE_01_TextThatLooksLikeEvents) {
 
 TEST_F(HostileEvents, SE_02_AnErrorIsTheLastEvent) {
   std::atomic<int> steps{0};
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that some of it is told
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that some of it is emitted
       if (++steps < 30) return std::nullopt;
       return Error{ErrorCode::kInternal, "the disk at /secret/place burnt", ""};
     };
   };
   for (const std::string path : {"/v1/chat/completions", "/v1/completions"}) {
-    ServerHouse house(kScript, options);
+    ServerFixture fixture(kScript, options);
     steps = 0;
-    const net::HttpResponse cut = house.post(
+    const net::HttpResponse cut = fixture.post(
         path, path == "/v1/completions" ? R"({"prompt":"endless","max_tokens":900,"stream":true})"
                                         : kEndless);
     EXPECT_EQ(cut.status, 200);
@@ -84,7 +84,7 @@ TEST_F(HostileEvents, SE_02_AnErrorIsTheLastEvent) {
     EXPECT_TRUE(error->find("param") != nullptr && error->find("code") != nullptr);
     EXPECT_EQ(events.back().find("secret"), std::string::npos);
     EXPECT_EQ(cut.body.find("\"finish_reason\":\"stop\""), std::string::npos);
-    EXPECT_TRUE(comes_true([&] { return house.engine().ledger().clean(); }));
+    EXPECT_TRUE(comes_true([&] { return fixture.engine().ledger().clean(); }));
   }
 }
 

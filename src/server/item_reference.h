@@ -1,5 +1,5 @@
 // Input items that a request to /v1/responses names by their ids alone ("item_reference"). An
-// item's id tells which response it belongs to, so nothing is kept to find it: not for long, not
+// item's id says which response it belongs to, so nothing is kept to find it: not for long, not
 // for many, and no tenant's items can push out another's. Pure but for the store that is asked; any
 // thread.
 #pragma once

@@ -9,11 +9,12 @@
 #include <gtest/gtest.h>
 
 #include "base/json_writer.h"
+#include "base/sanitized.h"
 #include "base/utf8.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
 #include "server/any_turns.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -40,7 +41,7 @@ class JsRows : public testing::Test {
  protected:
   // 400, and what the error says.
   void refused(std::string_view format, std::string_view param, std::string_view place) {
-    const net::HttpResponse response = house_.post("/v1/chat/completions", asked(format, 50));
+    const net::HttpResponse response = fixture_.post("/v1/chat/completions", asked(format, 50));
     ASSERT_EQ(response.status, 400) << format.substr(0, 200) << response.body.substr(0, 300);
     const Json body = parsed(response.body);
     const Json& error = *body.find("error");
@@ -53,19 +54,19 @@ class JsRows : public testing::Test {
   // Answered or refused, and in time: a second by the compilers' own limits, on busy machines more.
   void bounded(std::string_view format) {
     const auto begin = std::chrono::steady_clock::now();
-    const net::HttpResponse response = house_.post("/v1/chat/completions", asked(format, 3));
+    const net::HttpResponse response = fixture_.post("/v1/chat/completions", asked(format, 3));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_TRUE(response.status == 200 || response.status == 400)
         << format.substr(0, 200) << response.status;
-    EXPECT_LT(took.count(), 20.0) << format.substr(0, 200);
+    EXPECT_LT(took.count(), 20.0 * base::kSanitizedSlowness) << format.substr(0, 200);
   }
   // The documents that end by themselves, of several drawn ones.
   std::vector<std::string> documents(std::string_view format, int count) {
     std::vector<std::string> all;
     for (int seed = 0; seed < count; ++seed) {
       const net::HttpResponse response =
-          house_.post("/v1/chat/completions",
-                      asked(std::string(format) + ",\"seed\":" + std::to_string(seed), 2000));
+          fixture_.post("/v1/chat/completions",
+                        asked(std::string(format) + ",\"seed\":" + std::to_string(seed), 2000));
       EXPECT_EQ(response.status, 200) << response.body;
       if (response.status != 200) return all;
       const Json body = parsed(response.body);
@@ -76,7 +77,7 @@ class JsRows : public testing::Test {
     return all;
   }
 
-  ServerHouse house_{kNoScript, any_options()};
+  ServerFixture fixture_{kNoScript, any_options()};
 };
 
 TEST_F(JsRows, JS_01_TrueFalseAndNoSchema) {
@@ -152,7 +153,7 @@ TEST_F(JsRows, JS_10_RecursionEndsWithTheBudget) {
   const std::string tree =
       R"({"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"null"}]},"minItems":40})";
   const net::HttpResponse response =
-      house_.post("/v1/chat/completions", asked(by_schema(tree) + ",\"seed\":1", 60));
+      fixture_.post("/v1/chat/completions", asked(by_schema(tree) + ",\"seed\":1", 60));
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_NE(response.body.find(R"("finish_reason":"length")"), std::string::npos);
 }
@@ -225,7 +226,7 @@ TEST_F(JsRows, JS_18_ThirtyThousandParentheses) {
           "structured_outputs.grammar", "");
   std::string deep;
   for (int i = 0; i < 10'000; ++i) deep += R"({"items":)";
-  const net::HttpResponse response = house_.post(
+  const net::HttpResponse response = fixture_.post(
       "/v1/chat/completions", asked(by_schema(deep + "1" + std::string(10'000, '}')), 3));
   EXPECT_EQ(response.status, 400);
 }
@@ -265,9 +266,9 @@ TEST_F(JsRows, JS_21_Numbers) {
   const std::string big = R"({"type":"integer","minimum":9223372036854775809,)"
                           R"("maximum":9223372036854775999})";
   const net::HttpResponse response =
-      house_.post("/v1/chat/completions", asked(by_schema(big), 2000));
+      fixture_.post("/v1/chat/completions", asked(by_schema(big), 2000));
   EXPECT_TRUE(response.status == 200 || response.status == 400) << response.body;
-  const net::HttpResponse steep = house_.post(
+  const net::HttpResponse steep = fixture_.post(
       "/v1/chat/completions",
       asked(by_schema(R"({"type":"number","exclusiveMinimum":1e308})") + ",\"seed\":2", 2000));
   if (steep.status == 400) return;
@@ -334,30 +335,30 @@ TEST_F(JsRows, JS_23_StringsReadBack) {
 // 100 000 in --full: see GrammarStore in structured_output_test.cc.
 TEST_F(JsRows, JS_24_ManyDifferentSchemas) {
   for (int i = 0; i < 300; ++i) {
-    const net::HttpResponse response = house_.post(
+    const net::HttpResponse response = fixture_.post(
         "/v1/chat/completions", asked(by_schema(R"({"const":)" + std::to_string(i) + "}"), 200));
     ASSERT_EQ(response.status, 200) << response.body;
   }
-  EXPECT_LE(house_.model().state->grammars.entry_count(), 512u);
+  EXPECT_LE(fixture_.model().state->grammars.entry_count(), 512u);
 }
 
 // An answer that its grammar does not allow, forced: this request fails, those beside it go on.
 TEST(JsRow, JS_25_AFaultFailsItsRequestAlone) {
-  ServerHouse house(R"({"rules":[
+  ServerFixture fixture(R"({"rules":[
     {"when":"bad","then":"<|channel|>final<|message|>Not JSON.<|return|>"},
     {"when":"","then":"<|channel|>final<|message|>{}<|return|>"}]})",
-                    {});
+                        {});
   for (int i = 0; i < 6; ++i) {
     const std::string content = i % 2 == 0 ? "bad" : "good";
-    const net::HttpResponse response =
-        house.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + content +
-                                               R"("}],"response_format":{"type":"json_object"}})");
+    const net::HttpResponse response = fixture.post(
+        "/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + content +
+                                    R"("}],"response_format":{"type":"json_object"}})");
     EXPECT_EQ(response.status, i % 2 == 0 ? 500 : 200) << response.body;
   }
 }
 
 TEST_F(JsRows, JS_26_WhatIsCutOffSaysSo) {
-  const net::HttpResponse response = house_.post(
+  const net::HttpResponse response = fixture_.post(
       "/v1/chat/completions", asked(R"("structured_outputs":{"regex":"a{500}"},"seed":1)", 30));
   ASSERT_EQ(response.status, 200);
   EXPECT_NE(response.body.find(R"("finish_reason":"length")"), std::string::npos) << response.body;
@@ -376,7 +377,7 @@ TEST_F(JsRows, JS_28_AStuckMaskIsAnError) {
       by_schema(R"({"type":"array","items":{"enum":[1,10]},"uniqueItems":true,"minItems":2})");
   int stuck = 0;
   for (int seed = 0; seed < 40; ++seed) {
-    const net::HttpResponse response = house_.post(
+    const net::HttpResponse response = fixture_.post(
         "/v1/chat/completions", asked(format + ",\"seed\":" + std::to_string(seed), 2000));
     if (response.status == 500) {
       ++stuck;
@@ -391,7 +392,7 @@ TEST_F(JsRows, JS_28_AStuckMaskIsAnError) {
     EXPECT_EQ(items.as_array()[0].as_number() + items.as_array()[1].as_number(), 11);
   }
   EXPECT_LT(stuck, 40);
-  EXPECT_EQ(house_.get("/health").status, 200);
+  EXPECT_EQ(fixture_.get("/health").status, 200);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "base/utf8.h"
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -55,8 +55,8 @@ TokenId token_that_is(const tokenizer::Tokenizer& tokenizer, std::string_view by
   return 0;
 }
 
-ServerHouse::Options answering_in(const std::vector<std::string>& texts) {
-  ServerHouse::Options options;
+ServerFixture::Options answering_in(const std::vector<std::string>& texts) {
+  ServerFixture::Options options;
   options.tokenizer = [texts] { return with_tokens(texts); };
   const tokenizer::Tokenizer tokenizer = with_tokens(texts);
   std::vector<TokenId> answer = tokenizer.encode_with_special("<|channel|>final<|message|>");
@@ -81,20 +81,21 @@ TEST(KoreanChat, ComesBackWholeHoweverTokensCutIt) {
   for (size_t size = 1; size <= 4; ++size) {
     for (size_t shift = 0; shift < size; ++shift) {
       SCOPED_TRACE(fmt::format("pieces of {} bytes, the first one {} shorter", size, shift));
-      ServerHouse house(R"({"rules":[{"when":"","then":"x"}]})", answering_in(pieces(size, shift)));
-      const net::HttpResponse whole = house.post("/v1/chat/completions", body(""));
+      ServerFixture fixture(R"({"rules":[{"when":"","then":"x"}]})",
+                            answering_in(pieces(size, shift)));
+      const net::HttpResponse whole = fixture.post("/v1/chat/completions", body(""));
       ASSERT_EQ(whole.status, 200) << whole.body;
       const Json json = parsed(whole.body);
       const Json& choice = json.find("choices")->as_array().at(0);
       EXPECT_EQ(choice.find("message")->string("content"), kAnswer);
       const net::HttpResponse stream =
-          house.post("/v1/chat/completions", body(R"(,"stream":true)"));
+          fixture.post("/v1/chat/completions", body(R"(,"stream":true)"));
       EXPECT_TRUE(base::is_valid_utf8(stream.body));
       EXPECT_EQ(stream.body.find("\xEF\xBF\xBD"), std::string::npos)
           << "half a character was shown";
       EXPECT_EQ(streamed_text(stream.body).content, kAnswer);
       const Json message = parsed(
-          house
+          fixture
               .post("/v1/messages",
                     fmt::format(
                         R"({{"max_tokens":200,"messages":[{{"role":"user","content":"{}"}}]}})",
@@ -102,7 +103,7 @@ TEST(KoreanChat, ComesBackWholeHoweverTokensCutIt) {
               .body);
       EXPECT_EQ(message.find("content")->as_array().at(0).string("text"), kAnswer);
       const Json response = parsed(
-          house.post("/v1/responses", fmt::format(R"({{"input":"{}","store":false}})", kUser))
+          fixture.post("/v1/responses", fmt::format(R"({{"input":"{}","store":false}})", kUser))
               .body);
       EXPECT_NE(response.dump().find(kAnswer), std::string::npos);
     }
@@ -110,8 +111,8 @@ TEST(KoreanChat, ComesBackWholeHoweverTokensCutIt) {
 }
 
 TEST(KoreanChat, PromptsHoldWhatWasSaidByteForByte) {
-  ServerHouse house(R"({"rules":[{"when":"","then":"x"}]})", answering_in(pieces(2, 1)));
-  const Json rendered = parsed(house.post("/v1/chat/completions/render", body("")).body);
+  ServerFixture fixture(R"({"rules":[{"when":"","then":"x"}]})", answering_in(pieces(2, 1)));
+  const Json rendered = parsed(fixture.post("/v1/chat/completions/render", body("")).body);
   const std::string prompt = rendered.string("prompt").value_or("");
   EXPECT_THAT(prompt, testing::HasSubstr(std::string(kSystem)));
   EXPECT_THAT(prompt, testing::HasSubstr(std::string(kUser)));

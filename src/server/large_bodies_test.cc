@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "net/test_socket.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 #include "telemetry/process_usage.h"
 
 namespace pelton::server {
@@ -25,15 +25,15 @@ class LargeBodies : public testing::TestWithParam<const char*> {};
 
 TEST_P(LargeBodies, AreGoneWhileTheirAnswersAreMade) {
   if (heap_bytes() == 0) GTEST_SKIP() << "this allocator keeps no books";
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       return std::nullopt;
     };
   };
-  ServerHouse house(kScript, std::move(options));
-  net::TestSocket socket(house.http().port());
+  ServerFixture fixture(kScript, std::move(options));
+  net::TestSocket socket(fixture.http().port());
   const std::string path = GetParam();
   const bool is_response = path == "/v1/responses";
   const bool is_generate = path == "/inference/v1/generate";
@@ -43,7 +43,7 @@ TEST_P(LargeBodies, AreGoneWhileTheirAnswersAreMade) {
                           ? R"("token_ids":[1,2,3],"sampling_params":{"max_tokens":500})"
                           : R"("messages":[{"role":"user","content":"hi"}],"max_tokens":500)";
   const std::string body_end =
-      R"(,"model":")" + house.model().id + R"(","stream":true,"padding":")";
+      R"(,"model":")" + fixture.model().id + R"(","stream":true,"padding":")";
   const size_t length = 1 + asked.size() + body_end.size() + kBodyBytes + 2;
   const int64_t before = heap_bytes();
   socket.send("POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" +
@@ -52,7 +52,7 @@ TEST_P(LargeBodies, AreGoneWhileTheirAnswersAreMade) {
   socket.send("\"}");
   const std::string head = socket.read_until("\r\n\r\n", 20'000);
   ASSERT_TRUE(head.starts_with("HTTP/1.1 200")) << head;
-  EXPECT_EQ(house.engine().stats().running, 1);
+  EXPECT_EQ(fixture.engine().stats().running, 1);
   EXPECT_LT(heap_bytes() - before, kBodyBytes / 4);
 }
 

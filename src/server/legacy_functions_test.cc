@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -26,16 +26,16 @@ std::string body(std::string_view question, std::string_view more) {
   return fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}],{}}})", question, more);
 }
 
-Json choice_of(ServerHouse& house, const std::string& body) {
-  const net::HttpResponse response = house.post(std::string(kPath), body);
+Json choice_of(ServerFixture& fixture, const std::string& body) {
+  const net::HttpResponse response = fixture.post(std::string(kPath), body);
   EXPECT_EQ(response.status, 200) << response.body;
   return parsed(response.body).find("choices")->as_array().at(0);
 }
 
 TEST(LegacyFunctions, B7_a_call_is_the_messages_function_call) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const char* question : {"weather", "both"}) {  // of two calls the first
-    const Json choice = choice_of(house, body(question, kFunctions));
+    const Json choice = choice_of(fixture, body(question, kFunctions));
     EXPECT_EQ(choice.string("finish_reason"), "function_call");
     const Json& message = *choice.find("message");
     EXPECT_EQ(message.find("tool_calls"), nullptr);
@@ -43,14 +43,14 @@ TEST(LegacyFunctions, B7_a_call_is_the_messages_function_call) {
     EXPECT_EQ(message.find("function_call")->string("name"), "get_weather");
     EXPECT_EQ(message.find("function_call")->string("arguments"), R"({"city":"Bern"})");
   }
-  const Json plain = choice_of(house, body("hi", R"("functions":[{"name":"other"}])"));
+  const Json plain = choice_of(fixture, body("hi", R"("functions":[{"name":"other"}])"));
   EXPECT_EQ(plain.string("finish_reason"), "stop");
   EXPECT_EQ(plain.find("message")->find("function_call"), nullptr);
 }
 
 TEST(LegacyFunctions, B7_streamed_as_whole) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse response = house.post(
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse response = fixture.post(
       std::string(kPath), body("weather", std::string(kFunctions) + R"(,"stream":true)"));
   std::string name;
   std::string arguments;
@@ -73,24 +73,24 @@ TEST(LegacyFunctions, B7_streamed_as_whole) {
 }
 
 TEST(LegacyFunctions, B7_function_call_is_obeyed) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const Json forced =
-      choice_of(house, body("hi", R"("functions":[{"name":"first"},{"name":"second"}],)"
-                                  R"("function_call":{"name":"first"})"));
+      choice_of(fixture, body("hi", R"("functions":[{"name":"first"},{"name":"second"}],)"
+                                    R"("function_call":{"name":"first"})"));
   EXPECT_EQ(forced.find("message")->find("function_call")->string("name"), "first");
   EXPECT_EQ(forced.find("message")->find("function_call")->string("arguments"), R"({"a":1})");
   const Json none =
-      choice_of(house, body("weather", std::string(kFunctions) + R"(,"function_call":"none")"));
+      choice_of(fixture, body("weather", std::string(kFunctions) + R"(,"function_call":"none")"));
   EXPECT_EQ(none.find("message")->find("function_call"), nullptr);
   for (const char* nothing : {R"("functions":[])", R"("functions":null,"function_call":null)",
                               R"("functions":[],"function_call":"none")",
                               R"("functions":[],"tools":[],"tool_choice":"auto")"}) {
-    EXPECT_EQ(choice_of(house, body("hi", nothing)).string("finish_reason"), "stop") << nothing;
+    EXPECT_EQ(choice_of(fixture, body("hi", nothing)).string("finish_reason"), "stop") << nothing;
   }
 }
 
 TEST(LegacyFunctions, B7_what_contradicts_itself_is_refused_by_name) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string functions(kFunctions);
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
   const std::pair<std::string, const char*> cases[] = {
@@ -106,7 +106,7 @@ TEST(LegacyFunctions, B7_what_contradicts_itself_is_refused_by_name) {
       {R"("functions":{"name":"f"})", "functions"},
   };
   for (const auto& [more, param] : cases) {
-    const net::HttpResponse response = house.post(std::string(kPath), body("hi", more));
+    const net::HttpResponse response = fixture.post(std::string(kPath), body("hi", more));
     EXPECT_EQ(response.status, 400) << more;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
   }
@@ -114,9 +114,9 @@ TEST(LegacyFunctions, B7_what_contradicts_itself_is_refused_by_name) {
 
 // The same prompt as the same conversation told with tools.
 TEST(LegacyFunctions, B7_a_history_is_read) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto tokens = [&](const std::string& messages, const std::string& offered) {
-    const net::HttpResponse response = house.post(
+    const net::HttpResponse response = fixture.post(
         "/v1/chat/completions/render",
         R"({"messages":[{"role":"user","content":"weather"},)" + messages + "]," + offered + "}");
     EXPECT_EQ(response.status, 200) << response.body;
@@ -147,7 +147,7 @@ TEST(LegacyFunctions, B7_a_history_is_read) {
   };
   for (const auto& [message, param] : bad) {
     const net::HttpResponse response =
-        house.post(std::string(kPath), fmt::format(R"({{"messages":[{}]}})", message));
+        fixture.post(std::string(kPath), fmt::format(R"({{"messages":[{}]}})", message));
     EXPECT_EQ(response.status, 400) << message;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
   }

@@ -61,7 +61,7 @@ class Message final : public ModelRequest {
                              .guide = std::move(with.guide),
                              .seed_if_none = scope.identity.draw_seed(),
                              .may_call = !request_->tools.empty(),
-                             .opens_reasoning = prompt.opens_reasoning}),
+                             .reasoning = prompt.reasoning}),
                 work_);
   }
 

@@ -129,7 +129,7 @@ void MessagesAnswer::end(size_t, const engine::StreamEnd& end) {
   timings_ = timings_of(facts);
 }
 
-api::MessageEnd MessagesAnswer::told_end() const {
+api::MessageEnd MessagesAnswer::message_end() const {
   return {.stop = stop_, .usage = usage_, .timings = timings_ ? &*timings_ : nullptr};
 }
 
@@ -141,11 +141,11 @@ void MessagesAnswer::take_events(std::string& out) {
 
 void MessagesAnswer::take_last_events(std::string& out) {
   take_events(out);
-  api::append_message_end(told_end(), out);
+  api::append_message_end(message_end(), out);
 }
 
 std::string MessagesAnswer::whole_body() {
-  return api::message_body(options_.head, blocks_, told_end());
+  return api::message_body(options_.head, blocks_, message_end());
 }
 
 void MessagesAnswer::append_error(const api::ApiError& error, std::string& out) {

@@ -49,7 +49,7 @@ class MessagesAnswer final : public Answer {
   void open(Block block);
   void close();
   void flush();
-  api::MessageEnd told_end() const;
+  api::MessageEnd message_end() const;
 
   const Options options_;
   ChatTurn turn_;

@@ -13,7 +13,7 @@
 #include "chat/harmony_conversation.h"
 #include "chat/harmony_renderer.h"
 #include "prompt/chat_conversation.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -95,28 +95,28 @@ TEST(MessagesClients, B1_ASystemMessageThatIsClearedAndOneThatOnlySaysTheEffort)
 }
 
 TEST(MessagesClients, B1_ASystemMessageIsAnsweredAndTheNextTurnFindsWhatWasComputed) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string first =
       R"([{"role":"user","content":"hi"},{"role":"system","content":"Be terse."})";
-  const net::HttpResponse one = house.post("/v1/messages", posted(first + "]"));
+  const net::HttpResponse one = fixture.post("/v1/messages", posted(first + "]"));
   ASSERT_EQ(one.status, 200) << one.body;
   EXPECT_THAT(one.body, HasSubstr("Ok."));
-  const net::HttpResponse two = house.post(
+  const net::HttpResponse two = fixture.post(
       "/v1/messages", posted(first + R"(,{"role":"assistant","content":"Ok."},)"
                                      R"({"role":"user","content":"go on"},)"
                                      R"({"role":"system","content":"Another reminder."}])"));
   ASSERT_EQ(two.status, 200) << two.body;
   const Json usage = *parsed(two.body).find("usage");
   EXPECT_GT(*usage.integer("cache_read_input_tokens"), 0) << "the beginning is the same";
-  EXPECT_EQ(house.server().services().turn_cache.counts().found, 1);
+  EXPECT_EQ(fixture.server().services().turn_cache.counts().found, 1);
 }
 
 // As @anthropic-ai's agent and LangChain find the numbers.
 TEST(MessagesClients, B2_OverflowIsToldInAnthropicsWords) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string hi = R"([{"role":"user","content":"hi"}])";
   const net::HttpResponse whole =
-      house.post("/v1/messages", R"({"max_tokens":4090,"messages":)" + hi + "}");
+      fixture.post("/v1/messages", R"({"max_tokens":4090,"messages":)" + hi + "}");
   EXPECT_EQ(whole.status, 400);
   std::smatch found;
   const std::string message = error_message(whole);
@@ -129,17 +129,17 @@ TEST(MessagesClients, B2_OverflowIsToldInAnthropicsWords) {
   EXPECT_EQ(found[3], "4096");
   // What fits by these numbers is answered.
   const int fits = 4096 - std::stoi(found[1]);
-  EXPECT_EQ(house
+  EXPECT_EQ(fixture
                 .post("/v1/messages",
                       R"({"max_tokens":)" + std::to_string(fits) + R"(,"messages":)" + hi + "}")
                 .status,
             200);
-  EXPECT_EQ(house
+  EXPECT_EQ(fixture
                 .post("/v1/messages", R"({"max_tokens":)" + std::to_string(fits + 1) +
                                           R"(,"stream":true,"messages":)" + hi + "}")
                 .status,
             400);
-  const net::HttpResponse too_long = house.post(
+  const net::HttpResponse too_long = fixture.post(
       "/v1/messages", posted(R"([{"role":"user","content":")" + std::string(5000, 'x') + "\"}]"));
   const std::string prompt = error_message(too_long);
   ASSERT_TRUE(std::regex_match(prompt, found,
@@ -157,10 +157,10 @@ TEST(MessagesClients, B2_APromptAsLongAsTheContextIsTooLong) {
 }
 
 TEST(MessagesClients, B2_OverflowIsToldInOpenAisWordsElsewhere) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string long_text(5000, 'x');
   const auto message = [&](const char* path, const std::string& body) {
-    const net::HttpResponse response = house.post(path, body);
+    const net::HttpResponse response = fixture.post(path, body);
     EXPECT_EQ(response.status, 400) << response.body;
     EXPECT_EQ(parsed(response.body).find("error")->string("code"), "context_length_exceeded");
     return error_message(response);
@@ -203,10 +203,10 @@ std::string with_result(std::string_view content) {
 }
 
 TEST(MessagesClients, B3_AnImageInAToolsResultIsReplaced) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string content =
       R"([{"type":"text","text":"Page 1"},)" + std::string(kImage) + "," + std::string(kPdf) + "]";
-  const net::HttpResponse response = house.post("/v1/messages", posted(with_result(content)));
+  const net::HttpResponse response = fixture.post("/v1/messages", posted(with_result(content)));
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(response.headers.get("x-pelton-warning"),
             "messages[2].content[0].content[1] and 1 more replaced by a placeholder: this model "
@@ -214,12 +214,12 @@ TEST(MessagesClients, B3_AnImageInAToolsResultIsReplaced) {
   EXPECT_THAT(conversation("\"messages\":" + with_result(content)),
               HasSubstr("<|message|>Page 1\n\n[image omitted: this model reads text only]\n\n[PDF "
                         "omitted: this model reads text only]<|end|>"));
-  EXPECT_EQ(house.post("/v1/messages/count_tokens", posted(with_result(content))).status, 200);
+  EXPECT_EQ(fixture.post("/v1/messages/count_tokens", posted(with_result(content))).status, 200);
 }
 
 TEST(MessagesClients, B3_AnImageInAToolsResultIsReplacedInChatAndResponsesToo) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse chat = house.post("/v1/chat/completions", R"({"messages":[
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse chat = fixture.post("/v1/chat/completions", R"({"messages":[
       {"role":"user","content":"look"},
       {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"read"}}]},
       {"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"Page 1"},
@@ -227,7 +227,7 @@ TEST(MessagesClients, B3_AnImageInAToolsResultIsReplacedInChatAndResponsesToo) {
   ASSERT_EQ(chat.status, 200) << chat.body;
   EXPECT_EQ(chat.headers.get("x-pelton-warning"),
             "messages[2].content[1] replaced by a placeholder: this model reads text only");
-  const net::HttpResponse response = house.post("/v1/responses", R"({"input":[
+  const net::HttpResponse response = fixture.post("/v1/responses", R"({"input":[
       {"role":"user","content":"look"},
       {"type":"function_call","call_id":"1","name":"read","arguments":"{}"},
       {"type":"function_call_output","call_id":"1","output":[
@@ -241,7 +241,7 @@ TEST(MessagesClients, B3_AnImageInAToolsResultIsReplacedInChatAndResponsesToo) {
 // A screenshot that a client puts beside the result or in a message of its own behind it: what
 // stands between a tool's result and the assistant's next message is the tool's.
 TEST(MessagesClients, B3_AnImageBesideAToolsResultIsReplaced) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string call = R"([{"role":"user","content":"look"},{"role":"assistant","content":[)"
                            R"({"type":"tool_use","id":"t1","name":"read","input":{}}]},)";
   const std::string result = R"({"type":"tool_result","tool_use_id":"t1","content":"ok"})";
@@ -266,7 +266,7 @@ TEST(MessagesClients, B3_AnImageBesideAToolsResultIsReplaced) {
            {user(result + "," + image) + "," + answer + "," + user(text), "messages[2].content[1]"},
            {user(result) + "," + answer + "," + user(image), ""}}) {
     const std::string messages = call + one.messages + "]";
-    const net::HttpResponse response = house.post("/v1/messages", posted(messages));
+    const net::HttpResponse response = fixture.post("/v1/messages", posted(messages));
     EXPECT_EQ(response.status, one.replaced.empty() ? 400 : 200) << messages << response.body;
     if (one.replaced.empty()) continue;
     EXPECT_EQ(response.headers.get("x-pelton-warning"),
@@ -277,21 +277,21 @@ TEST(MessagesClients, B3_AnImageBesideAToolsResultIsReplaced) {
 }
 
 TEST(MessagesClients, B3_AnImageBehindAToolsResultIsReplacedInChatAndResponsesToo) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string call =
       R"({"messages":[{"role":"user","content":"look"},{"role":"assistant","tool_calls":[)"
       R"({"id":"1","type":"function","function":{"name":"read"}}]},)"
       R"({"role":"tool","tool_call_id":"1","content":"see below"},)";
   const std::string image = R"({"role":"user","content":[{"type":"text","text":"Screen:"},)"
                             R"({"type":"image_url","image_url":{"url":"data:,"}}]})";
-  const net::HttpResponse chat = house.post("/v1/chat/completions", call + image + "]}");
+  const net::HttpResponse chat = fixture.post("/v1/chat/completions", call + image + "]}");
   ASSERT_EQ(chat.status, 200) << chat.body;
   EXPECT_EQ(chat.headers.get("x-pelton-warning"),
             "messages[3].content[1] replaced by a placeholder: this model reads text only");
   const std::string answered = R"({"role":"assistant","content":"I see."},)";
-  EXPECT_EQ(house.post("/v1/chat/completions", call + answered + image + "]}").status, 400);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", call + answered + image + "]}").status, 400);
   // What was replaced once is replaced in each later request.
-  EXPECT_EQ(house
+  EXPECT_EQ(fixture
                 .post("/v1/chat/completions",
                       call + image + "," + answered + R"({"role":"user","content":"go on"}]})")
                 .status,
@@ -303,22 +303,23 @@ TEST(MessagesClients, B3_AnImageBehindAToolsResultIsReplacedInChatAndResponsesTo
       R"({"type":"function_call_output","call_id":"1","output":"see below"},)";
   const std::string item =
       R"({"role":"user","content":[{"type":"input_image","image_url":"data:,"}]})";
-  const net::HttpResponse response = house.post("/v1/responses", item_call + item + "]}");
+  const net::HttpResponse response = fixture.post("/v1/responses", item_call + item + "]}");
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(response.headers.get("x-pelton-warning"),
             "input[3].content[0] replaced by a placeholder: this model reads text only");
   // A conversation that the server keeps goes on.
   const std::string id = parsed(response.body).string("id").value_or("");
-  EXPECT_EQ(house.post("/v1/responses", R"({"input":"go on","previous_response_id":")" + id + "\"}")
-                .status,
-            200);
-  EXPECT_EQ(house.post("/v1/responses", item_call + answered + item + "]}").status, 400);
+  EXPECT_EQ(
+      fixture.post("/v1/responses", R"({"input":"go on","previous_response_id":")" + id + "\"}")
+          .status,
+      200);
+  EXPECT_EQ(fixture.post("/v1/responses", item_call + answered + item + "]}").status, 400);
 }
 
 TEST(MessagesClients, B3_ElsewhereTheRefusalSaysThatTheImageCouldNotBeProcessed) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto refused = [&](const char* path, const std::string& body) {
-    const net::HttpResponse response = house.post(path, body);
+    const net::HttpResponse response = fixture.post(path, body);
     EXPECT_EQ(response.status, 400) << response.body;
     return error_message(response);
   };
@@ -398,9 +399,9 @@ TEST(MessagesClients, B4_ASystemMessageAddsAndRemovesTools) {
 }
 
 TEST(MessagesClients, B4_TheModelCallsWhatWasLoaded) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse response =
-      house.post("/v1/messages", posted(loading("w"), "," + std::string(kDeferred)));
+      fixture.post("/v1/messages", posted(loading("w"), "," + std::string(kDeferred)));
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_THAT(response.body, HasSubstr("I know the weather tool."));
   EXPECT_FALSE(response.headers.has("x-pelton-warning"));
@@ -457,14 +458,14 @@ TEST(MessagesClients, B4_ACatalogueOfThousandsOfDeferredTools) {
 
 // Whole and streamed: the block and its signature are there, the text is not.
 TEST(MessagesClients, B10_ThinkingThatIsOmittedComesAsAnEmptyBlock) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string hi = R"([{"role":"user","content":"hi"}])";
   for (const std::string thinking :
        {R"("display":"omitted","type":"adaptive")", R"("display":"updates","type":"adaptive")",
         R"("display":"omitted","type":"enabled","budget_tokens":1024)"}) {
     const std::string request =
         R"({"max_tokens":1500,"messages":)" + hi + R"(,"thinking":{)" + thinking + "}";
-    const net::HttpResponse whole = house.post("/v1/messages", request + "}");
+    const net::HttpResponse whole = fixture.post("/v1/messages", request + "}");
     ASSERT_EQ(whole.status, 200) << whole.body;
     const Json::Array blocks = parsed(whole.body).find("content")->as_array();
     ASSERT_EQ(blocks.size(), 2u) << whole.body;
@@ -472,15 +473,15 @@ TEST(MessagesClients, B10_ThinkingThatIsOmittedComesAsAnEmptyBlock) {
     EXPECT_EQ(blocks[0].string("thinking"), "");
     EXPECT_NE(blocks[0].string("signature").value_or(""), "");
     EXPECT_EQ(blocks[1].string("text"), "Hello.");
-    const net::HttpResponse streamed = house.post("/v1/messages", request + R"(,"stream":true})");
+    const net::HttpResponse streamed = fixture.post("/v1/messages", request + R"(,"stream":true})");
     EXPECT_THAT(streamed.body, Not(HasSubstr("Think.")));
     EXPECT_THAT(streamed.body, Not(HasSubstr("thinking_delta")));
     EXPECT_THAT(streamed.body, HasSubstr("signature_delta"));
     EXPECT_THAT(streamed.body, HasSubstr("\"type\":\"thinking\",\"thinking\":\"\""));
   }
-  const net::HttpResponse cut =
-      house.post("/v1/messages", posted(R"([{"role":"user","content":"endless"}])",
-                                        R"(,"thinking":{"type":"adaptive","display":"omitted"})"));
+  const net::HttpResponse cut = fixture.post(
+      "/v1/messages", posted(R"([{"role":"user","content":"endless"}])",
+                             R"(,"thinking":{"type":"adaptive","display":"omitted"})"));
   EXPECT_THAT(cut.body, Not(HasSubstr("on and on")));
   EXPECT_EQ(parsed(cut.body).string("stop_reason"), "max_tokens");
 }

@@ -78,7 +78,10 @@ void write_blocks(PrometheusText& text, std::string_view group,
 
 // Speculation, where guesses are computed.
 void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted,
-                  std::span<const std::string> proposers) {
+                  const engine::ExecutorCapacity& capacity) {
+  const std::span<const std::string> proposers = capacity.proposers;
+  const auto places =
+      std::min(counted.accepted_by_place.size(), static_cast<size_t>(capacity.draft_tokens_max));
   text.counter("vllm:spec_decode_num_drafts_total", "Rows with guesses.",
                static_cast<double>(counted.drafts));
   text.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed.",
@@ -88,7 +91,7 @@ void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted
                static_cast<double>(counted.accepted_tokens));
   text.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", Type::kCounter,
               "The same by place in the draft, from 0; the last one and all behind it together.");
-  for (size_t place = 0; place < counted.accepted_by_place.size(); ++place) {
+  for (size_t place = 0; place < places; ++place) {
     text.sample({{"position", std::to_string(place)}},
                 static_cast<double>(counted.accepted_by_place[place]));
   }
@@ -162,13 +165,13 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
   text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
   text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));
-  if (capacity.draft_tokens_max > 0) write_drafts(text, counted, capacity.proposers);
+  if (capacity.draft_tokens_max > 0) write_drafts(text, counted, capacity);
   text.gauge("pelton_requests_swapped_out", "Waiting requests whose blocks are in host memory.",
              stats.swapped_out);
   text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first slot.",
              static_cast<double>(ledger.queued_tokens));
   text.gauge("pelton_queue_wait_seconds",
-             "How long a request that comes now would wait for its slot, as far as can be told.",
+             "How long a request that comes now would wait for its slot, as far as is known.",
              static_cast<double>(stats.queue_wait_ns) * 1e-9);
   text.gauge("pelton_seats_free", "Requests that could be scheduled at once.", ledger.slots_free);
   text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
@@ -275,13 +278,6 @@ void write_server(PrometheusText& text, const Services& services) {
                 static_cast<double>(count));
   }
   write_routes(text, services.statistics.by_route());
-  text.family("pelton_requests_refused_total", Type::kCounter,
-              "Requests refused before anything was computed, by what was used up.");
-  for (size_t i = 0; i < access::AccessControl::kRefusedNames.size(); ++i) {
-    const auto why = static_cast<access::AccessControl::Refused>(i);
-    text.sample({{"by", access::AccessControl::kRefusedNames[i]}},
-                static_cast<double>(services.access_control.refused(why)));
-  }
   write_formats(text, services.formats.pool());
   services.reload_statistics.write(text);
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
@@ -351,6 +347,21 @@ void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
   text.set_common({});
 }
 
+void write_refusals(PrometheusText& text, const ModelCatalogue::Table& table) {
+  using access::RefusalCounts;
+  for (const ModelCatalogue::Entry& entry : table.entries) {
+    if (entry.refusals == nullptr) continue;
+    text.set_common({{"model_name", entry.names.id}, {"engine", "0"}});
+    text.family("pelton_requests_refused_total", Type::kCounter,
+                "Requests refused before anything was computed, by what was used up.");
+    for (size_t i = 0; i < RefusalCounts::kNames.size(); ++i) {
+      text.sample({{"by", RefusalCounts::kNames[i]}},
+                  static_cast<double>(entry.refusals->of(static_cast<RefusalCounts::By>(i))));
+    }
+  }
+  text.set_common({});
+}
+
 }  // namespace
 
 std::string metrics_page(const Services& services) {
@@ -361,6 +372,7 @@ std::string metrics_page(const Services& services) {
     write_generations(text, model->state->meter);
   }
   write_sleep(text, *services.catalogue.table());
+  write_refusals(text, *services.catalogue.table());
   text.gauge("pelton_waiting_for_wake", "Requests that wait for a model that is being woken.",
              services.model_sleep.waiting());
   text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);

@@ -5,7 +5,7 @@
 namespace pelton::server {
 namespace {
 
-using Refused = access::AccessControl::Refused;
+using By = access::RefusalCounts::By;
 
 }  // namespace
 
@@ -15,9 +15,10 @@ std::variant<access::AdmissionTicket, api::ApiError> admit(access::AccessControl
   const Result<void> room =
       model.engine.room_for({.tenant = principal.tenant, .weight = principal.weight, .kind = work});
   if (!room.ok()) {
-    return control.overloaded(room.error(), Refused::kQueue, model.engine.retry_after_ns());
+    return control.overloaded(room.error(), *model.state->refusals, By::kQueue,
+                              model.engine.retry_after_ns());
   }
-  return control.admit(principal);
+  return control.admit(principal, *model.state->refusals);
 }
 
 std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
@@ -26,7 +27,8 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
   access::AccessControl& control = ticket.control();
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   const int64_t output_tokens = control.expected_output(request.stop.max_new_tokens);
-  if (auto refused = control.reserve(ticket, prompt_tokens + wanted.answers * output_tokens)) {
+  if (auto refused = control.reserve(ticket, prompt_tokens + wanted.answers * output_tokens,
+                                     *model.state->refusals)) {
     return *std::move(refused);
   }
   request.weight = ticket.principal().weight;
@@ -36,7 +38,8 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
     const bool is_callers = streams.error().code != ErrorCode::kOverloaded &&
                             streams.error().code != ErrorCode::kUnavailable;
     if (!is_callers) control.refund_request(ticket.principal());
-    return control.overloaded(streams.error(), Refused::kQueue, model.engine.retry_after_ns());
+    return control.overloaded(streams.error(), *model.state->refusals, By::kQueue,
+                              model.engine.retry_after_ns());
   }
   ticket.note_prompt(prompt_tokens);
   return std::move(streams).value();
@@ -47,7 +50,7 @@ void note_end(access::AdmissionTicket& ticket, const engine::StreamEnd& end) {
       end.reason == engine::FinishReason::kStop || end.reason == engine::FinishReason::kLength;
   ticket.note_end({.prompt_tokens = end.prompt_tokens,
                    .output_tokens = end.output_tokens,
-                   .scheduled = end.times.scheduled_ns != 0,
+                   .scheduled = end.times.scheduled_ns != 0 || end.output_tokens > 0,
                    .complete = complete});
 }
 

@@ -144,6 +144,7 @@ void ModelCatalogue::serve(std::shared_ptr<ServedModel> model) {
   CHECK(entry.state == State::kLoading, "one model is served once");
   entry.state = State::kServing;
   entry.names.aliases = model->aliases;
+  if (model->state != nullptr) entry.refusals = model->state->refusals;
   entry.model = std::move(model);
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
@@ -170,6 +171,7 @@ std::shared_ptr<const ServedModel> ModelCatalogue::retire(std::string_view id, S
     entry->unloading = model;
     entry->created = model->created;
     entry->context_max = model->context_limit();
+    entry->description = model->description;
     entry->error.reset();
   }
   table_.store(std::make_shared<const Table>(std::move(table)));
@@ -203,6 +205,7 @@ void ModelCatalogue::woken(std::shared_ptr<ServedModel> model, int64_t wake_ns) 
   CHECK(entry != nullptr && entry->state == State::kWaking, "who has been woken was to be");
   entry->state = State::kServing;
   model->created = entry->created;
+  if (model->state != nullptr) model->state->refusals = entry->refusals;
   ++entry->wakes;
   entry->wake_ns += wake_ns;
   entry->last_wake_ns = wake_ns;
@@ -225,6 +228,12 @@ void ModelCatalogue::remove(std::string_view id) {
   Table table = *table_.load();
   std::erase_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
   table_.store(std::make_shared<const Table>(std::move(table)));
+}
+
+std::shared_ptr<access::RefusalCounts> ModelCatalogue::refusals_of(std::string_view id) const {
+  const std::shared_ptr<const Table> table = table_.load();
+  const Entry* const entry = table->find(id);
+  return entry == nullptr ? nullptr : entry->refusals;
 }
 
 std::shared_ptr<const ServedModel> ModelCatalogue::find(std::string_view name) const {

@@ -38,10 +38,13 @@ class ModelCatalogue {
     std::shared_ptr<const ServedModel> model = {};
     // kUnloading, kAsleep: while anybody is answered by it.
     std::weak_ptr<const ServedModel> unloading = {};
+    // Of requests for it; null until it has been served.
+    std::shared_ptr<access::RefusalCounts> refusals = {};
     std::optional<Error> error = {};  // kFailed: why; kAsleep: why it could not be woken
     // kAsleep, kWaking: what is said of it meanwhile.
     int64_t created = 0;
     int64_t context_max = 0;
+    std::shared_ptr<const api::ModelDescription> description = {};
     // How often it has been woken, how long that took together and the last time.
     int64_t wakes = 0;
     int64_t wake_ns = 0;
@@ -93,6 +96,8 @@ class ModelCatalogue {
   // Whatever its state is -> nothing.
   void remove(std::string_view id);
 
+  // Null: no model of this id has been served.
+  std::shared_ptr<access::RefusalCounts> refusals_of(std::string_view id) const;
   // The served model of this name; null: there is none.
   std::shared_ptr<const ServedModel> find(std::string_view name) const;
   // The default, if it is served and there is no other entry: whatever a request names, it can only

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::string_view kScript = R"({"rules": [{"when": "", "then": "Hello."
 class ModelCatalogueTest : public testing::Test {
  protected:
   std::shared_ptr<ServedModel> model(std::string id, std::vector<std::string> aliases = {}) {
-    const ServedModel& like = house_.model();
+    const ServedModel& like = fixture_.model();
     return std::shared_ptr<ServedModel>(new ServedModel{.id = std::move(id),
                                                         .aliases = std::move(aliases),
                                                         .vocab_size = like.vocab_size,
@@ -39,7 +39,7 @@ class ModelCatalogueTest : public testing::Test {
     return State::kFailed;
   }
 
-  ServerHouse house_{kScript, {}};
+  ServerFixture fixture_{kScript, {}};
   std::atomic<int> gone_ = 0;
   ModelCatalogue catalogue_;
 };

@@ -209,8 +209,8 @@ std::shared_ptr<ServedModel> ModelLoader::locked_add(std::shared_ptr<ServedModel
           }};
 }
 
-Result<const ModelCatalogue::Entry*> ModelLoader::entry_to_go(const ModelCatalogue::Table& table,
-                                                              std::string_view id) const {
+Result<const ModelCatalogue::Entry*> entry_named(const ModelCatalogue::Table& table,
+                                                 std::string_view id) {
   const ModelCatalogue::Entry* const entry = table.find(id);
   if (entry == nullptr) {
     return Error{ErrorCode::kNotFound, fmt::format("There is no model '{}'", id), "name"};
@@ -220,6 +220,12 @@ Result<const ModelCatalogue::Entry*> ModelLoader::entry_to_go(const ModelCatalog
                  fmt::format("'{}' is an alias of '{}': say that name", id, entry->names.id),
                  "name"};
   }
+  return entry;
+}
+
+Result<const ModelCatalogue::Entry*> ModelLoader::entry_to_go(const ModelCatalogue::Table& table,
+                                                              std::string_view id) const {
+  TRY_ASSIGN(const ModelCatalogue::Entry* const entry, entry_named(table, id));
   if (entry->state == ModelCatalogue::State::kServing && entry->model->is_stuck()) {
     return Error{ErrorCode::kUnavailable, entry->model->unfit()->message, ""};
   }

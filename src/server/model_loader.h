@@ -27,6 +27,11 @@
 
 namespace pelton::server {
 
+// The entry that an operator names: by its model's own name. Errors, with the field "name":
+// kNotFound, kInvalidArgument (an alias; the message says whose).
+Result<const ModelCatalogue::Entry*> entry_named(const ModelCatalogue::Table& table,
+                                                 std::string_view id);
+
 class ModelLoader {
  public:
   // Whether the load should end with kCancelled; asked often, by the load.

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "server/ledger_report.h"
-#include "server/loader_house.h"
+#include "server/loader_fixture.h"
 #include "server/metrics_page.h"
 
 namespace pelton::server {
@@ -29,7 +29,7 @@ TEST_F(ModelLoaderTest, AModelComesAndGoes) {
   EXPECT_TRUE(unload("a").get().ok());
   EXPECT_EQ(gone_, 1);
   EXPECT_EQ(state_of("a"), std::nullopt);
-  EXPECT_EQ(house_.post("/v1/chat/completions", body("a", "hi")).status, 404);
+  EXPECT_EQ(fixture_.post("/v1/chat/completions", body("a", "hi")).status, 404);
   EXPECT_EQ(ask("tiny"), 200);
   EXPECT_TRUE(load(order("a")).get().ok()) << "its name is free";
   EXPECT_EQ(ask("a"), 200);
@@ -52,7 +52,7 @@ TEST_F(ModelLoaderTest, LoadsRunOneAfterTheOtherInTheOrderOfAsking) {
   std::vector<Outcome> others;
   for (const char* const id : {"b", "c", "d"}) others.push_back(load(counted(id)));
   EXPECT_EQ(state_of("d"), State::kLoading);
-  EXPECT_EQ(house_.post("/v1/chat/completions", body("d", "hi")).status, 503);
+  EXPECT_EQ(fixture_.post("/v1/chat/completions", body("d", "hi")).status, 503);
   go.set_value();
   EXPECT_TRUE(first.get().ok());
   for (const Outcome& other : others) EXPECT_TRUE(other.get().ok());
@@ -70,11 +70,11 @@ TEST_F(ModelLoaderTest, OneThatFailsSaysWhyAndDisturbsNoOther) {
   EXPECT_EQ(outcome.error().message, "no weights at all");
   EXPECT_EQ(state_of("a"), State::kFailed);
   for (const char* const name : {"a", "x"}) {
-    const net::HttpResponse answer = house_.post("/v1/chat/completions", body(name, "hi"));
+    const net::HttpResponse answer = fixture_.post("/v1/chat/completions", body(name, "hi"));
     EXPECT_EQ(answer.status, 503);
     EXPECT_THAT(answer.body, HasSubstr("no weights at all"));
   }
-  EXPECT_EQ(house_.get("/ready").status, 200);
+  EXPECT_EQ(fixture_.get("/ready").status, 200);
   EXPECT_EQ(ask("tiny"), 200);
   EXPECT_TRUE(load(order("a")).get().ok()) << "its name is free for another try";
   EXPECT_EQ(ask("a"), 200);
@@ -158,8 +158,9 @@ TEST_F(ModelLoaderTest, WhatIsNotThereOrCalledOtherwiseIsNotUnloaded) {
 // A reader of an endless answer.
 class Reader {
  public:
-  Reader(ServerHouse& house, const std::string& body)
-      : id_(client_.start(house.call("POST", "/v1/chat/completions", body),
+  Reader(ServerFixture& fixture, const std::string& body,
+         const std::string& path = "/v1/chat/completions")
+      : id_(client_.start(fixture.call("POST", path, body),
                           {.on_body = [this](std::string_view bytes) { take(bytes); },
                            .on_done =
                                [this](Result<void> ended) {
@@ -198,17 +199,17 @@ class Reader {
 
 TEST_F(ModelLoaderTest, WhatItAnswersGoesOnWhileItIsUnloaded) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  Reader reader(house_, body("a", "endless", true));
+  Reader reader(fixture_, body("a", "endless", true));
   reader.await(R"("content":"n")");  // a token is an event
   const Outcome gone = unload("a");
   EXPECT_EQ(state_of("a"), State::kUnloading);
-  const net::HttpResponse late = house_.post("/v1/chat/completions", body("a", "hi"));
+  const net::HttpResponse late = fixture_.post("/v1/chat/completions", body("a", "hi"));
   EXPECT_EQ(late.status, 404);
   EXPECT_THAT(late.body, HasSubstr("is being unloaded"));
-  const std::string ledger = ledger_report(house_.server().services(), 0);
+  const std::string ledger = ledger_report(fixture_.server().services(), 0);
   EXPECT_THAT(ledger, HasSubstr("\"a\":{\"blocks\"")) << "whose blocks are held by an answer";
   EXPECT_THAT(ledger, HasSubstr("\"clean\":false"));
-  EXPECT_THAT(metrics_page(house_.server().services()),
+  EXPECT_THAT(metrics_page(fixture_.server().services()),
               HasSubstr("vllm:num_requests_running{model_name=\"a\""));
   const Outcome again = unload("a");
   const std::string answer = reader.all();
@@ -217,12 +218,12 @@ TEST_F(ModelLoaderTest, WhatItAnswersGoesOnWhileItIsUnloaded) {
   EXPECT_TRUE(gone.get().ok());
   EXPECT_TRUE(again.get().ok()) << "both who asked hear of it";
   EXPECT_EQ(gone_, 1);
-  EXPECT_THAT(metrics_page(house_.server().services()), Not(HasSubstr("model_name=\"a\"")));
+  EXPECT_THAT(metrics_page(fixture_.server().services()), Not(HasSubstr("model_name=\"a\"")));
 }
 
 TEST_F(ModelLoaderTest, AnswersThatTakeTooLongAreEndedAndTold) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  Reader reader(house_, body("a", "endless", true));
+  Reader reader(fixture_, body("a", "endless", true));
   reader.await(R"("content":"n")");  // a token is an event
   EXPECT_TRUE(unload("a", 0).get().ok());
   EXPECT_THAT(reader.all(), HasSubstr("'a' is being unloaded"));
@@ -230,9 +231,29 @@ TEST_F(ModelLoaderTest, AnswersThatTakeTooLongAreEndedAndTold) {
   EXPECT_EQ(ask("tiny"), 200);
 }
 
+// What had been sampled until then is counted, and paid for.
+TEST_F(ModelLoaderTest, AnAnswerThatIsEndedSaysWhatItUsed) {
+  ASSERT_TRUE(load(order("a")).get().ok());
+  Reader reader(fixture_, R"({"model":"a","input":"endless","stream":true,"store":false})",
+                "/v1/responses");
+  reader.await(R"("delta":"n")");
+  EXPECT_TRUE(unload("a", 0).get().ok());
+  const std::string answer = reader.all();
+  const size_t failed = answer.find("event: response.failed");
+  ASSERT_NE(failed, std::string::npos) << answer;
+  const size_t data = answer.find("data: ", failed) + 6;
+  const Json event = parsed(answer.substr(data, answer.find('\n', data) - data));
+  const Json* const usage = event.find("response")->find("usage");
+  ASSERT_NE(usage, nullptr);
+  EXPECT_GT(*usage->integer("input_tokens"), 0);
+  EXPECT_GT(*usage->integer("output_tokens"), 0);
+  EXPECT_EQ(*usage->integer("total_tokens"),
+            *usage->integer("input_tokens") + *usage->integer("output_tokens"));
+}
+
 TEST_F(ModelLoaderTest, AClientThatLeavesHoldsNothing) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  Reader reader(house_, body("a", "endless", true));
+  Reader reader(fixture_, body("a", "endless", true));
   reader.await(R"("content":"n")");  // a token is an event
   const Outcome gone = unload("a");
   reader.leave();
@@ -272,7 +293,7 @@ TEST_F(ModelLoaderTest, ModelsComeAndGoUnderLoad) {
       net::HttpClient client{{}};
       while (!stop) {
         const auto answer =
-            net::http_fetch(client, house_.call("POST", "/v1/chat/completions", body("a", "hi")));
+            net::http_fetch(client, fixture_.call("POST", "/v1/chat/completions", body("a", "hi")));
         ASSERT_TRUE(answer.ok());
         const bool expected =
             answer->status == 200 || answer->status == 404 || answer->status == 503;

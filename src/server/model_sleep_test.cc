@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 #include "server/ledger_report.h"
-#include "server/loader_house.h"
+#include "server/loader_fixture.h"
 #include "server/metrics_page.h"
 
 namespace pelton::server {
@@ -26,8 +26,8 @@ using testing::Not;
 constexpr int64_t kHourNs = 3600'000'000'000;
 constexpr int64_t kMomentNs = 1'000'000;
 
-ServerHouse::Options with_sleep_mode() {
-  ServerHouse::Options options;
+ServerFixture::Options with_sleep_mode() {
+  ServerFixture::Options options;
   options.server.sleep_mode = true;
   return options;
 }
@@ -39,7 +39,7 @@ class ModelSleepTest : public ModelLoaderTest {
   // From now on models sleep so long after their last request.
   void sleep_after(int64_t ns) {
     loader_.emplace(ModelLoader::Options{.on_change = {}, .sleep_after_ns = ns},
-                    house_.server().services());
+                    fixture_.server().services());
   }
   Outcome sleep(const std::string& id) {
     auto [done, outcome] = awaited();
@@ -67,30 +67,55 @@ class ModelSleepTest : public ModelLoaderTest {
   }
   std::future<int> ask_beside(const std::string& model, const std::string& words = "hi") {
     return std::async(std::launch::async, [this, model, words] {
-      return status_of(house_.post("/v1/chat/completions", body(model, words)));
+      return status_of(fixture_.post("/v1/chat/completions", body(model, words)));
     });
   }
   static int status_of(const net::HttpResponse& response) { return response.status; }
-  ModelSleep& waiting_room() { return house_.server().services().model_sleep; }
-  std::string metrics() { return metrics_page(house_.server().services()); }
+  ModelSleep& waiting_room() { return fixture_.server().services().model_sleep; }
+  std::string metrics() { return metrics_page(fixture_.server().services()); }
 };
+
+// What its makers say does not go away with its weights; nothing said is null.
+TEST_F(ModelSleepTest, ItsCardIsToldWhileItSleeps) {
+  const auto described = [this](const char* id) -> ModelLoader::Order {
+    return {.names = {.id = id}, .load = [this, id](const ModelLoader::Stop&) {
+              Result<std::shared_ptr<ServedModel>> made = make(id);
+              (*made)->description = std::make_shared<const api::ModelDescription>(
+                  api::ModelDescription{.license = "apache-2.0", .text = "# A model\n"});
+              return made;
+            }};
+  };
+  ASSERT_TRUE(load(described("org/a")).get().ok());
+  const net::HttpResponse awake = fixture_.get("/v1/model_cards/org/a");
+  ASSERT_EQ(awake.status, 200) << awake.body;
+  const Json card = parsed(awake.body);
+  EXPECT_EQ(card.string("object"), "model.card");
+  EXPECT_EQ(card.string("root"), "org/a");
+  EXPECT_EQ(card.find("license")->string("id"), "apache-2.0");
+  EXPECT_TRUE(card.find("license")->find("name")->is_null());
+  EXPECT_EQ(card.string("card"), "# A model\n");
+  EXPECT_TRUE(sleep("org/a").get().ok());
+  EXPECT_EQ(fixture_.get("/v1/model_cards/org/a").body, awake.body);
+  EXPECT_EQ(fixture_.get("/v1/model_cards/none").status, 404);
+  EXPECT_TRUE(unload("org/a").get().ok());
+}
 
 TEST_F(ModelSleepTest, TheNextRequestWakesIt) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  const std::string awake = house_.get("/v1/models/a").body;
+  const std::string awake = fixture_.get("/v1/models/a").body;
   EXPECT_TRUE(sleep("a").get().ok());
   EXPECT_EQ(gone_, 1) << "all that it was made of";
   EXPECT_EQ(state_of("a"), State::kAsleep);
-  const Json card = parsed(house_.get("/v1/models/a").body);
+  const Json card = parsed(fixture_.get("/v1/models/a").body);
   EXPECT_EQ(card.find("asleep")->dump(), "true");
   EXPECT_EQ(card.integer("max_model_len"), parsed(awake).integer("max_model_len"));
   EXPECT_THAT(metrics(), HasSubstr(R"(vllm:engine_sleep_state{model_name="a",engine="0",)"
                                    R"(sleep_state="discard_all"} 1)"));
-  EXPECT_EQ(house_.get("/ready").status, 200);
+  EXPECT_EQ(fixture_.get("/ready").status, 200);
 
   EXPECT_EQ(ask("a"), 200) << answer_;
   EXPECT_EQ(state_of("a"), State::kServing);
-  const Json woken = parsed(house_.get("/v1/models/a").body);
+  const Json woken = parsed(fixture_.get("/v1/models/a").body);
   EXPECT_EQ(woken.find("asleep"), nullptr);
   EXPECT_NE(woken.find("cold_start_seconds"), nullptr);
   EXPECT_EQ(woken.integer("created"), parsed(awake).integer("created"));
@@ -101,7 +126,7 @@ TEST_F(ModelSleepTest, TheNextRequestWakesIt) {
 TEST_F(ModelSleepTest, WhatIsAnsweredEndsFirstAndWhoComesLaterIsAnsweredByTheNext) {
   ASSERT_TRUE(load(order("a")).get().ok());
   auto stream = std::async(std::launch::async, [this] {
-    return house_.post("/v1/chat/completions", body("a", "endless", true)).body;
+    return fixture_.post("/v1/chat/completions", body("a", "endless", true)).body;
   });
   wait_until([&] { return catalogue().find("a")->engine.stats().running > 0; });
   const Outcome asleep = sleep("a");
@@ -142,7 +167,7 @@ TEST_F(ModelSleepTest, OneThatCannotBeWokenSaysWhyAndIsTriedAgain) {
                   .get()
                   .ok());
   ASSERT_TRUE(sleep("a").get().ok());
-  const net::HttpResponse refused = house_.post("/v1/chat/completions", body("a", "hi"));
+  const net::HttpResponse refused = fixture_.post("/v1/chat/completions", body("a", "hi"));
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.body, HasSubstr("no memory is left"));
   EXPECT_EQ(state_of("a"), State::kAsleep);
@@ -159,9 +184,9 @@ TEST_F(ModelSleepTest, WhoLeavesIsForgotten) {
                   .get()
                   .ok());
   ASSERT_TRUE(sleep("a").get().ok());
-  net::HttpCall call = house_.call("POST", "/v1/chat/completions", body("a", "hi"));
+  net::HttpCall call = fixture_.call("POST", "/v1/chat/completions", body("a", "hi"));
   call.quiet_time_max = call.head_time_max = call.whole_time_max = std::chrono::milliseconds(100);
-  EXPECT_FALSE(net::http_fetch(house_.client(), std::move(call)).ok());
+  EXPECT_FALSE(net::http_fetch(fixture_.client(), std::move(call)).ok());
   wait_until([&] { return waiting_room().waiting() == 0; });
   go.set_value();
   EXPECT_EQ(ask("a"), 200);
@@ -179,7 +204,7 @@ TEST_F(ModelSleepTest, KeepAliveSaysHowLongItStays) {
   sleep_after(kHourNs);
   ASSERT_TRUE(load(order("a")).get().ok());
   const auto ask_with = [&](const std::string& keep_alive) {
-    return house_
+    return fixture_
         .post("/v1/chat/completions", body_with("a", "hi", R"(,"keep_alive":)" + keep_alive))
         .status;
   };
@@ -202,7 +227,7 @@ TEST_F(ModelSleepTest, ANegativeKeepAliveIsForEver) {
   ASSERT_TRUE(load(order("a")).get().ok());
   wait_until_asleep("a", 1);
   EXPECT_EQ(
-      house_.post("/v1/chat/completions", body_with("a", "hi", R"(,"keep_alive":"-1m")")).status,
+      fixture_.post("/v1/chat/completions", body_with("a", "hi", R"(,"keep_alive":"-1m")")).status,
       200);
   ASSERT_TRUE(load(order("b")).get().ok());
   wait_until_asleep("b", 2);
@@ -212,8 +237,9 @@ TEST_F(ModelSleepTest, ANegativeKeepAliveIsForEver) {
 // Without --sleep-after a client of Ollama's makes none go.
 TEST_F(ModelSleepTest, WithoutSleepAfterKeepAliveChangesNothing) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  EXPECT_EQ(house_.post("/v1/chat/completions", body_with("a", "hi", R"(,"keep_alive":0)")).status,
-            200);
+  EXPECT_EQ(
+      fixture_.post("/v1/chat/completions", body_with("a", "hi", R"(,"keep_alive":0)")).status,
+      200);
   ASSERT_TRUE(load(order("b")).get().ok());
   ASSERT_TRUE(sleep("b").get().ok());  // the same thread has looked at both
   EXPECT_EQ(state_of("a"), State::kServing);
@@ -225,14 +251,14 @@ TEST_F(ModelSleepTest, OneThatSleepsIsUnloaded) {
   ASSERT_TRUE(sleep("a").get().ok());
   EXPECT_TRUE(unload("a").get().ok());
   EXPECT_EQ(state_of("a"), std::nullopt);
-  EXPECT_EQ(house_.post("/v1/chat/completions", body("a", "hi")).status, 404);
+  EXPECT_EQ(fixture_.post("/v1/chat/completions", body("a", "hi")).status, 404);
   EXPECT_TRUE(load(order("a")).get().ok()) << "its name is free";
 }
 
 TEST_F(ModelSleepTest, WhoWaitsForOneThatIsUnloadedIsTold) {
   ASSERT_TRUE(load(order("a")).get().ok());
   auto stream = std::async(std::launch::async, [this] {
-    return house_.post("/v1/chat/completions", body("a", "endless", true)).body;
+    return fixture_.post("/v1/chat/completions", body("a", "endless", true)).body;
   });
   wait_until([&] { return catalogue().find("a")->engine.stats().running > 0; });
   const Outcome asleep = sleep("a");
@@ -264,33 +290,33 @@ TEST_F(ModelSleepTest, WhoWaitsWhenTheServerLeavesIsTold) {
 
 TEST_F(ModelSleepTest, TheRoutesAreVllms) {
   ASSERT_TRUE(load(order("a")).get().ok());
-  const auto is_sleeping = [&] { return house_.get("/is_sleeping?model=a").body; };
+  const auto is_sleeping = [&] { return fixture_.get("/is_sleeping?model=a").body; };
   EXPECT_EQ(is_sleeping(), R"({"is_sleeping":false})");
-  EXPECT_EQ(house_.post("/sleep?model=a&level=1&mode=wait", "").status, 200);
+  EXPECT_EQ(fixture_.post("/sleep?model=a&level=1&mode=wait", "").status, 200);
   EXPECT_EQ(gone_, 1) << "it is answered when it sleeps";
   EXPECT_EQ(is_sleeping(), R"({"is_sleeping":true})");
-  EXPECT_EQ(house_.get("/is_sleeping").body, R"({"is_sleeping":false})") << "another is awake";
-  EXPECT_EQ(house_.post("/sleep?model=a", "").status, 200) << "it does already";
-  EXPECT_EQ(house_.post("/wake_up?model=a&tags=weights", "").status, 200);
+  EXPECT_EQ(fixture_.get("/is_sleeping").body, R"({"is_sleeping":false})") << "another is awake";
+  EXPECT_EQ(fixture_.post("/sleep?model=a", "").status, 200) << "it does already";
+  EXPECT_EQ(fixture_.post("/wake_up?model=a&tags=weights", "").status, 200);
   EXPECT_EQ(state_of("a"), State::kServing);
-  EXPECT_EQ(house_.post("/wake_up", "").status, 200);
-  EXPECT_EQ(house_.post("/sleep?model=none", "").status, 404);
+  EXPECT_EQ(fixture_.post("/wake_up", "").status, 200);
+  EXPECT_EQ(fixture_.post("/sleep?model=none", "").status, 404);
   for (const char* wrong : {"/sleep?level=3", "/sleep?mode=keep", "/sleep?levle=1",
                             "/wake_up?tags=all", "/wake_up?level=1", "/is_sleeping?level=1"}) {
     const bool reads = std::string(wrong).starts_with("/is");
-    EXPECT_EQ((reads ? house_.get(wrong) : house_.post(wrong, "")).status, 400) << wrong;
+    EXPECT_EQ((reads ? fixture_.get(wrong) : fixture_.post(wrong, "")).status, 400) << wrong;
   }
-  EXPECT_EQ(house_.post("/sleep?model=tiny", "").status, 400) << "the loader did not load it";
+  EXPECT_EQ(fixture_.post("/sleep?model=tiny", "").status, 400) << "the loader did not load it";
 }
 
 TEST(SleepMode, IsAskedForAtTheStart) {
-  ServerHouse house(kLoaderScript, {});
+  ServerFixture fixture(kLoaderScript, {});
   for (const char* path : {"/sleep", "/wake_up"}) {
-    const net::HttpResponse refused = house.post(path, "");
+    const net::HttpResponse refused = fixture.post(path, "");
     EXPECT_EQ(refused.status, 403);
     EXPECT_THAT(refused.body, HasSubstr("--enable-sleep-mode"));
   }
-  EXPECT_EQ(house.get("/is_sleeping").body, R"({"is_sleeping":false})");
+  EXPECT_EQ(fixture.get("/is_sleeping").body, R"({"is_sleeping":false})");
 }
 
 // Whatever the order in which it is asked, put to sleep and woken: each request is answered.
@@ -305,10 +331,10 @@ TEST_F(ModelSleepTest, NoRequestIsLost) {
       int count = 0;
       for (uint64_t i = 0; i < 12; ++i) {
         const uint64_t drawn = base::random_bits(seed, worker * 100 + i) % 8;
-        const net::HttpResponse got = drawn == 0 ? house_.post("/sleep?model=a", "")
+        const net::HttpResponse got = drawn == 0 ? fixture_.post("/sleep?model=a", "")
                                       : drawn == 1
-                                          ? house_.post("/wake_up?model=a", "")
-                                          : house_.post("/v1/chat/completions", body("a", "hi"));
+                                          ? fixture_.post("/wake_up?model=a", "")
+                                          : fixture_.post("/v1/chat/completions", body("a", "hi"));
         // To be put to sleep while it is being woken is refused.
         if (got.status != 200 && !(drawn == 0 && got.status == 503)) ++count;
       }
@@ -319,7 +345,7 @@ TEST_F(ModelSleepTest, NoRequestIsLost) {
   EXPECT_EQ(ask("a"), 200);
   EXPECT_EQ(waiting_room().waiting(), 0);
   EXPECT_EQ(catalogue().find("a")->engine.stats().running, 0);
-  EXPECT_THAT(ledger_report(house_.server().services(), 0), Not(HasSubstr("\"running\":1")));
+  EXPECT_THAT(ledger_report(fixture_.server().services(), 0), Not(HasSubstr("\"running\":1")));
 }
 
 }  // namespace

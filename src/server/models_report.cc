@@ -1,6 +1,7 @@
 #include "server/models_report.h"
 
 #include "base/json_writer.h"
+#include "server/model_loader.h"
 
 namespace pelton::server {
 namespace {
@@ -52,10 +53,10 @@ std::string models_report(const Services& services, const ModelMemory& memory) {
   return out;
 }
 
-std::string model_report(const Services& services, const ModelMemory& memory, std::string_view id) {
+Result<std::string> model_report(const Services& services, const ModelMemory& memory,
+                                 std::string_view id) {
   const auto table = services.catalogue.table();
-  const ModelCatalogue::Entry* const entry = table->find(id);
-  if (entry == nullptr || entry->names.id != id) return "";
+  TRY_ASSIGN(const ModelCatalogue::Entry* const entry, entry_named(*table, id));
   std::string out;
   base::JsonWriter json(out);
   write_entry(json, *entry, *table, memory, services.leaving);

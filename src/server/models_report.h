@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "server/services.h"
 
 namespace pelton::server {
@@ -22,7 +23,8 @@ struct ModelMemory {
 // {"budget_bytes", "left_bytes"}}. "default": answers requests that name no model; "error" is null
 // but of one that failed, "memory_bytes" of one that has none.
 std::string models_report(const Services& services, const ModelMemory& memory);
-// One of them: the element of that array; empty: there is none of this id.
-std::string model_report(const Services& services, const ModelMemory& memory, std::string_view id);
+// One of them, by its own name: the element of that array. Errors: entry_named()'s.
+Result<std::string> model_report(const Services& services, const ModelMemory& memory,
+                                 std::string_view id);
 
 }  // namespace pelton::server

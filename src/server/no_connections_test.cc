@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "server/catalogue_rows.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -101,36 +101,36 @@ std::vector<std::pair<std::string, std::string>> requests(const std::string& url
 }
 
 TEST(NoConnections, AP31_whatever_is_named_nothing_is_fetched) {
-  std::promise<ServerHouse*> made;
+  std::promise<ServerFixture*> made;
   std::promise<void> done;
   std::promise<bool> trapped;
   std::thread owner([&] {
     trapped.set_value(trap_connects());
-    ServerHouse house(kScript, {});
-    made.set_value(&house);
+    ServerFixture fixture(kScript, {});
+    made.set_value(&fixture);
     done.get_future().get();
     try_to_connect(1);  // so that this test can fail
   });
   const bool is_trapped = trapped.get_future().get();
-  ServerHouse* const house = made.get_future().get();
+  ServerFixture* const fixture = made.get_future().get();
   net::HttpClient client({});
-  const int port = house->http().port();
+  const int port = fixture->http().port();
   for (const std::string& url :
        {"http://127.0.0.1:" + std::to_string(port) + "/x.png", std::string("file:///etc/passwd"),
         std::string("http:\\\\@host"), std::string("http://169.254.169.254/latest/meta-data"),
         std::string("data:image/png;base64,AAAA"), std::string("https://localhost/x")}) {
     for (const auto& [path, body] : requests(url)) {
       const Result<net::HttpResponse> response =
-          net::http_fetch(client, house->call("POST", path, body));
+          net::http_fetch(client, fixture->call("POST", path, body));
       ASSERT_TRUE(response.ok());
       EXPECT_EQ(response->status, 400) << path << " " << body;
     }
   }
   // Tools of a server elsewhere are left out, and nobody asks it for them.
   const Result<net::HttpResponse> tools = net::http_fetch(
-      client, house->call("POST", "/v1/responses",
-                          R"({"input":"x","tools":[{"type":"mcp","server_label":"s",)"
-                          R"("server_url":"http://127.0.0.1:1/"}]})"));
+      client, fixture->call("POST", "/v1/responses",
+                            R"({"input":"x","tools":[{"type":"mcp","server_label":"s",)"
+                            R"("server_url":"http://127.0.0.1:1/"}]})"));
   ASSERT_TRUE(tools.ok());
   EXPECT_EQ(tools->status, 200);
   EXPECT_EQ(connects, 0);

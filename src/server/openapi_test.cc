@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "server/routes.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -183,31 +183,31 @@ TEST(OpenApi, SaysWhichStatusesThereAre) {
 }
 
 TEST(OpenApi, WhatIsOpenAsksForNoKey) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   EXPECT_TRUE(options.server.keys.add_file("k wheel\n", "keys").ok());
-  ServerHouse house(kScript, std::move(options));
-  net::HttpCall call = house.call("GET", "/openapi.json", "");
+  ServerFixture fixture(kScript, std::move(options));
+  net::HttpCall call = fixture.call("GET", "/openapi.json", "");
   call.headers.add("x-api-key", "k");
-  const net::HttpResponse answer = house.fetch(std::move(call));
+  const net::HttpResponse answer = fixture.fetch(std::move(call));
   ASSERT_EQ(answer.status, 200);
-  EXPECT_EQ(house.get("/openapi.json").status, 401);
+  EXPECT_EQ(fixture.get("/openapi.json").status, 401);
   const Json json = parsed(answer.body);
   for (const Json::Member& path : at(json, "paths").as_object()) {
     for (const Json::Member& operation : path.value.as_object()) {
       if (operation.key != "get" || path.key.find('{') != std::string::npos) continue;
       const Json* security = operation.value.find("security");
       const bool open = security != nullptr && security->as_array().empty();
-      EXPECT_EQ(house.get(path.key).status == 401, !open) << path.key;
+      EXPECT_EQ(fixture.get(path.key).status == 401, !open) << path.key;
     }
   }
 }
 
 // Each path of the document is answered by a running server, as something else than an unknown one.
 TEST(OpenApi, ARunningServerAnswersEachPath) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse unknown = house.get("/no/such/path");
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse unknown = fixture.get("/no/such/path");
   ASSERT_EQ(unknown.status, 404);
-  const Json json = parsed(house.get("/openapi.json").body);
+  const Json json = parsed(fixture.get("/openapi.json").body);
   for (const Json::Member& path : at(json, "paths").as_object()) {
     std::string concrete = path.key;
     for (size_t open = concrete.find('{'); open != std::string::npos; open = concrete.find('{')) {
@@ -218,7 +218,7 @@ TEST(OpenApi, ARunningServerAnswersEachPath) {
       std::transform(method.begin(), method.end(), method.begin(),
                      [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
       const std::string body = operation.value.find("requestBody") == nullptr ? "" : "{}";
-      const net::HttpResponse answer = house.fetch(house.call(method, concrete, body));
+      const net::HttpResponse answer = fixture.fetch(fixture.call(method, concrete, body));
       EXPECT_NE(answer.status, 405) << method << " " << path.key;
       const bool is_socket = at(operation.value, "responses").find("101") != nullptr;
       EXPECT_EQ(answer.status == 426, is_socket) << method << " " << path.key;

@@ -5,12 +5,12 @@
 namespace pelton::server {
 
 // An outbox and the notifier that wakes its thread.
-class Outboxes::Round final : public net::NotifierTask {
+class Outboxes::ThreadOutbox final : public net::NotifierTask {
  public:
-  static std::shared_ptr<Round> on_thread_of(net::Exchange& exchange) {
-    const auto round = std::make_shared<Round>();
-    round->notifier_ = exchange.make_thread_notifier(round);
-    return round->notifier_ == nullptr ? nullptr : round;
+  static std::shared_ptr<ThreadOutbox> on_thread_of(net::Exchange& exchange) {
+    const auto made = std::make_shared<ThreadOutbox>();
+    made->notifier_ = exchange.make_thread_notifier(made);
+    return made->notifier_ == nullptr ? nullptr : made;
   }
 
   void run() override { outbox.deliver(); }
@@ -25,10 +25,10 @@ std::shared_ptr<engine::Outbox> Outboxes::of_thread(net::Exchange& exchange) {
   const void* const name = exchange.thread_name();
   if (name == nullptr) return nullptr;
   std::lock_guard lock(mutex_);
-  std::shared_ptr<Round>& round = rounds_[name];
-  if (round == nullptr) round = Round::on_thread_of(exchange);
-  if (round == nullptr) return nullptr;
-  return {round, &round->outbox};
+  std::shared_ptr<ThreadOutbox>& made = by_thread_[name];
+  if (made == nullptr) made = ThreadOutbox::on_thread_of(exchange);
+  if (made == nullptr) return nullptr;
+  return {made, &made->outbox};
 }
 
 }  // namespace pelton::server

@@ -17,10 +17,11 @@ class Outboxes {
   std::shared_ptr<engine::Outbox> of_thread(net::Exchange& exchange);
 
  private:
-  class Round;
+  class ThreadOutbox;
 
   std::mutex mutex_;
-  std::map<const void*, std::shared_ptr<Round>> rounds_;  // by the threads' names; as many as those
+  std::map<const void*, std::shared_ptr<ThreadOutbox>>
+      by_thread_;  // by the threads' names; as many as those
 };
 
 }  // namespace pelton::server

@@ -47,7 +47,8 @@ Result<std::vector<TokenId>> pinned_prefix(const PrefixFile& file, const ServedM
   if (file.name.ends_with(".json")) return chat_prefix(file, model, current_date);
   if (!base::is_valid_utf8(file.text)) return bad_file(file, "the text is not valid UTF-8");
   if (file.text.empty()) return bad_file(file, "the file is empty");
-  if (const auto error = model.no_text(file.name)) return bad_file(file, error->message);
+  if (const auto error = model.no_text(file.name, TextUse::kOption))
+    return bad_file(file, error->message);
   // As prompts that begin with this text do, which then go on.
   const std::span<const TokenId> begin = model.tokenizer.prompt_begin();
   const std::vector<TokenId> text = model.tokenizer.encode(file.text);

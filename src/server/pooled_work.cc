@@ -40,7 +40,7 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
       record->generation = batch_->facts();
     }
     batch_.reset();
-    if (!result->ok()) return call_.send(call_.told(result->error()));
+    if (!result->ok()) return call_.send(call_.reported(result->error()));
     call_.ticket->note_output((*result)->prompt_tokens);
     call_.send(json_reply(body_of_(std::move(*result).value())));
   }
@@ -84,7 +84,8 @@ std::variant<PooledWork, api::ApiError> PooledPrompts::work(const std::string& i
 }
 
 void start_pooling(Call call, Services& services, PooledWork work, BodyOf body_of) {
-  const auto refused = services.access_control.reserve(*call.ticket, work.prompt_tokens);
+  const auto refused = services.access_control.reserve(*call.ticket, work.prompt_tokens,
+                                                       *call.model->state->refusals);
   services.access_control.add_limits(call.caller, call.headers);
   if (refused) return call.send(*refused);
   engine::Engine& engine = call.model->engine;

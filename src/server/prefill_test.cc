@@ -6,7 +6,7 @@
 
 #include "chat/tiny_chatml_tokenizer.h"
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -28,8 +28,8 @@ Json message_of(const net::HttpResponse& response) {
   return *parsed(response.body).find("choices")->as_array().at(0).find("message");
 }
 
-std::string prompt_of(ServerHouse& house, const std::string& body) {
-  const net::HttpResponse rendered = house.post("/v1/chat/completions/render", body);
+std::string prompt_of(ServerFixture& fixture, const std::string& body) {
+  const net::HttpResponse rendered = fixture.post("/v1/chat/completions/render", body);
   return parsed(rendered.body).string("prompt").value_or(rendered.body);
 }
 
@@ -40,32 +40,32 @@ struct Format {
 
 class Prefill : public testing::TestWithParam<Format> {
  protected:
-  static ServerHouse::Options options() {
-    ServerHouse::Options options;
+  static ServerFixture::Options options() {
+    ServerFixture::Options options;
     options.tokenizer = GetParam().tokenizer;
     return options;
   }
-  ServerHouse house_{kScript, options()};
+  ServerFixture fixture_{kScript, options()};
 };
 
 TEST_P(Prefill, TheAnswerIsWhatComesBehind) {
-  EXPECT_THAT(prompt_of(house_, chat("")), EndsWith(GetParam().ending));
-  const Json message = message_of(house_.post("/v1/chat/completions", chat("")));
+  EXPECT_THAT(prompt_of(fixture_, chat("")), EndsWith(GetParam().ending));
+  const Json message = message_of(fixture_.post("/v1/chat/completions", chat("")));
   EXPECT_EQ(message.string("content"), "lo there, END of it.");
   EXPECT_EQ(message.find("reasoning_content"), nullptr);
-  const std::string stream = house_.post("/v1/chat/completions", chat(R"(,"stream":true)")).body;
+  const std::string stream = fixture_.post("/v1/chat/completions", chat(R"(,"stream":true)")).body;
   EXPECT_EQ(streamed_text(stream, 0).content, "lo there, END of it.");
 }
 
 // vLLM's clients say both.
 TEST_P(Prefill, ItsTokensAreCountedWithoutABeginning) {
   const net::HttpResponse counted =
-      house_.post("/tokenize", chat(R"(,"add_generation_prompt":false)"));
+      fixture_.post("/tokenize", chat(R"(,"add_generation_prompt":false)"));
   ASSERT_EQ(counted.status, 200) << counted.body;
   const Json tokens = *parsed(counted.body).find("tokens");
   const Json text =
-      parsed(house_.post("/detokenize", Json(Json::Object{{"tokens", tokens}}).dump()).body);
-  EXPECT_EQ(text.string("prompt"), prompt_of(house_, chat("")));
+      parsed(fixture_.post("/detokenize", Json(Json::Object{{"tokens", tokens}}).dump()).body);
+  EXPECT_EQ(text.string("prompt"), prompt_of(fixture_, chat("")));
 }
 
 // A parser holds back what may be no text; here it is the caller's, whatever follows.
@@ -75,7 +75,7 @@ TEST_P(Prefill, SpaceAndHalfAMarkerAtTheMessagesEndAreNotShownAgain) {
         R"({{"messages":[{{"role":"user","content":"hi"}},{{"role":"assistant","content":"{}"}}],{},)"
         R"("tools":[{{"type":"function","function":{{"name":"f"}}}}]}})",
         said, kGoesOn);
-    EXPECT_EQ(message_of(house_.post("/v1/chat/completions", body)).string("content"),
+    EXPECT_EQ(message_of(fixture_.post("/v1/chat/completions", body)).string("content"),
               "lo there, END of it.")
         << said;
   }
@@ -83,7 +83,7 @@ TEST_P(Prefill, SpaceAndHalfAMarkerAtTheMessagesEndAreNotShownAgain) {
 
 TEST_P(Prefill, AnEchoShowsTheMessageToo) {
   for (const std::string_view stream : {"false", "true"}) {
-    const net::HttpResponse response = house_.post(
+    const net::HttpResponse response = fixture_.post(
         "/v1/chat/completions", chat(fmt::format(R"(,"echo":true,"stream":{})", stream)));
     const std::string content = stream == "true"
                                     ? streamed_text(response.body, 0).content
@@ -94,10 +94,10 @@ TEST_P(Prefill, AnEchoShowsTheMessageToo) {
 
 TEST_P(Prefill, StopsAndLogprobsKnowTheNewTextAlone) {
   const Json message =
-      message_of(house_.post("/v1/chat/completions", chat(R"(,"stop":["Hel","END"])")));
+      message_of(fixture_.post("/v1/chat/completions", chat(R"(,"stop":["Hel","END"])")));
   EXPECT_EQ(message.string("content"), "lo there, ");
-  const Json body =
-      parsed(house_.post("/v1/chat/completions", chat(R"(,"logprobs":true,"max_tokens":3)")).body);
+  const Json body = parsed(
+      fixture_.post("/v1/chat/completions", chat(R"(,"logprobs":true,"max_tokens":3)")).body);
   const Json& choice = body.find("choices")->as_array().at(0);
   std::string shown;
   for (const Json& token : choice.find("logprobs")->find("content")->as_array()) {
@@ -108,11 +108,11 @@ TEST_P(Prefill, StopsAndLogprobsKnowTheNewTextAlone) {
 
 TEST_P(Prefill, AnthropicsLastMessageOfTheAssistantGoesOn) {
   const std::string body = fmt::format(R"({{{},"max_tokens":50}})", kTalk);
-  const Json whole = parsed(house_.post("/v1/messages", body).body);
+  const Json whole = parsed(fixture_.post("/v1/messages", body).body);
   const Json::Array& blocks = whole.find("content")->as_array();
   ASSERT_EQ(blocks.size(), 1U) << whole.dump();
   EXPECT_EQ(blocks[0].string("text"), "lo there, END of it.");
-  const net::HttpResponse thinks = house_.post(
+  const net::HttpResponse thinks = fixture_.post(
       "/v1/messages",
       fmt::format(
           R"({{{},"max_tokens":5000,"thinking":{{"type":"enabled","budget_tokens":1024}}}})",
@@ -134,7 +134,7 @@ TEST_P(Prefill, WhatCannotGoOnIsRefusedByName) {
       {fmt::format(R"({{{},"echo":true}})", kTalk), "'echo'"},
   };
   for (const auto& [body, name] : kBad) {
-    const net::HttpResponse refused = house_.post("/v1/chat/completions", body);
+    const net::HttpResponse refused = fixture_.post("/v1/chat/completions", body);
     EXPECT_EQ(refused.status, 400) << body << refused.body;
     EXPECT_THAT(refused.body, HasSubstr(std::string(name))) << body;
   }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -12,12 +12,12 @@ constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kText = "/v1/completions";
 constexpr const char* kTokens = "/inference/v1/generate";
 
-ServerHouse make_house() {
-  return ServerHouse(R"({"rules": [{"when": "", "then": [{"text": " fish", "times": 9}]}]})", {});
+ServerFixture make_fixture() {
+  return ServerFixture(R"({"rules": [{"when": "", "then": [{"text": " fish", "times": 9}]}]})", {});
 }
 
-Json ask(ServerHouse& house, const char* path, const std::string& body) {
-  const net::HttpResponse response = house.post(path, body);
+Json ask(ServerFixture& fixture, const char* path, const std::string& body) {
+  const net::HttpResponse response = fixture.post(path, body);
   EXPECT_EQ(response.status, 200) << response.body;
   return parsed(response.body);
 }
@@ -26,14 +26,14 @@ const Json& choice_of(const Json& answer, size_t index = 0) {
   return answer.find("choices")->as_array().at(index);
 }
 
-std::vector<TokenId> tokens_of(ServerHouse& house, std::string_view text) {
+std::vector<TokenId> tokens_of(ServerFixture& fixture, std::string_view text) {
   std::vector<TokenId> tokens;
-  house.model().tokenizer.encode(text, tokens);
+  fixture.model().tokenizer.encode(text, tokens);
   return tokens;
 }
 
 // [null, {"id": {"logprob", "rank", "decoded_token"}, …}, …] of these tokens.
-void expect_vllm_shape(ServerHouse& house, const Json& told, const std::vector<TokenId>& tokens,
+void expect_vllm_shape(ServerFixture& fixture, const Json& told, const std::vector<TokenId>& tokens,
                        size_t alternatives) {
   ASSERT_EQ(told.as_array().size(), tokens.size());
   EXPECT_TRUE(told.as_array().front().is_null());
@@ -43,7 +43,8 @@ void expect_vllm_shape(ServerHouse& house, const Json& told, const std::vector<T
     EXPECT_LE(one.size(), alternatives + 1) << i;
     const Json* own = told.as_array()[i].find(std::to_string(tokens[i]));
     ASSERT_NE(own, nullptr) << i;
-    EXPECT_EQ(own->string("decoded_token"), std::string(house.model().tokenizer.bytes(tokens[i])));
+    EXPECT_EQ(own->string("decoded_token"),
+              std::string(fixture.model().tokenizer.bytes(tokens[i])));
     EXPECT_LT(own->find("logprob")->as_number(), 0.0);
     EXPECT_GE(own->integer("rank").value_or(0), 1);
     for (const Json::Member& other : one) {
@@ -55,22 +56,22 @@ void expect_vllm_shape(ServerHouse& house, const Json& told, const std::vector<T
 }
 
 TEST(PromptLogprobs, completions_tell_them_of_each_choice) {
-  ServerHouse house = make_house();
-  const Json answer = ask(house, kText,
+  ServerFixture fixture = make_fixture();
+  const Json answer = ask(fixture, kText,
                           R"({"prompt":["one two three","four"],"prompt_logprobs":3,"n":2,
                               "max_tokens":2})");
   for (size_t i = 0; i < 4; ++i) {
     const Json* told = choice_of(answer, i).find("prompt_logprobs");
     ASSERT_NE(told, nullptr);
-    expect_vllm_shape(house, *told, tokens_of(house, i < 2 ? "one two three" : "four"), 3);
+    expect_vllm_shape(fixture, *told, tokens_of(fixture, i < 2 ? "one two three" : "four"), 3);
   }
-  const Json without = ask(house, kText, R"({"prompt":"one","max_tokens":2})");
+  const Json without = ask(fixture, kText, R"({"prompt":"one","max_tokens":2})");
   EXPECT_EQ(choice_of(without).find("prompt_logprobs"), nullptr);
 }
 
 TEST(PromptLogprobs, chats_tell_them_of_the_rendered_prompt) {
-  ServerHouse house = make_house();
-  const Json answer = ask(house, kChat,
+  ServerFixture fixture = make_fixture();
+  const Json answer = ask(fixture, kChat,
                           R"({"messages":[{"role":"user","content":"go"}],"prompt_logprobs":0,
                               "return_token_ids":true,"max_tokens":4})");
   std::vector<TokenId> tokens;
@@ -78,26 +79,26 @@ TEST(PromptLogprobs, chats_tell_them_of_the_rendered_prompt) {
     tokens.push_back(static_cast<TokenId>(id.as_integer()));
   }
   ASSERT_GT(tokens.size(), 10u);
-  expect_vllm_shape(house, *answer.find("prompt_logprobs"), tokens, 0);
+  expect_vllm_shape(fixture, *answer.find("prompt_logprobs"), tokens, 0);
 }
 
 TEST(PromptLogprobs, tokens_in_tokens_out) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   const Json answer =
-      ask(house, kTokens, R"({"token_ids":[5,6,7],"sampling_params":{"prompt_logprobs":2}})");
-  expect_vllm_shape(house, *answer.find("prompt_logprobs"), {5, 6, 7}, 2);
+      ask(fixture, kTokens, R"({"token_ids":[5,6,7],"sampling_params":{"prompt_logprobs":2}})");
+  expect_vllm_shape(fixture, *answer.find("prompt_logprobs"), {5, 6, 7}, 2);
   const Json one =
-      ask(house, kTokens, R"({"token_ids":[5],"sampling_params":{"prompt_logprobs":2}})");
+      ask(fixture, kTokens, R"({"token_ids":[5],"sampling_params":{"prompt_logprobs":2}})");
   EXPECT_EQ(one.find("prompt_logprobs")->as_array().size(), 1u) << "nothing foretells the first";
 }
 
 TEST(PromptLogprobs, an_echo_has_them_as_openai_writes_them) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   const Json answer =
-      ask(house, kText,
+      ask(fixture, kText,
           R"({"prompt":"one two","echo":true,"logprobs":2,"prompt_logprobs":2,"max_tokens":2})");
   const Json& choice = choice_of(answer);
-  const std::vector<TokenId> prompt = tokens_of(house, "one two");
+  const std::vector<TokenId> prompt = tokens_of(fixture, "one two");
   const Json& logprobs = *choice.find("logprobs");
   const Json::Array& tokens = logprobs.find("tokens")->as_array();
   const Json::Array& values = logprobs.find("token_logprobs")->as_array();
@@ -127,26 +128,26 @@ TEST(PromptLogprobs, an_echo_has_them_as_openai_writes_them) {
 
 // What loglikelihood tasks ask: the prompt's numbers, and no token.
 TEST(PromptLogprobs, an_echo_alone_says_nothing_of_what_would_follow) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   const Json answer =
-      ask(house, kText, R"({"prompt":"one two","echo":true,"logprobs":1,"max_tokens":0,"n":2})");
+      ask(fixture, kText, R"({"prompt":"one two","echo":true,"logprobs":1,"max_tokens":0,"n":2})");
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(choice_of(answer, i).string("text"), "one two");
     EXPECT_EQ(choice_of(answer, i).string("finish_reason"), "length");
     EXPECT_EQ(choice_of(answer, i).find("logprobs")->find("tokens")->as_array().size(),
-              tokens_of(house, "one two").size());
+              tokens_of(fixture, "one two").size());
   }
   EXPECT_EQ(answer.find("usage")->integer("completion_tokens"), 0);
 }
 
 TEST(PromptLogprobs, a_streamed_echo_is_the_whole_one) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   for (const char* more : {"", R"(,"n":3)", R"(,"max_tokens":0)", R"(,"stop":"fi")"}) {
     const std::string body =
         std::string(R"({"prompt":["one two","x","three"],"echo":true,"logprobs":2,"seed":4)") +
         more;
-    const Json whole = ask(house, kText, body + "}");
-    const net::HttpResponse streamed = house.post(kText, body + R"(,"stream":true})");
+    const Json whole = ask(fixture, kText, body + "}");
+    const net::HttpResponse streamed = fixture.post(kText, body + R"(,"stream":true})");
     ASSERT_EQ(streamed.status, 200) << streamed.body;
     struct Gathered {
       std::string text;
@@ -187,13 +188,13 @@ TEST(PromptLogprobs, a_streamed_echo_is_the_whole_one) {
 
 // A chat's in a chunk without a choice, a completion's with each choice's first text.
 TEST(PromptLogprobs, a_stream_has_what_a_whole_answer_has) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   const std::string asked = R"("max_tokens":6,"seed":1,"n":2,"prompt_logprobs":2)";
   const std::pair<const char*, std::string> kBodies[] = {
       {kChat, R"({"messages":[{"role":"user","content":"go"}],)" + asked},
       {kText, R"({"prompt":["ab","c"],)" + asked}};
   for (const auto& [path, body] : kBodies) {
-    const Json whole = parsed(house.post(path, body + "}").body);
+    const Json whole = parsed(fixture.post(path, body + "}").body);
     std::vector<std::string> of_whole;
     const auto gather = [](const Json& object, std::vector<std::string>& into) {
       if (const Json* scores = object.find("prompt_logprobs")) into.push_back(scores->dump());
@@ -202,7 +203,8 @@ TEST(PromptLogprobs, a_stream_has_what_a_whole_answer_has) {
     for (const Json& choice : whole.find("choices")->as_array()) gather(choice, of_whole);
     EXPECT_FALSE(of_whole.empty());
     std::vector<std::string> of_stream;
-    for (const std::string& event : events_of(house.post(path, body + R"(,"stream":true})").body)) {
+    for (const std::string& event :
+         events_of(fixture.post(path, body + R"(,"stream":true})").body)) {
       if (event == "[DONE]") continue;
       const Json chunk = parsed(event);
       gather(chunk, of_stream);
@@ -213,9 +215,9 @@ TEST(PromptLogprobs, a_stream_has_what_a_whole_answer_has) {
 }
 
 TEST(PromptLogprobs, what_is_not_told_is_refused) {
-  ServerHouse house = make_house();
+  ServerFixture fixture = make_fixture();
   const auto refused = [&](const char* path, const std::string& body, const std::string& param) {
-    const net::HttpResponse response = house.post(path, body);
+    const net::HttpResponse response = fixture.post(path, body);
     EXPECT_EQ(response.status, 400) << body << "\n" << response.body;
     const Json error = parsed(response.body);
     if (std::string_view(path) == "/v1/messages") {  // Anthropic's errors name no field apart

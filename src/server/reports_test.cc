@@ -1,4 +1,4 @@
-// What is told of requests: the access log and traces, whole paths over HTTP.
+// What is reported of requests: the access log and traces, whole paths over HTTP.
 #include <cstdio>
 
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include "access/access_log.h"
 #include "access/request_trace.h"
-#include "server/reports_house.h"
+#include "server/reports_fixture.h"
 #include "telemetry/trace_exporter.h"
 
 namespace pelton::server {
@@ -29,15 +29,15 @@ TEST(AccessLog, TellsEachRequestAndNoWordOfIt) {
     const TemporaryFile file;
     {
       access::AccessLog log({.format = format, .file = file.get()});
-      ServerHouse::Options options;
+      ServerFixture::Options options;
       options.server.reports.access_log = &log;
-      ServerHouse house(kScript, std::move(options));
+      ServerFixture fixture(kScript, std::move(options));
       for (const bool stream : {false, true}) {
-        EXPECT_EQ(house.post("/v1/chat/completions", chat(stream)).status, 200);
+        EXPECT_EQ(fixture.post("/v1/chat/completions", chat(stream)).status, 200);
       }
-      EXPECT_EQ(house.post("/v1/chat/completions", "{\"messages\":[\"secret shape\"]}").status,
+      EXPECT_EQ(fixture.post("/v1/chat/completions", "{\"messages\":[\"secret shape\"]}").status,
                 400);
-      EXPECT_EQ(house.get("/no/such%20path?key=secret").status, 404);
+      EXPECT_EQ(fixture.get("/no/such%20path?key=secret").status, 404);
       EXPECT_EQ(log.dropped(), 0);
     }
     const std::string text = file.text();
@@ -80,15 +80,15 @@ TEST(Traces, B10_SpansAreNamedByOpenTelemetrysConventions) {
     auto exporter = telemetry::TraceExporter::create(
         {.url = collector.url(), .service = {.name = "pelton", .version = "1"}}, log);
     ASSERT_TRUE(exporter.ok());
-    ServerHouse::Options options;
+    ServerFixture::Options options;
     options.server.reports.traces = exporter->get();
-    ServerHouse house(kScript, std::move(options));
-    net::HttpCall call = house.call("POST", "/v1/chat/completions", chat(true));
+    ServerFixture fixture(kScript, std::move(options));
+    net::HttpCall call = fixture.call("POST", "/v1/chat/completions", chat(true));
     call.headers.add("traceparent", kParent);
-    const net::HttpResponse response = house.fetch(std::move(call));
+    const net::HttpResponse response = fixture.fetch(std::move(call));
     EXPECT_EQ(response.status, 200);
     EXPECT_THAT(std::string(response.headers.get("traceparent")), HasSubstr(kTraceId));
-    EXPECT_EQ(house.get("/v1/models").status, 200);  // without a parent: a trace of its own
+    EXPECT_EQ(fixture.get("/v1/models").status, 200);  // without a parent: a trace of its own
   }
   std::map<std::string, Json> named;
   int others = 0;
@@ -139,10 +139,10 @@ std::map<std::string, Json> spans_of(const char* method, const char* path,
     auto exporter = telemetry::TraceExporter::create(
         {.url = collector.url(), .service = {.name = "pelton", .version = "1"}}, log);
     EXPECT_TRUE(exporter.ok());
-    ServerHouse::Options options;
+    ServerFixture::Options options;
     options.server.reports.traces = exporter->get();
-    ServerHouse house(kScript, std::move(options));
-    house.fetch(house.call(method, path, body));
+    ServerFixture fixture(kScript, std::move(options));
+    fixture.fetch(fixture.call(method, path, body));
   }
   std::map<std::string, Json> named;
   for (const Json& span : collector.spans()) named.emplace(*span.string("name"), span);
@@ -233,14 +233,14 @@ TEST(Traces, FollowTheCallersWish) {
   auto exporter = telemetry::TraceExporter::create(
       {.url = collector.url() + "/my/collector", .gather = std::chrono::milliseconds(1)}, log);
   ASSERT_TRUE(exporter.ok());
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.reports.traces = exporter->get();
   options.server.reports.trace_share = 0;
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto ask = [&](const char* parent) {
-    net::HttpCall call = house.call("GET", "/v1/models", "");
+    net::HttpCall call = fixture.call("GET", "/v1/models", "");
     call.headers.add("traceparent", parent);
-    return house.fetch(std::move(call)).headers.has("traceparent");
+    return fixture.fetch(std::move(call)).headers.has("traceparent");
   };
   EXPECT_FALSE(ask("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"));
   EXPECT_FALSE(ask("nonsense"));

@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "server/endpoint.h"
 #include "server/routes.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -32,9 +32,9 @@ constexpr std::string_view kScript = R"({"rules": [
 
 // The script's answer, bent to what a grammar allows: the end where it may be, else a brace that
 // closes, else the first token that is no blank.
-ServerHouse::Options house_options() {
+ServerFixture::Options fixture_options() {
   static const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.next_token = [script =
                                executor.next_token](const engine::ModelledExecutor::Seen& seen) {
@@ -82,6 +82,9 @@ const std::map<std::string_view, std::string_view>& others() {
       {"/inference/v1/generate logprob_token_ids",
        R"({"max_tokens":null,"sampling_params":{"logprobs":0,"logprob_token_ids":[72]},)"
        R"("logprob_token_ids":null})"},
+      {"/v1/completions beam_width", R"({"use_beam_search":true})"},
+      {"/v1/completions early_stopping", R"({"use_beam_search":true})"},
+      {"/v1/completions length_penalty", R"({"use_beam_search":true})"},
       {"dry_allowed_length", R"({"dry_multiplier":0.8})"},
       {"dry_base", R"({"dry_multiplier":0.8})"},
       {"mirostat_eta", R"({"mirostat":2})"},
@@ -157,8 +160,9 @@ bool is_read_at(const Target& target, std::string_view name) {
 }
 
 // What a server does with the field's example, in the page's words.
-std::string seen(ServerHouse& house, const Target& target, const DocumentedField& field) {
-  const net::HttpResponse response = house.post(std::string(target.path), body_with(target, field));
+std::string seen(ServerFixture& fixture, const Target& target, const DocumentedField& field) {
+  const net::HttpResponse response =
+      fixture.post(std::string(target.path), body_with(target, field));
   const std::string warning(response.headers.get("x-pelton-warning"));
   if (response.status == 400) {
     EXPECT_THAT(named_by(response), testing::HasSubstr(field.name));
@@ -172,15 +176,17 @@ std::string seen(ServerHouse& house, const Target& target, const DocumentedField
     return "warning";
   }
   if (field.effect == Effect::kNone) return "no effect";
+  if (field.effect == Effect::kBeside)
+    return is_read_at(target, field.name) ? "obeyed" : "no effect";
   EXPECT_TRUE(is_read_at(target, field.name)) << "ignored though it changes the answer";
   return "obeyed";
 }
 
-std::string row_of(ServerHouse& house, const DocumentedField& field) {
+std::string row_of(ServerFixture& fixture, const DocumentedField& field) {
   std::string row = fmt::format("| `{}` | {} |", field.name, field.servers);
   for (const Target& target : kTargets) {
     SCOPED_TRACE(fmt::format("{} {}", target.path, field.name));
-    row += fmt::format(" {} |", seen(house, target, field));
+    row += fmt::format(" {} |", seen(fixture, target, field));
   }
   return row + "\n";
 }
@@ -199,14 +205,14 @@ std::string table_of(const std::string& page) {
 }
 
 TEST(RequestFields, D6_the_page_says_what_a_server_does_with_each) {
-  ServerHouse house(kScript, house_options());
+  ServerFixture fixture(kScript, fixture_options());
   std::string table;
   size_t pairs = 0;
   for (const DocumentedField& field : api::documented_fields()) {
     ASSERT_FALSE(field.servers.empty() || field.types.empty() || field.example.empty())
         << field.name;
     pairs += static_cast<size_t>(std::ranges::count(field.servers, ' ')) + 1;
-    table += row_of(house, field);
+    table += row_of(fixture, field);
   }
   EXPECT_GE(pairs, 300U) << "(server, field)";
   const std::string file(kPage);
@@ -232,16 +238,79 @@ Json wrong_value(const DocumentedField& field) {
 }
 
 TEST(RequestFields, D6_a_wrong_type_is_refused_even_of_a_field_without_effect) {
-  ServerHouse house(kScript, house_options());
+  ServerFixture fixture(kScript, fixture_options());
   for (const DocumentedField& field : api::documented_fields()) {
     for (const Target& target : kTargets) {
       SCOPED_TRACE(fmt::format("{} {}", target.path, field.name));
       const net::HttpResponse response =
-          house.post(std::string(target.path), body_with(target, field, wrong_value(field)));
+          fixture.post(std::string(target.path), body_with(target, field, wrong_value(field)));
       EXPECT_EQ(response.status, 400) << response.body;
       EXPECT_THAT(named_by(response), testing::HasSubstr(field.name));
     }
   }
+}
+
+// A29: one that the field may not have, by the table: no such word, or one beyond an end of the
+// range.
+std::vector<Json> values_beyond(const DocumentedField& field) {
+  const size_t dots = field.allowed.find("..");
+  if (field.allowed.empty()) return {};
+  if (dots == std::string_view::npos) return {Json("nonsense"), Json("")};
+  std::vector<Json> values;
+  const std::string low(field.allowed.substr(0, dots));
+  const std::string high(field.allowed.substr(dots + 2));
+  const bool is_text = field.types.find("string") != std::string_view::npos;
+  if (is_text) return {Json(std::string(std::stoul(high) + 1, 'x'))};
+  if (!low.empty()) values.push_back(parsed(std::to_string(std::stoll(low) - 1)));
+  if (!high.empty()) values.push_back(parsed(std::to_string(std::stoll(high) + 1)));
+  return values;
+}
+
+TEST(RequestFields, A29_values_that_a_field_may_not_have_are_refused) {
+  ServerFixture fixture(kScript, fixture_options());
+  int tried = 0;
+  for (const DocumentedField& field : api::documented_fields()) {
+    for (const Json& value : values_beyond(field)) {
+      for (const Target& target : kTargets) {
+        SCOPED_TRACE(fmt::format("{} {} {}", target.path, field.name, value.dump().substr(0, 40)));
+        const net::HttpResponse response =
+            fixture.post(std::string(target.path), body_with(target, field, value));
+        EXPECT_EQ(response.status, 400) << response.body;
+        EXPECT_THAT(named_by(response), testing::HasSubstr(field.name));
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GT(tried, 100);
+}
+
+TEST(RequestFields, A29_members_without_effect_have_their_values_too) {
+  ServerFixture fixture(kScript, fixture_options());
+  const std::pair<std::string_view, std::string_view> kBad[] = {
+      {R"("reasoning":{"summary":"loud"})", "reasoning.summary"},
+      {R"("reasoning":{"generate_summary":7})", "reasoning.generate_summary"},
+      {R"("stream":true,"stream_options":{"include_obfuscation":"yes"})",
+       "stream_options.include_obfuscation"},
+      {R"("thinking":{"type":"enabled","budget_tokens":1024,"clear_thinking":7})",
+       "thinking.clear_thinking"},
+      {R"("response_format":{"type":"json_object","strict":"maybe"})", "response_format.strict"},
+      {R"("tools":[{"type":"function","function":{"name":"f","defer_loading":"x"}}])",
+       "tools[0].function.defer_loading"},
+  };
+  for (const auto& [member, name] : kBad) {
+    const net::HttpResponse response = fixture.post(
+        "/v1/chat/completions",
+        fmt::format(R"({{"messages":[{{"role":"user","content":"hi"}}],{}}})", member));
+    EXPECT_EQ(response.status, 400) << member << response.body;
+    EXPECT_THAT(named_by(response), testing::HasSubstr(name));
+  }
+  const net::HttpResponse kind =
+      fixture.post("/v2/embed", R"({"texts":["hi"],"input_type":"nonsense"})");
+  EXPECT_EQ(kind.status, 400) << kind.body;
+  // A text's object is none of reasoning's.
+  const net::HttpResponse text =
+      fixture.post("/v1/responses", R"({"input":"hi","text":{"context":"auto"}})");
+  EXPECT_EQ(text.status, 400) << text.body;
 }
 
 // Of one body all that ask for nothing, by the field's types.
@@ -264,7 +333,7 @@ std::vector<Json> neutral_values(const DocumentedField& field) {
 }
 
 TEST(RequestFields, D6_what_asks_for_nothing_is_taken) {
-  ServerHouse house(kScript, house_options());
+  ServerFixture fixture(kScript, fixture_options());
   static const std::set<std::string_view> kNeeded = {"input", "prompt", "messages", "token_ids",
                                                      "max_tokens"};
   // Anthropic's is an object; these are OpenAI's words.
@@ -279,7 +348,7 @@ TEST(RequestFields, D6_what_asks_for_nothing_is_taken) {
         if (is_word_of_others(target, field, value)) continue;
         Json body = parsed(std::string(target.body));
         body.set(std::string(field.name), value);
-        const net::HttpResponse response = house.post(std::string(target.path), body.dump());
+        const net::HttpResponse response = fixture.post(std::string(target.path), body.dump());
         EXPECT_EQ(response.status, 200)
             << target.path << " " << field.name << " " << value.dump() << response.body;
         EXPECT_EQ(response.headers.get("x-pelton-warning"), "") << field.name << value.dump();
@@ -298,7 +367,7 @@ std::string answer_of(const net::HttpResponse& response) {
 
 // Whatever a server calls it, the answer is held to it. The examples leave "yes" and "no".
 TEST(RequestFields, D6_every_spelling_of_a_constraint_is_obeyed) {
-  ServerHouse house(kScript, house_options());
+  ServerFixture fixture(kScript, fixture_options());
   const std::pair<std::string_view, std::string_view> kSpellings[] = {
       {"guided_choice", ""},
       {"guided_regex", ""},
@@ -325,29 +394,58 @@ TEST(RequestFields, D6_every_spelling_of_a_constraint_is_obeyed) {
       const auto field = std::ranges::find(api::documented_fields(), name, &DocumentedField::name);
       const Json given = parsed(std::string(value.empty() ? field->example : value));
       const net::HttpResponse response =
-          house.post(std::string(target.path), body_with(target, *field, given));
+          fixture.post(std::string(target.path), body_with(target, *field, given));
       ASSERT_EQ(response.status, 200) << response.body;
       EXPECT_THAT(answer_of(response), testing::AnyOf("yes", "no", "\"yes\""));
     }
     const auto format =
         std::ranges::find(api::documented_fields(), "format", &DocumentedField::name);
     const net::HttpResponse any =
-        house.post(std::string(target.path), body_with(target, *format, Json("json")));
+        fixture.post(std::string(target.path), body_with(target, *format, Json("json")));
     EXPECT_THAT(answer_of(any), testing::StartsWith("{"));
     const net::HttpResponse none =
-        house.post(std::string(target.path), body_with(target, *format, Json("")));
+        fixture.post(std::string(target.path), body_with(target, *format, Json("")));
     EXPECT_THAT(answer_of(none), testing::HasSubstr("Hello"));
     for (const std::string_view bad : {R"("xml")", R"(7)"}) {
-      const net::HttpResponse refused = house.post(
+      const net::HttpResponse refused = fixture.post(
           std::string(target.path), body_with(target, *format, parsed(std::string(bad))));
       EXPECT_EQ(refused.status, 400) << refused.body;
     }
   }
 }
 
+// A29: whatever stands beside it, "json_object" is an object.
+TEST(RequestFields, A29_json_object_with_a_schema_is_an_object) {
+  ServerFixture fixture(kScript, fixture_options());
+  for (const Target& target : {kTargets[0], kTargets[1]}) {
+    const auto format =
+        std::ranges::find(api::documented_fields(), "response_format", &DocumentedField::name);
+    for (const char* const schema :
+         {"{}", "true", R"({"title":"x"})", R"({"type":["number","object"]})",
+          R"({"anyOf":[{"type":"integer"},{"type":"object","properties":{}}]})"}) {
+      const Json given = parsed(fmt::format(R"({{"type":"json_object","schema":{}}})", schema));
+      const net::HttpResponse response =
+          fixture.post(std::string(target.path), body_with(target, *format, given));
+      ASSERT_EQ(response.status, 200) << schema << response.body;
+      EXPECT_THAT(answer_of(response), testing::StartsWith("{")) << schema;
+    }
+    for (const char* const schema :
+         {R"({"type":"number"})", R"({"type":["number","string"]})", "false"}) {
+      const Json given = parsed(fmt::format(R"({{"type":"json_object","schema":{}}})", schema));
+      const net::HttpResponse response =
+          fixture.post(std::string(target.path), body_with(target, *format, given));
+      EXPECT_EQ(response.status, 400) << schema << response.body;
+      EXPECT_THAT(named_by(response), testing::HasSubstr("response_format.schema"));
+    }
+    const Json number = parsed(R"({"type":"json_schema","schema":{"type":"number"}})");
+    EXPECT_EQ(fixture.post(std::string(target.path), body_with(target, *format, number)).status,
+              200);
+  }
+}
+
 TEST(RequestFields, D6_two_spellings_of_a_constraint_are_refused) {
-  ServerHouse house(kScript, house_options());
-  const net::HttpResponse response = house.post(
+  ServerFixture fixture(kScript, fixture_options());
+  const net::HttpResponse response = fixture.post(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)"
                               R"("format":"json","grammar":{"type":"regex","value":"a"}})");
   EXPECT_EQ(response.status, 400);
@@ -355,7 +453,7 @@ TEST(RequestFields, D6_two_spellings_of_a_constraint_are_refused) {
 }
 
 TEST(RequestFields, D6_a_constraint_beside_a_forced_call_is_refused) {
-  ServerHouse house(kScript, house_options());
+  ServerFixture fixture(kScript, fixture_options());
   const std::string tools =
       R"("messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":)"
       R"({"name":"f","parameters":{"type":"object","properties":{},"additionalProperties":false}}}],)";
@@ -365,39 +463,40 @@ TEST(RequestFields, D6_a_constraint_beside_a_forced_call_is_refused) {
     for (const std::string_view choice :
          {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
       const net::HttpResponse refused =
-          house.post("/v1/chat/completions",
-                     fmt::format(R"({{{}{},"tool_choice":{}}})", tools, constraint, choice));
+          fixture.post("/v1/chat/completions",
+                       fmt::format(R"({{{}{},"tool_choice":{}}})", tools, constraint, choice));
       EXPECT_EQ(refused.status, 400) << refused.body;
       EXPECT_THAT(named_by(refused), testing::HasSubstr("makes it a call"));
     }
-    const net::HttpResponse taken = house.post(
+    const net::HttpResponse taken = fixture.post(
         "/v1/chat/completions", fmt::format(R"({{{}{},"tool_choice":"auto"}})", tools, constraint));
     EXPECT_EQ(taken.status, 200) << taken.body;
   }
-  const net::HttpResponse own = house.post(
+  const net::HttpResponse own = fixture.post(
       "/v1/chat/completions",
       "{" + tools + R"("response_format":{"type":"json_object"},"tool_choice":"required"})");
   EXPECT_EQ(own.status, 200) << own.body;
 }
 
 TEST(RequestFields, D6_strict_fields_refuse_what_nobody_documents) {
-  ServerHouse house(kScript, {.model = [](ServedModel& model) {
-                      model.unknown_fields = api::UnknownFields::kRefuse;
-                    }});
+  ServerFixture fixture(kScript, {.model = [](ServedModel& model) {
+                          model.unknown_fields = api::UnknownFields::kRefuse;
+                        }});
   for (const Target& target : kTargets) {
-    const net::HttpResponse plain = house.post(std::string(target.path), std::string(target.body));
+    const net::HttpResponse plain =
+        fixture.post(std::string(target.path), std::string(target.body));
     EXPECT_EQ(plain.status, 200) << plain.body;
     const DocumentedField unknown{.name = "temprature", .neutral = {}, .example = "0.5"};
     const net::HttpResponse response =
-        house.post(std::string(target.path), body_with(target, unknown));
+        fixture.post(std::string(target.path), body_with(target, unknown));
     EXPECT_EQ(response.status, 400) << target.path;
     EXPECT_THAT(named_by(response), testing::HasSubstr("temprature"));
   }
   // In an object of the body, too; and a name that is no text stays out of the answer.
-  const net::HttpResponse inner = house.post(
+  const net::HttpResponse inner = fixture.post(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi","mood":"good"}]})");
   EXPECT_THAT(named_by(inner), testing::HasSubstr("messages[0].mood"));
-  const net::HttpResponse odd = house.post(
+  const net::HttpResponse odd = fixture.post(
       "/v1/completions", "{\"prompt\":\"hi\",\"" + std::string(70, 'a') + "\xC3\xA9\":1}");
   EXPECT_EQ(odd.status, 400);
   EXPECT_THAT(named_by(odd), testing::HasSubstr("aaaa"));

@@ -60,7 +60,7 @@ class ModelRequest {
     std::vector<std::string> warnings = {};
     std::optional<double> timeout_s = {};
     Call::Whole whole = Call::Whole::kYes;  // the answer comes at once, when all of it is there
-    std::string_view user = {};             // who pays, if there is no tenant
+    std::string_view user = {};             // billing account, if there is no tenant
     // How long the model stays in memory behind it, where models sleep; none: as before.
     std::optional<int64_t> keep_alive_ns = {};
     access::SamplingAsked asked = {};

@@ -1,5 +1,6 @@
 #include "server/request_pipeline.h"
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <string>
@@ -10,9 +11,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "server/grpc_house.h"
+#include "server/grpc_fixture.h"
 #include "server/reply.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -21,18 +22,18 @@ constexpr std::string_view kScript =
     R"({"rules": [{"when": "", "then": "<|channel|>final<|message|>Hi.<|return|>"}]})";
 constexpr int64_t kLargeBytes = 1000;
 
-ServerHouse::Options small_limit() {
-  ServerHouse::Options options;
+ServerFixture::Options small_limit() {
+  ServerFixture::Options options;
   options.server.beside_bytes_min = kLargeBytes;
   return options;
 }
 
 // On which thread each stage ran.
 struct Stages {
-  std::thread::id handled;
-  std::thread::id read;
-  std::thread::id prepared;
-  std::thread::id started;
+  std::atomic<std::thread::id> handled;
+  std::atomic<std::thread::id> read;
+  std::atomic<std::thread::id> prepared;
+  std::atomic<std::thread::id> started;
 };
 
 class RecordingRequest final : public ModelRequest {
@@ -67,15 +68,15 @@ class RecordingRequest final : public ModelRequest {
 class Recorder {
  public:
   explicit Recorder(
-      ServerHouse& house, std::function<void()> reading = [] {})
-      : house_(house),
+      ServerFixture& fixture, std::function<void()> reading = [] {})
+      : fixture_(fixture),
         reading_(std::move(reading)),
         http_(
             {.address = "127.0.0.1", .port = 0, .threads = 1},
             [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
               handle(std::move(request), std::move(exchange));
             },
-            house.log()) {
+            fixture.log()) {
     EXPECT_TRUE(http_.start().ok());
   }
   ~Recorder() { http_.stop(std::chrono::milliseconds(0)); }
@@ -98,42 +99,42 @@ class Recorder {
               .caller = {}};
     call.body_bytes = static_cast<int64_t>(call.request.body.size());
     call.entry = std::make_unique<access::TrackedRequest>(
-        house_.server().services().statistics,
+        fixture_.server().services().statistics,
         access::TrackedRequest::Route{.handler = "/record", .method = "POST"});
-    run_request(std::move(call), house_.server().services(),
+    run_request(std::move(call), fixture_.server().services(),
                 std::make_unique<RecordingRequest>(stages_, reading_), std::nullopt);
   }
 
-  ServerHouse& house_;
+  ServerFixture& fixture_;
   const std::function<void()> reading_;
   Stages stages_;
   net::HttpServer http_;
 };
 
 TEST(RequestPipeline, ASmallBodyIsReadWhereItCame) {
-  ServerHouse house(kScript, small_limit());
-  Recorder recorder(house);
-  EXPECT_EQ(house.fetch(recorder.call("/record", std::string(kLargeBytes - 1, 'x'))).body, "999");
-  EXPECT_EQ(recorder.stages().read, recorder.stages().handled);
-  EXPECT_EQ(recorder.stages().prepared, recorder.stages().handled);
-  EXPECT_EQ(recorder.stages().started, recorder.stages().handled);
+  ServerFixture fixture(kScript, small_limit());
+  Recorder recorder(fixture);
+  EXPECT_EQ(fixture.fetch(recorder.call("/record", std::string(kLargeBytes - 1, 'x'))).body, "999");
+  EXPECT_EQ(recorder.stages().read.load(), recorder.stages().handled.load());
+  EXPECT_EQ(recorder.stages().prepared.load(), recorder.stages().handled.load());
+  EXPECT_EQ(recorder.stages().started.load(), recorder.stages().handled.load());
 }
 
 TEST(RequestPipeline, ALargeBodyIsReadAndTokenisedBesideTheNetThread) {
-  ServerHouse house(kScript, small_limit());
-  Recorder recorder(house);
-  EXPECT_EQ(house.fetch(recorder.call("/record", std::string(kLargeBytes, 'x'))).body, "1000");
-  EXPECT_NE(recorder.stages().read, recorder.stages().handled);
-  EXPECT_NE(recorder.stages().prepared, recorder.stages().handled);
-  EXPECT_EQ(recorder.stages().started, recorder.stages().handled);
+  ServerFixture fixture(kScript, small_limit());
+  Recorder recorder(fixture);
+  EXPECT_EQ(fixture.fetch(recorder.call("/record", std::string(kLargeBytes, 'x'))).body, "1000");
+  EXPECT_NE(recorder.stages().read.load(), recorder.stages().handled.load());
+  EXPECT_NE(recorder.stages().prepared.load(), recorder.stages().handled.load());
+  EXPECT_EQ(recorder.stages().started.load(), recorder.stages().handled.load());
 }
 
 // While one body is being read the listener's only net thread answers others.
 TEST(RequestPipeline, ALargeBodyHoldsNoNetThread) {
-  ServerHouse house(kScript, small_limit());
+  ServerFixture fixture(kScript, small_limit());
   std::promise<void> reading;
   std::promise<void> go_on;
-  Recorder recorder(house, [&] {
+  Recorder recorder(fixture, [&] {
     reading.set_value();
     go_on.get_future().wait();
   });
@@ -142,7 +143,7 @@ TEST(RequestPipeline, ALargeBodyHoldsNoNetThread) {
     return net::http_fetch(client, recorder.call("/record", std::string(kLargeBytes, 'x')));
   });
   reading.get_future().wait();
-  EXPECT_EQ(house.fetch(recorder.call("/other", "")).body, "\"at once\"");
+  EXPECT_EQ(fixture.fetch(recorder.call("/other", "")).body, "\"at once\"");
   go_on.set_value();
   const auto answer = large.get();
   ASSERT_TRUE(answer.ok());
@@ -152,46 +153,49 @@ TEST(RequestPipeline, ALargeBodyHoldsNoNetThread) {
 // Its client leaves while its body is read: it is counted as cancelled, and nothing is answered
 // when the reading has come to its end.
 TEST(RequestPipeline, ACallWhoseClientLeavesMeanwhileIsDropped) {
-  ServerHouse house(kScript, small_limit());
   std::promise<void> reading;
   std::promise<void> go_on;
-  Recorder recorder(house, [&] {
+  std::atomic<bool> has_read{false};  // nobody waits for it but this test
+  ServerFixture fixture(kScript, small_limit());
+  Recorder recorder(fixture, [&] {
     reading.set_value();
     go_on.get_future().wait();
+    has_read = true;
   });
   {
     net::HttpClient client{{}};
     client.start(recorder.call("/record", std::string(kLargeBytes, 'x')), {});
     reading.get_future().wait();
   }  // the client goes
-  const auto counts = [&] { return house.server().services().statistics.counts(); };
+  const auto counts = [&] { return fixture.server().services().statistics.counts(); };
   while (counts().cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   go_on.set_value();
-  EXPECT_EQ(house.fetch(recorder.call("/other", "")).body, "\"at once\"");
+  while (!has_read) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(fixture.fetch(recorder.call("/other", "")).body, "\"at once\"");
   EXPECT_EQ(counts().open(), 0);
-  EXPECT_EQ(recorder.stages().started, std::thread::id());
+  EXPECT_EQ(recorder.stages().started.load(), std::thread::id());
 }
 
 TEST(RequestPipeline, TooManyLargeBodiesAreRefused) {
-  ServerHouse::Options options = small_limit();
+  ServerFixture::Options options = small_limit();
   options.server.preparation_pool.short_lane.waiting_max = 0;
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const std::string large = fmt::format(R"({{"prompt":"{}"}})", std::string(kLargeBytes, 'x'));
-  const net::HttpResponse refused = house.post("/tokenize", large);
+  const net::HttpResponse refused = fixture.post("/tokenize", large);
   EXPECT_EQ(refused.status, 429) << refused.body;
   EXPECT_NE(refused.body.find("too many large requests wait to be read"), std::string::npos);
   EXPECT_TRUE(refused.headers.has("Retry-After"));
-  EXPECT_EQ(house.post("/tokenize", R"({"prompt":"x"})").status, 200);
+  EXPECT_EQ(fixture.post("/tokenize", R"({"prompt":"x"})").status, 200);
 }
 
-int64_t done_beside(ServerHouse& house) {
-  const WorkPool::Stats stats = house.server().services().preparation.stats();
+int64_t done_beside(ServerFixture& fixture) {
+  const WorkPool::Stats stats = fixture.server().services().preparation.stats();
   return stats.ended[static_cast<size_t>(WorkPool::End::kDone)];
 }
 
 // Every endpoint that reads a body does so: twice, to read it and to make tokens of it.
 TEST(RequestPipeline, EveryEndpointsLargeBodyIsReadBeside) {
-  ServerHouse house(kScript, small_limit());
+  ServerFixture fixture(kScript, small_limit());
   const std::string text(2 * kLargeBytes, 'x');
   const std::string messages =
       fmt::format(R"("messages":[{{"role":"user","content":"{}"}}])", text);
@@ -214,33 +218,33 @@ TEST(RequestPipeline, EveryEndpointsLargeBodyIsReadBeside) {
       {"/tokenize", fmt::format(R"({{"prompt":"{}"}})", text)},
   };
   for (const auto& [path, body] : calls) {
-    const int64_t before = done_beside(house);
-    const net::HttpResponse answer = house.post(path, body);
-    EXPECT_EQ(done_beside(house) - before, answer.status == 200 ? 2 : 1) << path << answer.body;
+    const int64_t before = done_beside(fixture);
+    const net::HttpResponse answer = fixture.post(path, body);
+    EXPECT_EQ(done_beside(fixture) - before, answer.status == 200 ? 2 : 1) << path << answer.body;
   }
 }
 
 TEST(RequestPipeline, LargeGrpcMessagesAreReadBesideTheLoop) {
-  GrpcHouseOf house(kScript, small_limit());
+  GrpcFixtureOf fixture(kScript, small_limit());
   const std::string text(2 * kLargeBytes, 'x');
-  EXPECT_TRUE(house.generate(grpc_chat(text)).status.ok());
-  EXPECT_EQ(done_beside(house.house), 2);
+  EXPECT_TRUE(fixture.generate(grpc_chat(text)).status.ok());
+  EXPECT_EQ(done_beside(fixture.fixture), 2);
   {
     grpc::ClientContext context;
     v1::EmbedRequest request;
     request.add_inputs()->set_text(text);
     v1::EmbedReply reply;
-    EXPECT_TRUE(house.stub->Embed(&context, request, &reply).ok());
+    EXPECT_TRUE(fixture.stub->Embed(&context, request, &reply).ok());
     EXPECT_EQ(reply.embeddings_size(), 1);
   }
-  EXPECT_EQ(done_beside(house.house), 4);
+  EXPECT_EQ(done_beside(fixture.fixture), 4);
   grpc::ClientContext context;
   v1::TokenizeRequest request;
   request.set_text(text);
   v1::TokenizeReply reply;
-  EXPECT_TRUE(house.stub->Tokenize(&context, request, &reply).ok());
+  EXPECT_TRUE(fixture.stub->Tokenize(&context, request, &reply).ok());
   EXPECT_GT(reply.tokens_size(), 0);
-  EXPECT_EQ(done_beside(house.house), 6);
+  EXPECT_EQ(done_beside(fixture.fixture), 6);
 }
 
 }  // namespace

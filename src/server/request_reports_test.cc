@@ -1,4 +1,4 @@
-// What is told of requests that are none of HTTP's own: gRPC calls, turns over a WebSocket,
+// What is reported of requests that are none of HTTP's own: gRPC calls, turns over a WebSocket,
 // responses in the background. The same as of any other.
 #include <chrono>
 #include <map>
@@ -9,8 +9,8 @@
 
 #include "access/access_log.h"
 #include "net/test_websocket.h"
-#include "server/grpc_house.h"
-#include "server/reports_house.h"
+#include "server/grpc_fixture.h"
+#include "server/reports_fixture.h"
 #include "telemetry/trace_exporter.h"
 
 namespace pelton::server {
@@ -24,18 +24,18 @@ constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
   {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}
 ]})";
 
-// The lines of the log of a house in which `use` is done, each parsed.
+// The lines of the log of a fixture in which `use` is done, each parsed.
 template <typename Use>
 std::vector<Json> lines_after(Use&& use) {
   const TemporaryFile file;
   {
     access::AccessLog log({.format = access::AccessLog::Format::kJson, .file = file.get()});
-    ServerHouse::Options options;
+    ServerFixture::Options options;
     EXPECT_TRUE(options.server.keys.add_file("key acme\n", "keys").ok());
     options.server.reports.access_log = &log;
-    GrpcHouseOf house(kScript, std::move(options));
-    use(house);
-    for (int i = 0; i < 1000 && house.house.server().services().statistics.counts().open() > 0;
+    GrpcFixtureOf fixture(kScript, std::move(options));
+    use(fixture);
+    for (int i = 0; i < 1000 && fixture.fixture.server().services().statistics.counts().open() > 0;
          ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -58,24 +58,24 @@ void expect_generated(const Json& line) {
 }
 
 TEST(AccessLog, TellsOfCallsOverGrpc) {
-  const std::vector<Json> lines = lines_after([](GrpcHouseOf& house) {
+  const std::vector<Json> lines = lines_after([](GrpcFixtureOf& fixture) {
     const std::map<std::string, std::string> key = {{"x-api-key", "key"}};
-    EXPECT_TRUE(house
+    EXPECT_TRUE(fixture
                     .generate(grpc_chat("secret question"),
                               {{"x-api-key", "key"}, {"x-request-id", "mine-1"}})
                     .status.ok());
-    EXPECT_FALSE(house.generate({}, key).status.ok());  // no prompt
-    EXPECT_FALSE(house.generate(grpc_chat("secret question")).status.ok());
+    EXPECT_FALSE(fixture.generate({}, key).status.ok());  // no prompt
+    EXPECT_FALSE(fixture.generate(grpc_chat("secret question")).status.ok());
     grpc::ClientContext left;
     left.AddMetadata("x-api-key", "key");
-    const auto reader = house.stub->Generate(&left, grpc_chat("endless"));
+    const auto reader = fixture.stub->Generate(&left, grpc_chat("endless"));
     v1::GenerateChunk chunk;
     EXPECT_TRUE(reader->Read(&chunk));
     left.TryCancel();
     while (reader->Read(&chunk)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    for (int i = 0; i < 1000 && house.house.server().services().statistics.counts().open() > 0;
+    for (int i = 0; i < 1000 && fixture.fixture.server().services().statistics.counts().open() > 0;
          ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -84,13 +84,13 @@ TEST(AccessLog, TellsOfCallsOverGrpc) {
     v1::TokenizeRequest words;
     words.set_text("secret");
     v1::TokenizeReply tokens;
-    EXPECT_TRUE(house.stub->Tokenize(&tokenize, words, &tokens).ok());
+    EXPECT_TRUE(fixture.stub->Tokenize(&tokenize, words, &tokens).ok());
     grpc::ClientContext embed;
     embed.AddMetadata("x-api-key", "key");
     v1::EmbedRequest asked;
     asked.add_inputs()->set_text("secret");
     v1::EmbedReply vectors;
-    EXPECT_TRUE(house.stub->Embed(&embed, asked, &vectors).ok());
+    EXPECT_TRUE(fixture.stub->Embed(&embed, asked, &vectors).ok());
   });
   ASSERT_EQ(lines.size(), 6u);
   for (const Json& line : lines) {
@@ -125,8 +125,8 @@ std::string read_turn(net::TestWebSocket& socket) {
 constexpr char kSocketHeaders[] = "Authorization: Bearer key\r\nx-request-id: mine\r\n";
 
 TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
-  std::vector<Json> lines = lines_after([](GrpcHouseOf& house) {
-    net::TestWebSocket socket(house.house.http().port(), "/v1/responses", kSocketHeaders);
+  std::vector<Json> lines = lines_after([](GrpcFixtureOf& fixture) {
+    net::TestWebSocket socket(fixture.fixture.http().port(), "/v1/responses", kSocketHeaders);
     ASSERT_TRUE(socket.open()) << socket.head();
     const std::string create = R"({"type":"response.create","input":")";
     socket.text(create + R"(secret question"})");
@@ -147,7 +147,7 @@ TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
   EXPECT_EQ(lines[0].string("method"), "GET");
   EXPECT_EQ(lines[0].integer("status"), 101);
   EXPECT_EQ(lines[0].string("request_id"), "mine");
-  // Of the two that the client has left, the one that waited is told of first.
+  // Of the two that the client has left, the one that waited is reported first.
   std::swap(lines[5], lines[6]);
   for (size_t i = 1; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i].string("method"), "WEBSOCKET");
@@ -164,12 +164,12 @@ TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
 }
 
 TEST(AccessLog, TellsOfResponsesInTheBackground) {
-  const std::vector<Json> lines = lines_after([](GrpcHouseOf& house) {
-    net::HttpCall call = house.house.call("POST", "/v1/responses",
-                                          R"({"input":"secret question","background":true})");
+  const std::vector<Json> lines = lines_after([](GrpcFixtureOf& fixture) {
+    net::HttpCall call = fixture.fixture.call("POST", "/v1/responses",
+                                              R"({"input":"secret question","background":true})");
     call.headers.add("x-api-key", "key");
     call.headers.add("x-request-id", "mine");
-    EXPECT_EQ(house.house.fetch(std::move(call)).status, 200);
+    EXPECT_EQ(fixture.fixture.fetch(std::move(call)).status, 200);
   });
   ASSERT_EQ(lines.size(), 2u);
   const Json& asked = lines[lines[0].string("method") == "POST" ? 0 : 1];
@@ -183,7 +183,7 @@ TEST(AccessLog, TellsOfResponsesInTheBackground) {
   expect_generated(made);
 }
 
-// The spans of the caller's trace that reach a collector from a house in which `use` is done.
+// The spans of the caller's trace that reach a collector from a fixture in which `use` is done.
 template <typename Use>
 std::vector<Json> spans_after(Use&& use) {
   Collector collector(200);
@@ -192,11 +192,11 @@ std::vector<Json> spans_after(Use&& use) {
   {
     auto exporter = telemetry::TraceExporter::create({.url = collector.url()}, log);
     EXPECT_TRUE(exporter.ok());
-    ServerHouse::Options options;
+    ServerFixture::Options options;
     options.server.reports.traces = exporter->get();
     options.server.reports.trace_share = 0;
-    GrpcHouseOf house(kScript, std::move(options));
-    use(house);
+    GrpcFixtureOf fixture(kScript, std::move(options));
+    use(fixture);
   }
   EXPECT_THAT(collector.all(), Not(HasSubstr("secret")));
   std::vector<Json> spans;
@@ -221,10 +221,10 @@ const auto kRooms = testing::UnorderedElementsAre("tokenize", "admission", "engi
                                                   "engine.decode", "net");
 
 TEST(Traces, FollowAGrpcCall) {
-  const std::vector<Json> spans = spans_after([](GrpcHouseOf& house) {
+  const std::vector<Json> spans = spans_after([](GrpcFixtureOf& fixture) {
     EXPECT_TRUE(
-        house.generate(grpc_chat("secret question"), {{"traceparent", kParent}}).status.ok());
-    EXPECT_TRUE(house.generate(grpc_chat("secret question")).status.ok());  // nobody records it
+        fixture.generate(grpc_chat("secret question"), {{"traceparent", kParent}}).status.ok());
+    EXPECT_TRUE(fixture.generate(grpc_chat("secret question")).status.ok());  // nobody records it
   });
   ASSERT_EQ(spans.size(), 7u);
   EXPECT_EQ(spans[0].string("name"), "pelton.v1.Inference/Generate");
@@ -234,8 +234,8 @@ TEST(Traces, FollowAGrpcCall) {
 }
 
 TEST(Traces, FollowEachTurnOverAWebSocket) {
-  const std::vector<Json> spans = spans_after([](GrpcHouseOf& house) {
-    net::TestWebSocket socket(house.house.http().port(), "/v1/responses",
+  const std::vector<Json> spans = spans_after([](GrpcFixtureOf& fixture) {
+    net::TestWebSocket socket(fixture.fixture.http().port(), "/v1/responses",
                               "traceparent: " + std::string(kParent) + "\r\n");
     ASSERT_TRUE(socket.open()) << socket.head();
     for (int i = 0; i < 2; ++i) {

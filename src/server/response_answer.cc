@@ -61,7 +61,7 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
   body_ = api::response_body(options_.head, state);
   const bool kept = !output_.stopped() && end.reason == engine::FinishReason::kStop;
   std::vector<TokenId> turn = kept ? keep_turn() : std::vector<TokenId>();
-  tell_ended(state, std::move(turn));
+  report_end(state, std::move(turn));
 }
 
 api::Usage ResponseAnswer::usage(const engine::StreamEnd& end) const {
@@ -71,7 +71,7 @@ api::Usage ResponseAnswer::usage(const engine::StreamEnd& end) const {
           .reasoning_tokens = output_.reasoning_tokens()};
 }
 
-void ResponseAnswer::tell_ended(const api::ResponseState& state, std::vector<TokenId> turn) {
+void ResponseAnswer::report_end(const api::ResponseState& state, std::vector<TokenId> turn) {
   if (!options_.on_ended) return;
   const auto say_unstored = [&] {
     options_.head.stored = false;
@@ -92,7 +92,7 @@ std::vector<TokenId> ResponseAnswer::keep_turn() {
   const std::vector<api::OutputItem>& items = output_.items();
   const auto calls =
       std::ranges::count(items, api::OutputItem::Kind::kCall, &api::OutputItem::kind);
-  // Of several calls the words of one do not tell the turn.
+  // Of several calls the words of one do not identify the turn.
   if (calls < 2) {
     options_.place.turns->keep(options_.place.history, words_of(items).view(), turn);
   }
@@ -119,7 +119,7 @@ void ResponseAnswer::fail(const api::ApiError& error, const engine::StreamEnd& e
                                  .error = &error,
                                  .completed_at = {}};
   body_ = api::response_body(options_.head, state);
-  tell_ended(state, {});
+  report_end(state, {});
 }
 
 void ResponseAnswer::append_error(const api::ApiError& /*error*/, std::string& out) {

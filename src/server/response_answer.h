@@ -49,7 +49,7 @@ class ResponseAnswer final : public Answer {
  private:
   api::Usage usage(const engine::StreamEnd& end) const;
   std::vector<TokenId> keep_turn();
-  void tell_ended(const api::ResponseState& state, std::vector<TokenId> turn);
+  void report_end(const api::ResponseState& state, std::vector<TokenId> turn);
 
   const ServedModel& model_;
   Options options_;

@@ -110,16 +110,16 @@ void check(const ServedModel& model, const std::vector<TokenId>& tokens, const S
 }
 
 TEST(ResponseAnswer, HM15_StreamedIsWholeAsEventsAndAsMessages) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const char* given = std::getenv("PELTON_SEED");
   const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 30'000 : 3'000;
   for (int i = 0; i < rounds; ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
     SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
-    RandomTurns random(house.model(), seed);
+    RandomTurns random(fixture.model(), seed);
     const std::vector<TokenId> tokens = random.tokens();
-    check(house.model(), tokens, random.stops(), random);
+    check(fixture.model(), tokens, random.stops(), random);
     if (testing::Test::HasFailure()) break;
   }
 }

@@ -98,7 +98,7 @@ class Conversing {
     return {};
   }
 
-  // What the model did between two items of others. It stops after a call, so what a client tells
+  // What the model did between two items of others. It stops after a call, so what a client says
   // of several is no turn as it was sampled, but where its tokens are known.
   size_t add_turn(size_t first) {
     size_t end = first;
@@ -175,14 +175,14 @@ class Conversing {
   std::vector<Turn> turns_;
 };
 
-// Who the model is and what it is told, before anybody speaks.
+// Who the model is and what its instructions are, before anybody speaks.
 chat::Conversation opening_of(const api::ResponseRequest& request, const ResponseSource& source) {
-  api::ChatRequest told;
-  told.tools = request.tools;
-  told.reasoning_effort = request.reasoning_effort;
-  told.generation.format = request.generation.format;
+  api::ChatRequest instructions;
+  instructions.tools = request.tools;
+  instructions.reasoning_effort = request.reasoning_effort;
+  instructions.generation.format = request.generation.format;
   const auto add = [&](const std::string& text) {
-    api::ChatMessage& message = told.messages.emplace_back();
+    api::ChatMessage& message = instructions.messages.emplace_back();
     message.role = api::ChatRole::kDeveloper;
     message.content = text;
   };
@@ -197,7 +197,7 @@ chat::Conversation opening_of(const api::ResponseRequest& request, const Respons
   add(request.instructions);
   for (const PastResponse& past : source.history) add_from(past.input);
   add_from(request.items);
-  return prompt::conversation_of(told, source.current_date);
+  return prompt::conversation_of(instructions, source.current_date);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -23,18 +23,19 @@ class ResponseConversationTest : public testing::Test {
     return api::parse_response_items(parsed(text)).value();
   }
   std::vector<TokenId> tokens(const std::string& body) {
-    const Result<ChatPrompt> prompt = response_prompt(
-        request(body), {.history = history_, .current_date = "2025-06-28"}, house_.model(), turns_);
+    const Result<ChatPrompt> prompt =
+        response_prompt(request(body), {.history = history_, .current_date = "2025-06-28"},
+                        fixture_.model(), turns_);
     EXPECT_TRUE(prompt.ok()) << (prompt.ok() ? "" : prompt.error().message);
     return prompt.ok() ? prompt->tokens : std::vector<TokenId>();
   }
   // The messages after the system message.
   std::string rendered(const std::string& body) {
-    const std::string text = house_.model().tokenizer.decode(tokens(body));
+    const std::string text = fixture_.model().tokenizer.decode(tokens(body));
     return text.substr(text.find("<|end|>") + 7);
   }
 
-  ServerHouse house_{kScript, {}};
+  ServerFixture fixture_{kScript, {}};
   TurnCache turns_{{.seed = 1}};
   std::vector<PastResponse> history_;
 };
@@ -85,7 +86,7 @@ TEST_F(ResponseConversationTest, AFollowUpBeginsWithAllThatWasSampled) {
   const std::vector<TokenId> before = tokens(R"({"input":"q"})");
   // The recipient in the other place, as the model likes it: rendered anew it would stand
   // elsewhere.
-  const std::vector<TokenId> turn = house_.model().tokenizer.encode_with_special(
+  const std::vector<TokenId> turn = fixture_.model().tokenizer.encode_with_special(
       "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
       "to=functions.f <|constrain|>json<|message|>{}<|call|>");
   history_.push_back({.input = items(R"([{"role":"user","content":"q"}])"),
@@ -104,7 +105,7 @@ TEST_F(ResponseConversationTest, AFollowUpBeginsWithAllThatWasSampled) {
 // The model stops after a call, so a turn of several is rare; but it may write them in one.
 TEST_F(ResponseConversationTest, AFollowUpBeginsWithATurnOfTwoCalls) {
   const std::vector<TokenId> before = tokens(R"({"input":"q"})");
-  const std::vector<TokenId> turn = house_.model().tokenizer.encode_with_special(
+  const std::vector<TokenId> turn = fixture_.model().tokenizer.encode_with_special(
       "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
       "to=functions.f <|constrain|>json<|message|>{}<|end|><|start|>assistant<|channel|>commentary "
       "to=functions.g <|constrain|>json<|message|>{}<|call|>");
@@ -122,7 +123,7 @@ TEST_F(ResponseConversationTest, AFollowUpBeginsWithATurnOfTwoCalls) {
   beginning.insert(beginning.end(), turn.begin(), turn.end());
   ASSERT_GT(after.size(), beginning.size());
   EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), after.begin()));
-  const std::string behind = house_.model().tokenizer.decode(
+  const std::string behind = fixture_.model().tokenizer.decode(
       std::vector<TokenId>(after.begin() + static_cast<ptrdiff_t>(beginning.size()), after.end()));
   EXPECT_EQ(behind,
             "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rf<|end|>"
@@ -139,7 +140,7 @@ TEST_F(ResponseConversationTest, AFollowUpBeginsWithATurnOfTwoCalls) {
 TEST_F(ResponseConversationTest, AResultNeedsItsCall) {
   const Result<ChatPrompt> prompt = response_prompt(
       request(R"({"input":[{"type":"function_call_output","call_id":"1","output":"r"}]})"),
-      {.history = history_, .current_date = "2025-06-28"}, house_.model(), turns_);
+      {.history = history_, .current_date = "2025-06-28"}, fixture_.model(), turns_);
   ASSERT_FALSE(prompt.ok());
   EXPECT_EQ(prompt.error().field, "input[0].call_id");
 }

@@ -91,8 +91,8 @@ void ResponseOutput::begin(chat::PartBegin& part) {
 void ResponseOutput::begin_item(OutputItem item) {
   items_.push_back(std::move(item));
   item_open_ = true;
-  told_text_ = told_logprobs_ = message_sampled_ = 0;
-  if (tells()) events_.item_begins({items_.back(), items_.size() - 1}, pending_);
+  emitted_text_ = emitted_logprobs_ = message_sampled_ = 0;
+  if (streams()) events_.item_begins({items_.back(), items_.size() - 1}, pending_);
 }
 
 void ResponseOutput::add_text(std::string_view text) {
@@ -134,8 +134,8 @@ void ResponseOutput::close_item(OutputItem::Status status) {
   if (items_.back().kind == Kind::kReasoning && options_.encrypt_reasoning) {
     items_.back().encrypted_content = options_.encrypt_reasoning(items_.back().text);
   }
-  if (!tells()) return;
-  tell_text();
+  if (!streams()) return;
+  emit_text();
   events_.item_ends({items_.back(), items_.size() - 1}, pending_);
 }
 
@@ -149,17 +149,17 @@ void ResponseOutput::release_logprobs(size_t text_end) {
   held_logprobs_.erase(held_logprobs_.begin(), held);
 }
 
-void ResponseOutput::tell_text() {
+void ResponseOutput::emit_text() {
   const OutputItem& item = items_.back();
-  if (told_text_ == item.text.size() && told_logprobs_ == item.logprobs.size()) return;
-  events_.text_grows({item, items_.size() - 1}, std::string_view(item.text).substr(told_text_),
-                     std::span(item.logprobs).subspan(told_logprobs_), pending_);
-  told_text_ = item.text.size();
-  told_logprobs_ = item.logprobs.size();
+  if (emitted_text_ == item.text.size() && emitted_logprobs_ == item.logprobs.size()) return;
+  events_.text_grows({item, items_.size() - 1}, std::string_view(item.text).substr(emitted_text_),
+                     std::span(item.logprobs).subspan(emitted_logprobs_), pending_);
+  emitted_text_ = item.text.size();
+  emitted_logprobs_ = item.logprobs.size();
 }
 
 void ResponseOutput::take_events(std::string& out) {
-  if (item_open_ && tells()) tell_text();
+  if (item_open_ && streams()) emit_text();
   out += pending_;
   pending_.clear();
 }

@@ -1,5 +1,5 @@
 // The output of one response while it is sampled: the parts of the model's turn as items
-// (reasoning, messages, calls) and, if it is streamed, the events that tell of each change. One
+// (reasoning, messages, calls) and, if it is streamed, the events that report each change. One
 // translator for both, so a streamed and a whole response are equal. Total, as the parser under it.
 // Owned by a ResponseAnswer, on its net thread.
 #pragma once
@@ -31,11 +31,11 @@ class ResponseOutput {
     bool one_call = false;  // of several calls only the first is an item
     // For formats that type arguments by their schema; may be null.
     std::shared_ptr<const std::vector<chat::FunctionTool>> functions = nullptr;
-    std::string response_id;  // the items' ids tell it
+    std::string response_id;  // the items' ids are made of it
     bool reasoning_summary = false;
     // What becomes of reasoning that has ended as its "encrypted_content"; empty: none is wanted.
     std::function<std::string(std::string_view text)> encrypt_reasoning;
-    // Of the events; none: nothing is told on the way.
+    // Of the events; none: nothing is reported on the way.
     std::optional<api::ResponseEvents::Framing> framing;
   };
 
@@ -80,9 +80,9 @@ class ResponseOutput {
   void end(chat::PartEnd::By by);
   void close_item(api::OutputItem::Status status);
   void release_logprobs(size_t text_end);
-  void tell_text();
+  void emit_text();
   std::string new_id(std::string_view prefix);
-  bool tells() const { return options_.framing.has_value(); }
+  bool streams() const { return options_.framing.has_value(); }
 
   const ServedModel& model_;
   const Options options_;
@@ -98,8 +98,8 @@ class ResponseOutput {
 
   size_t message_sampled_ = 0;  // bytes of the open message, stop strings included
   std::vector<HeldLogprob> held_logprobs_;
-  size_t told_text_ = 0;  // of the open item, bytes
-  size_t told_logprobs_ = 0;
+  size_t emitted_text_ = 0;  // of the open item, bytes
+  size_t emitted_logprobs_ = 0;
   uint64_t ids_ = 0;
 
   api::ResponseEvents events_;

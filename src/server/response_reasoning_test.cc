@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -20,10 +20,10 @@ constexpr std::string_view kScript = R"({"rules": [
 constexpr std::string_view kThought = "I must look it up, at some length.";
 constexpr std::string_view kTools = R"("tools":[{"type":"function","name":"get_weather"}])";
 
-Json respond(ServerHouse& house, const std::string& members, const char* key = "") {
-  net::HttpCall call = house.call("POST", "/v1/responses", "{" + members + "}");
+Json respond(ServerFixture& fixture, const std::string& members, const char* key = "") {
+  net::HttpCall call = fixture.call("POST", "/v1/responses", "{" + members + "}");
   if (*key != '\0') call.headers.add("Authorization", std::string("Bearer ") + key);
-  const net::HttpResponse response = house.fetch(std::move(call));
+  const net::HttpResponse response = fixture.fetch(std::move(call));
   EXPECT_EQ(response.status, 200) << response.body;
   return parsed(response.body);
 }
@@ -33,28 +33,28 @@ std::string asking(std::string_view more) {
 }
 
 TEST(ResponseReasoning, B6_a_summary_is_what_the_model_thought) {
-  ServerHouse house(kScript, {});
-  for (const char* wish : {R"("summary":"auto")", R"("summary":"concise")",
-                           R"("summary":"detailed")", R"("generate_summary":"auto")"}) {
-    const Json body = respond(house, asking(fmt::format(R"(,"reasoning":{{{}}})", wish)));
+  ServerFixture fixture(kScript, {});
+  for (const char* member : {R"("summary":"auto")", R"("summary":"concise")",
+                             R"("summary":"detailed")", R"("generate_summary":"auto")"}) {
+    const Json body = respond(fixture, asking(fmt::format(R"(,"reasoning":{{{}}})", member)));
     const Json& item = body.find("output")->as_array().at(0);
-    ASSERT_EQ(item.find("summary")->as_array().size(), 1u) << wish;
+    ASSERT_EQ(item.find("summary")->as_array().size(), 1u) << member;
     EXPECT_EQ(item.find("summary")->as_array()[0].string("type"), "summary_text");
     EXPECT_EQ(item.find("summary")->as_array()[0].string("text"), kThought);
     EXPECT_EQ(item.find("content")->as_array()[0].string("text"), kThought);
     EXPECT_TRUE(item.find("encrypted_content")->is_null());
   }
-  const Json without = respond(house, asking(""));
+  const Json without = respond(fixture, asking(""));
   EXPECT_TRUE(without.find("output")->as_array()[0].find("summary")->as_array().empty());
   const net::HttpResponse bad =
-      house.post("/v1/responses", R"({"input":"hi","reasoning":{"summary":"long"}})");
+      fixture.post("/v1/responses", R"({"input":"hi","reasoning":{"summary":"long"}})");
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(parsed(bad.body).find("error")->string("param"), "reasoning.summary");
 }
 
 TEST(ResponseReasoning, B6_a_streamed_summary_has_its_events) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse response = house.post(
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse response = fixture.post(
       "/v1/responses", "{" + asking(R"(,"reasoning":{"summary":"auto"},"stream":true)") + "}");
   const ResponseText text = text_of_stream(response.body);  // which checks their order
   ASSERT_EQ(text.items.size(), 2u);
@@ -84,13 +84,13 @@ std::string second_request(const Json& body, const std::string& reasoning) {
 constexpr const char* kStateless = R"(,"store":false,"include":["reasoning.encrypted_content"])";
 
 TEST(ResponseReasoning, B6_encrypted_reasoning_comes_back_in_a_stateless_loop) {
-  ServerHouse::Options keyed;
+  ServerFixture::Options keyed;
   keyed.server.reasoning_key = std::string(32, 'k');
-  ServerHouse house(kScript, keyed);
+  ServerFixture fixture(kScript, keyed);
   // One that does not know the turn by itself.
   keyed.server.sampled_turn_tokens_max = 0;
-  ServerHouse forgetful(kScript, keyed);
-  const Json first = respond(house, asking(kStateless));
+  ServerFixture forgetful(kScript, keyed);
+  const Json first = respond(fixture, asking(kStateless));
   const std::string token = encrypted_of(first);
   ASSERT_FALSE(token.empty());
   EXPECT_EQ(token.find("look"), std::string::npos);
@@ -115,7 +115,7 @@ TEST(ResponseReasoning, B6_encrypted_reasoning_comes_back_in_a_stateless_loop) {
                                   kThought)),
             plain);
   const Json second = respond(
-      house, second_request(first, item(fmt::format(R"(,"encrypted_content":"{}")", token))));
+      fixture, second_request(first, item(fmt::format(R"(,"encrypted_content":"{}")", token))));
   EXPECT_EQ(second.find("output")->as_array().back().find("content")->as_array()[0].string("text"),
             "Sun.");
   // What was computed for the model's own turn is found again.
@@ -124,8 +124,8 @@ TEST(ResponseReasoning, B6_encrypted_reasoning_comes_back_in_a_stateless_loop) {
 }
 
 TEST(ResponseReasoning, B6_streamed_items_are_encrypted_too) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse response = house.post(
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse response = fixture.post(
       "/v1/responses", "{" + asking(std::string(kStateless) + R"(,"stream":true)") + "}");
   bool done = false;
   for (const std::string& event : events_of(response.body)) {
@@ -140,13 +140,13 @@ TEST(ResponseReasoning, B6_streamed_items_are_encrypted_too) {
 }
 
 TEST(ResponseReasoning, B6_a_forged_token_is_refused_and_a_foreign_one_told_of) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   ASSERT_TRUE(options.server.keys.add_file("one one\ntwo two\n", "keys").ok());
   options.server.reasoning_key = std::string(32, 'k');
-  ServerHouse house(kScript, std::move(options));
-  const Json first = respond(house, asking(kStateless), "one");
+  ServerFixture fixture(kScript, std::move(options));
+  const Json first = respond(fixture, asking(kStateless), "one");
   const std::string token = encrypted_of(first);
-  const auto send = [&](ServerHouse& to, const std::string& with, const char* key) {
+  const auto send = [&](ServerFixture& to, const std::string& with, const char* key) {
     net::HttpCall call =
         to.call("POST", "/v1/responses",
                 "{" +
@@ -157,25 +157,25 @@ TEST(ResponseReasoning, B6_a_forged_token_is_refused_and_a_foreign_one_told_of) 
     call.headers.add("Authorization", std::string("Bearer ") + key);
     return to.fetch(std::move(call));
   };
-  EXPECT_EQ(send(house, token, "one").status, 200);
+  EXPECT_EQ(send(fixture, token, "one").status, 200);
   std::string changed = token;
   changed[changed.size() / 2] = changed[changed.size() / 2] == 'A' ? 'B' : 'A';
   for (const auto& [forged, key] : {std::pair(changed, "one"), std::pair(token, "two"),
                                     std::pair(token.substr(0, token.size() - 4), "one")}) {
-    const net::HttpResponse response = send(house, forged, key);
+    const net::HttpResponse response = send(fixture, forged, key);
     EXPECT_EQ(response.status, 400) << response.body;
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), "input[1].encrypted_content");
     EXPECT_EQ(parsed(response.body).find("error")->string("code"), "invalid_encrypted_content");
   }
   // The same key in another server, and another key.
-  ServerHouse::Options same;
+  ServerFixture::Options same;
   same.server.reasoning_key = std::string(32, 'k');
   ASSERT_TRUE(same.server.keys.add_file("one one\n", "keys").ok());
-  ServerHouse second(kScript, std::move(same));
+  ServerFixture second(kScript, std::move(same));
   const net::HttpResponse read = send(second, token, "one");
   EXPECT_EQ(read.status, 200);
   EXPECT_FALSE(read.headers.has("x-pelton-warning"));
-  ServerHouse stranger(kScript, {});
+  ServerFixture stranger(kScript, {});
   for (const std::string& foreign : {token, std::string("gAAAAABo"), std::string("x\\u0000")}) {
     const net::HttpResponse response = send(stranger, foreign, "one");
     EXPECT_EQ(response.status, 200) << response.body;
@@ -185,9 +185,9 @@ TEST(ResponseReasoning, B6_a_forged_token_is_refused_and_a_foreign_one_told_of) 
 }
 
 TEST(ResponseReasoning, B6_the_echo_of_text_always_has_a_format) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto text = [&](const char* asked) {
-    return respond(house, fmt::format(R"("input":"hi"{})", asked)).find("text")->dump();
+    return respond(fixture, fmt::format(R"("input":"hi"{})", asked)).find("text")->dump();
   };
   EXPECT_EQ(text(""), R"({"format":{"type":"text"}})");
   EXPECT_EQ(text(R"(,"text":{})"), R"({"format":{"type":"text"}})");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "api/fields.h"
+#include "net/socket_turn.h"
 #include "server/responses.h"
 #include "server/running_responses.h"
 
@@ -19,79 +20,26 @@ api::ApiError shutting_down() {
 
 // One response's way back over the socket: what it sends whole is an error, what it streams are
 // lines of JSON, each of which is a message. Its Generation holds it.
-class SocketTurn final : public net::Exchange {
+class ResponseSocket::Turn final : public net::SocketTurn {
  public:
-  explicit SocketTurn(const std::shared_ptr<ResponseSocket>& socket)
-      : socket_(socket), connection_(socket->call_.exchange) {}
-
-  ~SocketTurn() override {
-    if (!over_) end();  // unanswered: the client learns that it can go on
-  }
+  explicit Turn(const std::shared_ptr<ResponseSocket>& socket)
+      : SocketTurn(socket->call_.exchange, [weak = std::weak_ptr(socket)] {
+          if (const auto alive = weak.lock()) alive->turn_over();
+        }) {}
 
   void send(net::HttpResponse response) override {
-    std::string event = fmt::format("{{\"type\":\"error\",\"status\":{}", response.status);
-    // The body is {"error":{…}}.
-    event += response.body.starts_with('{') ? "," + response.body.substr(1) : "}";
-    connection_->write(event);
+    connection().write(api::error_event(response.status, response.body));
     end();
   }
-  void start_stream(int, net::HttpHeaders) override {}
   void write(std::string_view lines) override {
     std::string_view rest = lines;
     while (!rest.empty()) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       // Anything else is a comment that keeps a stream of events alive; pings do that here.
-      if (rest.starts_with('{')) connection_->write(rest.substr(0, end));
+      if (rest.starts_with('{')) connection().write(rest.substr(0, end));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
-  void finish() override { end(); }
-
-  size_t queued_bytes() const override { return connection_->queued_bytes(); }
-  void on_drained(std::function<void()> drained) override { drained_ = std::move(drained); }
-  void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
-  bool closed() const override { return over_ || connection_->closed(); }
-  void post(std::function<void()> work) override { connection_->post(std::move(work)); }
-  std::shared_ptr<net::Notifier> make_notifier(std::weak_ptr<net::NotifierTask> work) override {
-    return connection_->make_notifier(std::move(work));
-  }
-  std::shared_ptr<net::Notifier> make_thread_notifier(
-      std::weak_ptr<net::NotifierTask> work) override {
-    return connection_->make_thread_notifier(std::move(work));
-  }
-  const void* thread_name() const override { return connection_->thread_name(); }
-  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
-    connection_->post_after(delay, std::move(work));
-  }
-
-  // From the socket.
-  void connection_drained() {
-    const std::function<void()> drained = drained_;
-    if (drained) drained();
-  }
-  void client_left() {
-    over_ = true;
-    const std::function<void()> closed = std::exchange(closed_, nullptr);
-    drained_ = nullptr;
-    if (closed) closed();
-  }
-
- private:
-  // Posted, as the Generation that ends is still at work.
-  void end() {
-    over_ = true;
-    closed_ = nullptr;
-    drained_ = nullptr;
-    connection_->post([socket = socket_] {
-      if (const auto alive = socket.lock()) alive->turn_over();
-    });
-  }
-
-  const std::weak_ptr<ResponseSocket> socket_;
-  const std::shared_ptr<net::Exchange> connection_;
-  std::function<void()> drained_;
-  std::function<void()> closed_;
-  bool over_ = false;
 };
 
 void ResponseSocket::open(Services& services, Call call) {
@@ -156,7 +104,7 @@ void ResponseSocket::begin(Asked asked) {
   busy_ = true;
   asked.body.set("stream", Json(true));  // which goes without saying here
   link_->compiling = link_->cancel_asked = false;
-  const auto turn = std::make_shared<SocketTurn>(shared_from_this());
+  const auto turn = std::make_shared<Turn>(shared_from_this());
   turn_ = turn;
   Call call{.request = {},
             .exchange = turn,
@@ -185,7 +133,7 @@ std::optional<Error> ResponseSocket::names_other(const Json& message) const {
 }
 
 void ResponseSocket::cancel(const Json& message) {
-  const std::shared_ptr<SocketTurn> turn = turn_.lock();
+  const std::shared_ptr<Turn> turn = turn_.lock();
   const bool open = turn != nullptr && !turn->closed();
   if (!open || (!link_->compiling && link_->running.expired())) {
     return say(api::api_error({ErrorCode::kInvalidArgument, "no response is being made", "type"}));
@@ -212,7 +160,7 @@ void ResponseSocket::turn_over() {
 
 void ResponseSocket::client_left() {
   waiting_.reset();
-  if (const auto turn = turn_.lock()) turn->client_left();
+  if (const auto turn = turn_.lock()) turn->leave();
 }
 
 void ResponseSocket::on_drained() {
@@ -226,7 +174,7 @@ void ResponseSocket::on_drain() {
   if (!busy_) call_.exchange->finish_websocket(1001, "the server is shutting down");
 }
 
-// A turn is told of like a request of its own: within the handshake's trace, by the handshake's
+// A turn is reported like a request of its own: within the handshake's trace, by the handshake's
 // name with a number behind it.
 std::unique_ptr<access::TrackedRequest> ResponseSocket::new_entry(int64_t message_bytes) {
   auto entry = std::make_unique<access::TrackedRequest>(
@@ -250,9 +198,7 @@ void ResponseSocket::refuse(const api::ApiError& error, access::TrackedRequest& 
 }
 
 void ResponseSocket::say(const api::ApiError& error) {
-  std::string event = fmt::format("{{\"type\":\"error\",\"status\":{},", error.status);
-  event += api::error_body(error).substr(1);
-  call_.exchange->write(event);
+  call_.exchange->write(api::error_event(error.status, api::error_body(error)));
 }
 
 }  // namespace pelton::server

@@ -17,7 +17,6 @@
 namespace pelton::server {
 
 struct Services;
-class SocketTurn;
 
 class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
  public:
@@ -25,13 +24,13 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   static void open(Services& services, Call call);
 
  private:
-  friend class SocketTurn;
+  class Turn;
 
   ResponseSocket(Services& services, Call call) : services_(services), call_(std::move(call)) {}
 
   void start();
   void on_message(const std::string& message);
-  // One message that asks for a response. If it is dropped, that is told as a client's leaving.
+  // One message that asks for a response. If it is dropped, that is reported as a client's leaving.
   struct Asked {
     Json body;
     std::unique_ptr<access::TrackedRequest> entry;
@@ -46,7 +45,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   void client_left();
   void on_drained();
   void on_drain();
-  // Of a message that is refused, also to those who are told of requests.
+  // Of a message that is refused, also to those who get reports of requests.
   void refuse(const api::ApiError& error, access::TrackedRequest& entry);
   std::unique_ptr<access::TrackedRequest> new_entry(int64_t message_bytes);
   void say(const api::ApiError& error);
@@ -54,7 +53,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   Services& services_;
   Call call_;
   const std::shared_ptr<ResponseLink> link_ = std::make_shared<ResponseLink>();
-  std::weak_ptr<SocketTurn> turn_;
+  std::weak_ptr<Turn> turn_;
   bool busy_ = false;             // a response is being made, or its end is on its way here
   std::optional<Asked> waiting_;  // the next one
   bool draining_ = false;

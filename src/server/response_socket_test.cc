@@ -10,7 +10,7 @@
 
 #include "net/test_websocket.h"
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -50,23 +50,23 @@ Turn read_turn(net::TestWebSocket& socket) {
 }
 
 TEST(ResponseSocket, SaysWhatHttpSays) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   ASSERT_TRUE(socket.open()) << socket.head();
   for (const char* input : {R"("input":"hi")", R"("input":"weather?","temperature":0.5)",
                             R"("input":"endless","max_output_tokens":40)"}) {
     socket.text(create(input));
     const Turn turn = read_turn(socket);
-    const net::HttpResponse whole = house.post("/v1/responses", "{" + std::string(input) + "}");
+    const net::HttpResponse whole = fixture.post("/v1/responses", "{" + std::string(input) + "}");
     EXPECT_EQ(turn.text, text_of_response(parsed(whole.body)));
   }
 }
 
 TEST(ResponseSocket, GoesOnFromWhatIsNotStored) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.sampled_turn_tokens_max = 0;
-  ServerHouse house(kScript, std::move(options));
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, std::move(options));
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   const std::string tools = R"("tools":[{"type":"function","name":"get_weather"}],)";
   socket.text(create(tools + R"("input":"weather?","store":false)"));
   const Turn first = read_turn(socket);
@@ -79,19 +79,19 @@ TEST(ResponseSocket, GoesOnFromWhatIsNotStored) {
   socket.text(create(follow));
   const Turn second = read_turn(socket);
   EXPECT_EQ(second.text.items.at(0).text, "It is sunny.");
-  const int block = house.engine().capacity().block_tokens;
+  const int block = fixture.engine().capacity().block_tokens;
   const int64_t known = *first.response.find("usage")->integer("total_tokens");
   EXPECT_GE(second.response.find("usage")->find("input_tokens_details")->integer("cached_tokens"),
             (known - 1) / block * block);
   // Another connection does not know it.
-  net::TestWebSocket other(house.http().port(), "/v1/responses");
+  net::TestWebSocket other(fixture.http().port(), "/v1/responses");
   other.text(create(follow));
   EXPECT_EQ(next(other).find("error")->string("code"), "previous_response_not_found");
 }
 
 TEST(ResponseSocket, ErrorsAreEventsAndEndNothing) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   struct Case {
     std::string message;
     int status;
@@ -123,8 +123,8 @@ TEST(ResponseSocket, ErrorsAreEventsAndEndNothing) {
 }
 
 TEST(ResponseSocket, CancelEndsTheRunningOne) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"endless")"));
   ResponseStreamReader reader;
   for (int i = 0; i < 6; ++i) reader.event(next(socket));
@@ -132,15 +132,15 @@ TEST(ResponseSocket, CancelEndsTheRunningOne) {
   while (!reader.over() && !HasFailure()) reader.event(next(socket));
   EXPECT_EQ(reader.text.status, "cancelled");
   EXPECT_LT(reader.text.output_tokens, 3000);
-  EXPECT_EQ(parsed(house.get("/v1/responses/" + reader.id()).body).string("status"), "cancelled");
+  EXPECT_EQ(parsed(fixture.get("/v1/responses/" + reader.id()).body).string("status"), "cancelled");
   socket.text(create(R"("input":"hi")"));
   EXPECT_EQ(read_turn(socket).text.status, "completed");
 }
 
 // Nobody took back the one that waits: it has its turn.
 TEST(ResponseSocket, CancelLeavesTheWaitingOneItsTurn) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"endless")"));
   ResponseStreamReader reader;
   reader.event(next(socket));
@@ -154,8 +154,8 @@ TEST(ResponseSocket, CancelLeavesTheWaitingOneItsTurn) {
 }
 
 TEST(ResponseSocket, CancelOfAnotherResponseCancelsNothing) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"endless","max_output_tokens":600)"));
   ResponseStreamReader reader;
   reader.event(next(socket));
@@ -185,8 +185,8 @@ TEST(ResponseSocket, CancelOfAnotherResponseCancelsNothing) {
 }
 
 TEST(ResponseSocket, WS_14_OneWaitsAndAThirdIsRefused) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"endless","max_output_tokens":60)"));
   socket.text(create(R"("input":"hi")"));
   socket.text(create(R"("input":"hi")"));
@@ -210,25 +210,25 @@ TEST(ResponseSocket, WS_14_OneWaitsAndAThirdIsRefused) {
 }
 
 TEST(ResponseSocket, AClientThatLeavesCancels) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   {
-    net::TestWebSocket socket(house.http().port(), "/v1/responses");
+    net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
     socket.text(create(R"("input":"endless")"));
     next(socket);
   }
-  for (int i = 0; i < 500 && house.model().state->meter.open() > 0; ++i) {
+  for (int i = 0; i < 500 && fixture.model().state->meter.open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(house.model().state->meter.open(), 0);
-  EXPECT_EQ(house.server().services().statistics.counts().cancelled, 1);
-  EXPECT_EQ(house.server().services().statistics.counts().open(), 0);
+  EXPECT_EQ(fixture.model().state->meter.open(), 0);
+  EXPECT_EQ(fixture.server().services().statistics.counts().cancelled, 1);
+  EXPECT_EQ(fixture.server().services().statistics.counts().open(), 0);
 }
 
 TEST(ResponseSocket, WS_01_WS_10_HandshakesAreChecked) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("key");
-  ServerHouse house(kScript, std::move(options));
-  const int port = house.http().port();
+  ServerFixture fixture(kScript, std::move(options));
+  const int port = fixture.http().port();
   const std::string key = "Authorization: Bearer key\r\n";
   EXPECT_TRUE(net::TestWebSocket(port, "/v1/responses", key).open());
   const auto head = [&](const std::string& headers) {
@@ -242,26 +242,26 @@ TEST(ResponseSocket, WS_01_WS_10_HandshakesAreChecked) {
   EXPECT_EQ(head(key + "Origin: https://test\r\n"), "HTTP/1.1 403");
   EXPECT_EQ(head(key + "Origin: test\r\n"), "HTTP/1.1 403");
   EXPECT_EQ(head(key + "Origin: http://test:80\r\n"), "HTTP/1.1 403");
-  net::HttpCall plain = house.call("GET", "/v1/responses", "");
+  net::HttpCall plain = fixture.call("GET", "/v1/responses", "");
   plain.headers.add("Authorization", "Bearer key");
-  const net::HttpResponse refused = house.fetch(std::move(plain));
+  const net::HttpResponse refused = fixture.fetch(std::move(plain));
   EXPECT_EQ(refused.status, 426);
   EXPECT_EQ(refused.headers.get("Upgrade"), "websocket");
 }
 
 TEST(ResponseSocket, ADrainingServerSaysGoodbye) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"hi")"));
   read_turn(socket);
-  std::thread stopping([&] { house.http().stop(std::chrono::milliseconds(2000)); });
+  std::thread stopping([&] { fixture.http().stop(std::chrono::milliseconds(2000)); });
   EXPECT_EQ(socket.read().close_code(), 1001);
   stopping.join();
 }
 
 TEST(ResponseSocket, ADrainingServerTellsWhoWaits) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   socket.text(create(R"("input":"endless")"));
   next(socket);
   socket.text(create(R"("input":"hi")"));
@@ -275,7 +275,7 @@ TEST(ResponseSocket, ADrainingServerTellsWhoWaits) {
     }
   };
   EXPECT_EQ(error_status(), 429);
-  std::thread stopping([&] { house.http().stop(std::chrono::milliseconds(2000)); });
+  std::thread stopping([&] { fixture.http().stop(std::chrono::milliseconds(2000)); });
   EXPECT_EQ(error_status(), 503);
   stopping.join();
 }
@@ -283,8 +283,8 @@ TEST(ResponseSocket, ADrainingServerTellsWhoWaits) {
 // What a connection remembers is what its next prompt can have, however long it has gone on: seen
 // where nothing may be dropped any more.
 TEST(ResponseSocket, WhatTruncationDropsIsNotRemembered) {
-  ServerHouse house(kScript, {});
-  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  ServerFixture fixture(kScript, {});
+  net::TestWebSocket socket(fixture.http().port(), "/v1/responses");
   const std::string large(9000, 'x');
   std::string previous;
   for (const std::string& input : {large, std::string("hi"), std::string("and now")}) {

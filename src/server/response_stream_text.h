@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 

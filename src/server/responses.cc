@@ -59,7 +59,7 @@ std::optional<Error> no_background(const ResponseLink& link, const store::Respon
   return std::nullopt;
 }
 
-// A process that is killed tells nobody. Who asks for the response after the next start shall hear
+// A process that is killed says nothing. Who asks for the response after the next start shall hear
 // that it failed, not that there was none.
 void keep_in_case_we_end(store::ResponseStore& store, store::StoredResponse response,
                          const api::ResponseHead& head, base::Log& log) {
@@ -113,7 +113,7 @@ Call call_in_background(Services& services, Call& asking, const api::ResponseHea
 }
 
 // What is done when the response has ended: it is stored, the connection remembers it, and those
-// who cancelled it are told. One that failed is stored only where nobody else would hear of it.
+// who cancelled it hear of it. One that failed is stored only where nobody else would hear of it.
 std::function<void(ResponseAnswer::Ended)> keep_response(Services& services,
                                                          const std::string& tenant,
                                                          std::shared_ptr<ResponseLink> link,
@@ -137,7 +137,7 @@ std::function<void(ResponseAnswer::Ended)> keep_response(Services& services,
   if (is_kept && in_background) {
     keep_in_case_we_end(*services.options.response_store, stored, head, services.log);
   }
-  // Whoever waits for its end is told also when its client has left and there is none.
+  // Whoever waits for its end hears of it also when its client has left and there is none.
   auto waiters = std::shared_ptr<void>(nullptr, [&services, id = head.id](void*) {
     for (const RunningResponses::Waiter& waiter : services.running_responses.take(id)) waiter("");
   });
@@ -236,7 +236,7 @@ class ResponseCreation final : public ModelRequest {
                                    .guide = std::move(with.guide),
                                    .seed_if_none = scope.identity.draw_seed(),
                                    .may_call = !request.tools.empty(),
-                                   .opens_reasoning = plan_->prompt->opens_reasoning}),
+                                   .reasoning = plan_->prompt->reasoning}),
                       work_);
     work_.answers = 1;
     work_.has_sampled_turns = plan_->prompt->has_sampled_turns;

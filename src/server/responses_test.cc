@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -41,12 +41,12 @@ std::string quoted(std::string_view words) {
 }
 
 // The same request, whole and streamed; both must say the same.
-ResponseText ask(ServerHouse& house, const std::string& input, const std::string& extra) {
-  const net::HttpResponse whole = house.post("/v1/responses", body_of(input, extra));
+ResponseText ask(ServerFixture& fixture, const std::string& input, const std::string& extra) {
+  const net::HttpResponse whole = fixture.post("/v1/responses", body_of(input, extra));
   EXPECT_EQ(whole.status, 200) << whole.body;
   const std::string comma = extra.empty() ? "" : ",";
   const net::HttpResponse streamed =
-      house.post("/v1/responses", body_of(input, extra + comma + R"("stream":true)"));
+      fixture.post("/v1/responses", body_of(input, extra + comma + R"("stream":true)"));
   EXPECT_EQ(streamed.status, 200) << streamed.body;
   EXPECT_TRUE(streamed.headers.get("Content-Type").starts_with("text/event-stream"));
   ResponseText text = text_of_response(parsed(whole.body));
@@ -55,8 +55,8 @@ ResponseText ask(ServerHouse& house, const std::string& input, const std::string
   return text;
 }
 
-Json refusal(ServerHouse& house, const std::string& body, int status) {
-  const net::HttpResponse response = house.post("/v1/responses", body);
+Json refusal(ServerFixture& fixture, const std::string& body, int status) {
+  const net::HttpResponse response = fixture.post("/v1/responses", body);
   EXPECT_EQ(response.status, status) << body << response.body;
   const Json json = parsed(response.body);
   const Json* error = json.find("error");
@@ -65,10 +65,10 @@ Json refusal(ServerHouse& house, const std::string& body, int status) {
 }
 
 TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string tools = R"("tools":[{"type":"function","name":"get_weather"}])";
   const Json first = parsed(
-      house.post("/v1/responses", body_of(quoted("the weather of both places"), tools)).body);
+      fixture.post("/v1/responses", body_of(quoted("the weather of both places"), tools)).body);
   std::string results;
   for (const Json& item : first.find("output")->as_array()) {
     if (item.string("type") != "function_call") continue;
@@ -77,29 +77,29 @@ TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
                *item.string("call_id") + R"(","output":"sunny"})";
   }
   const Json second =
-      parsed(house
+      parsed(fixture
                  .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
                                             R"(","input":[)" + results + "]," + tools + "}")
                  .body);
   EXPECT_EQ(second.string("status"), "completed") << second.dump();
-  const int block = house.engine().capacity().block_tokens;
+  const int block = fixture.engine().capacity().block_tokens;
   const int64_t known = *first.find("usage")->integer("total_tokens");
   EXPECT_GE(second.find("usage")->find("input_tokens_details")->integer("cached_tokens"),
             (known - 1) / block * block);
 }
 
 TEST(Responses, AnEmptyMessageDoesNotHideWhatWasSaidInAnothersName) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::string told;
-  for (const ResponseText::Item& item : ask(house, quoted("in another name"), "").items) {
+  for (const ResponseText::Item& item : ask(fixture, quoted("in another name"), "").items) {
     told += item.text;
   }
   EXPECT_EQ(told, "42");
 }
 
 TEST(Responses, WholeAndStreamed) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("hi"), "");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("hi"), "");
   ASSERT_EQ(text.items.size(), 2u);
   EXPECT_EQ(text.items[0], (ResponseText::Item{"reasoning", "completed", "Think.", ""}));
   EXPECT_EQ(text.items[1],
@@ -110,8 +110,8 @@ TEST(Responses, WholeAndStreamed) {
 }
 
 TEST(Responses, TheObjectHasWhatTheSdkTypes) {
-  ServerHouse house(kScript, {});
-  const net::HttpResponse answer = house.post(
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse answer = fixture.post(
       "/v1/responses",
       body_of(quoted("hi"), R"("instructions":"Be kind.","metadata":{"a":"b"},"temperature":0.5,)"
                             R"("user":"u","max_output_tokens":100,"reasoning":{"effort":"low"},)" +
@@ -144,8 +144,8 @@ TEST(Responses, TheObjectHasWhatTheSdkTypes) {
 }
 
 TEST(Responses, ToolRoundTrip) {
-  ServerHouse house(kScript, {});
-  const ResponseText call = ask(house, quoted("weather?"), std::string(kTools));
+  ServerFixture fixture(kScript, {});
+  const ResponseText call = ask(fixture, quoted("weather?"), std::string(kTools));
   ASSERT_EQ(call.items.size(), 3u);
   EXPECT_EQ(call.items[1], (ResponseText::Item{"message", "completed", "Let me look.", ""}));
   EXPECT_EQ(call.items[2], (ResponseText::Item{"function_call", "completed", R"({"city":"Bern"})",
@@ -154,22 +154,22 @@ TEST(Responses, ToolRoundTrip) {
 
   // As an SDK sends it back: our own output items, then the result.
   const Json first =
-      parsed(house.post("/v1/responses", body_of(quoted("weather?"), std::string(kTools))).body);
+      parsed(fixture.post("/v1/responses", body_of(quoted("weather?"), std::string(kTools))).body);
   Json::Array input;
   input.push_back(Json(Json::Object{{"role", Json("user")}, {"content", Json("weather?")}}));
   for (const Json& item : first.find("output")->as_array()) input.push_back(item);
   input.push_back(Json(Json::Object{{"type", Json("function_call_output")},
                                     {"call_id", Json(*input.back().string("call_id"))},
                                     {"output", Json("sunny")}}));
-  const ResponseText answer = ask(house, Json(input).dump(), std::string(kTools));
+  const ResponseText answer = ask(fixture, Json(input).dump(), std::string(kTools));
   ASSERT_EQ(answer.items.size(), 1u);
   EXPECT_EQ(answer.items[0].text, "It is sunny \xF0\x9F\x92\x96.");
 }
 
 TEST(Responses, AStatelessToolLoopFindsAllThatWasComputed) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const Json first =
-      parsed(house.post("/v1/responses", body_of(quoted("weather?"), std::string(kTools))).body);
+      parsed(fixture.post("/v1/responses", body_of(quoted("weather?"), std::string(kTools))).body);
   Json::Array input;
   input.push_back(Json(Json::Object{{"role", Json("user")}, {"content", Json("weather?")}}));
   for (const Json& item : first.find("output")->as_array()) input.push_back(item);
@@ -177,28 +177,28 @@ TEST(Responses, AStatelessToolLoopFindsAllThatWasComputed) {
                                     {"call_id", Json(*input.back().string("call_id"))},
                                     {"output", Json("sunny")}}));
   const Json second =
-      parsed(house.post("/v1/responses", body_of(Json(input).dump(), std::string(kTools))).body);
+      parsed(fixture.post("/v1/responses", body_of(Json(input).dump(), std::string(kTools))).body);
   const int64_t known = *first.find("usage")->integer("total_tokens");
-  const int block = house.engine().capacity().block_tokens;
+  const int block = fixture.engine().capacity().block_tokens;
   EXPECT_GE(second.find("usage")->find("input_tokens_details")->integer("cached_tokens"),
             (known - 1) / block * block);
 }
 
 TEST(Responses, ToolChoiceMakesTheModelCall) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string tools =
       R"("tools":[{"type":"function","name":"first","parameters":{}},)"
       R"({"type":"function","name":"second","parameters":null}],"tool_choice":)";
   const ResponseText named =
-      ask(house, quoted("hi"), tools + R"({"type":"function","name":"first"})");
+      ask(fixture, quoted("hi"), tools + R"({"type":"function","name":"first"})");
   ASSERT_EQ(named.items.size(), 1u);
   EXPECT_EQ(named.items[0],
             (ResponseText::Item{"function_call", "completed", R"({"a":1})", "first"}));
-  const ResponseText any = ask(house, quoted("hi"), tools + R"("required")");
+  const ResponseText any = ask(fixture, quoted("hi"), tools + R"("required")");
   ASSERT_EQ(any.items.size(), 1u);
   EXPECT_EQ(any.items[0].name, "second");
   const ResponseText allowed =
-      ask(house, quoted("hi"),
+      ask(fixture, quoted("hi"),
           tools + R"({"type":"allowed_tools","mode":"required","tools":[{"type":"function",)"
                   R"("name":"first"}]})");
   ASSERT_EQ(allowed.items.size(), 1u);
@@ -206,8 +206,8 @@ TEST(Responses, ToolChoiceMakesTheModelCall) {
 }
 
 TEST(Responses, LengthMakesItIncomplete) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("endless"), R"("max_output_tokens":30)");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("endless"), R"("max_output_tokens":30)");
   EXPECT_EQ(text.status, "incomplete");
   EXPECT_EQ(text.incomplete_reason, "max_output_tokens");
   ASSERT_EQ(text.items.size(), 1u);
@@ -217,20 +217,20 @@ TEST(Responses, LengthMakesItIncomplete) {
 }
 
 TEST(Responses, StopStringsCutMessages) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("hi"), R"("stop":["END","Think"])");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("hi"), R"("stop":["END","Think"])");
   ASSERT_EQ(text.items.size(), 2u);
   EXPECT_EQ(text.items[0].text, "Think.");
   EXPECT_EQ(text.items[1], (ResponseText::Item{"message", "completed", "Hello world, ", ""}));
   EXPECT_EQ(text.status, "completed");
-  EXPECT_EQ(ask(house, quoted("hi"), R"("stop":"it.!")").items.at(1).text,
+  EXPECT_EQ(ask(fixture, quoted("hi"), R"("stop":"it.!")").items.at(1).text,
             "Hello world, END of it.");
 }
 
 TEST(Responses, LogprobsCoverTheMessage) {
-  ServerHouse house(kScript, {});
-  const ResponseText text =
-      ask(house, quoted("sunny"), R"("include":["message.output_text.logprobs"],"top_logprobs":2)");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("sunny"),
+                                R"("include":["message.output_text.logprobs"],"top_logprobs":2)");
   std::string spelled;
   const Json entries = parsed("[" + text.logprobs + "]");
   for (const Json& entry : entries.as_array()) {
@@ -243,23 +243,23 @@ TEST(Responses, LogprobsCoverTheMessage) {
 }
 
 TEST(Responses, SomethingIsAlwaysSeen) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("control"), "");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("control"), "");
   EXPECT_FALSE(text.items.empty());
 }
 
 TEST(Responses, HM_08_ABrokenHeaderIsText) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("no header"), "");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("no header"), "");
   ASSERT_FALSE(text.items.empty());
   EXPECT_EQ(text.status, "completed");
 }
 
 // HM-09, HM-11, HM-16: cut off amid arguments that never close, for a function nobody offered.
 TEST(Responses, HM_09_ACallCutOffIsIncomplete) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const ResponseText text =
-      ask(house, quoted("long call"),
+      ask(fixture, quoted("long call"),
           R"("max_output_tokens":200,"tools":[{"type":"function","name":"f"}])");
   EXPECT_EQ(text.status, "incomplete");
   ASSERT_EQ(text.items.size(), 1u);
@@ -270,13 +270,13 @@ TEST(Responses, HM_09_ACallCutOffIsIncomplete) {
 }
 
 TEST(Responses, HM_13_AStopStringThatLooksLikeAControlTokenIsText) {
-  ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("hi"), R"("stop":["<|end|>","<|return|>"])");
+  ServerFixture fixture(kScript, {});
+  const ResponseText text = ask(fixture, quoted("hi"), R"("stop":["<|end|>","<|return|>"])");
   EXPECT_EQ(text.items.at(1).text, "Hello world, END of it.");
 }
 
 TEST(Responses, AP_RowsAreRefusedByName) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   struct Case {
     std::string_view row;  // of the hardening catalogue
     std::string body;
@@ -340,19 +340,19 @@ TEST(Responses, AP_RowsAreRefusedByName) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.row);
-    const Json error = refusal(house, one.body, 400);
+    const Json error = refusal(fixture, one.body, 400);
     EXPECT_EQ(error.string("param"), one.param) << one.body << error.dump();
     EXPECT_EQ(error.string("type"), "invalid_request_error");
   }
-  EXPECT_EQ(refusal(house, R"({"input":"x","model":"other"})", 404).string("code"),
+  EXPECT_EQ(refusal(fixture, R"({"input":"x","model":"other"})", 404).string("code"),
             "model_not_found");
-  EXPECT_EQ(refusal(house, R"({"input":"x","max_output_tokens":100000})", 400).string("code"),
+  EXPECT_EQ(refusal(fixture, R"({"input":"x","max_output_tokens":100000})", 400).string("code"),
             "context_length_exceeded");
 }
 
 TEST(Responses, AFailureAmidAStreamIsToldOnceAndEndsIt) {
   std::atomic<bool> failing{false};
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -360,11 +360,11 @@ TEST(Responses, AFailureAmidAStreamIsToldOnceAndEndsIt) {
       return Error{ErrorCode::kInternal, "test", ""};
     };
   };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   std::string body;
   std::promise<void> done;
-  house.client().start(
-      house.call("POST", "/v1/responses", body_of(quoted("endless"), R"("stream":true)")),
+  fixture.client().start(
+      fixture.call("POST", "/v1/responses", body_of(quoted("endless"), R"("stream":true)")),
       {.on_body =
            [&](std::string_view bytes) {
              body += bytes;

@@ -23,11 +23,11 @@ class RunningResponses {
     std::weak_ptr<net::Exchange> exchange;
     std::weak_ptr<Generation> generation;  // touched on the exchange's thread only
   };
-  // Told what has become of it: the response object; empty if its client left before.
+  // Called with what has become of it: the response object; empty if its client left before.
   using Waiter = std::function<void(const std::string& body)>;
 
   void add(const std::string& id, Running running);
-  // It is over: its waiters, for the caller to tell.
+  // It is over: its waiters, for the caller to answer.
   std::vector<Waiter> take(const std::string& id);
 
   struct Key {

@@ -2,15 +2,14 @@
 // weights (`pelton serve MODEL --executor modelled:FILE`). The file is JSON:
 //
 //   {"step_ms": 0, "context": 4096, "slots": 8, "blocks": 600, "host_blocks": 300, "checks": false,
-//    "rules": [{"when": "weather", "then": "<|channel|>final<|message|>Sunny.<|return|>"},
-//              {"when": "count", "then": ["<|channel|>final<|message|>",
-//                                         {"text": "one more ", "times": 500}]}]}
+//    "rules": [{"when": "weather", "then": "Sunny.<|return|>"},
+//              {"when": "count", "then": ["As asked: ", {"text": "one more ", "times": 500}]}]}
 //
 // Of the rules whose "when" stands in the prompt, the one whose words stand last answers; "" always
-// stands at its beginning. Control tokens in "then" are meant as such. An answer that does not end
-// in <|return|> or <|call|> gets a <|return|>.
+// stands at its beginning. "then" is what the model samples, with its chat format's control tokens.
+// An answer that does not end in <|return|> or <|call|> gets a <|return|>.
 //
-// A piece {"counted": 1} makes answers that tell whose they are and how far they came: with "when"
+// A piece {"counted": 1} makes answers that say whose they are and how far they came: with "when"
 // "count for " and a prompt "… count for 4711 300 20 …" it writes "4711a0 4711a1 … 4711a299 ", and
 // {"counted": 2} writes "4711b0 … 4711b19 ". Where what was computed before is not what was
 // written, a "!" is.

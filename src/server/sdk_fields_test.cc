@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "server/catalogue_rows.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -185,11 +185,11 @@ std::vector<Field> fields() {
 }
 
 TEST(SdkFields, each_is_obeyed_let_be_told_of_or_refused) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   for (const Field& field : fields()) {
     SCOPED_TRACE(testing::PrintToString(field));
     const net::HttpResponse response =
-        house.post(field.path, "{" + field.base + "," + field.member + "}");
+        fixture.post(field.path, "{" + field.base + "," + field.member + "}");
     const bool refused = field.outcome == Outcome::kRefused;
     EXPECT_EQ(response.status, refused ? 400 : 200) << response.body.substr(0, 300);
     EXPECT_EQ(response.headers.has("x-pelton-warning"), field.outcome == Outcome::kWarned);
@@ -198,7 +198,7 @@ TEST(SdkFields, each_is_obeyed_let_be_told_of_or_refused) {
     }
     // Null is as good as nothing.
     const net::HttpResponse without =
-        house.post(field.path, "{" + field.base + ",\"" + field.name() + "\":null}");
+        fixture.post(field.path, "{" + field.base + ",\"" + field.name() + "\":null}");
     EXPECT_EQ(without.status, 200) << without.body.substr(0, 300);
   }
 }

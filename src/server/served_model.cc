@@ -27,6 +27,24 @@ struct Use {
   const base::Clock& clock;
 };
 
+// What to do instead of sending text.
+std::string_view without_text(TextUse use) {
+  switch (use) {
+    case TextUse::kPrompt:
+      return "send a prompt of token ids to /v1/completions, with \"return_token_ids\" for the "
+             "answer's";
+    case TextUse::kEmbeddedInput:
+      return "send it as token ids";
+    case TextUse::kEmbeddedText:
+      return "this request takes text only; /v1/embeddings takes token ids";
+    case TextUse::kTokenization:
+      return "there is nothing to tokenize with; /v1/completions and /v1/embeddings take token ids";
+    case TextUse::kOption:
+      return "leave it out";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::shared_ptr<const ServedModel> in_use(std::shared_ptr<const ServedModel> model,
@@ -92,14 +110,12 @@ std::optional<Error> ServedModel::no_chat() const {
                "model"};
 }
 
-std::optional<Error> ServedModel::no_text(std::string_view field) const {
+std::optional<Error> ServedModel::no_text(std::string_view field, TextUse use) const {
   if (has_text) return std::nullopt;
-  return Error{
-      ErrorCode::kUnsupported,
-      fmt::format("'{}' cannot be used, as '{}' has no tokenizer: send a prompt of token ids to "
-                  "/v1/completions, with \"return_token_ids\" for the answer's",
-                  field, id),
-      std::string(field)};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}' cannot be used, as '{}' has no tokenizer: {}", field, id,
+                           without_text(use)),
+               std::string(field)};
 }
 
 }  // namespace pelton::server

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "access/refusal_counts.h"
 #include "api/error.h"
 #include "api/generation_fields.h"
+#include "api/model_list.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/token_id.h"
@@ -53,6 +55,8 @@ struct ModelState {
   TokenSets token_sets;                            // likewise
   GenerationMeter meter;
   std::atomic<ModelHealth> model_health = ModelHealth::kSound;
+  // Requests for it that were refused: the catalogue's, also while it is asleep. Never null.
+  std::shared_ptr<access::RefusalCounts> refusals = std::make_shared<access::RefusalCounts>();
 
   // Requests that it answers (in_use()), since when there is none, and how long after the last one
   // it stays in memory; kStays: as long as nobody says otherwise.
@@ -62,6 +66,15 @@ struct ModelState {
   std::atomic<int64_t> keep_alive_ns = kStays;
   // The last of them is over; on its thread. Set before it is served, may be empty.
   std::function<void()> on_idle;
+};
+
+// What a field's text is for, and so what to do where there can be none.
+enum class TextUse {
+  kPrompt,         // to be continued: token ids can stand in its place
+  kEmbeddedInput,  // likewise, to be embedded
+  kEmbeddedText,   // of a request that has no form with token ids
+  kTokenization,   // text to tokens or back
+  kOption,         // what the request can do without
 };
 
 struct ServedModel {
@@ -77,6 +90,8 @@ struct ServedModel {
   std::vector<TokenId> stop_tokens;  // of generation_config; the chat format's own are added
   engine::Engine& engine;
   SamplingDefaults sampling;
+  // What its makers say of it, also while it sleeps; null: nothing.
+  std::shared_ptr<const api::ModelDescription> description = {};
 
   std::string reasoning_field = "reasoning_content";   // or "reasoning"; never both
   std::optional<std::string> current_date;             // fixed; otherwise the clock's local date
@@ -107,7 +122,7 @@ struct ServedModel {
   bool is_stuck() const;  // a step does not end, as its watchdog sees it
   // Why there are no conversations, or no text in this field; nothing if there are.
   std::optional<Error> no_chat() const;
-  std::optional<Error> no_text(std::string_view field) const;
+  std::optional<Error> no_text(std::string_view field, TextUse use) const;
   // The chat format's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;
 };

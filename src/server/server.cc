@@ -113,6 +113,11 @@ bool Server::identify(Call& call, const EndpointMatch& match) {
   return true;
 }
 
+bool Server::takes_body(const net::HttpRequest& head) const {
+  return services_.access_control.identify(access::AccessControl::credentials_of(head.headers))
+      .has_value();
+}
+
 void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
   strip_root_path(services_.options.root_path, request.path);
   const EndpointMatch match = find_endpoint(request.method, request.path);

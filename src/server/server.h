@@ -36,6 +36,9 @@ class Server {
   void set_keys(access::ApiKeys keys) { services_.access_control.replace_keys(std::move(keys)); }
 
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
+  // Whether to wait for the body of a request with this header: handle() needs none for a wrong
+  // key.
+  bool takes_body(const net::HttpRequest& head) const;
 
   // The same for a request that a gateway of this fleet sends: it has seen whose it is.
   struct Forwarded {

@@ -87,4 +87,18 @@ void get_model(Call call, Services& services) {
   call.send(services.no_model(name));
 }
 
+void get_model_card(Call call, Services& services) {
+  constexpr std::string_view kPrefix = "/v1/model_cards/";
+  const std::string name = call.request.path.substr(kPrefix.size());
+  const auto table = services.catalogue.table();
+  const ModelCatalogue::Entry* const entry = table->find(name);
+  const std::vector<api::ModelCard> cards =
+      entry == nullptr ? std::vector<api::ModelCard>() : cards_of(*entry);
+  const auto named = std::ranges::find(cards, name, &api::ModelCard::id);
+  if (named == cards.end()) return call.send(services.no_model(name));
+  const auto description = entry->model == nullptr ? entry->description : entry->model->description;
+  call.send(json_reply(api::model_card_body(
+      *named, description == nullptr ? api::ModelDescription() : *description)));
+}
+
 }  // namespace pelton::server

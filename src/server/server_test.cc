@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -29,11 +29,11 @@ std::string chat(std::string_view words, std::string_view extra) {
 }
 
 // The same request, whole and streamed; both must say the same.
-ChatText ask(ServerHouse& house, std::string_view words, const std::string& extra) {
+ChatText ask(ServerFixture& fixture, std::string_view words, const std::string& extra) {
   const std::string comma = extra.empty() ? "" : ",";
-  const net::HttpResponse whole = house.post("/v1/chat/completions", chat(words, extra));
+  const net::HttpResponse whole = fixture.post("/v1/chat/completions", chat(words, extra));
   EXPECT_EQ(whole.status, 200) << whole.body;
-  const net::HttpResponse streamed = house.post(
+  const net::HttpResponse streamed = fixture.post(
       "/v1/chat/completions",
       chat(words, extra + comma + R"("stream":true,"stream_options":{"include_usage":true})"));
   EXPECT_EQ(streamed.status, 200) << streamed.body;
@@ -53,8 +53,8 @@ std::string error_code(const net::HttpResponse& response) {
 }
 
 TEST(Server, ChatsWholeAndStreamed) {
-  ServerHouse house(kScript, {});
-  const ChatText text = ask(house, "hi", "");
+  ServerFixture fixture(kScript, {});
+  const ChatText text = ask(fixture, "hi", "");
   EXPECT_EQ(text.reasoning, "Think.");
   EXPECT_EQ(text.content, "Hello world, END of it.");
   EXPECT_EQ(text.finish_reason, "stop");
@@ -64,11 +64,11 @@ TEST(Server, ChatsWholeAndStreamed) {
 }
 
 TEST(Server, NamesTheReasoningAsTold) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.reasoning_field = "reasoning"; };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto message = [&](std::string_view extra) {
-    const Json json = parsed(house.post("/v1/chat/completions", chat("hi", extra)).body);
+    const Json json = parsed(fixture.post("/v1/chat/completions", chat("hi", extra)).body);
     return *json.find("choices")->as_array().at(0).find("message");
   };
   EXPECT_EQ(message("").string("reasoning"), "Think.");
@@ -82,12 +82,12 @@ TEST(Server, HiddenReasoningIsBetterThanNothing) {
   constexpr std::string_view kThoughts = R"({"rules": [
     {"when": "", "then": ["<|channel|>analysis<|message|>", {"text": "hm ", "times": 50}]},
     {"when": "answer", "then": "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>So.<|return|>"}]})";
-  ServerHouse house(kThoughts, {});
+  ServerFixture fixture(kThoughts, {});
   for (const char* more : {R"("include_reasoning":false,"max_tokens":9)",
                            R"("include_reasoning":false,"max_tokens":9,"stream":true)"}) {
     const bool streams = std::string_view(more).find("stream") != std::string_view::npos;
     const auto ask = [&](std::string_view words) {
-      const std::string body = house.post("/v1/chat/completions", chat(words, more)).body;
+      const std::string body = fixture.post("/v1/chat/completions", chat(words, more)).body;
       return streams ? streamed_text(body) : whole_text(body);
     };
     const ChatText cut_off = ask("go");
@@ -96,71 +96,70 @@ TEST(Server, HiddenReasoningIsBetterThanNothing) {
     EXPECT_EQ(cut_off.finish_reason, "length");
   }
   const std::string whole =
-      house.post("/v1/chat/completions", chat("answer", R"("include_reasoning":false)")).body;
+      fixture.post("/v1/chat/completions", chat("answer", R"("include_reasoning":false)")).body;
   EXPECT_EQ(whole_text(whole).content, "So.");
   EXPECT_EQ(whole_text(whole).reasoning, "");
 }
 
 TEST(Server, ToolRoundTrip) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object",)"
       R"("properties":{"city":{"type":"string"}}}}},{"type":"web_search"}])";
-  const ChatText call = ask(house, "weather?", tools);
+  const ChatText call = ask(fixture, "weather?", tools);
   EXPECT_EQ(call.finish_reason, "tool_calls");
   ASSERT_EQ(call.calls.size(), 1u);
   EXPECT_EQ(call.calls[0].first, "get_weather");
   EXPECT_EQ(call.calls[0].second, R"({"city":"Bern"})");
   EXPECT_EQ(call.content, "");
 
-  const net::HttpResponse answer = house.post("/v1/chat/completions", R"({"messages":[
+  const net::HttpResponse answer = fixture.post("/v1/chat/completions", R"({"messages":[
     {"role":"user","content":"weather?"},
     {"role":"assistant","content":null,"reasoning_content":"Call.","tool_calls":[{"id":"call_1",
       "type":"function","function":{"name":"get_weather","arguments":"{\"city\":\"Bern\"}"}}]},
-    {"role":"tool","tool_call_id":"call_1","content":"sunny"}],)" + tools +
-                                                                          "}");
+    {"role":"tool","tool_call_id":"call_1","content":"sunny"}],)" + tools + "}");
   EXPECT_EQ(whole_text(answer.body).content, "It is sunny \xF0\x9F\x92\x96.");
   EXPECT_TRUE(answer.headers.has("x-pelton-warning"));
 }
 
 TEST(Server, ToolChoiceMakesTheModelCall) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"first"}},)"
                             R"({"type":"function","function":{"name":"second"}}],"tool_choice":)";
   const ChatText named =
-      ask(house, "hi", tools + R"({"type":"function","function":{"name":"first"}})");
+      ask(fixture, "hi", tools + R"({"type":"function","function":{"name":"first"}})");
   ASSERT_EQ(named.calls.size(), 1u);
   EXPECT_EQ(named.calls[0], std::pair(std::string("first"), std::string(R"({"a":1})")));
   EXPECT_EQ(named.finish_reason, "tool_calls");
 
-  const ChatText any = ask(house, "hi", tools + R"("required")");
+  const ChatText any = ask(fixture, "hi", tools + R"("required")");
   ASSERT_EQ(any.calls.size(), 1u);
   EXPECT_EQ(any.calls[0], std::pair(std::string("second"), std::string("{}")));
 }
 
 TEST(Server, StopStringsCutTheContentOnly) {
-  ServerHouse house(kScript, {});
-  const ChatText cut = ask(house, "hi", R"("stop":["END","Think"])");
+  ServerFixture fixture(kScript, {});
+  const ChatText cut = ask(fixture, "hi", R"("stop":["END","Think"])");
   EXPECT_EQ(cut.content, "Hello world, ");
   EXPECT_EQ(cut.reasoning, "Think.");
   EXPECT_EQ(cut.finish_reason, "stop");
-  EXPECT_EQ(ask(house, "hi", R"("stop":"END","include_stop_str_in_output":true)").content,
+  EXPECT_EQ(ask(fixture, "hi", R"("stop":"END","include_stop_str_in_output":true)").content,
             "Hello world, END");
   // What only looked like a stop comes out at the end.
-  EXPECT_EQ(ask(house, "hi", R"("stop":"it.!")").content, "Hello world, END of it.");
+  EXPECT_EQ(ask(fixture, "hi", R"("stop":"it.!")").content, "Hello world, END of it.");
 }
 
 TEST(Server, LengthEndsIt) {
-  ServerHouse house(kScript, {});
-  const ChatText text = ask(house, "hi", R"("max_tokens":5)");
+  ServerFixture fixture(kScript, {});
+  const ChatText text = ask(fixture, "hi", R"("max_tokens":5)");
   EXPECT_EQ(text.finish_reason, "length");
   EXPECT_EQ(text.content, "");
   EXPECT_EQ(text.completion_tokens, 5);
 }
 
 TEST(Server, LogprobsCoverTheContent) {
-  ServerHouse house(kScript, {});
-  const ChatText text = ask(house, "sunny", R"("logprobs":true,"top_logprobs":2)");
+  ServerFixture fixture(kScript, {});
+  const ChatText text = ask(fixture, "sunny", R"("logprobs":true,"top_logprobs":2)");
   std::string spelled;
   std::string list = "[";
   list += text.logprobs;
@@ -172,24 +171,24 @@ TEST(Server, LogprobsCoverTheContent) {
     }
   }
   EXPECT_EQ(spelled, text.content);
-  EXPECT_EQ(ask(house, "hi", R"("logprobs":false)").logprobs, "");
+  EXPECT_EQ(ask(fixture, "hi", R"("logprobs":false)").logprobs, "");
   // No entries for what the stop string cut off.
-  const ChatText cut = ask(house, "hi", R"("logprobs":true,"stop":"wor")");
+  const ChatText cut = ask(fixture, "hi", R"("logprobs":true,"stop":"wor")");
   EXPECT_EQ(cut.content, "Hello ");
   EXPECT_EQ(cut.logprobs.find("END"), std::string::npos);
 }
 
 TEST(Server, NothingTheModelWritesIsAnError) {
-  ServerHouse house(kScript, {});
-  const ChatText text = ask(house, "control", "");
+  ServerFixture fixture(kScript, {});
+  const ChatText text = ask(fixture, "control", "");
   EXPECT_GT(text.completion_tokens, 0);
-  ask(house, "hi", R"("ignore_eos":true,"max_tokens":100)");
+  ask(fixture, "hi", R"("ignore_eos":true,"max_tokens":100)");
 }
 
 // A request's own word stands above the model's, and that above OpenAI's.
 TEST(Server, SamplesAsTheModelSaysWhereTheRequestDoesNot) {
   std::vector<request::SamplingParams> seen;
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) {
     model.sampling = {
         .temperature = 0.6, .top_p = 0.9, .top_k = 20, .min_p = 0.05, .repetition_penalty = 1.1};
@@ -200,10 +199,11 @@ TEST(Server, SamplesAsTheModelSaysWhereTheRequestDoesNot) {
       return std::nullopt;
     };
   };
-  ServerHouse house(kScript, std::move(options));
-  house.post("/v1/chat/completions", chat("hi", ""));
-  house.post("/v1/chat/completions",
-             chat("hi", R"("temperature":0,"top_p":1,"top_k":0,"min_p":0,"repetition_penalty":1)"));
+  ServerFixture fixture(kScript, std::move(options));
+  fixture.post("/v1/chat/completions", chat("hi", ""));
+  fixture.post(
+      "/v1/chat/completions",
+      chat("hi", R"("temperature":0,"top_p":1,"top_k":0,"min_p":0,"repetition_penalty":1)"));
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_FLOAT_EQ(seen[0].temperature, 0.6f);
   EXPECT_FLOAT_EQ(seen[0].top_p, 0.9f);
@@ -218,12 +218,12 @@ TEST(Server, SamplesAsTheModelSaysWhereTheRequestDoesNot) {
 }
 
 TEST(Server, SeveralAnswersToOnePrompt) {
-  ServerHouse house(kScript, {});
-  const ChatText one = ask(house, "hi", "");
-  const net::HttpResponse whole = house.post("/v1/chat/completions", chat("hi", R"("n":3)"));
+  ServerFixture fixture(kScript, {});
+  const ChatText one = ask(fixture, "hi", "");
+  const net::HttpResponse whole = fixture.post("/v1/chat/completions", chat("hi", R"("n":3)"));
   const net::HttpResponse streamed =
-      house.post("/v1/chat/completions",
-                 chat("hi", R"("n":3,"stream":true,"stream_options":{"include_usage":true})"));
+      fixture.post("/v1/chat/completions",
+                   chat("hi", R"("n":3,"stream":true,"stream_options":{"include_usage":true})"));
   EXPECT_EQ(parsed(whole.body).find("choices")->as_array().size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     ChatText text = whole_text(whole.body, i);
@@ -236,10 +236,10 @@ TEST(Server, SeveralAnswersToOnePrompt) {
     return parsed(response.body).find("usage")->integer("prompt_tokens");
   };
   EXPECT_EQ(prompt_tokens(whole),
-            prompt_tokens(house.post("/v1/chat/completions", chat("hi", ""))));
+            prompt_tokens(fixture.post("/v1/chat/completions", chat("hi", ""))));
 
   const net::HttpResponse plain =
-      house.post("/v1/completions", R"({"prompt":["raw prompt","hi"],"n":2,"max_tokens":100})");
+      fixture.post("/v1/completions", R"({"prompt":["raw prompt","hi"],"n":2,"max_tokens":100})");
   const Json::Array choices = parsed(plain.body).find("choices")->as_array();
   ASSERT_EQ(choices.size(), 4u);
   EXPECT_EQ(choices[0].string("text"), "text END more");
@@ -248,15 +248,15 @@ TEST(Server, SeveralAnswersToOnePrompt) {
   EXPECT_NE(choices[2].string("text"), choices[0].string("text"));
   EXPECT_EQ(prompt_tokens(plain), 12);  // each prompt once
   EXPECT_EQ(
-      house.post("/v1/completions", R"({"prompt":["a","b","c","d","e","f","g","h","i"],"n":128})")
+      fixture.post("/v1/completions", R"({"prompt":["a","b","c","d","e","f","g","h","i"],"n":128})")
           .status,
       400);
 }
 
 TEST(Server, PlainCompletions) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto choices = [&](const std::string& body) {
-    const net::HttpResponse response = house.post("/v1/completions", body);
+    const net::HttpResponse response = fixture.post("/v1/completions", body);
     EXPECT_EQ(response.status, 200) << response.body;
     return *parsed(response.body).find("choices");
   };
@@ -271,7 +271,7 @@ TEST(Server, PlainCompletions) {
   EXPECT_EQ(cut.as_array().at(0).string("text"), "text");
   EXPECT_EQ(cut.as_array().at(0).string("finish_reason"), "length");
 
-  const net::HttpResponse streamed = house.post(
+  const net::HttpResponse streamed = fixture.post(
       "/v1/completions",
       R"({"prompt":"raw prompt","max_tokens":100,"stream":true,"stream_options":{"include_usage":true}})");
   std::string text;
@@ -287,14 +287,14 @@ TEST(Server, PlainCompletions) {
 
 // Load tests and meters count tokens while they come: reasoning, headers and stop tokens too.
 TEST(Server, TellsTokensInEachChunk) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string options =
       R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})";
   const std::vector<std::pair<std::string, std::string>> asked = {
       {"/v1/chat/completions", chat("hi", options.substr(0, options.size() - 1))},
       {"/v1/completions", R"({"prompt":"raw prompt","max_tokens":100,)" + options}};
   for (const auto& [path, body] : asked) {
-    const std::vector<std::string> events = events_of(house.post(path, body).body);
+    const std::vector<std::string> events = events_of(fixture.post(path, body).body);
     ASSERT_GE(events.size(), 4u) << path;
     const Json last = parsed(events[events.size() - 2]);
     int64_t before = 0;
@@ -312,22 +312,22 @@ TEST(Server, TellsTokensInEachChunk) {
 }
 
 TEST(Server, ControlTokensInPromptsNeedLeave) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string body = R"({"prompt":[72,200006]})";
-  const net::HttpResponse refused = house.post("/v1/completions", body);
+  const net::HttpResponse refused = fixture.post("/v1/completions", body);
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("--allow-control-tokens"), std::string::npos);
 
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.model = [](ServedModel& model) { model.control_tokens_in_prompts = true; };
-  ServerHouse open(kScript, std::move(options));
+  ServerFixture open(kScript, std::move(options));
   EXPECT_EQ(open.post("/v1/completions", body).status, 200);
 }
 
 TEST(Server, TokenizesAndBack) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse there =
-      house.post("/tokenize", R"({"prompt":"Hi <|start|>!","return_token_strs":true})");
+      fixture.post("/tokenize", R"({"prompt":"Hi <|start|>!","return_token_strs":true})");
   ASSERT_EQ(there.status, 200) << there.body;
   const Json json = parsed(there.body);
   EXPECT_EQ(json.integer("max_model_len"), 4096);
@@ -336,17 +336,17 @@ TEST(Server, TokenizesAndBack) {
   EXPECT_EQ(json.find("token_strs")->as_array().size(), tokens.size());
   for (const Json& token : tokens) EXPECT_LT(token.as_integer(), 200000) << "a control token";
   const net::HttpResponse back =
-      house.post("/detokenize", "{\"tokens\":" + json.find("tokens")->dump() + "}");
+      fixture.post("/detokenize", "{\"tokens\":" + json.find("tokens")->dump() + "}");
   EXPECT_EQ(parsed(back.body).string("prompt"), "Hi <|start|>!");
 
   // Messages: as many tokens as the request would have.
-  const net::HttpResponse chat_tokens = house.post("/tokenize", chat("hi", ""));
-  const net::HttpResponse answer = house.post("/v1/chat/completions", chat("hi", ""));
+  const net::HttpResponse chat_tokens = fixture.post("/tokenize", chat("hi", ""));
+  const net::HttpResponse answer = fixture.post("/v1/chat/completions", chat("hi", ""));
   EXPECT_EQ(parsed(chat_tokens.body).integer("count"),
             parsed(answer.body).find("usage")->integer("prompt_tokens"));
 
   const auto refused = [&](const std::string& path, const std::string& body) {
-    const net::HttpResponse response = house.post(path, body);
+    const net::HttpResponse response = fixture.post(path, body);
     EXPECT_EQ(response.status, 400) << body.substr(0, 80);
     return parsed(response.body).find("error")->string("param").value_or("");
   };
@@ -361,55 +361,56 @@ TEST(Server, TokenizesAndBack) {
   EXPECT_EQ(refused("/detokenize", R"({"tokens":[1,-1]})"), "tokens[1]");
   EXPECT_EQ(refused("/detokenize", R"({"tokens":[1,9999999]})"), "tokens[1]");
   EXPECT_EQ(refused("/detokenize", R"({"tokens":"1"})"), "tokens");
-  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[],"model":"other"})").status, 404);
+  EXPECT_EQ(fixture.post("/detokenize", R"({"tokens":[],"model":"other"})").status, 404);
 }
 
 TEST(Server, ModelsAndSmallRoutes) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.version = "1.2.3";
-  ServerHouse house(kScript, std::move(options));
-  const Json list = parsed(house.get("/v1/models").body);
+  ServerFixture fixture(kScript, std::move(options));
+  const Json list = parsed(fixture.get("/v1/models").body);
   ASSERT_EQ(list.find("data")->as_array().size(), 2u);
   EXPECT_EQ(list.find("data")->as_array().at(0).string("id"), "tiny");
-  EXPECT_EQ(parsed(house.get("/v1/models/tiny").body).string("id"), "tiny");
-  EXPECT_EQ(parsed(house.get("/v1/models/org/alias").body).string("root"), "tiny");
-  EXPECT_EQ(house.get("/v1/models/other").status, 404);
-  EXPECT_EQ(house.get("/health").status, 200);
-  EXPECT_EQ(house.get("/health/live").status, 200);
-  EXPECT_EQ(house.get("/health/ready").status, 200);
-  EXPECT_EQ(house.get("/ready").status, 200);
-  EXPECT_EQ(house.post("/ping", "").status, 200);
-  EXPECT_EQ(house.fetch(house.call("PUT", "/ping", "")).headers.get("Allow"), "GET, HEAD, POST");
-  EXPECT_EQ(parsed(house.get("/version").body).string("version"), "1.2.3");
-  const std::string index = house.get("/").body;
+  EXPECT_EQ(parsed(fixture.get("/v1/models/tiny").body).string("id"), "tiny");
+  EXPECT_EQ(parsed(fixture.get("/v1/models/org/alias").body).string("root"), "tiny");
+  EXPECT_EQ(fixture.get("/v1/models/other").status, 404);
+  EXPECT_EQ(fixture.get("/health").status, 200);
+  EXPECT_EQ(fixture.get("/health/live").status, 200);
+  EXPECT_EQ(fixture.get("/health/ready").status, 200);
+  EXPECT_EQ(fixture.get("/ready").status, 200);
+  EXPECT_EQ(fixture.post("/ping", "").status, 200);
+  EXPECT_EQ(fixture.fetch(fixture.call("PUT", "/ping", "")).headers.get("Allow"),
+            "GET, HEAD, POST");
+  EXPECT_EQ(parsed(fixture.get("/version").body).string("version"), "1.2.3");
+  const std::string index = fixture.get("/").body;
   for (const char* listed : {"curl", "POST /v1/chat/completions\n", "POST /v1/messages\n",
                              "POST /v1/responses\n", "GET  /metrics\n", "POST /v2/rerank\n"}) {
     EXPECT_NE(index.find(listed), std::string::npos) << listed;  // C10
   }
-  EXPECT_EQ(house.fetch(house.call("OPTIONS", "/v1/models", "")).status, 204);
+  EXPECT_EQ(fixture.fetch(fixture.call("OPTIONS", "/v1/models", "")).status, 204);
 
-  const net::HttpResponse unknown = house.get("/v1/decisions");
+  const net::HttpResponse unknown = fixture.get("/v1/decisions");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(error_code(unknown), "unknown_url");
-  const net::HttpResponse wrong = house.get("/v1/chat/completions");
+  const net::HttpResponse wrong = fixture.get("/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.get("Allow"), "POST");
 }
 
 TEST(Server, RequestIdsComeBackOrAreMade) {
-  ServerHouse house(kScript, {});
-  net::HttpCall call = house.call("GET", "/health", "");
+  ServerFixture fixture(kScript, {});
+  net::HttpCall call = fixture.call("GET", "/health", "");
   call.headers.add("X-Request-Id", "mine-1");
-  EXPECT_EQ(house.fetch(call).headers.get("x-request-id"), "mine-1");
-  EXPECT_TRUE(house.get("/health").headers.get("x-request-id").starts_with("req_"));
-  EXPECT_NE(house.get("/health").headers.get("x-request-id"),
-            house.get("/health").headers.get("x-request-id"));
+  EXPECT_EQ(fixture.fetch(call).headers.get("x-request-id"), "mine-1");
+  EXPECT_TRUE(fixture.get("/health").headers.get("x-request-id").starts_with("req_"));
+  EXPECT_NE(fixture.get("/health").headers.get("x-request-id"),
+            fixture.get("/health").headers.get("x-request-id"));
 }
 
 TEST(Server, RefusesBadRequestsAsOpenAiDoes) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const auto chat_status = [&](const std::string& body) {
-    const net::HttpResponse response = house.post("/v1/chat/completions", body);
+    const net::HttpResponse response = fixture.post("/v1/chat/completions", body);
     if (response.status != 200) error_code(response);
     return response.status;
   };
@@ -424,24 +425,24 @@ TEST(Server, RefusesBadRequestsAsOpenAiDoes) {
   EXPECT_EQ(chat_status(chat("hi", R"("model":"org/alias")")), 200);
 
   const net::HttpResponse too_long =
-      house.post("/v1/chat/completions", chat(std::string(10'000, 'x'), R"("max_tokens":5)"));
+      fixture.post("/v1/chat/completions", chat(std::string(10'000, 'x'), R"("max_tokens":5)"));
   EXPECT_EQ(too_long.status, 400);
   EXPECT_EQ(error_code(too_long), "context_length_exceeded");
   const net::HttpResponse too_many =
-      house.post("/v1/completions", R"({"prompt":"abc","max_tokens":4094})");
+      fixture.post("/v1/completions", R"({"prompt":"abc","max_tokens":4094})");
   EXPECT_EQ(error_code(too_many), "context_length_exceeded");
   EXPECT_NE(too_many.body.find("4096"), std::string::npos);
   EXPECT_NE(too_many.body.find("4097"), std::string::npos);
 }
 
 TEST(Server, AsksForItsKey) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.keys.add("secret");
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto status = [&](const std::string& path, const std::string& authorization) {
-    net::HttpCall call = house.call("GET", path, "");
+    net::HttpCall call = fixture.call("GET", path, "");
     if (!authorization.empty()) call.headers.add("Authorization", authorization);
-    return house.fetch(call).status;
+    return fixture.fetch(call).status;
   };
   EXPECT_EQ(status("/v1/models", ""), 401);
   EXPECT_EQ(status("/v1/models", "Bearer wrong!"), 401);
@@ -451,27 +452,27 @@ TEST(Server, AsksForItsKey) {
   EXPECT_EQ(status("/v1/models", "Bearer secret"), 200);
   EXPECT_EQ(status("/unknown", ""), 401);
   EXPECT_EQ(status("/health", ""), 200);
-  EXPECT_EQ(error_code(house.post("/v1/chat/completions", chat("hi", ""))), "invalid_api_key");
+  EXPECT_EQ(error_code(fixture.post("/v1/chat/completions", chat("hi", ""))), "invalid_api_key");
 }
 
 TEST(Server, SaysWhenItIsNotReady) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.loaded = false;
-  ServerHouse house(kScript, std::move(options));
-  EXPECT_EQ(house.get("/health").status, 503);
-  EXPECT_EQ(house.get("/health/live").status, 200);
-  const net::HttpResponse early = house.post("/v1/chat/completions", chat("hi", ""));
+  ServerFixture fixture(kScript, std::move(options));
+  EXPECT_EQ(fixture.get("/health").status, 503);
+  EXPECT_EQ(fixture.get("/health/live").status, 200);
+  const net::HttpResponse early = fixture.post("/v1/chat/completions", chat("hi", ""));
   EXPECT_EQ(early.status, 503);
   EXPECT_TRUE(early.headers.has("Retry-After"));
-  house.load();
-  EXPECT_EQ(house.get("/health").status, 200);
-  house.server().drain();
-  EXPECT_EQ(house.get("/health/ready").status, 503);
-  EXPECT_EQ(house.get("/ready").status, 503);
-  EXPECT_EQ(house.get("/ping").status, 503);
-  EXPECT_EQ(house.get("/health").status, 200);  // it is well, and goes
-  EXPECT_EQ(house.get("/health/live").status, 200);
-  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 503);
+  fixture.load();
+  EXPECT_EQ(fixture.get("/health").status, 200);
+  fixture.server().drain();
+  EXPECT_EQ(fixture.get("/health/ready").status, 503);
+  EXPECT_EQ(fixture.get("/ready").status, 503);
+  EXPECT_EQ(fixture.get("/ping").status, 503);
+  EXPECT_EQ(fixture.get("/health").status, 200);  // it is well, and goes
+  EXPECT_EQ(fixture.get("/health/live").status, 200);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", chat("hi", "")).status, 503);
 }
 
 template <typename Condition>
@@ -484,8 +485,8 @@ bool eventually(const Condition& condition) {
 }
 
 // Steps that take a moment, so that something can happen meanwhile.
-ServerHouse::Options slow_steps(engine::Engine::Options engine) {
-  ServerHouse::Options options;
+ServerFixture::Options slow_steps(engine::Engine::Options engine) {
+  ServerFixture::Options options;
   options.engine = engine;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.capacity.sequences_max = 1;
@@ -498,7 +499,7 @@ ServerHouse::Options slow_steps(engine::Engine::Options engine) {
 }
 
 TEST(Server, AClientThatLeavesFreesItsBlocks) {
-  ServerHouse house(kScript, slow_steps({}));
+  ServerFixture fixture(kScript, slow_steps({}));
   for (const bool stream : {true, false}) {
     std::atomic<bool> done{false};
     std::atomic<size_t> bytes{0};
@@ -506,36 +507,36 @@ TEST(Server, AClientThatLeavesFreesItsBlocks) {
     events.on_body = [&](std::string_view piece) { bytes += piece.size(); };
     events.on_done = [&](Result<void>) { done = true; };
     const auto id =
-        house.client().start(house.call("POST", "/v1/chat/completions",
-                                        chat("endless", stream ? R"("stream":true)" : "")),
-                             std::move(events));
+        fixture.client().start(fixture.call("POST", "/v1/chat/completions",
+                                            chat("endless", stream ? R"("stream":true)" : "")),
+                               std::move(events));
     ASSERT_TRUE(
-        eventually([&] { return stream ? bytes > 0 : house.engine().stats().running == 1; }));
-    EXPECT_GT(house.engine().stats().blocks_used[0], 0);
-    house.client().cancel(id);
+        eventually([&] { return stream ? bytes > 0 : fixture.engine().stats().running == 1; }));
+    EXPECT_GT(fixture.engine().stats().blocks_used[0], 0);
+    fixture.client().cancel(id);
     ASSERT_TRUE(eventually([&] { return done.load(); }));
-    ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 0; }));
-    EXPECT_TRUE(eventually([&] { return house.engine().stats().blocks_used[0] == 0; }));
+    ASSERT_TRUE(eventually([&] { return fixture.engine().stats().running == 0; }));
+    EXPECT_TRUE(eventually([&] { return fixture.engine().stats().blocks_used[0] == 0; }));
   }
-  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 200);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", chat("hi", "")).status, 200);
 }
 
 TEST(Server, TooManyAtOnceIs429) {
-  ServerHouse house(kScript, slow_steps({.inbox_max = 1}));
+  ServerFixture fixture(kScript, slow_steps({.inbox_max = 1}));
   net::HttpClient others{{}};
   std::atomic<int> done{0};
   const auto start = [&] {
     net::HttpCallEvents events;
     events.on_done = [&](Result<void>) { ++done; };
-    return others.start(house.call("POST", "/v1/chat/completions", chat("endless", "")),
+    return others.start(fixture.call("POST", "/v1/chat/completions", chat("endless", "")),
                         std::move(events));
   };
   const auto running = start();
-  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
+  ASSERT_TRUE(eventually([&] { return fixture.engine().stats().running == 1; }));
   const auto waiting = start();
-  ASSERT_TRUE(eventually([&] { return house.engine().stats().waiting == 1; }));
+  ASSERT_TRUE(eventually([&] { return fixture.engine().stats().waiting == 1; }));
 
-  const net::HttpResponse refused = house.post("/v1/chat/completions", chat("hi", ""));
+  const net::HttpResponse refused = fixture.post("/v1/chat/completions", chat("hi", ""));
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(error_code(refused), "overloaded");
   EXPECT_TRUE(refused.headers.has("Retry-After"));
@@ -546,11 +547,11 @@ TEST(Server, TooManyAtOnceIs429) {
 
 // What a client no longer waits for is not computed: in the queue, amid an answer, amid a stream.
 TEST(Server, DeadlinesEndRequests) {
-  ServerHouse house(kScript, slow_steps({}));
+  ServerFixture fixture(kScript, slow_steps({}));
   const auto post = [&](const std::string& path, const std::string& body, const char* timeout) {
-    net::HttpCall call = house.call("POST", path, body);
+    net::HttpCall call = fixture.call("POST", path, body);
     call.headers.add("X-Request-Timeout-Ms", timeout);
-    return house.fetch(std::move(call));
+    return fixture.fetch(std::move(call));
   };
   const std::string path = "/v1/chat/completions";
   for (const char* wrong : {"0", "-5", "1.5", "soon", "", "86400001", "99999999999999999999"}) {
@@ -572,22 +573,22 @@ TEST(Server, DeadlinesEndRequests) {
   net::HttpCallEvents ends;
   ends.on_done = [&](Result<void>) { done = true; };
   const auto running =
-      house.client().start(house.call("POST", path, chat("endless", "")), std::move(ends));
-  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
-  const int64_t prompt_tokens = house.engine().stats().scheduler.prompt_tokens;
-  net::HttpCall queued = house.call("POST", path, chat("hi", ""));
+      fixture.client().start(fixture.call("POST", path, chat("endless", "")), std::move(ends));
+  ASSERT_TRUE(eventually([&] { return fixture.engine().stats().running == 1; }));
+  const int64_t prompt_tokens = fixture.engine().stats().scheduler.prompt_tokens;
+  net::HttpCall queued = fixture.call("POST", path, chat("hi", ""));
   queued.headers.add("x-request-timeout-ms", "60");
   const auto late = net::http_fetch(std::move(queued));
   EXPECT_EQ(late->status, 408);
-  EXPECT_EQ(house.engine().stats().scheduler.prompt_tokens, prompt_tokens)
+  EXPECT_EQ(fixture.engine().stats().scheduler.prompt_tokens, prompt_tokens)
       << "no prefill was spent";
-  house.client().cancel(running);
-  EXPECT_TRUE(eventually([&] { return done && house.engine().ledger().clean(); }));
+  fixture.client().cancel(running);
+  EXPECT_TRUE(eventually([&] { return done && fixture.engine().ledger().clean(); }));
 }
 
 TEST(Server, AnEngineThatFailsIsAnswered) {
   std::atomic<bool> failing{true};
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -595,11 +596,11 @@ TEST(Server, AnEngineThatFailsIsAnswered) {
       return Error{ErrorCode::kInternal, "/secret/path broke", ""};
     };
   };
-  ServerHouse house(kScript, std::move(options));
-  const net::HttpResponse whole = house.post("/v1/chat/completions", chat("hi", ""));
+  ServerFixture fixture(kScript, std::move(options));
+  const net::HttpResponse whole = fixture.post("/v1/chat/completions", chat("hi", ""));
   EXPECT_EQ(whole.status, 500);
   EXPECT_EQ(whole.body.find("secret"), std::string::npos);
-  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", R"("stream":true)")).status, 500);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", chat("hi", R"("stream":true)")).status, 500);
 
   // Amid a stream: as soon as something of it has come.
   failing = false;
@@ -614,8 +615,8 @@ TEST(Server, AnEngineThatFailsIsAnswered) {
     EXPECT_TRUE(result.ok());
     done = true;
   };
-  house.client().start(
-      house.call("POST", "/v1/chat/completions", chat("endless", R"("stream":true)")),
+  fixture.client().start(
+      fixture.call("POST", "/v1/chat/completions", chat("endless", R"("stream":true)")),
       std::move(seen));
   ASSERT_TRUE(eventually([&] { return done.load(); }));
   const std::vector<std::string> events = events_of(body);
@@ -623,16 +624,16 @@ TEST(Server, AnEngineThatFailsIsAnswered) {
   EXPECT_NE(parsed(events.back()).find("error"), nullptr);
 
   failing = false;
-  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 200);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", chat("hi", "")).status, 200);
 }
 
 TEST(Server, AnswersManyAtOnceEachItsOwn) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::vector<std::thread> threads;
   std::atomic<int> right{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
-      const auto response = net::http_fetch(house.call(
+      const auto response = net::http_fetch(fixture.call(
           "POST", "/v1/chat/completions", chat(i % 2 == 0 ? "hi" : "sunny", R"("stream":true)")));
       if (!response.ok()) return;
       const std::string content = streamed_text(response->body).content;

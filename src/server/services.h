@@ -112,7 +112,7 @@ struct Services {
   // where they are known, otherwise when they have been compiled. A call whose formats are refused
   // has been answered; one whose client has left is dropped.
   struct GuideOrder {
-    std::string user;  // who pays, if the call has no tenant
+    std::string user;  // billing account, if the call has no tenant
     std::optional<int64_t> deadline_ns;
     FormatCompiler::MakeGuide make;
   };

@@ -8,9 +8,9 @@
 
 #include "chat/tiny_chatml_tokenizer.h"
 #include "net/test_websocket.h"
-#include "server/grpc_house.h"
+#include "server/grpc_fixture.h"
 #include "server/ledger_report.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -25,14 +25,14 @@ constexpr std::string_view kHarmony = R"({"rules": [
 constexpr std::string_view kChatMl = R"({"rules": [
   {"when": "", "then": "<think>\nI am small\n</think>\n\nFrom small."}]})";
 
-// The second model, beside the house's own ("tiny", alias "org/alias"): "small", alias "chatml".
-template <typename House>
+// The second model, beside the fixture's own ("tiny", alias "org/alias"): "small", alias "chatml".
+template <typename Fixture>
 class Beside {
  public:
-  explicit Beside(House& house)
+  explicit Beside(Fixture& fixture)
       : executor_(*scripted_executor(kChatMl, "chatml.json", tokenizer_, clock_)),
-        engine_({}, executor_, clock_, house.log()),
-        server_(house.server()) {}
+        engine_({}, executor_, clock_, fixture.log()),
+        server_(fixture.server()) {}
 
   void load() {
     server_.services().catalogue.serve(std::shared_ptr<ServedModel>(
@@ -68,7 +68,7 @@ class SeveralModels : public testing::Test {
                    std::string_view more = "") {
     std::string body = "{" + std::string(fields);
     if (!model.empty()) body += R"(,"model":")" + std::string(model) + "\"";
-    response_ = house_.post(path, body + std::string(more) + "}");
+    response_ = fixture_.post(path, body + std::string(more) + "}");
     return response_.body;
   }
   static Json message_of(const std::string& body) {
@@ -84,15 +84,15 @@ class SeveralModels : public testing::Test {
   }
 
   // The engines go after the server, which holds the models.
-  ServerHouse house_{kHarmony, {}};
-  Beside<ServerHouse> small_{house_};
+  ServerFixture fixture_{kHarmony, {}};
+  Beside<ServerFixture> small_{fixture_};
   net::HttpResponse response_;
 };
 
 // One that failed is named to who asks for it, and to nobody else.
 TEST(NoModel, A503NamesTheModelThatWasMeant) {
-  ServerHouse house(kHarmony, {});
-  Services& services = house.server().services();
+  ServerFixture fixture(kHarmony, {});
+  Services& services = fixture.server().services();
   for (const char* id : {"broken", "other"}) {
     ASSERT_TRUE(
         services.catalogue.begin_load({.id = id, .aliases = {}}, ModelCatalogue::When::kAtRunTime)
@@ -178,7 +178,7 @@ TEST_F(SeveralModels, WhatIsNoModelIsRefusedByName) {
     EXPECT_EQ(response_.status, 400) << path;
     EXPECT_THAT(response_.body, HasSubstr("'model' stands twice")) << path;
   }
-  response_ = house_.post("/v1/chat/completions", R"({"model":"tiny",)");
+  response_ = fixture_.post("/v1/chat/completions", R"({"model":"tiny",)");
   EXPECT_EQ(response_.status, 400);
   EXPECT_THAT(response_.body, Not(HasSubstr("model_missing"))) << "it is no JSON";
   chat("tiny", R"(,"model":"small")");
@@ -191,15 +191,15 @@ TEST_F(SeveralModels, WhatIsNoModelIsRefusedByName) {
 }
 
 TEST_F(SeveralModels, AreListed) {
-  const std::string list = house_.get("/v1/models").body;
+  const std::string list = fixture_.get("/v1/models").body;
   std::vector<std::string> ids;
   const Json listed = parsed(list);
   for (const Json& card : listed.find("data")->as_array()) {
     ids.push_back(card.string("id").value());
   }
   EXPECT_THAT(ids, ElementsAre("tiny", "org/alias", "small", "chatml"));
-  EXPECT_EQ(parsed(house_.get("/v1/models/chatml").body).string("root"), "small");
-  EXPECT_EQ(house_.get("/v1/models/nobody").status, 404);
+  EXPECT_EQ(parsed(fixture_.get("/v1/models/chatml").body).string("root"), "small");
+  EXPECT_EQ(fixture_.get("/v1/models/nobody").status, 404);
 }
 
 // A follow-up's own model may be another: then what the first one sampled are not its tokens.
@@ -216,7 +216,7 @@ TEST_F(SeveralModels, ATurnIsTheModelsOwn) {
 
 // A frame says which model it is for, as a body does.
 TEST_F(SeveralModels, AFrameOfAWebSocketChoosesByName) {
-  net::TestWebSocket socket(house_.http().port(), "/v1/responses");
+  net::TestWebSocket socket(fixture_.http().port(), "/v1/responses");
   ASSERT_TRUE(socket.open()) << socket.head();
   for (const char* const model : {"tiny", "small"}) {
     socket.text(fmt::format(R"({{"type":"response.create","model":"{}","input":"hi"}})", model));
@@ -249,7 +249,7 @@ TEST_F(SeveralModels, FormatsAreCompiledForEachVocabulary) {
       R"(,"max_tokens":40,"response_format":{"type":"json_schema","json_schema":{"name":"n",)"
       R"("schema":{"enum":["yes"]}}})";
   const auto grammars = [&](std::string_view name) {
-    return house_.server().services().catalogue.find(name)->state->grammars.entry_count();
+    return fixture_.server().services().catalogue.find(name)->state->grammars.entry_count();
   };
   chat("tiny", kFormat);
   EXPECT_EQ(grammars("tiny"), 1u);
@@ -263,7 +263,7 @@ TEST_F(SeveralModels, MetricsAreEachModelsOwn) {
   chat("tiny");
   chat("small");
   chat("small");
-  const std::string page = house_.get("/metrics").body;
+  const std::string page = fixture_.get("/metrics").body;
   const auto count = [&](std::string_view model, int answers) {
     EXPECT_THAT(page,
                 HasSubstr("vllm:request_success_total{model_name=\"" + std::string(model) +
@@ -275,30 +275,30 @@ TEST_F(SeveralModels, MetricsAreEachModelsOwn) {
 
 TEST_F(SeveralModels, LedgerAndServerInfoTellOfEach) {
   chat("small");
-  const Json ledger = parsed(ledger_report(house_.server().services(), 0));
+  const Json ledger = parsed(ledger_report(fixture_.server().services(), 0));
   EXPECT_NE(ledger.find("engines")->find("tiny"), nullptr);
   EXPECT_NE(ledger.find("engines")->find("small"), nullptr);
-  const Json info = parsed(house_.get("/server_info").body);
+  const Json info = parsed(fixture_.get("/server_info").body);
   ASSERT_EQ(info.find("models")->as_array().size(), 2u);
   EXPECT_EQ(info.find("models")->as_array()[1].find("model")->string("id"), "small");
 }
 
 TEST_F(SeveralModels, OneThatIsDamagedIsNamedAndTheOtherAnswers) {
-  house_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDoubted;
-  EXPECT_EQ(house_.get("/health").status, 200);
-  EXPECT_EQ(house_.get("/ready").status, 503);
-  EXPECT_THAT(house_.get("/ready").body, HasSubstr("'small'"));
-  house_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDamaged;
-  EXPECT_EQ(house_.get("/health").status, 503);
-  EXPECT_THAT(house_.get("/health").body, HasSubstr("'small'"));
+  fixture_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDoubted;
+  EXPECT_EQ(fixture_.get("/health").status, 200);
+  EXPECT_EQ(fixture_.get("/ready").status, 503);
+  EXPECT_THAT(fixture_.get("/ready").body, HasSubstr("'small'"));
+  fixture_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDamaged;
+  EXPECT_EQ(fixture_.get("/health").status, 503);
+  EXPECT_THAT(fixture_.get("/health").body, HasSubstr("'small'"));
   chat("small");
   EXPECT_EQ(response_.status, 503);
   EXPECT_EQ(message_of(chat("tiny")).string("content"), "From tiny.");
 }
 
 TEST_F(SeveralModels, WhatIsUnloadedIsNotFoundAndWhoIsAnsweredHoldsIt) {
-  std::shared_ptr<const ServedModel> hold = house_.server().services().catalogue.find("small");
-  house_.server().services().catalogue.begin_unload("small");
+  std::shared_ptr<const ServedModel> hold = fixture_.server().services().catalogue.find("small");
+  fixture_.server().services().catalogue.begin_unload("small");
   chat("small");
   EXPECT_EQ(response_.status, 404);
   chat("");
@@ -307,8 +307,8 @@ TEST_F(SeveralModels, WhatIsUnloadedIsNotFoundAndWhoIsAnsweredHoldsIt) {
 }
 
 TEST(SeveralModelsGrpc, EachAnswersByItsName) {
-  GrpcHouseOf grpc(kHarmony);
-  Beside<ServerHouse> small(grpc.house);
+  GrpcFixtureOf grpc(kHarmony);
+  Beside<ServerFixture> small(grpc.fixture);
   small.load();
   v1::GenerateRequest request = grpc_chat("hi");
   request.set_model("small");

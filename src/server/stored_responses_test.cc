@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "server/response_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -20,8 +20,8 @@ constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
 constexpr std::string_view kTools =
     R"("tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"}}])";
 
-Json create(ServerHouse& house, const std::string& members) {
-  const net::HttpResponse answer = house.post("/v1/responses", "{" + members + "}");
+Json create(ServerFixture& fixture, const std::string& members) {
+  const net::HttpResponse answer = fixture.post("/v1/responses", "{" + members + "}");
   EXPECT_EQ(answer.status, 200) << answer.body;
   return parsed(answer.body);
 }
@@ -33,93 +33,93 @@ int64_t cached(const Json& response) {
       .value_or(-1);
 }
 
-net::HttpResponse send(ServerHouse& house, std::string method, const std::string& target,
+net::HttpResponse send(ServerFixture& fixture, std::string method, const std::string& target,
                        std::string_view key) {
-  net::HttpCall call = house.call(std::move(method), target, "");
+  net::HttpCall call = fixture.call(std::move(method), target, "");
   if (!key.empty()) call.headers.add("Authorization", "Bearer " + std::string(key));
-  return house.fetch(std::move(call));
+  return fixture.fetch(std::move(call));
 }
 
 TEST(StoredResponses, AToolLoopGoesOnWithAllThatWasComputed) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.sampled_turn_tokens_max = 0;  // so it is the store that knows the turn
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const std::string tools(kTools);
-  const Json first = create(house, R"("input":"weather?",)" + tools);
+  const Json first = create(fixture, R"("input":"weather?",)" + tools);
   const Json& call = first.find("output")->as_array().back();
   ASSERT_EQ(call.string("type"), "function_call");
   const std::string result = R"("input":[{"type":"function_call_output","call_id":")" +
                              *call.string("call_id") + R"(","output":"sunny"}],)";
   const Json second =
-      create(house, result + R"("previous_response_id":")" + *first.string("id") + "\"," + tools);
+      create(fixture, result + R"("previous_response_id":")" + *first.string("id") + "\"," + tools);
   EXPECT_EQ(second.string("previous_response_id"), first.string("id"));
   EXPECT_EQ(text_of_response(second).items.at(0).text, "It is sunny.");
   const int64_t known = *first.find("usage")->integer("total_tokens");
-  const int block = house.engine().capacity().block_tokens;
+  const int block = fixture.engine().capacity().block_tokens;
   EXPECT_GE(cached(second), (known - 1) / block * block) << "open reasoning and call, as sampled";
 
   // A third turn; and a branch from the first.
-  const Json third = create(
-      house, R"("input":"thanks","previous_response_id":")" + *second.string("id") + "\"," + tools);
+  const Json third = create(fixture, R"("input":"thanks","previous_response_id":")" +
+                                         *second.string("id") + "\"," + tools);
   EXPECT_EQ(third.string("status"), "completed");
   EXPECT_GT(*third.find("usage")->integer("input_tokens"),
             *first.find("usage")->integer("input_tokens"));
   const Json branch =
-      create(house, result + R"("previous_response_id":")" + *first.string("id") + "\"," + tools);
+      create(fixture, result + R"("previous_response_id":")" + *first.string("id") + "\"," + tools);
   EXPECT_EQ(text_of_response(branch), text_of_response(second));
 }
 
 TEST(StoredResponses, AreReadListedAndDeleted) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse created =
-      house.post("/v1/responses", R"({"input":[{"role":"user","content":"one"},
+      fixture.post("/v1/responses", R"({"input":[{"role":"user","content":"one"},
         {"role":"assistant","content":"two"},{"role":"user","content":"three"}]})");
   const std::string id = *parsed(created.body).string("id");
   const std::string target = "/v1/responses/" + id;
-  EXPECT_EQ(house.get(target).body, created.body);
+  EXPECT_EQ(fixture.get(target).body, created.body);
 
-  const Json items = parsed(house.get(target + "/input_items?order=asc&limit=2").body);
+  const Json items = parsed(fixture.get(target + "/input_items?order=asc&limit=2").body);
   EXPECT_EQ(items.find("data")->as_array().size(), 2u);
   EXPECT_EQ(items.boolean("has_more"), true);
   EXPECT_EQ(items.find("data")->as_array()[1].find("content")->as_array()[0].string("type"),
             "output_text");
   const Json rest =
-      parsed(house.get(target + "/input_items?order=asc&after=" + *items.string("last_id")).body);
+      parsed(fixture.get(target + "/input_items?order=asc&after=" + *items.string("last_id")).body);
   EXPECT_EQ(rest.find("data")->as_array().size(), 1u);
   EXPECT_EQ(rest.boolean("has_more"), false);
-  EXPECT_EQ(house.get(target + "/input_items?limit=0").status, 400);
-  EXPECT_EQ(house.get(target + "/input_items?after=nothing").status, 400);
-  EXPECT_EQ(house.get(target + "/other").status, 404);
+  EXPECT_EQ(fixture.get(target + "/input_items?limit=0").status, 400);
+  EXPECT_EQ(fixture.get(target + "/input_items?after=nothing").status, 400);
+  EXPECT_EQ(fixture.get(target + "/other").status, 404);
 
-  EXPECT_EQ(send(house, "POST", target + "/cancel", "").status, 400) << "it has ended";
-  const Json deleted = parsed(send(house, "DELETE", target, "").body);
+  EXPECT_EQ(send(fixture, "POST", target + "/cancel", "").status, 400) << "it has ended";
+  const Json deleted = parsed(send(fixture, "DELETE", target, "").body);
   EXPECT_EQ(deleted.boolean("deleted"), true);
-  EXPECT_EQ(house.get(target).status, 404);
-  EXPECT_EQ(send(house, "DELETE", target, "").status, 404);
-  EXPECT_EQ(send(house, "POST", target + "/cancel", "").status, 404);
+  EXPECT_EQ(fixture.get(target).status, 404);
+  EXPECT_EQ(send(fixture, "DELETE", target, "").status, 404);
+  EXPECT_EQ(send(fixture, "POST", target + "/cancel", "").status, 404);
 }
 
 TEST(StoredResponses, UnknownOnesAreToldApart) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const net::HttpResponse answer =
-      house.post("/v1/responses", R"({"input":"x","previous_response_id":"resp_none"})");
+      fixture.post("/v1/responses", R"({"input":"x","previous_response_id":"resp_none"})");
   EXPECT_EQ(answer.status, 400);
   const Json error = *parsed(answer.body).find("error");
   EXPECT_EQ(error.string("code"), "previous_response_not_found");
   EXPECT_EQ(error.string("param"), "previous_response_id");
-  EXPECT_EQ(house.get("/v1/responses/resp_none").status, 404);
-  EXPECT_EQ(house.get("/v1/responses/resp_none/input_items").status, 404);
+  EXPECT_EQ(fixture.get("/v1/responses/resp_none").status, 404);
+  EXPECT_EQ(fixture.get("/v1/responses/resp_none/input_items").status, 404);
   for (const char* name : {"compact", "x/y/z", "a%2Fb"}) {
-    EXPECT_EQ(house.post("/v1/responses/" + std::string(name), "{}").status, 404) << name;
+    EXPECT_EQ(fixture.post("/v1/responses/" + std::string(name), "{}").status, 404) << name;
   }
 }
 
 TEST(StoredResponses, StoreFalseLeavesNothing) {
-  ServerHouse house(kScript, {});
-  const Json response = create(house, R"("input":"hi","store":false)");
+  ServerFixture fixture(kScript, {});
+  const Json response = create(fixture, R"("input":"hi","store":false)");
   EXPECT_EQ(response.boolean("store"), false);
-  EXPECT_EQ(house.get("/v1/responses/" + *response.string("id")).status, 404);
-  EXPECT_EQ(house
+  EXPECT_EQ(fixture.get("/v1/responses/" + *response.string("id")).status, 404);
+  EXPECT_EQ(fixture
                 .post("/v1/responses",
                       R"({"input":"x","previous_response_id":")" + *response.string("id") + "\"}")
                 .status,
@@ -127,36 +127,36 @@ TEST(StoredResponses, StoreFalseLeavesNothing) {
 }
 
 TEST(StoredResponses, OnlyTheKeyThatMadeItSeesIt) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   ASSERT_TRUE(options.server.keys.add_file("ann-key ann\nbob-key bob\n", "keys").ok());
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const auto post = [&](std::string_view key, std::string body) {
-    net::HttpCall call = house.call("POST", "/v1/responses", std::move(body));
+    net::HttpCall call = fixture.call("POST", "/v1/responses", std::move(body));
     call.headers.add("Authorization", "Bearer " + std::string(key));
-    return house.fetch(std::move(call));
+    return fixture.fetch(std::move(call));
   };
   const std::string id = *parsed(post("ann-key", R"({"input":"hi"})").body).string("id");
   const std::string target = "/v1/responses/" + id;
-  EXPECT_EQ(send(house, "GET", target, "ann-key").status, 200);
+  EXPECT_EQ(send(fixture, "GET", target, "ann-key").status, 200);
   for (const char* method : {"GET", "DELETE"}) {
-    EXPECT_EQ(send(house, method, target, "bob-key").status, 404);
-    EXPECT_EQ(send(house, method, target, "").status, 401);
+    EXPECT_EQ(send(fixture, method, target, "bob-key").status, 404);
+    EXPECT_EQ(send(fixture, method, target, "").status, 401);
   }
-  EXPECT_EQ(send(house, "GET", target + "/input_items", "bob-key").status, 404);
-  EXPECT_EQ(send(house, "POST", target + "/cancel", "bob-key").status, 404);
+  EXPECT_EQ(send(fixture, "GET", target + "/input_items", "bob-key").status, 404);
+  EXPECT_EQ(send(fixture, "POST", target + "/cancel", "bob-key").status, 404);
   const std::string follow = R"({"input":"x","previous_response_id":")" + id + "\"}";
   EXPECT_EQ(post("bob-key", follow).status, 400);
   EXPECT_EQ(post("ann-key", follow).status, 200);
 }
 
 TEST(StoredResponses, ARunningOneIsCancelled) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   std::string stream;
   std::promise<std::string> id;
   bool known = false;
   std::promise<void> done;
   net::HttpClient client({});
-  client.start(house.call("POST", "/v1/responses", R"({"input":"endless","stream":true})"),
+  client.start(fixture.call("POST", "/v1/responses", R"({"input":"endless","stream":true})"),
                {.on_body =
                     [&](std::string_view bytes) {
                       stream += bytes;
@@ -167,7 +167,7 @@ TEST(StoredResponses, ARunningOneIsCancelled) {
                     },
                 .on_done = [&](const Result<void>&) { done.set_value(); }});
   const std::string target = "/v1/responses/" + id.get_future().get();
-  const Json cancelled = parsed(house.post(target + "/cancel", "").body);
+  const Json cancelled = parsed(fixture.post(target + "/cancel", "").body);
   EXPECT_EQ(cancelled.string("status"), "cancelled");
   done.get_future().get();
   const ResponseText text = text_of_stream(stream);
@@ -175,15 +175,16 @@ TEST(StoredResponses, ARunningOneIsCancelled) {
   EXPECT_EQ(text_of_response(cancelled), text);
   EXPECT_LT(text.output_tokens, 3000);
   // Once more: the same answer.
-  EXPECT_EQ(parsed(house.post(target + "/cancel", "").body).string("status"), "cancelled");
-  EXPECT_EQ(parsed(house.get(target).body).string("status"), "cancelled");
+  EXPECT_EQ(parsed(fixture.post(target + "/cancel", "").body).string("status"), "cancelled");
+  EXPECT_EQ(parsed(fixture.get(target).body).string("status"), "cancelled");
 }
 
 TEST(StoredResponses, InputTokensAreCounted) {
-  ServerHouse house(kScript, {});
-  const Json response = create(house, R"("input":"hi","instructions":"Be kind.")");
+  ServerFixture fixture(kScript, {});
+  const Json response = create(fixture, R"("input":"hi","instructions":"Be kind.")");
   const Json counted = parsed(
-      house.post("/v1/responses/input_tokens", R"({"input":"hi","instructions":"Be kind."})").body);
+      fixture.post("/v1/responses/input_tokens", R"({"input":"hi","instructions":"Be kind."})")
+          .body);
   EXPECT_EQ(counted.string("object"), "response.input_tokens");
   EXPECT_EQ(counted.integer("input_tokens"), response.find("usage")->integer("input_tokens"));
 }

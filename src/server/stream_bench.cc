@@ -244,7 +244,7 @@ class Rank {
 };
 
 // Several ranks behind one listener; each gets its streams one after the other.
-class House {
+class Fixture {
  public:
   struct Options {
     int streams = 1;
@@ -254,7 +254,7 @@ class House {
     const char* address = "127.0.0.1";
   };
 
-  explicit House(const Options& options)
+  explicit Fixture(const Options& options)
       : streams_each_(static_cast<size_t>(options.streams / options.ranks)),
         http_(
             {.address = options.address, .port = 0, .threads = options.net_threads},
@@ -270,7 +270,7 @@ class House {
     }
     CHECK(http_.start().ok());
   }
-  ~House() { http_.stop(std::chrono::milliseconds(0)); }
+  ~Fixture() { http_.stop(std::chrono::milliseconds(0)); }
 
   int port() const { return http_.port(); }
 
@@ -311,14 +311,14 @@ void BM_StreamedTokens(benchmark::State& state) {
   const auto streams = static_cast<int>(state.range(0));
   const auto tokens = static_cast<int>(state.range(1));
   Client client;
-  House house({.streams = streams});
+  Fixture fixture({.streams = streams});
   int64_t events = 0;
   int64_t most = 0;
   double spent = 0;
   for (auto _ : state) {
     const double before = cpu_seconds();
     const int64_t came =
-        client.events_of({.port = house.port(), .streams = streams, .tokens = tokens});
+        client.events_of({.port = fixture.port(), .streams = streams, .tokens = tokens});
     spent += cpu_seconds() - before;
     events += came;
     // The first three tokens say which message it is.
@@ -363,27 +363,27 @@ void BM_Delivery(benchmark::State& state) {
   const std::unique_ptr<net::TestWire> wire = wire_of(state, 3);
   if (state.error_occurred()) return;
   Client client(wire.get());
-  House house({.streams = streams,
-               .step_ms = 50,
-               .net_threads = static_cast<int>(state.range(1)),
-               .ranks = static_cast<int>(state.range(2)),
-               .address = client.server_address()});
+  Fixture fixture({.streams = streams,
+                   .step_ms = 50,
+                   .net_threads = static_cast<int>(state.range(1)),
+                   .ranks = static_cast<int>(state.range(2)),
+                   .address = client.server_address()});
   double spent = 0;
   for (auto _ : state) {
     const double before = cpu_seconds();
-    client.events_of({.port = house.port(),
+    client.events_of({.port = fixture.port(),
                       .streams = streams,
                       .tokens = tokens,
                       .pace_us = 100,
                       .rest_us = 5000});
     spent += cpu_seconds() - before;
   }
-  const double all = house.deliveries_within(1).second;
+  const double all = fixture.deliveries_within(1).second;
   state.counters["deliveries"] = all;
   state.counters["cpu_us/delivery"] = spent / all * 1e6;
   for (const auto& [name, seconds] : {std::pair("<0.2ms", .0002), std::pair("<0.5ms", .0005),
                                       std::pair("<1ms", .001), std::pair("<2ms", .002)}) {
-    state.counters[name] = house.deliveries_within(seconds).first / all;
+    state.counters[name] = fixture.deliveries_within(seconds).first / all;
   }
 }
 BENCHMARK(BM_Delivery)

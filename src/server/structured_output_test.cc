@@ -16,7 +16,7 @@
 #include "grammar/matcher.h"
 #include "server/any_turns.h"
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -78,8 +78,8 @@ Answered answered(const Json& body) {
   return answer;
 }
 
-Answered ask(ServerHouse& house, const std::string& body) {
-  const net::HttpResponse response = house.post("/v1/chat/completions", body);
+Answered ask(ServerFixture& fixture, const std::string& body) {
+  const net::HttpResponse response = fixture.post("/v1/chat/completions", body);
   EXPECT_EQ(response.status, 200) << response.body;
   if (response.status != 200) return {};
   return answered(parsed(response.body));
@@ -87,13 +87,13 @@ Answered ask(ServerHouse& house, const std::string& body) {
 
 // JS-26 with it: what was cut off says so.
 TEST(StructuredOutput, EveryFinishedDocumentFollowsItsSchema) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   int finished = 0;
   constexpr int kAsked = 60;
   for (int seed = 0; seed < kAsked; ++seed) {
     SCOPED_TRACE(seed);
     const Answered answer =
-        ask(house, schema_asked(kPerson, ",\"temperature\":2,\"seed\":" + std::to_string(seed)));
+        ask(fixture, schema_asked(kPerson, ",\"temperature\":2,\"seed\":" + std::to_string(seed)));
     if (answer.finish == "length") continue;
     EXPECT_EQ(answer.finish, "stop");
     ++finished;
@@ -103,13 +103,13 @@ TEST(StructuredOutput, EveryFinishedDocumentFollowsItsSchema) {
 }
 
 TEST(StructuredOutput, StreamedIsWhatIsSentWhole) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   for (int seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE(seed);
     const std::string more = ",\"seed\":" + std::to_string(seed);
-    const Answered whole = ask(house, schema_asked(kPerson, more));
+    const Answered whole = ask(fixture, schema_asked(kPerson, more));
     const net::HttpResponse response =
-        house.post("/v1/chat/completions", schema_asked(kPerson, more + ",\"stream\":true"));
+        fixture.post("/v1/chat/completions", schema_asked(kPerson, more + ",\"stream\":true"));
     ASSERT_EQ(response.status, 200);
     const ChatText text = streamed_text(response.body);
     EXPECT_EQ(text.content, whole.content);
@@ -119,9 +119,9 @@ TEST(StructuredOutput, StreamedIsWhatIsSentWhole) {
 }
 
 TEST(StructuredOutput, EachOfSeveralAnswersFollowsTheSchema) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   const net::HttpResponse response =
-      house.post("/v1/chat/completions", schema_asked(kPerson, ",\"seed\":4,\"n\":6"));
+      fixture.post("/v1/chat/completions", schema_asked(kPerson, ",\"seed\":4,\"n\":6"));
   ASSERT_EQ(response.status, 200) << response.body;
   const Json body = parsed(response.body);
   std::set<std::string> different;
@@ -135,26 +135,26 @@ TEST(StructuredOutput, EachOfSeveralAnswersFollowsTheSchema) {
 }
 
 TEST(StructuredOutput, OtherFormatsHold) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   for (int seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     const std::string more = ",\"seed\":" + std::to_string(seed);
     Answered answer =
-        ask(house, asked(R"("structured_outputs":{"regex":"[ab]{3,5}-[0-9]+x"})" + more));
+        ask(fixture, asked(R"("structured_outputs":{"regex":"[ab]{3,5}-[0-9]+x"})" + more));
     if (answer.finish == "stop") {
       EXPECT_GE(answer.content.size(), 6u);
       EXPECT_EQ(answer.content.back(), 'x') << answer.content;
     }
-    answer = ask(house, asked(R"("structured_outputs":{"choice":["yes","no","né"]})" + more));
+    answer = ask(fixture, asked(R"("structured_outputs":{"choice":["yes","no","né"]})" + more));
     EXPECT_TRUE(answer.content == "yes" || answer.content == "no" || answer.content == "né")
         << answer.content;
-    answer = ask(house, asked(R"("guided_choice":["one"])" + more));
+    answer = ask(fixture, asked(R"("guided_choice":["one"])" + more));
     EXPECT_EQ(answer.content, "one");
-    answer = ask(house,
+    answer = ask(fixture,
                  asked(R"("structured_outputs":{"grammar":"root ::= \"(\" [0-9] \")\""})" + more));
     ASSERT_EQ(answer.content.size(), 3u);
     EXPECT_EQ(answer.content[0], '(');
-    answer = ask(house, asked(R"("response_format":{"type":"json_object"})" + more));
+    answer = ask(fixture, asked(R"("response_format":{"type":"json_object"})" + more));
     if (answer.finish == "stop") {
       EXPECT_TRUE(Json::parse(answer.content).ok()) << answer.content;
     }
@@ -172,14 +172,14 @@ constexpr std::string_view kOk =
     R"("additionalProperties":false})";
 
 TEST(StructuredOutput, CallsFollowTheirFunctionsParameters) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   int called = 0;
   for (int seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
     const std::string more = ",\"seed\":" + std::to_string(seed);
     for (const std::string choice :
          {R"("required")", R"({"type":"function","function":{"name":"g"}})"}) {
-      const Answered answer = ask(house, asked(kTool + ",\"tool_choice\":" + choice + more));
+      const Answered answer = ask(fixture, asked(kTool + ",\"tool_choice\":" + choice + more));
       if (answer.finish != "tool_calls") {
         EXPECT_EQ(answer.finish, "length");
         continue;
@@ -198,11 +198,11 @@ TEST(StructuredOutput, CallsFollowTheirFunctionsParameters) {
 
 // A strict function that the model calls by itself; the other one's arguments are free.
 TEST(StructuredOutput, StrictHoldsWhenTheModelCallsByItself) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   int strict_calls = 0;
   for (int seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
-    const Answered answer = ask(house, asked(kTool + ",\"seed\":" + std::to_string(seed)));
+    const Answered answer = ask(fixture, asked(kTool + ",\"seed\":" + std::to_string(seed)));
     if (answer.finish != "tool_calls" || answer.call != "f.x") continue;
     ++strict_calls;
     EXPECT_TRUE(follows(kPerson, answer.arguments)) << answer.arguments;
@@ -212,12 +212,12 @@ TEST(StructuredOutput, StrictHoldsWhenTheModelCallsByItself) {
 
 // Tokens that a budget of reasoning puts into the answer are gone over like sampled ones.
 TEST(StructuredOutput, ABudgetOfReasoningLeavesTheFormatWhole) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   int reasoned = 0;
   for (int seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     const Answered answer =
-        ask(house,
+        ask(fixture,
             schema_asked(kPerson, ",\"thinking_token_budget\":4,\"seed\":" + std::to_string(seed)));
     ASSERT_EQ(answer.finish, "stop");
     if (!answer.reasoning.empty()) ++reasoned;
@@ -226,14 +226,14 @@ TEST(StructuredOutput, ABudgetOfReasoningLeavesTheFormatWhole) {
   EXPECT_GT(reasoned, 0);
 }
 
-// What must follow is told without being computed: the same text, counted the same, and cut where
-// it is to be cut. Logarithms of chances are asked for, so there it is computed.
+// What must follow is emitted without being computed: the same text, counted the same, and cut
+// where it is to be cut. Logarithms of chances are asked for, so there it is computed.
 TEST(StructuredOutput, JumpsChangeNoCount) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   for (int seed = 0; seed < 8; ++seed) {
     for (const int most : {200, 33, 32, 31, 9}) {
       const auto answer_to = [&](const std::string& more) {
-        const net::HttpResponse response = house.post(
+        const net::HttpResponse response = fixture.post(
             "/v1/completions",
             R"({"prompt":"x","structured_outputs":{"regex":"[ab]{2} so that is that, no more[.!]"},)"
             R"("seed":)" +
@@ -256,19 +256,19 @@ TEST(StructuredOutput, JumpsChangeNoCount) {
 
 // A script that does not obey is told so, and the server goes on.
 TEST(StructuredOutput, AnAnswerThatBreaksTheGrammarFailsAlone) {
-  ServerHouse house(
+  ServerFixture fixture(
       R"({"rules":[{"when":"","then":"<|channel|>final<|message|>Not JSON.<|return|>"}]})", {});
   const net::HttpResponse response =
-      house.post("/v1/chat/completions", asked(R"("response_format":{"type":"json_object"})"));
+      fixture.post("/v1/chat/completions", asked(R"("response_format":{"type":"json_object"})"));
   EXPECT_EQ(response.status, 500) << response.body;
-  EXPECT_EQ(ask(house, asked(R"("seed":1)")).content, "Not JSON.");
+  EXPECT_EQ(ask(fixture, asked(R"("seed":1)")).content, "Not JSON.");
 }
 
 TEST(StructuredOutput, AScriptThatObeysIsHeard) {
-  ServerHouse house(
+  ServerFixture fixture(
       R"({"rules":[{"when":"","then":"<|channel|>analysis<|message|>Hm, {.<|end|><|start|>assistant<|channel|>final<|message|>{\"ok\": true}<|return|>"}]})",
       {});
-  const Answered answer = ask(house, schema_asked(kOk, ""));
+  const Answered answer = ask(fixture, schema_asked(kOk, ""));
   EXPECT_EQ(answer.content, R"({"ok": true})");
   EXPECT_EQ(answer.reasoning, "Hm, {.");
   EXPECT_EQ(answer.finish, "stop");
@@ -283,22 +283,22 @@ TEST(StructuredOutput, StructuralTagsHold) {
       R"({"type":"structural_tag","format":{"type":"tag","begin":"<f=a>","content":)"
       R"({"type":"json_schema","json_schema":)" +
       std::string(kOk) + R"(},"end":"</f>"}})";
-  ServerHouse obeys(
+  ServerFixture obeys(
       R"({"rules":[{"when":"","then":"<|channel|>final<|message|>It is <f=a>{\"ok\": true}</f>, I say.<|return|>"}]})",
       {});
   EXPECT_EQ(ask(obeys, asked("\"response_format\":" + old)).content,
             R"(It is <f=a>{"ok": true}</f>, I say.)");
-  ServerHouse disobeys(
+  ServerFixture disobeys(
       R"({"rules":[{"when":"","then":"<|channel|>final<|message|>It is <f=b>.<|return|>"}]})", {});
   EXPECT_EQ(disobeys.post("/v1/chat/completions", asked("\"response_format\":" + old)).status, 500);
 
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   int finished = 0;
   for (int seed = 0; seed < 8; ++seed) {
     for (const std::string& format :
          {"\"response_format\":" + tree, R"("structured_outputs":{"structural_tag":)" + tree + "}",
           R"("structured_outputs":{"structural_tag":)" + json_string(tree) + "}"}) {
-      const Answered answer = ask(house, asked(format + ",\"seed\":" + std::to_string(seed)));
+      const Answered answer = ask(fixture, asked(format + ",\"seed\":" + std::to_string(seed)));
       if (answer.finish != "stop") continue;
       ++finished;
       ASSERT_TRUE(answer.content.starts_with("<f=a>") && answer.content.ends_with("</f>"))
@@ -319,7 +319,7 @@ TEST(StructuredOutput, StructuralTagsHold) {
        "structured_outputs.structural_tag", "both say"},
   };
   for (const auto& [more, param, message] : bad) {
-    const net::HttpResponse response = house.post("/v1/chat/completions", asked(more));
+    const net::HttpResponse response = fixture.post("/v1/chat/completions", asked(more));
     EXPECT_EQ(response.status, 400) << response.body;
     const Json body = parsed(response.body);
     EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
@@ -328,21 +328,21 @@ TEST(StructuredOutput, StructuralTagsHold) {
 }
 
 TEST(StructuredOutput, MessagesFollowTheirFormat) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   for (const std::string_view key : {R"("output_config":{"format":)", R"("output_format":)"}) {
     const std::string end = key.find("config") != std::string_view::npos ? "}}" : "}";
     const std::string begin =
         R"({"max_tokens":2000,"seed":1,"messages":[{"role":"user","content":"hi"}],)" +
         std::string(key) + R"({"type":"json_schema","schema":)";
     const net::HttpResponse response =
-        house.post("/v1/messages", begin + std::string(kOk) + "}" + end);
+        fixture.post("/v1/messages", begin + std::string(kOk) + "}" + end);
     ASSERT_EQ(response.status, 200) << response.body;
     const Json body = parsed(response.body);
     ASSERT_EQ(body.string("stop_reason"), "end_turn") << response.body;
     EXPECT_TRUE(follows(kOk, body.find("content")->as_array().back().string("text").value_or("")))
         << response.body;
     const net::HttpResponse bad =
-        house.post("/v1/messages", begin + R"({"type":"foo"})" + "}" + end);
+        fixture.post("/v1/messages", begin + R"({"type":"foo"})" + "}" + end);
     EXPECT_EQ(bad.status, 400) << bad.body;
     EXPECT_NE(bad.body.find("/type"), std::string::npos) << bad.body;
   }
@@ -350,7 +350,7 @@ TEST(StructuredOutput, MessagesFollowTheirFormat) {
 
 // AP-23, and what else contradicts itself.
 TEST(StructuredOutput, AP23_ContradictionsAreRefused) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   const std::pair<std::string, std::string> bodies[] = {
       {kTool +
            R"(,"response_format":{"type":"json_object"},"structured_outputs":{"grammar":"r ::= \"a\""})",
@@ -362,14 +362,14 @@ TEST(StructuredOutput, AP23_ContradictionsAreRefused) {
   };
   for (const auto& [more, param] : bodies) {
     SCOPED_TRACE(more);
-    const net::HttpResponse response = house.post("/v1/chat/completions", asked(more));
+    const net::HttpResponse response = fixture.post("/v1/chat/completions", asked(more));
     EXPECT_EQ(response.status, 400) << response.body;
     const Json body = parsed(response.body);
     EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
   }
   const net::HttpResponse tokens =
-      house.post("/inference/v1/generate",
-                 R"({"token_ids":[1],"sampling_params":{"structured_outputs":{"regex":"a"}}})");
+      fixture.post("/inference/v1/generate",
+                   R"({"token_ids":[1],"sampling_params":{"structured_outputs":{"regex":"a"}}})");
   EXPECT_EQ(tokens.status, 400) << tokens.body;
 }
 
@@ -470,10 +470,10 @@ TEST(GrammarStore, D2_TheVocabularyCountsAgainstNoDeadline) {
 }
 
 TEST(StructuredOutput, CompletionsFollowTheirFormat) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   const net::HttpResponse response =
-      house.post("/v1/completions", R"({"prompt":"x","max_tokens":300,"seed":3,)"
-                                    R"("structured_outputs":{"choice":["left","right"]}})");
+      fixture.post("/v1/completions", R"({"prompt":"x","max_tokens":300,"seed":3,)"
+                                      R"("structured_outputs":{"choice":["left","right"]}})");
   ASSERT_EQ(response.status, 200) << response.body;
   const std::string text =
       parsed(response.body).find("choices")->as_array().at(0).string("text").value_or("");
@@ -481,11 +481,11 @@ TEST(StructuredOutput, CompletionsFollowTheirFormat) {
 }
 
 TEST(StructuredOutput, ResponsesFollowTheirTextFormat) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   const std::string format = R"("text":{"format":{"type":"json_schema","name":"it","schema":)";
   const net::HttpResponse response =
-      house.post("/v1/responses",
-                 R"({"input":"hi","max_output_tokens":2000,)" + format + std::string(kOk) + "}}}");
+      fixture.post("/v1/responses", R"({"input":"hi","max_output_tokens":2000,)" + format +
+                                        std::string(kOk) + "}}}");
   ASSERT_EQ(response.status, 200) << response.body;
   bool found = false;
   const Json body = parsed(response.body);
@@ -497,7 +497,7 @@ TEST(StructuredOutput, ResponsesFollowTheirTextFormat) {
   }
   EXPECT_TRUE(found || body.string("status") == "incomplete") << response.body;
   const net::HttpResponse bad =
-      house.post("/v1/responses", R"({"input":"hi",)" + format + R"({"type":"foo"}}}})");
+      fixture.post("/v1/responses", R"({"input":"hi",)" + format + R"({"type":"foo"}}}})");
   EXPECT_EQ(bad.status, 400);
   const Json bad_body = parsed(bad.body);
   EXPECT_EQ(bad_body.find("error")->string("param"), "text.format.schema");
@@ -505,9 +505,9 @@ TEST(StructuredOutput, ResponsesFollowTheirTextFormat) {
 
 // A body without reasoning must not stop before min_tokens, but the grammar knows better.
 TEST(StructuredOutput, TheGrammarsEndComesBeforeMinTokens) {
-  ServerHouse house(kNoScript, any_options());
+  ServerFixture fixture(kNoScript, any_options());
   const Answered answer =
-      ask(house, asked(R"("min_tokens":500,"structured_outputs":{"choice":["one"]},"seed":2)"));
+      ask(fixture, asked(R"("min_tokens":500,"structured_outputs":{"choice":["one"]},"seed":2)"));
   EXPECT_EQ(answer.content, "one");
 }
 

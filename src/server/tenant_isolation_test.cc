@@ -18,7 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -29,17 +29,17 @@ using testing::HasSubstr;
 constexpr std::string_view kScript = R"({"rules": [
   {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})";
 
-ServerHouse::Options two_tenants() {
-  ServerHouse::Options options;
+ServerFixture::Options two_tenants() {
+  ServerFixture::Options options;
   EXPECT_TRUE(options.server.keys.add_file("sk-a ann\nsk-b bob\n", "keys").ok());
   return options;
 }
 
-net::HttpResponse ask(ServerHouse& house, std::string_view key, std::string_view path,
+net::HttpResponse ask(ServerFixture& fixture, std::string_view key, std::string_view path,
                       std::string body) {
-  net::HttpCall call = house.call("POST", std::string(path), std::move(body));
+  net::HttpCall call = fixture.call("POST", std::string(path), std::move(body));
   call.headers.add("Authorization", "Bearer " + std::string(key));
-  return house.fetch(std::move(call));
+  return fixture.fetch(std::move(call));
 }
 
 std::string long_words(int seed, int count) {
@@ -89,9 +89,9 @@ TEST(KolmogorovSmirnov, TellsOnlyWhatDiffers) {
 }
 
 // Prompt tokens take time here, so that a hit shows.
-class TimedHouse {
+class TimedFixture {
  public:
-  TimedHouse() : house(kScript, timed()) {}
+  TimedFixture() : fixture(kScript, timed()) {}
 
   struct Asked {
     double ms;
@@ -100,7 +100,7 @@ class TimedHouse {
   Asked ask(std::string_view key, const std::string& words) {
     const auto began = steady_clock::now();
     const net::HttpResponse response = pelton::server::ask(
-        house, key, "/v1/completions", R"({"max_tokens":1,"prompt":")" + words + "\"}");
+        fixture, key, "/v1/completions", R"({"max_tokens":1,"prompt":")" + words + "\"}");
     const double ms =
         std::chrono::duration<double, std::milli>(steady_clock::now() - began).count();
     EXPECT_EQ(response.status, 200) << response.body;
@@ -110,11 +110,11 @@ class TimedHouse {
         body.find("usage")->find("prompt_tokens_details")->integer("cached_tokens").value_or(0)};
   }
 
-  ServerHouse house;
+  ServerFixture fixture;
 
  private:
-  static ServerHouse::Options timed() {
-    ServerHouse::Options options = two_tenants();
+  static ServerFixture::Options timed() {
+    ServerFixture::Options options = two_tenants();
     options.executor = [](engine::ModelledExecutor::Options& executor) {
       executor.checks = false;
       executor.fail_step = [](const engine::StepPlan& plan) -> std::optional<Error> {
@@ -130,10 +130,10 @@ class TimedHouse {
 };
 
 // Whoever asks what another tenant has asked sees what he sees of a prompt that nobody knows: in
-// what he is told, and in time. 1 000 pairs with PELTON_FULL.
+// what it gets, and in time. 1 000 pairs with PELTON_FULL.
 TEST(TenantIsolation, TN_02_TN_03_only_the_tenant_itself_is_faster_the_second_time) {
   const int pairs = std::getenv("PELTON_FULL") != nullptr ? 1000 : 80;
-  TimedHouse timed;
+  TimedFixture timed;
   std::vector<double> known_to_other, known_to_nobody, own;
   for (int i = 0; i < pairs; ++i) {
     const std::string known = long_words(2 * i, 600);
@@ -141,11 +141,11 @@ TEST(TenantIsolation, TN_02_TN_03_only_the_tenant_itself_is_faster_the_second_ti
     ASSERT_EQ(timed.ask("sk-a", known).cached, 0);
     // In either order, so that whatever else this machine does meets both alike.
     for (const bool asks_known : {i % 2 == 0, i % 2 != 0}) {
-      const TimedHouse::Asked asked = timed.ask("sk-b", asks_known ? known : fresh);
+      const TimedFixture::Asked asked = timed.ask("sk-b", asks_known ? known : fresh);
       ASSERT_EQ(asked.cached, 0);
       (asks_known ? known_to_other : known_to_nobody).push_back(asked.ms);
     }
-    const TimedHouse::Asked again = timed.ask("sk-a", known);
+    const TimedFixture::Asked again = timed.ask("sk-a", known);
     ASSERT_GT(again.cached, 300);
     own.push_back(again.ms);
   }
@@ -191,11 +191,11 @@ TEST(TenantIsolation, TN_04_every_endpoint_has_its_tenants_salt) {
                            long_words(5, 700) + "\"}]}"},
   };
   for (const auto& [path, body] : requests) {
-    ServerHouse house(kScript, two_tenants());  // a tenant's own requests begin alike
-    ask(house, "sk-a", path, body);
-    EXPECT_GT(cached_of(ask(house, "sk-a", path, body)), 100) << path << " the feature works";
-    EXPECT_EQ(cached_of(ask(house, "sk-b", path, body)), 0) << path;
-    EXPECT_GT(cached_of(ask(house, "sk-b", path, body)), 100) << path;
+    ServerFixture fixture(kScript, two_tenants());  // a tenant's own requests begin alike
+    ask(fixture, "sk-a", path, body);
+    EXPECT_GT(cached_of(ask(fixture, "sk-a", path, body)), 100) << path << " the feature works";
+    EXPECT_EQ(cached_of(ask(fixture, "sk-b", path, body)), 0) << path;
+    EXPECT_GT(cached_of(ask(fixture, "sk-b", path, body)), 100) << path;
   }
   // What tells no cached tokens: counted at the engine.
   const std::pair<const char*, std::string> silent[] = {
@@ -204,11 +204,11 @@ TEST(TenantIsolation, TN_04_every_endpoint_has_its_tenants_salt) {
        R"({"token_ids":[)" + ids + R"(],"sampling_params":{"max_tokens":1}})"},
   };
   for (const auto& [path, body] : silent) {
-    ServerHouse house(kScript, two_tenants());
+    ServerFixture fixture(kScript, two_tenants());
     const auto found_by = [&](const char* key) {
-      const int64_t before = house.engine().stats().prefix_tokens_found;
-      EXPECT_EQ(ask(house, key, path, body).status, 200) << path;
-      return house.engine().stats().prefix_tokens_found - before;
+      const int64_t before = fixture.engine().stats().prefix_tokens_found;
+      EXPECT_EQ(ask(fixture, key, path, body).status, 200) << path;
+      return fixture.engine().stats().prefix_tokens_found - before;
     };
     found_by("sk-a");
     EXPECT_GT(found_by("sk-a"), 100) << path;
@@ -218,38 +218,38 @@ TEST(TenantIsolation, TN_04_every_endpoint_has_its_tenants_salt) {
 
 // A response of another tenant's is none.
 TEST(TenantIsolation, TN_04_nor_does_a_stored_response_lead_to_it) {
-  ServerHouse house(kScript, two_tenants());
-  const Json made = parsed(ask(house, "sk-a", "/v1/responses", R"({"input":"mine"})").body);
+  ServerFixture fixture(kScript, two_tenants());
+  const Json made = parsed(ask(fixture, "sk-a", "/v1/responses", R"({"input":"mine"})").body);
   const std::string id = *made.string("id");
-  const net::HttpResponse followed =
-      ask(house, "sk-b", "/v1/responses", R"({"input":"x","previous_response_id":")" + id + "\"}");
+  const net::HttpResponse followed = ask(fixture, "sk-b", "/v1/responses",
+                                         R"({"input":"x","previous_response_id":")" + id + "\"}");
   EXPECT_EQ(followed.status, 400);
   EXPECT_THAT(followed.body, HasSubstr("previous_response_not_found"));
   EXPECT_EQ(
-      ask(house, "sk-a", "/v1/responses", R"({"input":"x","previous_response_id":")" + id + "\"}")
+      ask(fixture, "sk-a", "/v1/responses", R"({"input":"x","previous_response_id":")" + id + "\"}")
           .status,
       200);
 }
 
 // A compiled grammar tells by its speed that somebody has used it.
 TEST(TenantIsolation, TN_04_grammars_are_a_tenants_own) {
-  ServerHouse house(kScript, two_tenants());
+  ServerFixture fixture(kScript, two_tenants());
   const std::string body =
       R"({"prompt":"x","max_tokens":1,"structured_outputs":{"regex":"secret[0-9]+"}})";
   // The script says what this does not allow, which is no matter here.
-  ask(house, "sk-a", "/v1/completions", body);
-  const size_t one = house.model().state->grammars.entry_count();
+  ask(fixture, "sk-a", "/v1/completions", body);
+  const size_t one = fixture.model().state->grammars.entry_count();
   EXPECT_GT(one, 0u);
-  ask(house, "sk-a", "/v1/completions", body);
-  EXPECT_EQ(house.model().state->grammars.entry_count(), one);
-  ask(house, "sk-b", "/v1/completions", body);
-  EXPECT_EQ(house.model().state->grammars.entry_count(), one + 1);
+  ask(fixture, "sk-a", "/v1/completions", body);
+  EXPECT_EQ(fixture.model().state->grammars.entry_count(), one);
+  ask(fixture, "sk-b", "/v1/completions", body);
+  EXPECT_EQ(fixture.model().state->grammars.entry_count(), one + 1);
 }
 
 TEST(TenantIsolation, TN_05_a_salt_is_short_or_refused) {
-  ServerHouse house(kScript, two_tenants());
+  ServerFixture fixture(kScript, two_tenants());
   const auto with = [&](const std::string& salt) {
-    return ask(house, "sk-a", "/v1/completions",
+    return ask(fixture, "sk-a", "/v1/completions",
                R"({"prompt":"x","max_tokens":1,"cache_salt":")" + salt + "\"}")
         .status;
   };
@@ -262,7 +262,7 @@ TEST(TenantIsolation, TN_05_a_salt_is_short_or_refused) {
   const int huge = with(std::string(20'000'000, 's'));
   EXPECT_TRUE(huge == 400 || huge == 413) << huge;
   EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(5));
-  EXPECT_EQ(house.engine().stats().running, 0);
+  EXPECT_EQ(fixture.engine().stats().running, 0);
 }
 
 // One slot: what a tenant asked of it is gone when the next one sits there.
@@ -274,7 +274,7 @@ TEST(TenantIsolation, TN_06_a_seat_remembers_nothing) {
   };
   std::vector<Slot> seen;
   std::mutex mutex;
-  ServerHouse::Options options = two_tenants();
+  ServerFixture::Options options = two_tenants();
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.capacity.sequences_max = 1;
     executor.next_token = [&,
@@ -286,12 +286,12 @@ TEST(TenantIsolation, TN_06_a_seat_remembers_nothing) {
       return next(one);
     };
   };
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const std::string plain = R"({"prompt":"x","max_tokens":3,"seed":7})";
-  const std::string before = ask(house, "sk-b", "/v1/completions", plain).body;
+  const std::string before = ask(fixture, "sk-b", "/v1/completions", plain).body;
   const size_t first_end = seen.size();
   ASSERT_GT(first_end, 0u);
-  ask(house, "sk-a", "/v1/completions",
+  ask(fixture, "sk-a", "/v1/completions",
       R"({"prompt":"x","max_tokens":6,"min_tokens":4,"seed":1,"temperature":0.3,"top_k":5,)"
       R"("logit_bias":{"65":-100},"presence_penalty":1,"frequency_penalty":1,)"
       R"("repetition_penalty":1.3,"logprobs":5,"stop":["q"],)"
@@ -301,7 +301,7 @@ TEST(TenantIsolation, TN_06_a_seat_remembers_nothing) {
   EXPECT_TRUE(seen[first_end].sampling.has_penalties());
   EXPECT_GT(seen[first_end].banned, 0u);
   EXPECT_GT(seen[first_end].allowed, 0u);
-  const std::string after = ask(house, "sk-b", "/v1/completions", plain).body;
+  const std::string after = ask(fixture, "sk-b", "/v1/completions", plain).body;
   const auto text = [](const std::string& body) {
     return parsed(body).find("choices")->as_array().at(0).string("text");
   };

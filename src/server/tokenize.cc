@@ -23,8 +23,9 @@ class Tokenization final : public ModelRequest {
             .warnings = request_.chat ? warnings_of(*request_.chat, model) : request_.warnings};
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    const std::optional<Error> error =
-        request_.chat ? scope.model.no_chat() : scope.model.no_text("prompt");
+    const std::optional<Error> error = request_.chat
+                                           ? scope.model.no_chat()
+                                           : scope.model.no_text("prompt", TextUse::kTokenization);
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
@@ -71,7 +72,7 @@ class Detokenization final : public ModelRequest {
     return {.model = request_.model, .warnings = request_.warnings};
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    const std::optional<Error> error = scope.model.no_text("tokens");
+    const std::optional<Error> error = scope.model.no_text("tokens", TextUse::kTokenization);
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {

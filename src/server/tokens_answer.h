@@ -17,8 +17,8 @@ class TokensAnswer final : public Answer {
     std::string id;
     int choice_count = 1;
     bool logprobs = false;
-    // Told in a whole answer: what its words are called there, the model's tokenizer knows.
-    const tokenizer::Tokenizer* prompt_logprobs = nullptr;  // null: not told
+    // Reported in a whole answer: what its words are called there, the model's tokenizer knows.
+    const tokenizer::Tokenizer* prompt_logprobs = nullptr;  // null: not reported
     bool include_usage = false;
   };
 

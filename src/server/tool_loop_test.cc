@@ -6,7 +6,7 @@
 
 #include "base/json_writer.h"
 #include "server/chat_stream_text.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 namespace {
@@ -42,12 +42,12 @@ struct Asking {
   std::string key;
 };
 
-Reply ask(ServerHouse& house, const std::string& messages, const Asking& how) {
+Reply ask(ServerFixture& fixture, const std::string& messages, const Asking& how) {
   std::string body = "{\"messages\":[" + messages + "]," + std::string(kTools) + how.extra;
   if (how.streamed) body += R"(,"stream":true,"stream_options":{"include_usage":true})";
-  net::HttpCall call = house.call("POST", "/v1/chat/completions", body + "}");
+  net::HttpCall call = fixture.call("POST", "/v1/chat/completions", body + "}");
   if (!how.key.empty()) call.headers.add("Authorization", "Bearer " + how.key);
-  const net::HttpResponse response = house.fetch(std::move(call));
+  const net::HttpResponse response = fixture.fetch(std::move(call));
   EXPECT_EQ(response.status, 200) << response.body;
   if (!how.streamed) {
     return reply_of(*parsed(response.body).find("usage"), whole_text(response.body));
@@ -80,16 +80,16 @@ int64_t reused(const Reply& before, const Reply& after) {
 
 TEST(ToolLoop, FindsWholeTurnsAgain) {
   for (const bool streamed : {false, true}) {
-    ServerHouse house(kScript, {});
+    ServerFixture fixture(kScript, {});
     const Asking how{.streamed = streamed, .extra = "", .key = ""};
-    const Reply first = ask(house, kQuestion, how);
+    const Reply first = ask(fixture, kQuestion, how);
     EXPECT_EQ(first.cached_tokens, 0);
     ASSERT_EQ(first.text.calls.size(), 1u);
 
     // The arguments as they came, then as a client writes them anew; the reasoning left out.
     const std::string again =
         kQuestion + called("a", first.text.calls[0].second, "") + result("a", "sunny");
-    const Reply second = ask(house, again, how);
+    const Reply second = ask(fixture, again, how);
     EXPECT_GE(reused(first, second), first.text.completion_tokens - kAgainMax);
     EXPECT_EQ(second.text.reasoning, "One more, for tomorrow.");
 
@@ -97,14 +97,14 @@ TEST(ToolLoop, FindsWholeTurnsAgain) {
         kQuestion + called("a", R"({"city":"Bern","days":[1,2]})", "") + result("a", "sunny") +
         called("b", R"({"city":"Thun"})", R"("reasoning_content":"One more, for tomorrow.",)") +
         result("b", "foggy");
-    const Reply third = ask(house, third_messages, how);
+    const Reply third = ask(fixture, third_messages, how);
     EXPECT_GE(reused(second, third), second.text.completion_tokens - kAgainMax);
     EXPECT_EQ(third.text.content, "Sun, then fog.");
 
     // Harmony drops the reasoning once there is an answer: from the first turn on it is another
     // prompt.
     const Reply next = ask(
-        house,
+        fixture,
         third_messages +
             R"(,{"role":"assistant","content":"Sun, then fog."},{"role":"user","content":"hello"})",
         how);
@@ -114,10 +114,10 @@ TEST(ToolLoop, FindsWholeTurnsAgain) {
 }
 
 TEST(ToolLoop, AnswersWithoutReasoningToo) {
-  ServerHouse house(kScript, {});
+  ServerFixture fixture(kScript, {});
   const std::string hello = R"({"role":"user","content":"hello"})";
-  const Reply first = ask(house, hello, {});
-  const Reply second = ask(house,
+  const Reply first = ask(fixture, hello, {});
+  const Reply second = ask(fixture,
                            hello + R"(,{"role":"assistant","content":")" + first.text.content +
                                R"("},{"role":"user","content":"and?"})",
                            {});
@@ -125,11 +125,11 @@ TEST(ToolLoop, AnswersWithoutReasoningToo) {
 }
 
 TEST(ToolLoop, WhatTheClientChangedIsReadAnew) {
-  ServerHouse house(kScript, {});
-  const Reply first = ask(house, kQuestion, {});
+  ServerFixture fixture(kScript, {});
+  const Reply first = ask(fixture, kQuestion, {});
   const std::string arguments = first.text.calls.at(0).second;
   const auto cached_with = [&](const std::string& turn) {
-    return ask(house, kQuestion + turn + result("a", "sunny"), {}).cached_tokens;
+    return ask(fixture, kQuestion + turn + result("a", "sunny"), {}).cached_tokens;
   };
   EXPECT_LE(cached_with(called("a", R"({"city":"Biel"})", "")), first.prompt_tokens);
   EXPECT_LE(cached_with(called("a", arguments, R"("reasoning_content":"I know it.",)")),
@@ -141,15 +141,15 @@ TEST(ToolLoop, WhatTheClientChangedIsReadAnew) {
 }
 
 TEST(ToolLoop, SaltsAndTenantsShareNothing) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   ASSERT_TRUE(options.server.keys.add_file("key-a ann\nkey-b bob\nkey-c ann", "keys").ok());
-  ServerHouse house(kScript, std::move(options));
+  ServerFixture fixture(kScript, std::move(options));
   const std::string salt = R"(,"cache_salt":"mine")";
   const Asking ann{.streamed = false, .extra = salt, .key = "key-a"};
-  const Reply first = ask(house, kQuestion, ann);
+  const Reply first = ask(fixture, kQuestion, ann);
   const std::string again =
       kQuestion + called("a", first.text.calls.at(0).second, "") + result("a", "sunny");
-  const auto cached = [&](const Asking& how) { return ask(house, again, how).cached_tokens; };
+  const auto cached = [&](const Asking& how) { return ask(fixture, again, how).cached_tokens; };
   EXPECT_EQ(cached({.streamed = false, .extra = salt, .key = "key-b"}), 0);
   EXPECT_EQ(cached({.streamed = false, .extra = "", .key = "key-a"}), 0);
   EXPECT_EQ(cached({.streamed = true, .extra = R"(,"cache_salt":"mine2")", .key = "key-a"}), 0);
@@ -157,12 +157,13 @@ TEST(ToolLoop, SaltsAndTenantsShareNothing) {
 }
 
 TEST(ToolLoop, NothingIsKeptWhereNothingMayBe) {
-  ServerHouse::Options options;
+  ServerFixture::Options options;
   options.server.sampled_turn_tokens_max = 0;
-  ServerHouse house(kScript, std::move(options));
-  const Reply first = ask(house, kQuestion, {});
-  const Reply second = ask(
-      house, kQuestion + called("a", first.text.calls.at(0).second, "") + result("a", "sunny"), {});
+  ServerFixture fixture(kScript, std::move(options));
+  const Reply first = ask(fixture, kQuestion, {});
+  const Reply second =
+      ask(fixture,
+          kQuestion + called("a", first.text.calls.at(0).second, "") + result("a", "sunny"), {});
   EXPECT_LE(second.cached_tokens, first.prompt_tokens);
 }
 

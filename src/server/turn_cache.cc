@@ -23,7 +23,7 @@ uint64_t multiply_add(uint64_t sum, uint64_t point, uint64_t symbol) {
 }
 
 // The same text for the same JSON, spacing and escapes aside. Numbers too long for a double
-// may become the same too; outside_strings() tells them apart.
+// may become the same too; outside_strings() distinguishes them.
 std::string plain_json(std::string_view text) {
   const Result<Json> json = Json::parse(text);
   return json.ok() ? json->dump() : std::string(text);

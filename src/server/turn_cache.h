@@ -47,10 +47,10 @@ class TurnCache {
     uint64_t seed = 0;                      // of the names; not to be guessed
   };
 
-  // A turn as its client was told it, and tells it.
+  // A turn as its client was sent it, and sends it back.
   struct Words {
     std::string_view content;
-    std::string_view reasoning;  // empty: not told
+    std::string_view reasoning;  // empty: not reported
     // Name and arguments. These are the same if they are the same JSON (clients write it
     // anew), its numbers digit by digit: a double would take two long ones for one.
     std::optional<std::pair<std::string_view, std::string_view>> call;
@@ -64,7 +64,7 @@ class TurnCache {
   // `tokens`: from after the turn's start to what closes the turn in a prompt.
   void keep(const RollingHash& history, const Words& words, std::vector<TokenId> tokens);
 
-  // Without reasoning in `words` any reasoning will do; otherwise it must be the one that was told.
+  // Without reasoning in `words` any reasoning will do; otherwise it must be the one that was sent.
   std::optional<std::vector<TokenId>> find(const RollingHash& history, const Words& words);
 
   struct Counts {

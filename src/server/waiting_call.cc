@@ -87,16 +87,17 @@ void Services::prepare_beside(Call call, Length length, std::function<void()> wo
     TRY_ASSIGN(std::shared_ptr<WorkPool::Ticket> ticket, preparation.submit(std::move(job)));
     return cancel_of(std::move(ticket));
   };
-  wait_for_work(std::move(call), submit,
-                [this, then = std::move(then)](Call prepared, const std::optional<Error>& error) {
-                  if (!error) return then(std::move(prepared));
-                  const int64_t retry_ns = preparation.retry_after_ns();
-                  if (error->code == ErrorCode::kOverloaded) {
-                    access_control.refund_request(prepared.caller);
-                  }
-                  prepared.send(access_control.overloaded(
-                      *error, access::AccessControl::Refused::kQueue, retry_ns));
-                });
+  wait_for_work(
+      std::move(call), submit,
+      [this, then = std::move(then)](Call prepared, const std::optional<Error>& error) {
+        if (!error) return then(std::move(prepared));
+        const int64_t retry_ns = preparation.retry_after_ns();
+        if (error->code == ErrorCode::kOverloaded) {
+          access_control.refund_request(prepared.caller);
+        }
+        prepared.send(access_control.overloaded(*error, *prepared.model->state->refusals,
+                                                access::RefusalCounts::By::kQueue, retry_ns));
+      });
 }
 
 void Services::wait_for_model(Call call, std::string id, std::function<void(Call call)> then) {
@@ -111,8 +112,10 @@ void Services::wait_for_model(Call call, std::string id, std::function<void(Call
                 [this, id, then = std::move(then)](Call one, const std::optional<Error>& error) {
                   if (!error) return then(std::move(one));
                   if (error->code == ErrorCode::kOverloaded) {
-                    return one.send(access_control.overloaded(
-                        *error, access::AccessControl::Refused::kQueue, kWakeRetryNs));
+                    if (const auto refusals = catalogue.refusals_of(id)) {
+                      refusals->count(access::RefusalCounts::By::kQueue);
+                    }
+                    return one.send(access_control.with_retry(*error, kWakeRetryNs));
                   }
                   one.send(not_ready(
                       fmt::format("The model '{}' could not be woken: {}", id, error->message)));
@@ -129,7 +132,8 @@ void Services::with_guide(Call call, GuideOrder order, GuideThen then) {
                               .make = std::move(order.make)};
   const auto go_on = [this, then = std::move(then)](Call one, FormatCompiler::Guide guide) {
     if (guide.ok()) return then(std::move(one), *std::move(guide));
-    one.send(not_compiled(access_control, one.caller, guide.error(), formats.pool()));
+    const NotCompiled refused{.principal = one.caller, .model = *one.model, .error = guide.error()};
+    one.send(not_compiled(access_control, refused, formats.pool()));
   };
   if (std::optional<FormatCompiler::Guide> known = formats.known(asked)) {
     return go_on(std::move(call), *std::move(known));

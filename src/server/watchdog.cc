@@ -57,13 +57,13 @@ void Watchdog::look() {
                     fmt::format("The engine is stuck: a step has been running for {} seconds",
                                 patience_.step_ns() / 1'000'000'000),
                     ""};
-  const int told = engine_.abandon(error);
+  const int ended = engine_.abandon(error);
   if (was_stuck) return;
   log_.error(
       fmt::format("a step has been running for {:.1f} s; the watchdog allows {:.1f}: {} "
                   "answers are given up",
                   static_cast<double>(patience_.step_ns()) * 1e-9,
-                  static_cast<double>(options_.limit_ns) * 1e-9, told));
+                  static_cast<double>(options_.limit_ns) * 1e-9, ended));
   if (options_.on_stuck) options_.on_stuck();
 }
 

@@ -1,6 +1,6 @@
 // Watches for a step that never ends. While one has been running for too long the server is not
-// well, everybody who waits for the engine is told so, and whoever owns the process may end it. A
-// thread of its own, "pelton-watch"; owned by the program's entry, and gone before the engine.
+// well, everybody who waits for the engine gets an error, and whoever owns the process may end it.
+// A thread of its own, "pelton-watch"; owned by the program's entry, and gone before the engine.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class StepPatience {
       : limit_ns_(limit_ns), tick_ns_(tick_ns), looked_ns_(now_ns) {}
 
   // One look, a tick after the last: the step that runs began at `busy_since_ns` (0: none runs). A
-  // look that comes late tells that we did not run either (the process was stopped, the machine
+  // look that comes late shows that we did not run either (the process was stopped, the machine
   // slept or was starved): such time is not the step's.
   bool stuck(int64_t now_ns, int64_t busy_since_ns);
 
@@ -47,7 +47,7 @@ class Watchdog {
  public:
   struct Options {
     int64_t limit_ns = 0;  // above zero
-    // On the watchdog's thread, once for each step that is stuck, when all have been told.
+    // On the watchdog's thread, once for each step that is stuck, when all have been ended.
     std::function<void()> on_stuck;
   };
 

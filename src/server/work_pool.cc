@@ -236,7 +236,7 @@ void WorkPool::State::finish(Entry& entry, End end, std::optional<Error> error) 
   try {
     done(std::move(error));
   } catch (const std::bad_alloc&) {
-    // Nobody can be told; whoever waits for it has the request's own deadline.
+    // Nobody can be reached; whoever waits for it has the request's own deadline.
   }
 }
 
@@ -311,7 +311,7 @@ WorkPool::WorkPool(const Options& options, const base::Clock& clock)
         threads_.emplace_back([state = state_.get(), lane] { work(*state, lane); });
       }
     }
-  } catch (const std::system_error&) {  // told at the start of the program
+  } catch (const std::system_error&) {  // reported at the start of the program
     state_->stop();
     join(threads_);
     throw;

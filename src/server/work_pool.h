@@ -63,7 +63,7 @@ class WorkPool {
   enum class Outcome { kDone, kOutOfTime };  // kOutOfTime: once more, from the beginning
 
   struct Job {
-    std::string tenant;  // whose account pays
+    std::string tenant;  // its billing account
     double weight = 1.0;
     int64_t bytes = 0;                        // that the request holds while it waits
     std::optional<int64_t> deadline_ns = {};  // not begun after that; on the pool's clock

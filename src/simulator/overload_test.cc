@@ -38,7 +38,7 @@ struct Asker {
   double rate = 1;  // a second; at random, whatever becomes of those before
   int prompt_least = 50, prompt_most = 150;
   int output_least = 20, output_most = 80;
-  double deadline_s = 0;  // told to the server; 0: none
+  double deadline_s = 0;  // updates to the server; 0: none
   double until_s = 1e9;   // then it asks no more
   int retries = 0;        // who is refused or sent away asks again at once, so often
 };
@@ -54,9 +54,9 @@ struct Outcome {
   int attempt = 0;
 };
 
-class House {
+class Fixture {
  public:
-  explicit House(Replica::Options options)
+  explicit Fixture(Replica::Options options)
       : times_(steady_times()), replica_(with_capacity(std::move(options)), times_) {}
 
   std::vector<Outcome> run(const std::vector<Asker>& askers, double seconds, uint64_t seed) {
@@ -78,7 +78,7 @@ class House {
     const auto later = [](const Due& a, const Due& b) { return a.at_ns > b.at_ns; };
     std::make_heap(due.begin(), due.end(), later);
     std::vector<Outcome> outcomes;
-    std::vector<Replica::Told> told;
+    std::vector<Replica::Update> updates;
     const auto ask_again = [&](const Outcome& one, int64_t now_ns) {
       if (one.attempt == one.asker->retries) return;
       due.push_back({now_ns + kRoundTripNs, one.asker, one.attempt + 1});
@@ -96,9 +96,9 @@ class House {
         continue;
       }
       if (!wakes) break;
-      told.clear();
-      replica_.wake(*wakes, told);
-      for (const Replica::Told& one : told) {
+      updates.clear();
+      replica_.wake(*wakes, updates);
+      for (const Replica::Update& one : updates) {
         Outcome& outcome = outcomes[static_cast<size_t>(one.request)];
         if (one.token && outcome.first_ns == 0) outcome.first_ns = one.at_ns;
         if (one.ended) outcome.end_ns = one.at_ns;
@@ -185,7 +185,7 @@ Curve curve(const Replica::Options& options, const Asker& asker, Met met) {
   for (const double times : {0.5, 0.75, 1.0, 1.5, 2.0, 3.0}) {
     Asker one = asker;
     one.rate = kCapacity * times;
-    const double good = goodput(House(options).run({one}, kRunSeconds, 7), kRunSeconds, met);
+    const double good = goodput(Fixture(options).run({one}, kRunSeconds, 7), kRunSeconds, met);
     fmt::print("{:.2f} times the load: {:.1f} answers a second in time\n", times, good);
     made.peak = std::max(made.peak, good);
     made.at_three_times = good;
@@ -221,7 +221,7 @@ TEST(Overload, FT_41_who_is_let_in_is_served_in_time) {
   Replica::Options options;
   options.queue_wait_max_ns = 500'000'000;
   const std::vector<Asker> askers{{.rate = 3 * kCapacity}};
-  const std::vector<Outcome> outcomes = House(options).run(askers, 600, 9);
+  const std::vector<Outcome> outcomes = Fixture(options).run(askers, 600, 9);
   std::vector<Outcome> let_in;
   for (const Outcome& one : outcomes) {
     if (!one.refused && !one.failed) let_in.push_back(one);
@@ -239,9 +239,9 @@ TEST(Overload, it_recovers_when_the_load_does) {
   Replica::Options options;
   options.queue_wait_max_ns = 500'000'000;
   const std::vector<Outcome> outcomes =
-      House(options).run({{.tenant = "steady", .rate = 0.6 * kCapacity},
-                          {.tenant = "burst", .rate = 5 * kCapacity, .until_s = 10}},
-                         kRunSeconds, 5);
+      Fixture(options).run({{.tenant = "steady", .rate = 0.6 * kCapacity},
+                            {.tenant = "burst", .rate = 5 * kCapacity, .until_s = 10}},
+                           kRunSeconds, 5);
   std::vector<Outcome> after;
   for (const Outcome& one : outcomes) {
     if (one.asked_ns < static_cast<int64_t>(12 * kSecond)) continue;
@@ -263,7 +263,7 @@ TEST(Overload, FT_42_a_storm_of_retries_ends_with_its_cause) {
   const std::vector<Asker> askers{
       {.tenant = "steady", .rate = 0.6 * kCapacity, .retries = 5},
       {.tenant = "burst", .rate = 3 * kCapacity, .until_s = kCauseEnds, .retries = 5}};
-  const std::vector<Outcome> outcomes = House(options).run(askers, kRunSeconds, 5);
+  const std::vector<Outcome> outcomes = Fixture(options).run(askers, kRunSeconds, 5);
   int64_t again = 0, served_in_storm = 0;
   std::vector<Outcome> after;
   for (const Outcome& one : outcomes) {
@@ -291,8 +291,8 @@ TEST(Overload, TN_16_a_flood_of_one_tenant_is_not_felt_by_others) {
   const Asker quiet{.tenant = "quiet", .rate = 2};
   const Asker flood{.tenant = "flood", .rate = 200};
   constexpr double kSeconds = 300;
-  const std::vector<Outcome> alone = House(options).run({quiet}, kSeconds, 3);
-  const std::vector<Outcome> beside = House(options).run({quiet, flood}, kSeconds, 3);
+  const std::vector<Outcome> alone = Fixture(options).run({quiet}, kSeconds, 3);
+  const std::vector<Outcome> beside = Fixture(options).run({quiet, flood}, kSeconds, 3);
   int64_t refused = 0;
   for (const Outcome& one : beside) {
     if (one.tenant == "quiet") {

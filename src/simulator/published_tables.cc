@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cost_model/least_squares.h"
+#include "families/kv_groups.h"
 #include "report/percentile.h"
 #include "report/summary.h"
 #include "simulator/simulation.h"
@@ -119,11 +120,22 @@ Measured middle_of(const SimulationResult& result) {
           .itl_ms = median(std::move(itl))};
 }
 
+// Memory is no limit for either group: 200 sequences of 2 348 tokens are 0.5 M tokens.
+kv::PerGroup<kv::GroupCapacity> ample_groups(const families::ModelConfig& shape) {
+  kv::PerGroup<kv::GroupCapacity> groups;
+  for (const kv::GroupSpec& group : families::kv_groups(shape, {}).specs) {
+    groups.push_back({{.name = group.name, .sliding_window = group.sliding_window},
+                      {group.slides() ? 6'000 : 60'000}});
+  }
+  return groups;
+}
+
 Measured play(const TableFactors& factors, const Load& load, int users) {
   const cost_model::Instance instance = *cost_model::find_instance(factors.instance);
+  const families::ModelConfig shape = *cost_model::find_model_config("gpt-oss-120b");
   const Result<cost_model::StepTimeModel> times = cost_model::StepTimeModel::make(
       {.hardware = *cost_model::find_hardware(instance.gpu),
-       .shape = *cost_model::find_model_config("gpt-oss-120b"),
+       .shape = shape,
        .layout = {.tensor = instance.count},
        .efficiency = cost_model::Efficiency::of({.bandwidth = factors.bandwidth,
                                                  .compute = factors.compute,
@@ -134,9 +146,7 @@ Measured play(const TableFactors& factors, const Load& load, int users) {
   options.concurrency_max = users;
   options.seed = 1;
   options.replica.prefix_cache = false;
-  // Memory is no limit on either: 200 sequences of 2 348 tokens are 0.5 M tokens.
-  options.replica.capacity = {.groups = {{{.name = "full"}, {60'000}},
-                                         {{.name = "window", .sliding_window = 128}, {6'000}}},
+  options.replica.capacity = {.groups = ample_groups(shape),
                               .sequences_max = 256,
                               .batch_tokens_max = 8192,
                               .context_tokens_max = 4096,

@@ -140,23 +140,23 @@ std::optional<int64_t> Replica::wakes_at_ns() const {
   return arrived_ns_;
 }
 
-void Replica::wake(int64_t now_ns, std::vector<Told>& told) {
+void Replica::wake(int64_t now_ns, std::vector<Update>& updates) {
   arrived_ns_.reset();
   if (!ready_ns_.empty()) {
     end_step(now_ns);
-    tell(now_ns, told);
+    emit(now_ns, updates);
   }
-  turn(now_ns, told);
+  turn(now_ns, updates);
 }
 
-void Replica::turn(int64_t now_ns, std::vector<Told>& told) {
+void Replica::turn(int64_t now_ns, std::vector<Update>& updates) {
   for (;;) {
-    receive(now_ns, told);
+    receive(now_ns, updates);
     if (core_.idle()) return core_.note_idle(now_ns);
     std::optional<engine::StepPlan> plan = core_.plan(now_ns);
     const bool started = plan.has_value();
     if (started) start_step(*std::move(plan), now_ns);
-    tell(now_ns, told);
+    emit(now_ns, updates);
     if (core_.awaits_result()) return;
     // Nothing runs and nothing can be planned: only deadlines could do that, and there are none.
     CHECK(started || core_.idle(), "the simulated engine stands still");
@@ -199,19 +199,20 @@ void Replica::end_step(int64_t now_ns) {
   if (options_.checks) core_.scheduler().check_integrity();
 }
 
-void Replica::receive(int64_t now_ns, std::vector<Told>& told) {
+void Replica::receive(int64_t now_ns, std::vector<Update>& updates) {
   for (Arrival& arrival : inbox_) {
     void* const reader = as_reader(arrival.request);
     if (core_.receive(std::move(arrival.asked), now_ns, {&reader, 1}).ok()) continue;
-    told.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
+    updates.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
   }
   inbox_.clear();
 }
 
-void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
+void Replica::emit(int64_t now_ns, std::vector<Update>& updates) {
   for (engine::Scheduler::Event& event : core_.take_events(now_ns)) {
     if (!event.token && !event.end) continue;
-    Told& one = told.emplace_back();  // written in its place: a copy would wait for its own writes
+    Update& one =
+        updates.emplace_back();  // written in its place: a copy would wait for its own writes
     one.at_ns = now_ns;
     one.request = request_of(core_.answer(event.id));
     if (event.token) one.token = event.token->token;

@@ -58,7 +58,7 @@ class Replica {
   };
 
   // Of a request, by the number the caller gave it.
-  struct Told {
+  struct Update {
     int64_t at_ns = 0;
     int64_t request = 0;
     std::optional<TokenId> token;
@@ -77,10 +77,10 @@ class Replica {
   // When something happens next; none: it waits for requests.
   std::optional<int64_t> wakes_at_ns() const;
 
-  // Goes on at `now_ns`, which is wakes_at_ns(). What it tells is appended.
-  void wake(int64_t now_ns, std::vector<Told>& told);
+  // Goes on at `now_ns`, which is wakes_at_ns(). Its updates are appended.
+  void wake(int64_t now_ns, std::vector<Update>& updates);
 
-  // Steps take so many times as long, until told otherwise.
+  // Steps take so many times as long, until set otherwise.
   void slow_down(double factor) { slowness_ = factor; }
   // The next steps fail, so many of them.
   void fail_steps(int count) { steps_to_fail_ += count; }
@@ -105,11 +105,11 @@ class Replica {
     int64_t request;
     request::GenerationRequest asked;
   };
-  void turn(int64_t now_ns, std::vector<Told>& told);
+  void turn(int64_t now_ns, std::vector<Update>& updates);
   void start_step(engine::StepPlan plan, int64_t now_ns);
   void end_step(int64_t now_ns);
-  void receive(int64_t now_ns, std::vector<Told>& told);
-  void tell(int64_t now_ns, std::vector<Told>& told);
+  void receive(int64_t now_ns, std::vector<Update>& updates);
+  void emit(int64_t now_ns, std::vector<Update>& updates);
   int64_t step_ns(const engine::StepPlan& plan);
 
   const Options options_;

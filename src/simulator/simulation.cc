@@ -145,7 +145,7 @@ class Fleet {
   void fail(int64_t now_ns, int64_t request, const std::string& why);
   void finish(int64_t now_ns, int64_t request);
   void wake(int64_t now_ns, size_t replica);
-  void take(const Replica::Told& told);
+  void take(const Replica::Update& update);
   void schedule(size_t replica);
   void observe(size_t replica);
   void begin_fault(int64_t now_ns, const Fault& fault);
@@ -190,7 +190,7 @@ class Fleet {
   std::deque<int64_t> due_;  // waiting for the clients' concurrency
   std::vector<Request> requests_;
   std::vector<report::RequestRecord> records_;
-  std::vector<Replica::Told> told_;
+  std::vector<Replica::Update> updates_;
   SimulationResult result_;
   const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
   int64_t orders_ = 0;
@@ -433,7 +433,7 @@ double Fleet::service_s_assumed() const {
   return load.prompt_tokens * costs.prefill_token_s + load.output_tokens * step_s;
 }
 
-// One pending event a replica: an older one is told by its version and passed over.
+// One pending event a replica: an older one is known by its version and passed over.
 void Fleet::schedule(size_t replica) {
   const std::optional<int64_t> at_ns = replicas_[replica]->wakes_at_ns();
   ++versions_[replica];
@@ -445,9 +445,9 @@ void Fleet::schedule(size_t replica) {
 }
 
 void Fleet::wake(int64_t now_ns, size_t replica) {
-  told_.clear();
-  replicas_[replica]->wake(now_ns, told_);
-  for (const Replica::Told& told : told_) take(told);
+  updates_.clear();
+  replicas_[replica]->wake(now_ns, updates_);
+  for (const Replica::Update& update : updates_) take(update);
   if (dispatcher_.looks_at_prefixes()) {
     dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events());
   }
@@ -457,18 +457,18 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   send_held(now_ns);
 }
 
-void Fleet::take(const Replica::Told& told) {
-  const auto index = static_cast<size_t>(told.request);
+void Fleet::take(const Replica::Update& update) {
+  const auto index = static_cast<size_t>(update.request);
   Request& request = requests_[index];
   report::RequestRecord& record = records_[index];
-  int64_t seen_ns = told.at_ns + out_ns_;
-  if (record.first_byte_ns < 0 || told.ended) {
+  int64_t seen_ns = update.at_ns + out_ns_;
+  if (record.first_byte_ns < 0 || update.ended) {
     const double share = drawn(options_.overhead.out_residuals);
-    seen_ns = told.at_ns + nanoseconds(options_.overhead.out_s * share);
+    seen_ns = update.at_ns + nanoseconds(options_.overhead.out_s * share);
     // One token does not overtake another.
     if (!record.pieces.empty()) seen_ns = std::max(seen_ns, record.pieces.back().at_ns);
   }
-  if (told.token) {
+  if (update.token) {
     if (record.first_byte_ns < 0) {
       record.first_byte_ns = seen_ns;
       record.first_text_ns = seen_ns;
@@ -483,13 +483,13 @@ void Fleet::take(const Replica::Told& told) {
     }
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
-    if (request.turn + 1 < turns.size()) request.answer.push_back(*told.token);
+    if (request.turn + 1 < turns.size()) request.answer.push_back(*update.token);
   }
-  if (!told.ended) return;
-  record.cached_tokens = told.cached_tokens;
-  if (told.failed) return fail(seen_ns, told.request, "a step failed");
+  if (!update.ended) return;
+  record.cached_tokens = update.cached_tokens;
+  if (update.failed) return fail(seen_ns, update.request, "a step failed");
   record.ok = true;
-  finish(seen_ns, told.request);
+  finish(seen_ns, update.request);
 }
 
 void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {

@@ -42,13 +42,17 @@ constexpr std::array kMethods = {
     MethodName{Method::kOracle, "oracle", 0},
 };
 
+// Those of vLLM's and of the literature without a counterpart here.
+constexpr std::array<std::string_view, 8> kForeignMethods = {
+    "medusa", "suffix_shared",  "lookahead", "eagle",
+    "mtp",    "mlp_speculator", "ngram_gpu", "custom_class"};
+
 Error refusal(ErrorCode code, std::string_view field, std::string_view why) {
   return Error{code, fmt::format("--speculative-config: {}: {}", field, why), kFlag};
 }
 
 // vLLM's, without a counterpart here.
-constexpr std::array<std::string_view, 13> kUnsupported = {
-    "draft_tensor_parallel_size",
+constexpr std::array<std::string_view, 12> kUnsupported = {
     "quantization",
     "revision",
     "code_revision",
@@ -78,6 +82,8 @@ class Reader {
  private:
   Result<void> read_method() {
     const std::optional<std::string> method = json_.string("method");
+    const bool is_foreign = method && std::find(kForeignMethods.begin(), kForeignMethods.end(),
+                                                *method) != kForeignMethods.end();
     std::string names;
     for (const MethodName& known : kMethods) {
       names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.name);
@@ -86,6 +92,11 @@ class Reader {
       config_.tokens_max = known.tokens_default;
     }
     if (config_.method != Method::kNone) return {};
+    if (is_foreign) {
+      return refusal(
+          ErrorCode::kUnsupported, "method",
+          fmt::format("\"{}\" is not supported by this version; give one of {}", *method, names));
+    }
     return refusal(ErrorCode::kInvalidArgument, "method", fmt::format("give one of {}", names));
   }
 
@@ -122,6 +133,11 @@ class Reader {
       if (!value.is_string()) return wrong(name, "a folder's name");
       config_.model = value.as_string();
       return {};
+    }
+    if (name == "draft_tensor_parallel_size") {  // in most of vLLM's recipes
+      TRY(needs_model(name));
+      int ranks = 0;
+      return read_integer(name, value, 1, 1, ranks);
     }
     if (name == "max_model_len") {
       TRY(needs_model(name));
@@ -195,6 +211,7 @@ class Reader {
                                    int& into) {
     const bool fits =
         value.is_integer() && value.as_integer() >= least && value.as_integer() <= most;
+    if (!fits && least == most) return wrong(name, fmt::format("{}, or leave it out", least));
     if (!fits) return wrong(name, fmt::format("an integer from {} to {}", least, most));
     into = static_cast<int>(value.as_integer());
     return {};
@@ -231,6 +248,13 @@ Eagle3::Options eagle3_options(const Config& config, int slot_count, int batch_t
           .tokens_max = config.model_tokens,
           .batch_tokens_max = batch_tokens_max,
           .guesses_max = config.tokens_max};
+}
+
+// What is wrong with a folder is of the field that names it.
+template <typename T>
+Result<T> of_its_model(const Config& config, Result<T> result) {
+  if (result.ok() || !config.takes_model() || result.error().field == kFlag) return result;
+  return refusal(result.error().code, "model", result.error().message);
 }
 
 Result<std::shared_ptr<Proposer>> make_draft_model(const Config& config, const ModelFacts& facts) {
@@ -316,7 +340,7 @@ Result<std::vector<Config>> Config::parts() const {
       add(Method::kNGram);
       parts.back().prompt_lookup_min = kAutoLookupMin;
       if (model.empty()) break;
-      TRY_ASSIGN(const bool is_head, Eagle3Head::is_in(model));
+      TRY_ASSIGN(const bool is_head, of_its_model(*this, Eagle3Head::is_in(model)));
       add(is_head ? Method::kEagle3 : Method::kDraftModel);
       break;
     }
@@ -389,7 +413,7 @@ Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
   TRY_ASSIGN(const std::vector<Config> parts, config.parts());
   int64_t bytes = 0;
   for (const Config& part : parts) {
-    TRY_ASSIGN(const int64_t of_part, bytes_of_one(part, facts));
+    TRY_ASSIGN(const int64_t of_part, of_its_model(part, bytes_of_one(part, facts)));
     bytes += of_part;
   }
   return bytes;
@@ -400,7 +424,7 @@ Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const Mode
   TRY_ASSIGN(const std::vector<Config> configs, config.parts());
   std::vector<Combined::Part> parts;
   for (const Config& part : configs) {
-    TRY_ASSIGN(std::shared_ptr<Proposer> made, make_one(part, facts));
+    TRY_ASSIGN(std::shared_ptr<Proposer> made, of_its_model(part, make_one(part, facts)));
     parts.push_back({std::move(made), has_weights(part)});
   }
   if (parts.empty()) return std::shared_ptr<Proposer>();

@@ -24,12 +24,25 @@ TEST(SpeculativeConfig, reads_what_vllm_reads) {
   EXPECT_EQ(suffix.method, Config::Method::kSuffix);
   EXPECT_EQ(suffix.tokens_max, 24);
   EXPECT_EQ(suffix.suffix_spec_factor, 2.0);
+  const Config eagle3 = parse_config(R"({"model":"head","num_speculative_tokens":3,)"
+                                     R"("method":"eagle3","draft_tensor_parallel_size":1})")
+                            .value();
+  EXPECT_EQ(eagle3.method, Config::Method::kEagle3);
+  EXPECT_EQ(eagle3.model, "head");
 }
 
 TEST(SpeculativeConfig, refuses_fields_by_name) {
   EXPECT_NE(refusal("[]").find("JSON object"), std::string::npos);
   EXPECT_NE(refusal(R"({"num_speculative_tokens":4})").find("method: give one of \"ngram\""),
             std::string::npos);
+  for (const char* method : {"medusa", "suffix_shared", "lookahead", "eagle", "mtp"}) {
+    const auto config = parse_config(R"({"method":")" + std::string(method) + R"("})");
+    ASSERT_FALSE(config.ok());
+    EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(config.error().message.find("\"" + std::string(method) + "\" is not supported"),
+              std::string::npos)
+        << config.error().message;
+  }
   EXPECT_NE(refusal(R"({"method":"ngram"})").find("num_speculative_tokens"), std::string::npos);
   EXPECT_NE(refusal(R"({"method":"ngram","num_speculative_tokens":65})").find("from 1 to 64"),
             std::string::npos);
@@ -38,6 +51,10 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
   EXPECT_NE(refusal(R"({"method":"suffix","frobnicate":3})").find("frobnicate: there is no such"),
             std::string::npos);
   EXPECT_NE(refusal(R"({"method":"suffix","disable_by_batch_size":3})").find("not supported"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"eagle3","model":"x","num_speculative_tokens":3,)"
+                    R"("draft_tensor_parallel_size":2})")
+                .find("draft_tensor_parallel_size: give 1, or leave it out"),
             std::string::npos);
   const Config oracle = parse_config(R"({"method":"oracle","num_speculative_tokens":3})").value();
   EXPECT_EQ(make_proposer(oracle, {.slot_count = 1}).error().code, ErrorCode::kInvalidArgument);
@@ -71,7 +88,14 @@ TEST(SpeculativeConfig, combinations_are_made_of_parts) {
   EXPECT_EQ(proposer->name(), "auto");
   EXPECT_EQ(proposer->part_names(), (std::vector<std::string_view>{"suffix", "ngram"}));
   const Config with_nothing = parse_config(R"({"method":"auto","model":"/nowhere"})").value();
-  EXPECT_FALSE(with_nothing.parts().ok());
+  EXPECT_EQ(with_nothing.parts().error().field, "speculative-config");
+  const Config no_draft = parse_config(R"({"method":"suffix+draft_model","model":"/nowhere",)"
+                                       R"("num_speculative_tokens":3})")
+                              .value();
+  const Error missing = bytes_for(no_draft, {.slot_count = 1}).error();
+  EXPECT_EQ(missing.field, "speculative-config");
+  EXPECT_EQ(missing.message.rfind("--speculative-config: model: /nowhere", 0), 0u)
+      << missing.message;
 }
 
 TEST(SpeculativeConfig, proposers_take_what_is_said_before) {

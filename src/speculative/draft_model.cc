@@ -90,10 +90,13 @@ int64_t DraftModel::bytes() const {
          kv_->bytes() + sampler_.bytes();
 }
 
-// What was kept for the slot stays, as far as the new sequence begins alike.
+// What was kept for the slot stays, as far as the new sequence begins alike and may share it.
 void DraftModel::begin(const NewSequence& sequence) {
-  if (sequence.sampling == nullptr) return;
-  slots_[static_cast<size_t>(sequence.slot)].sampling = guess_params(*sequence.sampling);
+  Slot& slot = slots_[static_cast<size_t>(sequence.slot)];
+  const bool shares = !(sequence.origin == kv::BlockHash{}) && sequence.origin == slot.origin;
+  if (!shares) slot.tokens.clear();
+  slot.origin = sequence.origin;
+  if (sequence.sampling != nullptr) slot.sampling = guess_params(*sequence.sampling);
 }
 
 Result<void> DraftModel::draft(std::span<DraftRequest> requests) {

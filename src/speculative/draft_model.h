@@ -5,7 +5,9 @@
 // It keeps keys and values of its own for every slot, as far as tokens_max, and computes what it
 // lacks when it is asked: what a sequence got since the last time, and at first its prompt, a chunk
 // a step. What is kept for a slot is compared with the sequence's tokens, so that wrong guesses,
-// and a sequence that takes the slot of another one, need no further care.
+// and a sequence that takes the slot of another one, need no further care; but one that may not
+// share with the other (NewSequence::origin) finds nothing of it, or its answer would come
+// sooner where another tenant has asked the same.
 #pragma once
 
 #include <memory>
@@ -53,6 +55,7 @@ class DraftModel final : public Proposer {
 
   struct Slot {
     request::SamplingParams sampling;
+    kv::BlockHash origin;         // of its sequence
     std::vector<TokenId> tokens;  // whose keys and values are kept, by position
     kv::PerGroup<const int32_t*> tables;
   };

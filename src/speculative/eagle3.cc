@@ -54,10 +54,11 @@ Result<void> Eagle3::allocate(const checkpoint::Checkpoint& target) {
   taps_.resize(static_cast<size_t>(options_.batch_tokens_max) * kEagle3Taps * hidden);
   features_.resize(Eagle3Head::kRowsMax * hidden);
   slots_.resize(slots);
+  stores_.resize(slots);
   for (size_t i = 0; i < slots; ++i) {
-    slots_[i].blocks = blocks_.data() + i * static_cast<size_t>(slot_blocks);
     slots_[i].feature = slot_features_.data() + i * hidden;
-    slots_[i].tokens.reserve(static_cast<size_t>(options_.tokens_max));
+    stores_[i].blocks = blocks_.data() + i * static_cast<size_t>(slot_blocks);
+    stores_[i].tokens.reserve(static_cast<size_t>(options_.tokens_max));
   }
   return {};
 }
@@ -82,7 +83,7 @@ Result<int64_t> Eagle3::bytes_for(const Options& options, const families::ModelC
 int64_t Eagle3::bytes() const {
   const size_t floats = slot_features_.capacity() + taps_.capacity() + features_.capacity();
   int64_t tokens = 0;
-  for (const Slot& slot : slots_) tokens += static_cast<int64_t>(slot.tokens.capacity());
+  for (const Store& store : stores_) tokens += static_cast<int64_t>(store.tokens.capacity());
   return head_->weight_bytes() + head_->workspace_bytes() + kv_->bytes() + sampler_->bytes() +
          tokens * int64_t{sizeof(TokenId)} + static_cast<int64_t>(floats) * kFloatBytes;
 }
@@ -97,37 +98,53 @@ std::string Eagle3::warning() const {
 
 void Eagle3::begin(const NewSequence& sequence) {
   Slot& slot = slots_[static_cast<size_t>(sequence.slot)];
-  take_beginning(slot, sequence);
+  change_store(slot);
+  take_beginning(*slot.store, sequence);
+  slot.has_feature = false;
   if (sequence.sampling != nullptr) slot.sampling = params_of(*sequence.sampling);
 }
 
-// The longest beginning of the sequence that any slot holds, of those it may share with, becomes
-// the slot's; its own stays where it is. Bounded: tokens_max tokens of each slot are looked at, and
-// as many keys and values copied.
-void Eagle3::take_beginning(Slot& slot, const NewSequence& sequence) {
+// The slot's store is left to whoever begins alike, and the slot gets the one that was left longest
+// ago. There is one: there are as many stores as slots.
+void Eagle3::change_store(Slot& slot) {
+  ++begun_;
+  if (slot.store != nullptr) slot.store->left = begun_;
+  for (Store& store : stores_) {
+    if (store.left == kHeld) continue;
+    const bool is_older = slot.store == nullptr || store.left < slot.store->left;
+    if (is_older) slot.store = &store;
+  }
+  CHECK(slot.store != nullptr);
+  slot.store->left = kHeld;
+}
+
+// The longest beginning of the sequence that any store holds, of those it may share with, becomes
+// the store's. Bounded: tokens_max tokens of each store are looked at, and as many keys and values
+// copied.
+void Eagle3::take_beginning(Store& store, const NewSequence& sequence) {
   const std::span<const TokenId> tokens = sequence.tokens;
-  const Slot* longest = &slot;
+  const Store* longest = &store;
   size_t common = 0;
-  for (const Slot& other : slots_) {
+  for (const Store& other : stores_) {
     if (sequence.origin == kv::BlockHash{} || !(other.origin == sequence.origin)) continue;
     const auto end =
         std::mismatch(other.tokens.begin(), other.tokens.end(), tokens.begin(), tokens.end());
     const auto length = static_cast<size_t>(end.first - other.tokens.begin());
-    if (length > common || (length == common && &other == &slot)) {
+    if (length > common || (length == common && &other == &store)) {
       longest = &other;
       common = length;
     }
   }
-  if (longest != &slot) {
+  if (longest != &store) {
     for (int block = 0; block < blocks_of(static_cast<int>(common)); ++block) {
-      kv_->copy_block(*kv_, {.from = longest->blocks[block], .to = slot.blocks[block]}, 0);
+      kv_->copy_block(*kv_, {.from = longest->blocks[block], .to = store.blocks[block]}, 0);
     }
   }
-  slot.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common));
-  slot.origin = sequence.origin;
-  slot.first = 0;
-  slot.next = static_cast<int>(common);
-  slot.has_feature = false;
+  store.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common));
+  store.origin = sequence.origin;
+  store.beginning = 0;
+  store.first = 0;
+  store.next = static_cast<int>(common);
 }
 
 // (rows, hidden) of one tap into (rows, taps, hidden).
@@ -140,29 +157,38 @@ void Eagle3::see(size_t tap, const float* x, int rows) {
   }
 }
 
-// Where the rows go on with what is kept it stays, up to their start; behind a hole, or where there
-// is no room, what is kept begins anew.
-void Eagle3::make_room(Slot& slot, const ComputedRows& rows) const {
+// Up to the rows' start what is kept stays; behind a hole they go on (of an earlier hole only what
+// is before it stays); where there is no room it begins anew.
+void Eagle3::make_room(Store& store, const ComputedRows& rows) const {
   const int room = options_.tokens_max - options_.guesses_max;
-  if (rows.start < slot.first || rows.start > slot.next) slot.first = rows.start;
-  slot.next = rows.start;
-  if (rows.start + rows.count - slot.first > room) {
-    slot.first = std::max(rows.start, rows.start + rows.count - room);
-    slot.next = slot.first;
+  const bool has_hole = store.first > 0;
+  const int whole = has_hole ? store.beginning : store.next;
+  if (rows.start <= whole) {
+    store.beginning = store.first = 0;
+  } else if (!has_hole || rows.start < store.first || rows.start > store.next) {
+    store.beginning = whole;
+    store.first = rows.start;
   }
-  // What is kept from the beginning another sequence may begin with.
-  const int kept = slot.first == 0 ? rows.start + rows.count : 0;
-  const int same = std::min({slot.next, kept, static_cast<int>(slot.tokens.size())});
-  slot.tokens.resize(static_cast<size_t>(same));
-  slot.tokens.insert(slot.tokens.end(), rows.tokens.begin() + same, rows.tokens.begin() + kept);
+  store.next = rows.start;
+  if (store.places() + rows.count > room) {
+    store.beginning = 0;
+    store.first = std::max(rows.start, rows.start + rows.count - room);
+    store.next = store.first;
+  }
+  // What is kept from position 0 on another sequence may begin with.
+  const int kept = store.first == 0 ? rows.start + rows.count : store.beginning;
+  const int same =
+      std::min(store.first == 0 ? store.next : kept, static_cast<int>(store.tokens.size()));
+  store.tokens.resize(static_cast<size_t>(same));
+  store.tokens.insert(store.tokens.end(), rows.tokens.begin() + same, rows.tokens.begin() + kept);
 }
 
 void Eagle3::observe(std::span<const ComputedRows> computed) {
   kept_.clear();
   for (const ComputedRows& rows : computed) {
     Slot& slot = slots_[static_cast<size_t>(rows.slot)];
-    make_room(slot, rows);
-    for (int position = slot.next; position < rows.start + rows.count; ++position) {
+    make_room(*slot.store, rows);
+    for (int position = slot.store->next; position < rows.start + rows.count; ++position) {
       kept_.push_back({.slot = &slot,
                        .row = rows.first_row + position - rows.start,
                        .position = position,
@@ -188,23 +214,24 @@ void Eagle3::keep() {
   for (size_t i = 0; i < kept_.size(); ++i) {
     Slot& slot = *kept_[i].slot;
     const float* const feature = features_.data() + static_cast<int64_t>(i) * hidden;
+    Store& store = *slot.store;
     rows_.push_back({.token = kept_[i].next,
                      .feature = feature,
-                     .position = kept_[i].position - slot.first,
-                     .blocks = slot.blocks});
+                     .position = kept_[i].position,
+                     .place = store.places(),
+                     .blocks = store.blocks});
     std::copy_n(feature, hidden, slot.feature);
-    slot.next = kept_[i].position + 1;
+    store.next = kept_[i].position + 1;
     slot.has_feature = true;
   }
   head_->remember(rows_, kv_->layer(0));
   kept_.clear();
 }
 
-// The target has computed all tokens but the newest, and something of them is kept.
+// The target has computed all tokens but the newest, and its state of the last of them is kept.
 bool Eagle3::can_draft(const DraftRequest& request) const {
   const Slot& slot = slots_[static_cast<size_t>(request.slot)];
-  return slot.has_feature && slot.next > slot.first &&
-         slot.next + 1 == static_cast<int>(request.tokens.size());
+  return slot.has_feature && slot.store->next + 1 == static_cast<int>(request.tokens.size());
 }
 
 Result<void> Eagle3::draft(std::span<DraftRequest> requests) {
@@ -231,12 +258,14 @@ void Eagle3::draft_chains(std::span<Chain> chains) {
     rows_.clear();
     for (size_t i = 0; i < chains.size(); ++i) {
       const DraftRequest& request = *chains[i].request;
-      const Slot& slot = *chains[i].slot;
+      const Store& store = *chains[i].slot->store;
       const std::vector<TokenId>& guesses = request.guesses;
+      const auto newest = static_cast<int>(guesses.size()) - 1;
       rows_.push_back({.token = guesses.empty() ? request.tokens.back() : guesses.back(),
                        .feature = features_.data() + static_cast<int64_t>(i) * hidden,
-                       .position = slot.next - 1 - slot.first + static_cast<int>(guesses.size()),
-                       .blocks = slot.blocks});
+                       .position = store.next + newest,
+                       .place = store.places() + newest,
+                       .blocks = store.blocks});
     }
     guess(chains, head_->forward(rows_, kv_->layer(0), features_.data()));
     size_t left = 0;

@@ -1,18 +1,19 @@
 // Proposes what an EAGLE-3 head guesses from the target's own hidden states (Li et al. 2025), drawn
 // with the target's parameters and noise. Much cheaper than a draft model: one layer.
 //
-// It sees each step of the target (Proposer::see, observe) and keeps keys and values of its slots,
-// as far as tokens_max, by the slot of the executor. A sequence that begins as one that a slot
-// holds takes that beginning over: what the target does not compute again (a hit in the prefix
-// cache) the head has, too, if the two may share it. Where no slot has it (or a sequence that was
-// swapped out has grown beyond) it guesses from the part that was computed here: only distances
-// between positions count. What it wrote for guesses of its own is overwritten by what the target
-// computed.
+// It sees each step of the target (Proposer::see, observe) and keeps keys and values of the
+// sequences in stores, one for each slot of the executor, as far as tokens_max. A sequence that
+// begins takes the store that was left longest ago, and copies into it the longest beginning that
+// any store holds of what it may share: so what the target does not compute again (a hit in the
+// prefix cache, a sequence that was swapped out) the head mostly has, too. What it lacks is a hole:
+// it goes on behind it and looks back beyond it. What it wrote for guesses of its own is
+// overwritten by what the target computed.
 //
-// Example: slot 0 holds a b c d e; a sequence a b c x begins in slot 1. Keys and values of
-// positions 0, 1 and 2 are copied: position p's are of the target's feature of p and the token
-// behind it. For position 2 that is d instead of x: its feature is right, its token is not, and if
-// the target does not compute position 2 again one slot stays a little wrong.
+// Example: a store holds a b c d e; a sequence a b c x begins. Keys and values of positions 0, 1
+// and 2 are copied: position p's are of the target's feature of p and the token behind it. For
+// position 2 that is d instead of x: its feature is right, its token is not, and if the target does
+// not compute position 2 again one place stays a little wrong. If the target goes on at position 5,
+// positions 3 and 4 are a hole: position 5 lies at place 3, rotated as position 5.
 #pragma once
 
 #include <memory>
@@ -64,17 +65,25 @@ class Eagle3 final : public Proposer {
   int64_t bytes() const override;
 
  private:
-  struct Slot {
-    request::SamplingParams sampling;
-    // Slots of the head are kept for the features of positions [first, next): position p's at
-    // p - first. first == next: none.
+  // Keys and values of a sequence, of the features of its positions [0, beginning) and
+  // [first, next): position p's at place p, and behind the hole at p - first + beginning. No hole:
+  // beginning and first are 0.
+  struct Store {
+    const int32_t* blocks = nullptr;  // by place / kBlockTokens
+    int beginning = 0;
     int first = 0;
     int next = 0;
-    kv::BlockHash origin = {};  // of its sequence
-    const int32_t* blocks = nullptr;
-    float* feature = nullptr;          // (hidden): of position next - 1
-    bool has_feature = false;          // else what was taken over is not gone on with yet
-    std::vector<TokenId> tokens = {};  // those of [0, next), while first is 0; else none
+    kv::BlockHash origin = {};         // of its sequence
+    std::vector<TokenId> tokens = {};  // of the positions from 0 on up to the first that it lacks
+    int64_t left = 0;                  // when, in beginnings of sequences; kHeld: not yet
+    int places() const { return next - first + beginning; }
+  };
+  static constexpr int64_t kHeld = -1;
+  struct Slot {
+    request::SamplingParams sampling;
+    Store* store = nullptr;    // null: nothing has begun here
+    float* feature = nullptr;  // (hidden): of position store->next - 1
+    bool has_feature = false;  // else what was taken over is not gone on with yet
   };
   // A row of the target that is to be kept.
   struct Kept {
@@ -92,8 +101,9 @@ class Eagle3 final : public Proposer {
   Eagle3(const Options& options, base::ThreadPool& pool) : options_(options), pool_(pool) {}
 
   Result<void> allocate(const checkpoint::Checkpoint& target);
-  void take_beginning(Slot& slot, const NewSequence& sequence);
-  void make_room(Slot& slot, const ComputedRows& rows) const;
+  void change_store(Slot& slot);
+  void take_beginning(Store& store, const NewSequence& sequence);
+  void make_room(Store& store, const ComputedRows& rows) const;
   void keep();
   bool can_draft(const DraftRequest& request) const;
   void draft_chains(std::span<Chain> chains);
@@ -105,8 +115,10 @@ class Eagle3 final : public Proposer {
   std::unique_ptr<Eagle3Head> head_;
   std::unique_ptr<models::KvStorage> kv_;
   std::unique_ptr<GuessSampler> sampler_;
-  std::vector<int32_t> blocks_;  // of all slots, one after the other
+  std::vector<int32_t> blocks_;  // of all stores, one after the other
+  std::vector<Store> stores_;
   std::vector<Slot> slots_;
+  int64_t begun_ = 0;                 // sequences
   std::vector<float> slot_features_;  // (slots, hidden)
   std::vector<float> taps_;           // (batch_tokens_max, 3 * hidden): of the step at hand
   std::vector<float> features_;       // (kRowsMax, hidden): of rows that are kept, or of chains

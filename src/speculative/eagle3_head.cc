@@ -255,7 +255,7 @@ void Eagle3Head::begin_rows(std::span<const Row> rows, const kernels::KvLayer& c
   for (int i = 0; i < count; ++i) {
     const Row& row = rows[static_cast<size_t>(i)];
     tokens_.push_back(row.token);
-    sequences_.push_back({i, 1, row.position, row.blocks});
+    sequences_.push_back({i, 1, row.place, row.blocks});
     rotary_.table_row(row.position, cos_sin_.data() + int64_t{i} * layer.head_size);
   }
   kernels_->embed(embedded_.data(), tokens_.data(), count, embedding_);

@@ -61,8 +61,9 @@ class Eagle3Head {
   struct Row {
     TokenId token = 0;
     const float* feature = nullptr;   // (hidden): g, or y of the slot before
-    int position = 0;                 // of the slot among those that are kept
-    const int32_t* blocks = nullptr;  // of the sequence, by position / block_tokens
+    int position = 0;                 // that keys and queries are rotated by
+    int place = 0;                    // among the slots that are kept; it sees all before it
+    const int32_t* blocks = nullptr;  // of the sequence, by place / block_tokens
   };
   // Keys and values of these slots, and nothing else: what later ones look back at.
   void remember(std::span<const Row> rows, const kernels::KvLayer& cache);

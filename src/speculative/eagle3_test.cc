@@ -115,11 +115,11 @@ class Twin {
     Slot slot;
     Doubles logits, next;
   };
-  Out forward(TokenId token, const Doubles& g, const std::vector<Slot>& before) const {
+  Out forward(TokenId token, const Doubles& g, const std::vector<Slot>& before,
+              int position) const {
     const Doubles normed_g = norm(g, "midlayer.hidden_norm");
     Doubles x = norm(embedding(token), "midlayer.input_layernorm");
     x.insert(x.end(), normed_g.begin(), normed_g.end());
-    const auto position = static_cast<int>(before.size());
     Out out;
     out.slot.keys = rotated(linear("midlayer.self_attn.k_proj", x), position);
     out.slot.values = linear("midlayer.self_attn.v_proj", x);
@@ -140,15 +140,30 @@ class Twin {
     return out;
   }
 
-  // The likeliest guesses behind `tokens`, of which the target has computed [first, tokens.size() -
-  // 1): taps of position p at `taps + 3 * hidden * p`. logits: those of each guess, if wanted.
-  Tokens guesses(const Tokens& tokens, std::span<const float> taps, int first, int count,
+  // Positions that the target has computed, but for those of a hole; and the token that was behind
+  // the last one before it.
+  struct Seen {
+    Seen(int from) : first(from) {}
+    size_t is_missing(int position) const { return hole <= position && position < behind; }
+    int first;
+    int hole = 0, behind = 0;
+    TokenId last = 0;
+  };
+
+  // The likeliest guesses behind `tokens`, of which the target has computed [seen.first,
+  // tokens.size() - 1): taps of position p at `taps + 3 * hidden * p`. logits: those of each guess,
+  // if wanted.
+  Tokens guesses(const Tokens& tokens, std::span<const float> taps, const Seen& seen, int count,
                  std::vector<Doubles>* logits = nullptr) const {
     const size_t width = 3 * static_cast<size_t>(config_.layer.hidden_size);
     std::vector<Slot> slots;
     Out out;
-    for (size_t p = static_cast<size_t>(first); p + 1 < tokens.size(); ++p) {
-      out = forward(tokens[p + 1], feature(taps.subspan(p * width, width)), slots);
+    int position = seen.first;
+    for (; position + 1 < static_cast<int>(tokens.size()); ++position) {
+      if (seen.is_missing(position)) continue;
+      const auto p = static_cast<size_t>(position);
+      const TokenId next = position + 1 == seen.hole ? seen.last : tokens[p + 1];
+      out = forward(next, feature(taps.subspan(p * width, width)), slots, position);
       slots.push_back(out.slot);
     }
     Tokens guesses;
@@ -157,7 +172,7 @@ class Twin {
       const auto best = std::max_element(out.logits.begin(), out.logits.end());
       guesses.push_back(target_id(best - out.logits.begin()));
       if (static_cast<int>(guesses.size()) == count) return guesses;
-      out = forward(guesses.back(), out.next, slots);
+      out = forward(guesses.back(), out.next, slots, position++);
       slots.push_back(out.slot);
     }
   }
@@ -194,8 +209,9 @@ class Twin {
       return static_cast<double>(size) / 2 * std::log(rope.original_context / (turns * 2 * M_PI)) /
              std::log(rope.theta);
     };
-    const double low = yarn ? pair_with_turns(rope.beta_fast) : 0;
-    const double high = yarn ? pair_with_turns(rope.beta_slow) : 0;
+    const double low = yarn ? std::max(pair_with_turns(rope.beta_fast), 0.0) : 0;
+    const double high =
+        yarn ? std::min(pair_with_turns(rope.beta_slow), static_cast<double>(size) - 1) : 0;
     const double concentration = yarn ? 0.1 * std::log(rope.factor) + 1 : 1;
     for (size_t head = 0; head < x.size() / size; ++head) {
       for (size_t i = 0; i < size / 2; ++i) {
@@ -326,6 +342,7 @@ TEST_P(Eagle3Variants, computes_what_its_twin_does) {
       rows.push_back({.token = text.tokens[p + 1],
                       .feature = features.data() + p * kHidden,
                       .position = static_cast<int>(p),
+                      .place = static_cast<int>(p),
                       .blocks = blocks.data()});
     }
     head->remember(rows, kv.layer(0));
@@ -338,6 +355,7 @@ TEST_P(Eagle3Variants, computes_what_its_twin_does) {
       row = {.token = expected[guess],
              .feature = next.data(),
              .position = row.position + 1,
+             .place = row.place + 1,
              .blocks = blocks.data()};
     }
   }
@@ -504,7 +522,51 @@ TEST_F(Eagle3Proposer, a_beginning_that_a_slot_holds_is_taken_over) {
   beyond.compute(first, first.known(31), 0, 0, 30);
   beyond.begin(1, known, 7);
   beyond.compute(second, known, 1, 25, 5);
-  EXPECT_EQ(beyond.guesses(known, 1, 5), twin.guesses(known, second.taps, 25, 5));
+  Twin::Seen seen(0);
+  seen.hole = 20;
+  seen.behind = 25;
+  seen.last = first.tokens[20];
+  const Tokens behind_hole = twin.guesses(known, second.taps, seen, 5);
+  EXPECT_EQ(beyond.guesses(known, 1, 5), behind_hole);
+  EXPECT_NE(behind_hole, twin.guesses(known, second.taps, 25, 5));
+  // From within the hole and from before it again: it is closed.
+  beyond.compute(second, known, 1, 22, 8);
+  seen.behind = 22;
+  EXPECT_EQ(beyond.guesses(known, 1, 5), twin.guesses(known, second.taps, seen, 5));
+  beyond.compute(second, known, 1, 18, 12);
+  EXPECT_EQ(beyond.guesses(known, 1, 5), expected);
+  // Others begin with what is before a hole, and with no more.
+  beyond.begin(0, known, 7);
+  beyond.compute(second, known, 0, 20, 10);
+  EXPECT_EQ(beyond.guesses(known, 0, 5), expected);
+}
+
+// One user with several conversations always has the same slot; a sequence that was swapped out
+// comes back in any: all it computed is still held, and it goes on as if it had never left.
+TEST_F(Eagle3Proposer, what_was_left_is_found_again) {
+  const Text text(40);
+  const Twin twin(folder());
+  const Tokens known = text.known(31);
+  Watched watched(folder(), 4);
+  watched.begin(0, known, 7);
+  watched.compute(text, known, 0, 0, 30);
+  for (uint64_t other = 1; other <= 3; ++other) {  // as many as there are other stores
+    const Text others(40, 100 + other);
+    watched.begin(0, others.known(31), 7);
+    watched.compute(others, others.known(31), 0, 0, 30);
+  }
+  const Tokens later = text.known(36);
+  watched.begin(2, later, 7);
+  watched.compute(text, later, 2, 30, 5);
+  EXPECT_EQ(watched.guesses(later, 2, 5), twin.guesses(later, text.taps, 0, 5));
+  // One more, and what was left longest ago is gone: the first of the others.
+  const Text last(40, 200);
+  watched.begin(0, last.known(31), 7);
+  const Text others(40, 101);
+  watched.begin(0, others.known(31), 7);
+  watched.compute(others, others.known(31), 0, 25, 5);
+  EXPECT_EQ(watched.guesses(others.known(31), 0, 5),
+            twin.guesses(others.known(31), others.taps, 25, 5));
 }
 
 // Neither from a sequence with another salt, nor from any where nothing may be shared.

@@ -42,10 +42,15 @@ int64_t SuffixAutomaton::bytes() const {
       edges_.capacity() * sizeof(Edge) + next_edge_.capacity() * sizeof(int32_t));
 }
 
+// The table of edges is large and mostly empty behind a short text: only what was used of it.
 void SuffixAutomaton::clear() {
+  for (int32_t at : first_edge_) {
+    for (; at != kNone; at = next_edge_[static_cast<size_t>(at)]) {
+      edges_[static_cast<size_t>(at)] = {};
+    }
+  }
   states_.clear();
   first_edge_.clear();
-  std::fill(edges_.begin(), edges_.end(), Edge{});
   size_ = 0;
   match_ = {};
   last_ = add_state({});

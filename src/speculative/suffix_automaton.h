@@ -40,7 +40,7 @@ class SuffixAutomaton {
   };
   Match match() const { return match_; }
 
-  // When a token comes, so many of the shorter ends are told that they stand here now: a bound on
+  // When a token comes, so many of the shorter ends are noted as standing here now: a bound on
   // the work of a token.
   static constexpr int kLinksRenewed = 16;
 

@@ -240,7 +240,7 @@ Result<void> SqliteResponseStore::if_it_can_be_written(const Work& work) {
 }
 
 // Where a disk is nearly full some uses fail and others do not, and they come with every request: a
-// line a minute tells of them.
+// line a minute reports them.
 template <typename Done>
 Done SqliteResponseStore::noted(Done done, Use use) {
   if (done.ok() || done.error().code != ErrorCode::kIo) return done;

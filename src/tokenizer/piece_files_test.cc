@@ -100,6 +100,15 @@ TEST(TekkenFile, RanksStandBehindControlTokens) {
   EXPECT_THAT(bad.error().message, HasSubstr("vocab[0].rank"));
 }
 
+TEST(TekkenFile, NoRankOfAControlTokenStandsTwice) {
+  std::string file = seed("tekken_fuzz/small");
+  const std::string third = R"({"rank":3,"token_str":"[INST]"})";
+  file.replace(file.find(third), third.size(), R"({"rank":1,"token_str":"[INST]"})");
+  const auto bad = Tokenizer::from_tekken(file, "tekken.json");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_THAT(bad.error().message, HasSubstr("special_tokens[2].rank"));
+}
+
 // [UNK] [CLS] play ##ing , de ##ja 木
 TEST(WordPiece, WordsAreWrittenGreedily) {
   const auto tokenizer =
@@ -125,7 +134,9 @@ TEST(AddedTokens, TakeTheWhiteSpaceBesideThem) {
   std::string file = R"({"added_tokens":[)"
                      R"({"id":256,"content":"<a>","special":true,"rstrip":true},)"
                      R"({"id":257,"content":"<b>","special":true,"lstrip":true},)"
-                     R"({"id":258,"content":"é!","special":false,"normalized":true}],)"
+                     R"({"id":258,"content":"é!","special":false,"normalized":true},)"
+                     R"({"id":259,"content":"<c>","special":false,"normalized":true},)"
+                     R"({"id":260,"content":"<d>","special":true,"normalized":false}],)"
                      R"("normalizer":{"type":"NFC"},)";
   TokenizerFile bytes{.split_pattern = "."};
   for (int i = 0; i < 256; ++i) bytes.tokens.emplace_back(1, static_cast<char>(i));
@@ -136,6 +147,10 @@ TEST(AddedTokens, TakeTheWhiteSpaceBesideThem) {
               ElementsAre('x', ' ', 256, 'y', 257, ' ', 'z'));
   EXPECT_THAT(tokenizer.encode_with_special("e\u0301!"), ElementsAre(258));
   EXPECT_THAT(tokenizer.encode_with_special("<a>é!x"), ElementsAre(256, 258, 'x'));
+  // A slash over ">" makes it another character (U+226F) in form C, where <c> is looked for.
+  EXPECT_THAT(tokenizer.encode_with_special("<c>x"), ElementsAre(259, 'x'));
+  EXPECT_THAT(tokenizer.encode_with_special("<c>\u0338"), ElementsAre('<', 'c', 0xE2, 0x89, 0xAF));
+  EXPECT_THAT(tokenizer.encode_with_special("<d>\u0338"), ElementsAre(260, 0xCC, 0xB8));
 }
 
 }  // namespace

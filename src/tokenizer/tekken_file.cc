@@ -83,7 +83,9 @@ class TekkenReader {
         const std::string field = fmt::format("special_tokens[{}]", i);
         if (rank < 0 || rank >= special_count_) return bad(field + ".rank", "is out of range");
         if (text.empty() || text.size() > kTokenBytesMax) return bad(field, "has no text");
-        texts[static_cast<size_t>(rank)] = text;
+        std::string& place = texts[static_cast<size_t>(rank)];
+        if (!place.empty()) return bad(field + ".rank", fmt::format("{} is there twice", rank));
+        place = text;
       }
     } else {
       for (size_t i = 0; i < std::size(kControlTexts) && i < texts.size(); ++i) {

@@ -49,11 +49,6 @@ Result<bool> read_normalizer(const Draft& draft, const std::string& name) {
                                fmt::format("is {}, expected null or NFC", type));
 }
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
                                     const std::string& field, bool normalized) {
   const std::optional<int64_t> id = entry.integer("id");
@@ -69,10 +64,9 @@ Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
   if (entry.boolean("single_word").value_or(false)) {
     return unsupported_tokenizer(name, field + ".single_word", "is true");
   }
-  // "normalized" says whether it is looked for in the normalized text; for plain ASCII, which form
-  // C leaves alone, there is no difference.
-  const bool in_normal_form =
-      normalized && entry.boolean("normalized").value_or(false) && !is_ascii(*content);
+  // Looked for in the normalized text, behind the others. Plain ASCII, too: of ">" and a mark over
+  // it form C makes one character.
+  const bool in_normal_form = normalized && entry.boolean("normalized").value_or(false);
   return AddedToken{.id = static_cast<TokenId>(*id),
                     .text = *content,
                     .special = entry.boolean("special").value_or(false),

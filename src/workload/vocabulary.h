@@ -1,7 +1,7 @@
 // Text of a known number of tokens. A tokenizer lies outside this room: its words, those that stay
-// single tokens wherever they stand between spaces, are told by whoever has it; without one, a list
-// of short English words serves, each of which is one token to every large vocabulary we know of,
-// but that is not certain, so lengths are then called estimates. Immutable; any thread.
+// single tokens wherever they stand between spaces, are known to whoever has it; without one, a
+// list of short English words serves, each of which is one token to every large vocabulary we know
+// of, but that is not certain, so lengths are then called estimates. Immutable; any thread.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class Vocabulary {
 
   // Built-in words; counts are estimates.
   Vocabulary();
-  // At least one word. `count` tells how many tokens a text has.
+  // At least one word. `count` says how many tokens a text has.
   Vocabulary(std::vector<Word> words, std::function<int(std::string_view)> count);
 
   bool exact() const { return count_ != nullptr; }

@@ -23,7 +23,7 @@ import time
 
 import pattern
 import plot
-from house import House, MemoryLimit
+from instance import Instance, MemoryLimit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = pathlib.Path(__file__).resolve().parent
@@ -83,7 +83,7 @@ class Chaos:
             left.unlink()
         commands["sealed"] += ["--tls-cert", certificate, "--tls-key", certificate, "--no-admin-tls",
                                "--response-store", f"sqlite:{store}"]
-        self.houses = {name: House(name, command, open(self.out / f"{name}.log", "w"), box=name == "box",
+        self.instances = {name: Instance(name, command, open(self.out / f"{name}.log", "w"), box=name == "box",
                                    fails=name == "rolling", drain_s=DRAIN_S,
                                    tls=certificate if name == "sealed" else None) for name, command in commands.items()}
         self.limit = MemoryLimit(f"pelton-chaos-{os.getpid()}")
@@ -144,26 +144,26 @@ class Chaos:
             if said["report"] == "gone":
                 raise RuntimeError("the load has died")
 
-    async def settled(self, house):
+    async def settled(self, instance):
         """The ledger once nothing is left in it and descriptors and threads are the base's, or at last."""
         loop = asyncio.get_running_loop()
         end = self.clock.now() + PATIENCE_S
         while True:
-            ledger = await loop.run_in_executor(None, house.ledger)
+            ledger = await loop.run_in_executor(None, instance.ledger)
             process = ledger["process"]
             # gRPC keeps as many threads of its own as it likes, and as few; some bear the program's name.
             ours = {name: count for name, count in process["threads"]["by_name"].items()
-                    if name.startswith("pelton-") and name != house.program}
+                    if name.startswith("pelton-") and name != instance.program}
             others = process["threads"]["count"] - sum(ours.values())
             now = {"descriptors": process["descriptors"]["by_kind"], "threads": ours, "others": others <= OTHERS_MAX}
-            same = ledger["clean"] and self.no_more_than_ever(house, now)
+            same = ledger["clean"] and self.no_more_than_ever(instance, now)
             if same or self.clock.now() > end:
                 return ledger, now, same
             await asyncio.sleep(SETTLE_POLL_S)
 
-    def no_more_than_ever(self, house, now):
+    def no_more_than_ever(self, instance, now):
         """As few descriptors as in any calm of this process before; the first may have caught some on their way out."""
-        base = self.base.setdefault((house.name, house.generation), now)
+        base = self.base.setdefault((instance.name, instance.generation), now)
         count, before = now["descriptors"], base["descriptors"]
         if any(count[kind] > before.get(kind, 0) for kind in count):
             return False
@@ -172,46 +172,46 @@ class Chaos:
 
     # ---- misfortunes
 
-    async def freeze(self, house, seconds):
+    async def freeze(self, instance, seconds):
         self.freezes += 1
-        house.freeze(seconds)
+        instance.freeze(seconds)
         await asyncio.sleep(seconds)
-        house.thaw()
+        instance.thaw()
 
     async def roll(self):
         """SIGTERM in mid-stream: all that runs ends well, all others find the next process."""
-        house = self.houses["rolling"]
+        instance = self.instances["rolling"]
         self.rolls += 1
         loop = asyncio.get_running_loop()
         if self.dice.random() < 0.5:  # the next process is there before the last one goes
-            old = await loop.run_in_executor(None, house.start)
-            self.tell("ending", name=house.name)
+            old = await loop.run_in_executor(None, instance.start)
+            self.tell("ending", name=instance.name)
             await self.load.stdin.drain()
             await asyncio.sleep(0.1)
             old.send_signal(signal.SIGTERM)
-            self.tell("servers", servers=[house.fields()])
+            self.tell("servers", servers=[instance.fields()])
         else:
-            self.tell("ending", name=house.name)
+            self.tell("ending", name=instance.name)
             await self.load.stdin.drain()
             await asyncio.sleep(0.1)
-            house.process.send_signal(signal.SIGTERM)
-            old = await loop.run_in_executor(None, house.start)
-            self.tell("servers", servers=[house.fields()])
+            instance.process.send_signal(signal.SIGTERM)
+            old = await loop.run_in_executor(None, instance.start)
+            self.tell("servers", servers=[instance.fields()])
         task = asyncio.create_task(self.retire(old))
         self.retiring.add(task)
         task.add_done_callback(self.retiring.discard)
 
     async def kill(self):
         """SIGKILL in mid-stream: what it was about is lost; the next process is whole, and so is what it finds stored."""
-        house = self.houses["sealed"]
+        instance = self.instances["sealed"]
         self.kills += 1
         loop = asyncio.get_running_loop()
-        self.tell("killing", name=house.name)
+        self.tell("killing", name=instance.name)
         await self.load.stdin.drain()
         await asyncio.sleep(0.1)
-        await loop.run_in_executor(None, house.kill)
-        await loop.run_in_executor(None, house.start)
-        self.tell("servers", servers=[house.fields()])
+        await loop.run_in_executor(None, instance.kill)
+        await loop.run_in_executor(None, instance.start)
+        self.tell("servers", servers=[instance.fields()])
 
     async def retire(self, old):
         since = self.clock.now()
@@ -230,14 +230,14 @@ class Chaos:
         what = self.dice.random()
         if what < 0.55:
             seconds = 10 if self.long and self.dice.random() < 0.05 else self.dice.uniform(0.05, 2)
-            await self.freeze(self.dice.choice(list(self.houses.values())), seconds)
+            await self.freeze(self.dice.choice(list(self.instances.values())), seconds)
         elif what < 0.75:
-            house = self.dice.choice(list(self.houses.values()))
-            if house.catches_hup():
+            instance = self.dice.choice(list(self.instances.values()))
+            if instance.catches_hup():
                 self.hups += 1
-                house.process.send_signal(signal.SIGHUP)
+                instance.process.send_signal(signal.SIGHUP)
         elif what < 0.85:
-            self.page_outs += page_out(self.houses["box"].pid)
+            self.page_outs += page_out(self.instances["box"].pid)
         elif self.long and what < 0.92:
             await self.kill()
         elif self.long or self.rolls == 0:
@@ -249,32 +249,32 @@ class Chaos:
         while True:
             minute = self.clock.now() / 60
             for name, samples in self.memory.items():
-                if self.houses[name].alive():
-                    samples.append((minute, *self.houses[name].memory()))
+                if self.instances[name].alive():
+                    samples.append((minute, *self.instances[name].memory()))
             await asyncio.sleep(10 if self.long else 1)
 
     async def watch_health(self):
         """How long /health takes at the public listener, of servers that are not stopped."""
         loop = asyncio.get_running_loop()
         while True:
-            house = self.dice.choice([self.houses["steady"], self.houses["box"]])
+            instance = self.dice.choice([self.instances["steady"], self.instances["box"]])
             frozen, start = self.clock.frozen, time.monotonic()
-            disturbed = house.stopped()
+            disturbed = instance.stopped()
             try:
-                status, _ = await loop.run_in_executor(None, house.get, house.port, "/health")
+                status, _ = await loop.run_in_executor(None, instance.get, instance.port, "/health")
             except OSError as error:
                 status = repr(error)
             if status != 200:
                 self.health_failed += 1
-                self.fail(f"/health of {house.name}: {status}")
-            elif not disturbed and not house.stopped() and self.clock.frozen == frozen:
+                self.fail(f"/health of {instance.name}: {status}")
+            elif not disturbed and not instance.stopped() and self.clock.frozen == frozen:
                 self.health.append((time.monotonic() - start) * 1000)
             await asyncio.sleep(0.3)
 
     def check_alive(self):
-        for house in self.houses.values():
-            if not house.alive():
-                raise RuntimeError(f"{house.name} died: {house.process.returncode}")
+        for instance in self.instances.values():
+            if not instance.alive():
+                raise RuntimeError(f"{instance.name} died: {instance.process.returncode}")
 
     # ---- the whole
 
@@ -296,28 +296,28 @@ class Chaos:
         counts = (await self.expect("calm"))["counts"]
         if self.retiring:
             await asyncio.gather(*self.retiring)
-        for house in self.houses.values():
+        for instance in self.instances.values():
             self.check_alive()
-            ledger, now, same = await self.settled(house)
+            ledger, now, same = await self.settled(instance)
             if not ledger["clean"]:
-                self.fail(f"{house.name}: the ledger is not clean: {json.dumps(ledger['engine'])} "
+                self.fail(f"{instance.name}: the ledger is not clean: {json.dumps(ledger['engine'])} "
                           f"{json.dumps(ledger['server'])}")
             elif not same:
-                self.fail(f"{house.name}: {now}, was {self.base[house.name, house.generation]}")
-            if house.name == "steady":
-                self.inside.append((self.clock.now() / 60, house.memory(), ledger["process"]["heap"], house.mapped()))
+                self.fail(f"{instance.name}: {now}, was {self.base[instance.name, instance.generation]}")
+            if instance.name == "steady":
+                self.inside.append((self.clock.now() / 60, instance.memory(), ledger["process"]["heap"], instance.mapped()))
                 self.turns = ledger["server"]["turn_cache"]
                 if self.calms == 0:
-                    self.limit.hold(house.pid, house.memory()[0] + HARD_LIMIT)
+                    self.limit.hold(instance.pid, instance.memory()[0] + HARD_LIMIT)
         self.calms += 1
-        rss = " ".join(f"{name} {house.memory()[0] / 2**20:.1f}" for name, house in self.houses.items())
+        rss = " ".join(f"{name} {instance.memory()[0] / 2**20:.1f}" for name, instance in self.instances.items())
         self.say(f"calm {self.calms}: {sum(counts.values())} questions, {len(self.failures)} wrong; MiB {rss}")
         return counts
 
     async def run(self):
         loop = asyncio.get_running_loop()
-        for house in self.houses.values():
-            await loop.run_in_executor(None, house.start)
+        for instance in self.instances.values():
+            await loop.run_in_executor(None, instance.start)
         proxy = await self.spawn("proxy.py")
         self.load = await self.spawn("load.py")
         watches = [asyncio.create_task(self.hear())]
@@ -325,7 +325,7 @@ class Chaos:
         try:
             proxy_port = int(await proxy.stdout.readline())
             self.tell("start", seed=self.seed, proxy=proxy_port, pace=0.3 if self.long else 0.05,
-                      servers=[house.fields() for house in self.houses.values()],
+                      servers=[instance.fields() for instance in self.instances.values()],
                       workers={"steady": 40, "rolling": 16, "sealed": 12, "box": 6})
             await self.expect("ready")
             self.clock = Clock()
@@ -344,11 +344,11 @@ class Chaos:
                 task.cancel()
             for part in (proxy, self.load):
                 part.stdin.close()
-            for house in self.houses.values():
-                if house.alive():
-                    house.thaw()
-                    house.process.kill()
-                    house.process.wait()
+            for instance in self.instances.values():
+                if instance.alive():
+                    instance.thaw()
+                    instance.process.kill()
+                    instance.process.wait()
             for part in (proxy, self.load):
                 if part.returncode is None:
                     part.terminate()
@@ -358,13 +358,13 @@ class Chaos:
 
     async def end(self):
         """All stop as they should."""
-        self.pressure = {kind: self.houses["steady"].metric("pelton_preemptions_total", f'kind="{kind}"')
+        self.pressure = {kind: self.instances["steady"].metric("pelton_preemptions_total", f'kind="{kind}"')
                          for kind in ("recompute", "swap")}
         if self.long and not all(self.pressure.values()):
             self.fail(f"no pressure on keys and values: {self.pressure}")
-        for house in self.houses.values():
-            house.process.send_signal(signal.SIGTERM)
-            await self.retire(house.process)
+        for instance in self.instances.values():
+            instance.process.send_signal(signal.SIGTERM)
+            await self.retire(instance.process)
 
     def growth(self, name, column):
         """Between the two minutes: medians of the samples half a minute around each; None: too short a run."""

@@ -180,11 +180,11 @@ class WholePath(unittest.IsolatedAsyncioTestCase):
         self.assertIn("without Retry-After", await self.ending(FakeServer(good_error, status="503 No"), ending=True))
 
     async def test_the_network_does_what_was_wished(self):
-        for wish in ({"down": 1}, {"up": 1}, {"stall_at": 20, "stall": 0.1}, {"down": 9, "pause": 0.001, "pieces": 5}):
-            self.assertEqual(await self.ending(FakeServer(self.GOOD), Plan(wish=wish)), "whole", wish)
+        for faults in ({"down": 1}, {"up": 1}, {"stall_at": 20, "stall": 0.1}, {"down": 9, "pause": 0.001, "pieces": 5}):
+            self.assertEqual(await self.ending(FakeServer(self.GOOD), Plan(faults=faults)), "whole", faults)
         for how in ("reset", "truncate"):
-            for wish in ({"cut_at": 0}, {"cut_at": 100}, {"cut_up_at": 30}):
-                plan = Plan(wish={**wish, "how": how})
+            for faults in ({"cut_at": 0}, {"cut_at": 100}, {"cut_up_at": 30}):
+                plan = Plan(faults={**faults, "how": how})
                 self.assertEqual(await self.ending(FakeServer(self.GOOD), plan), "cut by the proxy", plan)
 
     async def test_a_cut_is_exact(self):

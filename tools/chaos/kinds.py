@@ -114,7 +114,7 @@ async def tool_loop(load, server, plan, dice):
                                                    {"role": "tool", "tool_call_id": "call_1", "content": then.prompt}]
         follow = {**json.loads(then.chat(True)), "messages": messages, "tools": json.loads(body)["tools"]}
         reader = Chat(then.tallies(), then.tokens_max, then.count_ids)
-        return await ask_over(link, server, plan if plan.wish is None else Plan(), CHAT, json.dumps(follow).encode(),
+        return await ask_over(link, server, plan if plan.faults is None else Plan(), CHAT, json.dumps(follow).encode(),
                               reader, True)
 
 

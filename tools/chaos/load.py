@@ -78,7 +78,7 @@ class Load:
     async def link(self, server, plan, grpc=False):
         link = None
         try:
-            link = await Connection.open(server.grpc if grpc else server.port, self.proxy, plan.wish,
+            link = await Connection.open(server.grpc if grpc else server.port, self.proxy, plan.faults,
                                          small_buffers=plan.slow > 0, pause=plan.slow,
                                          tls=server.tls and tls_context(server.tls, "h2" if grpc else "http/1.1"))
             self.links.add(link)

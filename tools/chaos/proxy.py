@@ -33,12 +33,12 @@ def reset(writer):
 
 
 class Link:
-    def __init__(self, wish, client, server):
-        self.wish, self.client, self.server = wish, client, server
+    def __init__(self, faults, client, server):
+        self.faults, self.client, self.server = faults, client, server
 
     async def pump(self, reader, writer, piece, cut_at, stall_at):
         """Until the end of what comes, or the cut. True: it was cut."""
-        passed, pieces = 0, self.wish.get("pieces", 1 << 30)
+        passed, pieces = 0, self.faults.get("pieces", 1 << 30)
         while data := await reader.read(READ_BYTES):
             while data:
                 small = piece is not None and pieces > 0
@@ -50,25 +50,25 @@ class Link:
                     return True
                 if stall_at is not None and passed + len(part) > stall_at:
                     stall_at = None
-                    await asyncio.sleep(self.wish["stall"])
+                    await asyncio.sleep(self.faults["stall"])
                 writer.write(part)
                 await writer.drain()
                 passed += len(part)
-                if small and self.wish.get("pause"):
-                    await asyncio.sleep(self.wish["pause"])
+                if small and self.faults.get("pause"):
+                    await asyncio.sleep(self.faults["pause"])
         return False
 
     async def run(self):
-        wish, (client_reader, client_writer), (server_reader, server_writer) = self.wish, self.client, self.server
+        faults, (client_reader, client_writer), (server_reader, server_writer) = self.faults, self.client, self.server
 
         async def up():
-            cut = await self.pump(client_reader, server_writer, wish.get("up"), wish.get("cut_up_at"), None)
+            cut = await self.pump(client_reader, server_writer, faults.get("up"), faults.get("cut_up_at"), None)
             if not cut and server_writer.can_write_eof():
                 server_writer.write_eof()
             return cut
 
         async def down():
-            await self.pump(server_reader, client_writer, wish.get("down"), wish.get("cut_at"), wish.get("stall_at"))
+            await self.pump(server_reader, client_writer, faults.get("down"), faults.get("cut_at"), faults.get("stall_at"))
             return True
 
         tasks = [asyncio.create_task(up()), asyncio.create_task(down())]
@@ -83,7 +83,7 @@ class Link:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if wish.get("how") == "reset":
+            if faults.get("how") == "reset":
                 reset(client_writer)
                 reset(server_writer)
             else:
@@ -99,12 +99,12 @@ async def serve(reader, writer):
     LINKS.add(task)
     task.add_done_callback(LINKS.discard)
     try:
-        wish = json.loads(await reader.readline())
-        server = await asyncio.open_connection("127.0.0.1", wish["to"])
+        faults = json.loads(await reader.readline())
+        server = await asyncio.open_connection("127.0.0.1", faults["to"])
     except (OSError, ValueError, KeyError):
         return reset(writer)
     try:
-        await Link(wish, (reader, writer), server).run()
+        await Link(faults, (reader, writer), server).run()
     except (OSError, asyncio.CancelledError):
         for end in (writer, server[1]):
             end.transport.abort()

@@ -12,7 +12,7 @@ PROMPT_WORDS_MAX = 900  # a word is up to four tokens of the model in the box
 @dataclasses.dataclass
 class Plan:
     """What shall happen to a connection. The checker holds it against what did."""
-    wish: dict | None = None       # for the proxy
+    faults: dict | None = None       # for the proxy
     leave_after: int | None = None  # events read before we go
     leave_by: str = "close"         # close, reset or half (close the sending half and stay)
     slow: float = 0.0               # pause between pieces, with small buffers
@@ -20,7 +20,7 @@ class Plan:
 
     @property
     def cut(self):
-        return self.wish is not None and ("cut_at" in self.wish or "cut_up_at" in self.wish)
+        return self.faults is not None and ("cut_at" in self.faults or "cut_up_at" in self.faults)
 
     @classmethod
     def draw(cls, dice):
@@ -37,7 +37,7 @@ class Plan:
         elif what < 0.67:
             plan.deadline_ms = int(2 ** dice.uniform(0, 13))
         else:
-            plan.wish = network(dice)
+            plan.faults = network(dice)
         return plan
 
 

@@ -14,7 +14,7 @@ async def deaf(load, server, plan, dice):
     """Asks for much and reads nothing, until there is calm or the server has had enough."""
     question = Question(load.number(), "text", "", 0, 300, 3500)
     question.prompt = f"text for {question.number} 0 {question.second} "
-    plan.wish, plan.slow, plan.leave_after, plan.deadline_ms = None, 1e-9, None, None
+    plan.faults, plan.slow, plan.leave_after, plan.deadline_ms = None, 1e-9, None, None
     async with load.link(server, plan) as link:
         link.writer.transport.pause_reading()
         await link.send(Connection.request("POST", TEXT, question.completion(True)))

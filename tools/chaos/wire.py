@@ -34,14 +34,14 @@ def tls_context(ca_file, protocol):
 
 
 class Connection:
-    """A socket, by way of the proxy if `wish` says what shall happen there; over TLS if there is a context."""
+    """A socket, by way of the proxy if `faults` says what shall happen there; over TLS if there is a context."""
 
     def __init__(self, reader, writer, pause):
         self.reader, self.writer, self.pause = reader, writer, pause
         self.sent_at, self.begun = float("inf"), False  # when a question was out; is it being answered
 
     @classmethod
-    async def open(cls, port, proxy_port=None, wish=None, small_buffers=False, pause=0.0, tls=None):
+    async def open(cls, port, proxy_port=None, faults=None, small_buffers=False, pause=0.0, tls=None):
         sock = socket.socket()
         sock.setblocking(False)
         if small_buffers:  # else the kernel reads megabytes ahead of a slow reader
@@ -50,9 +50,9 @@ class Connection:
             # and gives up in the end.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", proxy_port if wish else port))
-            if wish:
-                await asyncio.get_running_loop().sock_sendall(sock, json.dumps({**wish, "to": port}).encode() + b"\n")
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", proxy_port if faults else port))
+            if faults:
+                await asyncio.get_running_loop().sock_sendall(sock, json.dumps({**faults, "to": port}).encode() + b"\n")
             secure = {"ssl": tls, "server_hostname": "localhost", "ssl_handshake_timeout": HANDSHAKE_S} if tls else {}
             limit = 2048 if small_buffers else 1 << 17
             reader, writer = await asyncio.open_connection(sock=sock, limit=limit, **secure)

@@ -1,6 +1,7 @@
-// How wgmma is told of a matrix in shared memory, as both compilers of device/gpu.h need it: rows
-// of 64 bf16 numbers (128 bytes) one after the other, the 16-byte pieces of a row changing places
-// by the row's number (product.h, staged_place), which the hardware calls a swizzle of 128 bytes.
+// How a matrix in shared memory is described to wgmma, as both compilers of device/gpu.h need it:
+// rows of 64 bf16 numbers (128 bytes) one after the other, the 16-byte pieces of a row changing
+// places by the row's number (product.h, staged_place), which the hardware calls a swizzle of 128
+// bytes.
 //
 // The fields, of PTX's "matrix descriptor": bits 0..13 where it starts, 16..29 the leading
 // dimension's offset (without meaning for rows of the swizzle's width), 32..45 bytes from one eight

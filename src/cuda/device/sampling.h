@@ -62,7 +62,7 @@ PELTON_DEVICE uint64_t weight_of(float logit, float highest, float sharpness) {
   return units_of(float_bits(power) + (float_bits(shifted) << 23));
 }
 
-// What the blocks of one row tell each other.
+// What the blocks of one row exchange.
 struct SampleShared {
   uint64_t masses[kBuckets];
   uint32_t counts[kBuckets];
@@ -303,8 +303,8 @@ PELTON_DEVICE void find_raw(const Sample& args, const SampleRow& row, int token,
   sync_block();
 }
 
-PELTON_DEVICE void tell_token(const Sample& args, const SampleRow& row, int token,
-                              SampleShared& shared) {
+PELTON_DEVICE void report_token(const Sample& args, const SampleRow& row, int token,
+                                SampleShared& shared) {
   if (row.params.reported >= 0) find_raw(args, row, token, shared);
   if (thread_index() != 0) return;
   args.results[row.row].token = token;
@@ -362,7 +362,7 @@ PELTON_KERNEL(kSampleThreads) scan_kernel(Sample args) {
     }
   }
   if (!is_usable || !is_greedy) return;
-  tell_token(args, row, static_cast<int>(~static_cast<uint32_t>(best)), shared);
+  report_token(args, row, static_cast<int>(~static_cast<uint32_t>(best)), shared);
 }
 
 PELTON_DEVICE bool cuts_tokens(const Sample& args, const RowSampling& params) {
@@ -505,8 +505,8 @@ PELTON_KERNEL(kSampleThreads) gather_kernel(Sample args) {
   if (!is_last_block(state, args.slices, shared)) return;
   clear_first(args, row.row);
   const uint32_t above = load_fresh(&state.gathered);
-  uint64_t told = 0;  // of the equals
-  for (int slice = 0; slice < args.slices && told < state.equals; ++slice) {
+  uint64_t counted = 0;  // of the equals
+  for (int slice = 0; slice < args.slices && counted < state.equals; ++slice) {
     if (load_fresh(&args.slice_equals[row.row * args.slices + slice]) == 0) continue;
     const int begin = slice * kSliceLogits + thread_index() * kSliceEach;
     const int vocab = args.counts[1];
@@ -514,7 +514,7 @@ PELTON_KERNEL(kSampleThreads) gather_kernel(Sample args) {
     uint64_t own = 0;
     for (int i = begin; i < end; ++i) own += is_equal(row, i, row.logits[i]) ? 1 : 0;
     sync_block();
-    uint64_t place = told + sum_before(own, shared.warps[1]);
+    uint64_t place = counted + sum_before(own, shared.warps[1]);
     for (int i = begin; i < end; ++i) {
       if (!is_equal(row, i, row.logits[i])) continue;
       if (place < state.equals && above + place < kReportedMax) {
@@ -522,11 +522,11 @@ PELTON_KERNEL(kSampleThreads) gather_kernel(Sample args) {
       }
       ++place;
     }
-    told += load_fresh(&args.slice_equals[row.row * args.slices + slice]);
+    counted += load_fresh(&args.slice_equals[row.row * args.slices + slice]);
   }
   if (thread_index() == 0) {
-    told = told < state.equals ? told : state.equals;
-    args.results[row.row].reported = static_cast<int32_t>(above + told);
+    counted = counted < state.equals ? counted : state.equals;
+    args.results[row.row].reported = static_cast<int32_t>(above + counted);
   }
 }
 
@@ -613,7 +613,7 @@ PELTON_KERNEL(kSampleThreads) pick_kernel(Sample args) {
     }
   }
   sync_block();
-  tell_token(args, row, shared.token, shared);
+  report_token(args, row, shared.token, shared);
 }
 
 // The last penalty may be of the token that the step before drew: it takes its place, or joins the

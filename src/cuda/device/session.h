@@ -64,7 +64,7 @@ struct Session {
     uint8_t* plan = nullptr;   // pinned: what is copied over for a step
     char* sampling = nullptr;  // pinned: what is copied over about sampling, and back
     Mark done = nullptr;
-    std::string failure;  // of its beginning, told when it finishes
+    std::string failure;  // of its beginning, reported when it finishes
     bool draws = false;
     bool reports_best = false;
     int32_t logit_rows = 0;

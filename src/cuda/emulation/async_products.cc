@@ -104,7 +104,7 @@ std::vector<float> sums_before(const In& in) {
   return {in.c, in.c + count};
 }
 
-// All threads of the warpgroup have come: the products are computed, and told when waited for.
+// All threads of the warpgroup have come: the products are computed, and there when waited for.
 void begin_product(const void* const* ins, void* const*) {
   constexpr int kThreads = kGroupThreads;
   const auto& first = *static_cast<const In*>(ins[0]);

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-// ThreadSanitizer keeps a stack of its own for each fiber and must be told of every switch.
+// ThreadSanitizer keeps a stack of its own for each fiber and must see every switch.
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif

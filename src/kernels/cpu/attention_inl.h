@@ -78,6 +78,7 @@ struct KvHead {
 
 // kernels/kv_quantization.h says what and why; the order of additions is the same there.
 inline void hadamard(float* x, int head_size) {
+  if (head_size % Vector::kLanes != 0) return hadamard_transform(x, head_size);
   for (int i = 0; i < head_size; i += Vector::kLanes) {
     Vector::store(x + i, Vector::turn_lanes(Vector::load(x + i)));
   }
@@ -233,6 +234,23 @@ inline void weighted_sum_of_values(float* to, const float* weights, const float 
   }
 }
 
+// The same for the last `count` elements of a head whose size is no multiple of the lanes.
+template <int kGroup, typename T>
+inline void weighted_sum_of_rest(float* to, const float* weights, const float shrink[kGroup],
+                                 const T* const* blocks, int size, int low, int high, int count) {
+  F sums[kGroup];
+  for (int g = 0; g < kGroup; ++g) {
+    sums[g] = Vector::mul(load_part(to + g * size, count), Vector::set1(shrink[g]));
+  }
+  for (int key = low; key <= high; ++key) {
+    const F part = load_part(blocks[key / kBlockKeys] + int64_t{key % kBlockKeys} * size, count);
+    for (int g = 0; g < kGroup; ++g) {
+      sums[g] = Vector::fma(Vector::set1(weights[g * kSpan + key]), part, sums[g]);
+    }
+  }
+  for (int g = 0; g < kGroup; ++g) store_part(to + g * size, sums[g], count);
+}
+
 inline float scalar_exp(float x) {
   float lanes[Vector::kLanes];
   Vector::store(lanes, vector_exp(Vector::set1(x)));
@@ -290,7 +308,14 @@ class OnlineSoftmax {
     for (; i + kWide <= size_; i += kWide) {
       weighted_sum<Vector::kValueVectors>(values, shrink, ahead, i, low, high);
     }
-    for (; i < size_; i += Vector::kLanes) weighted_sum<1>(values, shrink, ahead, i, low, high);
+    for (; i + Vector::kLanes <= size_; i += Vector::kLanes) {
+      weighted_sum<1>(values, shrink, ahead, i, low, high);
+    }
+    if (i < size_) {
+      const T* parts[kSpanBlocks];
+      for (int b = first; b < end; ++b) parts[b] = values[b] + i;
+      weighted_sum_of_rest<kGroup>(to_ + i, scores_, shrink, parts, size_, low, high, size_ - i);
+    }
   }
 
   void finish() {

@@ -62,6 +62,11 @@ struct Vector {
     to[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
     to[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
   }
+  // 16 signed bytes in kParts vectors.
+  static void load_codes(__m128i codes, F* to) {
+    to[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+    to[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)));
+  }
   // 8 signed bytes.
   static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.

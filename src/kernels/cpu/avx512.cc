@@ -62,6 +62,10 @@ struct Vector {
     to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
     to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
   }
+  // 16 signed bytes in kParts vectors.
+  static void load_codes(__m128i codes, F* to) {
+    to[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+  }
   // 16 signed bytes.
   static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.

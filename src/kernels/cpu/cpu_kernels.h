@@ -11,7 +11,7 @@
 
 namespace pelton::kernels {
 
-// `tiles` does what is asked of tiled weights; `name`, a literal, tells of it.
+// `tiles` does what is asked of tiled weights; `name`, a literal, names it.
 std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
                                              std::unique_ptr<TileKernels> tiles,
                                              std::string_view name);

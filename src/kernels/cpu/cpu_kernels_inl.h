@@ -15,6 +15,7 @@ constexpr int kActivationChunk = 32;  // activations of an expert at a time: one
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
+#include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 
 // Puts each group of 32 into the order in which MXFP4 rows are read: evens first, 0 2 4 ... 30 1 3
@@ -125,9 +126,12 @@ class CpuKernels final : public Kernels {
     const int64_t words = mark_words(matrix.rows);
     const int blocks = static_cast<int>(matrix.cols / 32);
     pool_.parallel_for(words, kMarkWords, [&](int64_t begin, int64_t end, int) {
-      with_plain_rows(stored(matrix), [&](const auto& rows) {
+      const auto pick = [&](const auto& rows) {
         dot_picks(rows, {marks, words, tokens, begin, end}, matrix.rows, blocks, x, out);
-      });
+      };
+      const StoredMatrix weights = stored(matrix);
+      if (is_ggml_blocks(weights.format)) return pick(GgmlRows(weights));
+      with_plain_rows(weights, pick);
     });
   }
 
@@ -274,8 +278,13 @@ class CpuKernels final : public Kernels {
  private:
   static F inverse_rms(const float* x, int size, float epsilon) {
     F squares = Vector::zero();
-    for (int i = 0; i < size; i += Vector::kLanes) {
+    int i = 0;
+    for (; i + Vector::kLanes <= size; i += Vector::kLanes) {
       const F value = Vector::load(x + i);
+      squares = Vector::fma(value, value, squares);
+    }
+    if (i < size) {
+      const F value = load_part(x + i, size - i);
       squares = Vector::fma(value, value, squares);
     }
     const float mean = Vector::sum(squares) / static_cast<float>(size);
@@ -286,10 +295,14 @@ class CpuKernels final : public Kernels {
   static void rms_norm_row(float* out, const float* x, const float* weight, int size,
                            float epsilon) {
     const F scale = inverse_rms(x, size, epsilon);
-    for (int i = 0; i < size; i += Vector::kLanes) {
+    int i = 0;
+    for (; i + Vector::kLanes <= size; i += Vector::kLanes) {
       const F normed = Vector::mul(Vector::load(x + i), scale);
       Vector::store(out + i, Vector::mul(normed, Vector::load(weight + i)));
     }
+    if (i == size) return;
+    const F normed = Vector::mul(load_part(x + i, size - i), scale);
+    store_part(out + i, Vector::mul(normed, load_part(weight + i, size - i)), size - i);
   }
 
   // body<T>(), where T is the type of the cache's elements.
@@ -513,7 +526,7 @@ class CpuKernels final : public Kernels {
     for (int j = 0; j < k; ++j) best[j].weight /= total;
   }
 
-  // body(rows) for a matrix that lies row by row, in any format but MXFP4.
+  // body(rows) for a matrix that lies row by row, in any format but MXFP4 and GGUF's other blocks.
   template <typename Body>
   static void with_plain_rows(const StoredMatrix& matrix, const Body& body) {
     const int64_t cols = matrix.cols;
@@ -527,12 +540,9 @@ class CpuKernels final : public Kernels {
         return body(Q8Rows{static_cast<const uint8_t*>(data), cols / 32});
       case Format::kF8Blocks:
         return body(F8BlockRows{static_cast<const F8*>(data), matrix.block_scales, cols});
-      case Format::kBf16:
-        return body(PlainRows<Bf16>{static_cast<const Bf16*>(data), cols});
       default:
-        CHECK(is_ggml_blocks(matrix.format));
-        return body(GgmlRows{matrix.format, static_cast<const uint8_t*>(data),
-                             row_bytes(matrix.format, cols), cols / 32});
+        CHECK(matrix.format == Format::kBf16);
+        return body(PlainRows<Bf16>{static_cast<const Bf16*>(data), cols});
     }
   }
 
@@ -540,8 +550,14 @@ class CpuKernels final : public Kernels {
   template <typename Emit>
   static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
                         const float* const* x, int tokens, const Emit& emit) {
+    if (is_ggml_blocks(matrix.format)) return dot_ggml_rows(matrix, begin, end, x, tokens, emit);
+    const bool has_rest = matrix.cols % 32 != 0;
+    const int blocks = static_cast<int>(matrix.cols / 32);
     with_plain_rows(matrix, [&](const auto& rows) {
-      dot_rows(rows, begin, end, static_cast<int>(matrix.cols / 32), x, tokens, emit);
+      if constexpr (requires { rows.rest(begin, x[0]); }) {
+        if (has_rest) return dot_uneven_rows(rows, begin, end, blocks, x, tokens, emit);
+      }
+      dot_rows(rows, begin, end, blocks, x, tokens, emit);
     });
   }
 
@@ -607,9 +623,11 @@ class CpuKernels final : public Kernels {
     if (weights.interleaved()) {
       const auto emit = [&](int64_t row, int t, float sum) {
         const int i = static_cast<int>(row / 2) - first;
-        (row % 2 == 0 ? gate : up)[t][i] = sum + (bias != nullptr ? bias[row] : 0.0f);
+        (row % 2 == 0 ? gate : up)[t][i] = sum;
       };
       dot_expert(gates, expert, 2 * first, 2 * (first + kActivationChunk), x, tokens, emit);
+      add_bias(bias, 2 * first, 2, tokens, gate);
+      add_bias(bias, 2 * first + 1, 2, tokens, up);
       return;
     }
     const Experts& ups = weights.up;
@@ -617,10 +635,18 @@ class CpuKernels final : public Kernels {
     for (const bool is_gate : {true, false}) {
       float(*to)[kActivationChunk] = is_gate ? gate : up;
       const float* add = is_gate ? bias : up_bias;
-      const auto emit = [&](int64_t row, int t, float sum) {
-        to[t][row - first] = sum + (add != nullptr ? add[row] : 0.0f);
-      };
+      const auto emit = [&](int64_t row, int t, float sum) { to[t][row - first] = sum; };
       dot_expert(is_gate ? gates : ups, expert, first, first + kActivationChunk, x, tokens, emit);
+      add_bias(add, first, 1, tokens, to);
+    }
+  }
+
+  // Each row of `chunks` += bias[first], bias[first + step], ...; null: none.
+  static void add_bias(const float* bias, int first, int step, int tokens,
+                       float (*chunks)[kActivationChunk]) {
+    if (bias == nullptr) return;
+    for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < kActivationChunk; ++i) chunks[t][i] += bias[first + i * step];
     }
   }
 
@@ -674,11 +700,15 @@ class CpuKernels final : public Kernels {
         const int64_t first = (task % chunks) * kRowChunk;
         const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
         const float* bias = bias_of(matrix, active.expert);
-        const auto emit = [&](int64_t row, int t, float sum) {
-          at_.outputs[int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row] =
-              sum + (bias != nullptr ? bias[row] : 0.0f);
+        const auto output = [&](int t) {
+          return at_.outputs + int64_t{groups_.assignments()[active.begin + t]} * matrix.rows;
         };
+        const auto emit = [&](int64_t row, int t, float sum) { output(t)[row] = sum; };
         dot_expert(matrix, active.expert, first, last, at_.rows + active.begin, active.count, emit);
+        for (int t = 0; bias != nullptr && t < active.count; ++t) {
+          float* const to = output(t);
+          for (int64_t row = first; row < last; ++row) to[row] += bias[row];
+        }
       }
     });
   }

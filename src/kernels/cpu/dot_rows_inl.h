@@ -12,7 +12,18 @@ constexpr int kTokenBlock = 48;  // rows of activations that stay in L2 together
 // 4 tokens: rows 0 and 1 with tokens 0 to 3, then with 4 to 6; rows 2 and 3 likewise; row 4
 // likewise.
 
-// float32, float16, bf16.
+// Columns [begin, end) of a row by x: those behind its last whole block.
+template <typename T>
+inline float dot_rest(const T* row, const float* x, int begin, int end) {
+  F sum = Vector::zero();
+  for (int c = begin; c < end; c += Vector::kLanes) {
+    const int count = end - c < Vector::kLanes ? end - c : Vector::kLanes;
+    sum = Vector::fma(load_part(row + c, count), load_part(x + c, count), sum);
+  }
+  return Vector::sum(sum);
+}
+
+// float32, float16, bf16. `rest`: of rows whose columns are no multiple of 32, what is left.
 template <typename T>
 struct PlainRows {
   static constexpr int kAhead = 32;  // blocks
@@ -45,6 +56,10 @@ struct PlainRows {
     Cursor<kRows> cursor;
     for (int r = 0; r < kRows; ++r) cursor.row[r] = weight + (first_row + r) * cols;
     return cursor;
+  }
+  float rest(int64_t row, const float* x) const {
+    return dot_rest(weight + row * cols, x, static_cast<int>(cols / 32 * 32),
+                    static_cast<int>(cols));
   }
 };
 
@@ -87,15 +102,19 @@ struct HardwareHalf {
   static float at(const uint8_t* from) { return Vector::half(from); }
 };
 
-// One copy for all tiles of products: they would each hold eleven decoders otherwise.
 [[gnu::noinline]] inline void read_ggml_group(Format format, const uint8_t* row, int64_t group,
                                               Weights32& to) {
   GgmlBlocks<HardwareHalf>::read(format, row, group, to);
 }
 
-// GGUF's other blocks.
+// GGUF's other blocks, group by group, for rows that lie anywhere (ggml_rows_inl.h is faster).
 struct GgmlRows {
-  static constexpr int kAhead = 24;
+  explicit GgmlRows(const StoredMatrix& matrix)
+      : format(matrix.format),
+        data(static_cast<const uint8_t*>(matrix.data)),
+        row_bytes(kernels::row_bytes(matrix.format, matrix.cols)),
+        groups(matrix.cols / 32) {}
+
   Format format;
   const uint8_t* data;
   int64_t row_bytes;
@@ -166,6 +185,12 @@ struct F8BlockRows {
       cursor.scale[r] = scales.data + row / scales.rows * scales.per_row(cols);
     }
     return cursor;
+  }
+  float rest(int64_t row, const float* x) const {
+    const int begin = static_cast<int>(cols / 32 * 32);
+    const Cursor<1> cursor = at<1>(row);
+    return dot_rest(weight + row * cols, x, begin, static_cast<int>(cols)) *
+           (cursor.scale[0][begin / 32 >> cursor.shift] * KvElement<F8>::kGain);
   }
 };
 
@@ -241,10 +266,12 @@ struct Mxfp4PairRows {
   }
 };
 
-// sums[r][t] = row (first_row + r) . x[t], over block_count blocks of 32.
+// sums[r][t] = row (first_row + r) . x[t], over block_count blocks of 32. Always inlined: a call
+// for each tile costs a small model a tenth of its speed, and as kinds of rows came to this file
+// gcc began to make calls.
 template <int kRows, int kTokens, typename Rows>
-inline void dot_tile(const Rows& rows, int64_t first_row, int block_count, const float* const* x,
-                     float sums[kRows][kTokens]) {
+[[gnu::always_inline]] inline void dot_tile(const Rows& rows, int64_t first_row, int block_count,
+                                            const float* const* x, float sums[kRows][kTokens]) {
   const auto cursor = rows.template at<kRows>(first_row);
   F acc[kRows][kTokens];
   for (int r = 0; r < kRows; ++r) {
@@ -329,6 +356,22 @@ inline void dot_rows(const Rows& rows, int64_t begin, int64_t end, int block_cou
       sweep.template operator()<Vector::kTileRows>(row);
     }
     for (; row < end; ++row) sweep.template operator()<1>(row);
+  }
+}
+
+// As dot_rows, for rows that end within a block: `rest` is added. Row by row, since few models have
+// such.
+template <typename Rows, typename Emit>
+inline void dot_uneven_rows(const Rows& rows, int64_t begin, int64_t end, int block_count,
+                            const float* const* x, int tokens, const Emit& emit) {
+  const auto emit_whole = [&](int64_t row, int t, float sum) {
+    emit(row, t, sum + rows.rest(row, x[t]));
+  };
+  for (int64_t row = begin; row < end; ++row) {
+    for (int t = 0; t < tokens; t += Vector::kTileTokens) {
+      const int count = tokens - t < Vector::kTileTokens ? tokens - t : Vector::kTileTokens;
+      dot_tile_of<1>(count, rows, row, block_count, x, t, emit_whole);
+    }
   }
 }
 

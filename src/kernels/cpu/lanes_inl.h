@@ -23,6 +23,20 @@ inline F vector_exp(F x) {
   return Vector::scale_by_power(e, n);
 }
 
+// The first `count` lanes, less than all; the others are zero.
+template <typename T>
+inline F load_part(const T* from, int count) {
+  T lanes[Vector::kLanes] = {};
+  __builtin_memcpy(lanes, from, static_cast<size_t>(count) * sizeof(T));
+  return Vector::load(lanes);
+}
+
+inline void store_part(float* to, F x, int count) {
+  float lanes[Vector::kLanes];
+  Vector::store(lanes, x);
+  __builtin_memcpy(to, lanes, static_cast<size_t>(count) * sizeof(float));
+}
+
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }

@@ -56,9 +56,12 @@ class LatentAttention {
       const auto* from = reinterpret_cast<const T*>(static_cast<const char*>(cache.data) +
                                                     block * block_bytes(cache)) +
                          int64_t{slot} * cache.head_size;
-      for (int i = 0; i < cache.head_size; i += Vector::kLanes) {
+      int i = 0;
+      for (; i + Vector::kLanes <= cache.head_size; i += Vector::kLanes) {
         Vector::store(to + i, Vector::load(from + i));
       }
+      const int rest = cache.head_size - i;
+      if (rest > 0) store_part(to + i, load_part(from + i, rest), rest);
     }
   }
   // What cache.block_bytes() says of types without scales, without a call.
@@ -85,7 +88,8 @@ class LatentAttention {
     for (int h = 0; h < kHeads; ++h) {
       for (int k = 0; k < kLatentTile; ++k) sums[h][k] = Vector::zero();
     }
-    for (int i = 0; i < width; i += Vector::kLanes) {
+    int i = 0;
+    for (; i + Vector::kLanes <= width; i += Vector::kLanes) {
       F keys[kLatentTile];
       for (int k = 0; k < kLatentTile; ++k) keys[k] = Vector::load(rows + k * width + i);
 #pragma GCC unroll 4
@@ -93,6 +97,12 @@ class LatentAttention {
         const F part = Vector::load(query + h * width + i);
 #pragma GCC unroll 4
         for (int k = 0; k < kLatentTile; ++k) sums[h][k] = Vector::fma(part, keys[k], sums[h][k]);
+      }
+    }
+    for (int h = 0; h < kHeads && i < width; ++h) {
+      const F part = load_part(query + h * width + i, width - i);
+      for (int k = 0; k < kLatentTile; ++k) {
+        sums[h][k] = Vector::fma(part, load_part(rows + k * width + i, width - i), sums[h][k]);
       }
     }
     for (int h = 0; h < kHeads; ++h) {

@@ -100,7 +100,7 @@ inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int b
   to.scales[at] = largest / kLevels * code.unit;
   int8_t* values = to.values.data() + at * kPlanes * kBlock;
   constexpr float kNothing = 1e-30f;  // less has no reciprocal that a float could hold
-  if (!(largest > kNothing)) {        // also NaN, of which the scale tells
+  if (!(largest > kNothing)) {        // also NaN, which the scale shows
     __builtin_memset(values, 0, kPlanes * kBlock);
     for (int p = 0; p < kPlanes; ++p) to.begins[at * kPlanes + p] = 0;
     return;

@@ -1,4 +1,4 @@
-// For tests of what is told of requests: where an access log and spans end up.
+// For tests of what is reported of requests: where an access log and spans end up.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "net/http_server.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 

@@ -29,7 +29,7 @@
 
 namespace pelton::server {
 
-class ServerHouse {
+class ServerFixture {
  public:
   struct Options {
     Server::Options server;
@@ -43,7 +43,7 @@ class ServerHouse {
     std::function<void(ServedModel&)> model = [](ServedModel&) {};
   };
 
-  ServerHouse(std::string_view script, Options options)
+  ServerFixture(std::string_view script, Options options)
       : tokenizer_(options.tokenizer()),
         log_(clock_, {.level = base::LogLevel::kNone}),
         executor_(executor_options(script, options)),
@@ -64,7 +64,10 @@ class ServerHouse {
                .state = std::make_unique<ModelState>(clock_)},
         server_(with_store(options.server), clock_, log_),
         http_(
-            {.address = "127.0.0.1", .port = 0},
+            {.address = "127.0.0.1",
+             .port = 0,
+             .takes_body =
+                 [this](const net::HttpRequest& head) { return server_.takes_body(head); }},
             [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
               server_.handle(std::move(request), std::move(exchange));
             },
@@ -80,9 +83,9 @@ class ServerHouse {
     const Result<void> started = http_.start();
     EXPECT_TRUE(started.ok());
   }
-  ~ServerHouse() { http_.stop(std::chrono::milliseconds(0)); }
+  ~ServerFixture() { http_.stop(std::chrono::milliseconds(0)); }
 
-  // The house owns it, and outlives whoever holds it.
+  // The fixture owns it, and outlives whoever holds it.
   void load() {
     server_.services().catalogue.serve({&model_, [](ServedModel*) {}});
   }

@@ -16,7 +16,7 @@
 #include <pelton/v1/inference.grpc.pb.h>
 
 #include "server/grpc_listener.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 
@@ -51,10 +51,10 @@ inline void add(const v1::GenerateChunk& chunk, GrpcSaid& said) {
   if (chunk.has_usage()) said.completion_tokens = chunk.usage().completion_tokens();
 }
 
-class GrpcHouseOf {
+class GrpcFixtureOf {
  public:
-  explicit GrpcHouseOf(std::string_view script, ServerHouse::Options options = {})
-      : house(script, std::move(options)), listener_(house.server().services(), house.log()) {
+  explicit GrpcFixtureOf(std::string_view script, ServerFixture::Options options = {})
+      : fixture(script, std::move(options)), listener_(fixture.server().services(), fixture.log()) {
     EXPECT_TRUE(listener_.open({}).ok());
     channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(listener_.port()),
                                   grpc::InsecureChannelCredentials());
@@ -81,7 +81,7 @@ class GrpcHouseOf {
     return said;
   }
 
-  ServerHouse house;
+  ServerFixture fixture;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
   GrpcListener& listener() { return listener_; }

@@ -16,7 +16,7 @@
 #include "net/test_socket.h"
 #include "server/chat_stream_text.h"
 #include "server/ledger_report.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 #include "telemetry/process_usage.h"
 
 namespace pelton::server {
@@ -35,7 +35,8 @@ bool comes_true(const Condition& condition, int limit_ms = 5000) {
 // One client's question, asked until it goes out of scope.
 class Witness {
  public:
-  explicit Witness(const ServerHouse& house) : house_(house), thread_([this] { ask_on(); }) {}
+  explicit Witness(const ServerFixture& fixture)
+      : fixture_(fixture), thread_([this] { ask_on(); }) {}
   ~Witness() {
     over_ = true;
     thread_.join();
@@ -50,9 +51,9 @@ class Witness {
     net::HttpClient client{{}};
     do {
       auto answer = net::http_fetch(
-          client, house_.call("POST", "/v1/chat/completions",
-                              R"({"messages":[{"role":"user","content":"witness"}],)"
-                              R"("temperature":0,"stream":true})"));
+          client, fixture_.call("POST", "/v1/chat/completions",
+                                R"({"messages":[{"role":"user","content":"witness"}],)"
+                                R"("temperature":0,"stream":true})"));
       if (!answer.ok()) {
         wrong_ = answer.error().message;
       } else if (streamed_text(answer->body).content != kAnswer) {
@@ -63,7 +64,7 @@ class Witness {
     } while (!over_ && wrong_.empty());
   }
 
-  const ServerHouse& house_;
+  const ServerFixture& fixture_;
   std::atomic<bool> over_{false};
   int answers_ = 0;    // until joined the thread's
   std::string wrong_;  // until joined the thread's
@@ -85,20 +86,20 @@ class Hostile : public testing::Test {
 
   void SetUp() override { open({}); }
   // Anew, where a test wants another server.
-  void open(ServerHouse::Options options, std::string_view script = kScript) {
+  void open(ServerFixture::Options options, std::string_view script = kScript) {
     witness_.reset();
-    house_.reset();
-    house_ = std::make_unique<ServerHouse>(script, std::move(options));
-    EXPECT_EQ(house_->post("/v1/chat/completions", kHello).status, 200);
+    fixture_.reset();
+    fixture_ = std::make_unique<ServerFixture>(script, std::move(options));
+    EXPECT_EQ(fixture_->post("/v1/chat/completions", kHello).status, 200);
     before_ = telemetry::process_usage();
-    connections_ = house_->http().connection_count();
-    witness_ = std::make_unique<Witness>(*house_);
+    connections_ = fixture_->http().connection_count();
+    witness_ = std::make_unique<Witness>(*fixture_);
   }
   void TearDown() override {
     witness_.reset();
-    if (house_ == nullptr) return;
-    EXPECT_TRUE(comes_true([&] { return house_->http().connection_count() <= connections_; }))
-        << house_->http().connection_count() << " connections";
+    if (fixture_ == nullptr) return;
+    EXPECT_TRUE(comes_true([&] { return fixture_->http().connection_count() <= connections_; }))
+        << fixture_->http().connection_count() << " connections";
     EXPECT_TRUE(comes_true([&] { return is_clean(); })) << ledger();
     EXPECT_TRUE(counts_ == Counts::kBooksOnly || comes_true([&] {
                   const telemetry::ProcessUsage now = telemetry::process_usage();
@@ -106,14 +107,14 @@ class Hostile : public testing::Test {
                          now.thread_count() <= before_.thread_count();
                 }))
         << ledger();
-    EXPECT_EQ(house_->post("/v1/chat/completions", kHello).status, 200);
+    EXPECT_EQ(fixture_->post("/v1/chat/completions", kHello).status, 200);
   }
 
   std::string ledger() const {
-    return ledger_report(house_->server().services(), house_->http().connection_count());
+    return ledger_report(fixture_->server().services(), fixture_->http().connection_count());
   }
   bool is_clean() const { return parsed(ledger()).boolean("clean") == true; }
-  int port() const { return house_->http().port(); }
+  int port() const { return fixture_->http().port(); }
 
   // What comes back for these bytes, up to the end of one answer.
   std::string ask(std::string_view bytes) {
@@ -150,7 +151,7 @@ class Hostile : public testing::Test {
   static constexpr char kEndless[] =
       R"({"messages":[{"role":"user","content":"endless"}],"stream":true})";
 
-  std::unique_ptr<ServerHouse> house_;
+  std::unique_ptr<ServerFixture> fixture_;
 
  private:
   const Counts counts_;

@@ -1,5 +1,5 @@
-// For tests: a server and a loader, and models that are loaded beside the house's own: of the same
-// script, each with an engine of its own.
+// For tests: a server and a loader, and models that are loaded beside the fixture's own: of the
+// same script, each with an engine of its own.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "server/model_loader.h"
-#include "server/server_house.h"
+#include "server/server_fixture.h"
 
 namespace pelton::server {
 
@@ -25,10 +25,10 @@ inline constexpr std::string_view kLoaderScript = R"({"step_ms": 1, "rules": [
 
 class ModelLoaderTest : public testing::Test {
  protected:
-  explicit ModelLoaderTest(ServerHouse::Options options = {})
-      : house_(kLoaderScript, std::move(options)) {}
+  explicit ModelLoaderTest(ServerFixture::Options options = {})
+      : fixture_(kLoaderScript, std::move(options)) {}
   ~ModelLoaderTest() override {
-    house_.http().stop(std::chrono::milliseconds(0));  // who is answered goes before the models
+    fixture_.http().stop(std::chrono::milliseconds(0));  // who is answered goes before the models
     loader_.reset();
   }
 
@@ -98,7 +98,7 @@ class ModelLoaderTest : public testing::Test {
     const ModelCatalogue::Entry* const entry = table->find(id);
     return entry == nullptr ? std::nullopt : std::optional(entry->state);
   }
-  ModelCatalogue& catalogue() { return house_.server().services().catalogue; }
+  ModelCatalogue& catalogue() { return fixture_.server().services().catalogue; }
   static std::string body(const std::string& model, const std::string& words, bool stream = false) {
     return body_with(model, words, stream ? R"(,"stream":true,"max_tokens":1500)" : "");
   }
@@ -108,18 +108,18 @@ class ModelLoaderTest : public testing::Test {
            R"("}])" + more + "}";
   }
   int ask(const std::string& model, const std::string& words = "hi") {
-    answer_ = house_.post("/v1/chat/completions", body(model, words)).body;
+    answer_ = fixture_.post("/v1/chat/completions", body(model, words)).body;
     const Json json = parsed(answer_);
     return json.find("error") == nullptr ? 200 : 0;
   }
 
-  ServerHouse house_;
+  ServerFixture fixture_;
   std::atomic<int> gone_ = 0;
   std::atomic<int> changes_ = 0;
   std::string answer_;
   std::optional<ModelLoader> loader_{std::in_place,
                                      ModelLoader::Options{.on_change = [this] { ++changes_; }},
-                                     house_.server().services()};
+                                     fixture_.server().services()};
 };
 
 }  // namespace pelton::server

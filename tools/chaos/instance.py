@@ -12,7 +12,7 @@ ARENA_BYTES = 64 << 20
 MEMORY_CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 
-class House:
+class Instance:
     """One process after the other under one name."""
 
     def __init__(self, name, command, log, box=False, fails=False, drain_s=30, tls=None):

@@ -1,0 +1,165 @@
+// One table of the gateway's configuration file, whose members are read by name; what is wrong is
+// refused with its line. Lives as long as the tree that it looks at.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/command_line.h"
+#include "cli/toml_tree.h"
+#include "net/url.h"
+
+namespace pelton::gateway {
+
+class ConfigTable {
+ public:
+  ConfigTable(const cli::TomlNode& node, std::string name, const std::string& file)
+      : node_(node), name_(std::move(name)), file_(file) {}
+
+  Result<void> expect_only(std::initializer_list<std::string_view> known) const {
+    for (const cli::TomlMember& member : node_.members) {
+      if (std::find(known.begin(), known.end(), member.name) != known.end()) continue;
+      const std::optional<std::string> near =
+          cli::nearest(member.name, std::vector<std::string>(known.begin(), known.end()));
+      return cli::bad_toml(
+          file_, member.line,
+          fmt::format("{} has no key '{}'{}; it has {}", name_, member.name,
+                      near ? "; did you mean '" + *near + "'?" : "", fmt::join(known, ", ")));
+    }
+    return {};
+  }
+
+  Result<void> read(std::string_view key, std::string& into) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind != cli::TomlNode::Kind::kText) return bad(key, "must be a text in quotes");
+    into = value->text;
+    return {};
+  }
+
+  static constexpr size_t kNameMax = 64;  // bytes
+
+  Result<void> read_name(std::string_view key, std::string& into) const {
+    TRY(read(key, into));
+    if (into.empty()) return bad(key, "is missing or empty");
+    if (into.size() <= kNameMax) return {};
+    return bad(key, fmt::format("is longer than {} bytes", kNameMax));
+  }
+
+  struct Bounds {
+    double least = 0;
+    double most = 0;
+  };
+  template <typename Integer>
+  requires std::is_integral_v<Integer> Result<void> read(std::string_view key, const Bounds& bounds,
+                                                         Integer& into)
+  const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    const bool fits = value->kind == cli::TomlNode::Kind::kInteger &&
+                      value->number >= bounds.least && value->number <= bounds.most;
+    if (!fits) {
+      return bad(key,
+                 fmt::format("must be a whole number from {} to {}", bounds.least, bounds.most));
+    }
+    into = static_cast<Integer>(value->integer);
+    return {};
+  }
+
+  Result<void> read(std::string_view key, const Bounds& bounds, double& into) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    const bool is_number =
+        value->kind == cli::TomlNode::Kind::kInteger || value->kind == cli::TomlNode::Kind::kNumber;
+    if (!is_number || !(value->number >= bounds.least && value->number <= bounds.most)) {
+      return bad(key, fmt::format("must be a number from {} to {}", bounds.least, bounds.most));
+    }
+    into = value->number;
+    return {};
+  }
+
+  // A text, or a list of texts.
+  Result<void> read(std::string_view key, std::vector<std::string>& into) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind == cli::TomlNode::Kind::kText) {
+      into.push_back(value->text);
+      return {};
+    }
+    if (value->kind != cli::TomlNode::Kind::kList)
+      return bad(key, "must be a text or a list of texts");
+    for (const cli::TomlNode& one : value->items) {
+      if (one.kind != cli::TomlNode::Kind::kText) return bad(key, "must hold texts in quotes only");
+      into.push_back(one.text);
+    }
+    return {};
+  }
+
+  // A list of tables, each read by `read`.
+  template <typename Read>
+  Result<void> read_tables(std::string_view key, const Read& read) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind != cli::TomlNode::Kind::kList) return bad(key, "must be a list of tables");
+    for (const cli::TomlNode& one : value->items) {
+      if (one.kind != cli::TomlNode::Kind::kTable)
+        return bad(key, "must hold tables in braces only");
+      TRY(read(ConfigTable(one, fmt::format("{}: '{}'", name_, key), file_)));
+    }
+    return {};
+  }
+
+  Result<void> read_address(std::string_view key, std::string& host, int& port) const {
+    std::string text;
+    TRY(read(key, text));
+    if (text.empty()) return {};
+    const Result<net::HostPort> address = net::parse_host_port(text);
+    if (!address.ok()) return bad(key, "must be ADDRESS:PORT, as in 127.0.0.1:8000");
+    host = address->host;
+    port = address->port;
+    return {};
+  }
+
+  // A table within it, read by `read` if it is there.
+  template <typename Read>
+  Result<void> read_table(std::string_view key, const Read& read) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind != cli::TomlNode::Kind::kTable) return bad(key, "must be a table");
+    return read(ConfigTable(*value, fmt::format("{}: '{}'", name_, key), file_));
+  }
+
+  // Kept only if it stands there.
+  Result<void> read(std::string_view key, const Bounds& bounds, std::optional<double>& into) const {
+    if (node_.find(key) == nullptr) return {};
+    double number = 0;
+    TRY(read(key, bounds, number));
+    into = number;
+    return {};
+  }
+
+  // The line of that key, or the table's own.
+  Error bad(std::string_view key, std::string_view what) const {
+    int line = node_.line;
+    for (const cli::TomlMember& member : node_.members) {
+      if (member.name == key) line = member.line;
+    }
+    return cli::bad_toml(file_, line, fmt::format("{}: '{}' {}", name_, key, what));
+  }
+
+ private:
+  const cli::TomlNode& node_;
+  const std::string name_;
+  const std::string& file_;
+};
+
+}  // namespace pelton::gateway

@@ -1,0 +1,154 @@
+// The part of gateway::Relay that waits for a replica, where its pool's come and go.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "gateway/client_headers.h"
+#include "gateway/relay.h"
+#include "net/sse.h"
+
+namespace pelton::gateway {
+namespace {
+
+constexpr int64_t kMillisecond_ns = 1'000'000;
+
+int64_t nanoseconds(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+api::ApiError api_error_of(const PoolGate::Refusal& refusal) {
+  return {.status = 503,
+          .message = refusal.message,
+          .type = "server_error",
+          .param = {},
+          .code = refusal.code,
+          .retry_after_s = std::max(static_cast<int>(std::ceil(refusal.retry_after_s)), 1)};
+}
+
+}  // namespace
+
+void Relay::begin() {
+  const bool is_held = request_.gate && request_.gate->holds(services_.fleet.supply(request_.pool));
+  if (!is_held) return attempt();
+  if (request_.http.headers.get("x-pelton-cold-start") == "fail") {
+    return refuse(request_.gate->refuse_cold());
+  }
+  hold();
+}
+
+// What has begun already waits like the others, in its client's place.
+void Relay::hold() {
+  if (held_) return;
+  const int64_t now_ns = services_.clock.now_ns();
+  const HoldConfig& config = request_.gate->config().hold;
+  int64_t wait_max_ns = nanoseconds(config.time_max_s) - held_ns_;
+  if (request_.deadline_ns) wait_max_ns = std::min(wait_max_ns, *request_.deadline_ns - now_ns);
+  PoolGate::Refusal refusal;
+  held_ = request_.gate->enter({.tenant = request_.principal.tenant,
+                                .weight = request_.principal.weight,
+                                .bytes = static_cast<int64_t>(request_.http.body.size()),
+                                .wait_max_ns = wait_max_ns,
+                                .request = weak_from_this()},
+                               refusal);
+  if (!held_) return refuse(refusal);
+  move_to(PoolGate::Place::kHeld);
+  held_since_ns_ = now_ns;
+  keep_alive_ns_ = now_ns + nanoseconds(config.keep_alive_s);
+  // One may have become ready since it was looked.
+  request_.gate->release(services_.fleet.supply(request_.pool));
+  watch_hold();
+}
+
+void Relay::leave_hold() {
+  if (!held_) return;
+  request_.gate->leave(*std::exchange(held_, std::nullopt));
+  held_ns_ += services_.clock.now_ns() - held_since_ns_;
+}
+
+// Until it is released: comments to its client, and the end of its patience.
+void Relay::watch_hold() {
+  if (over_ || !held_) return;
+  const int64_t now_ns = services_.clock.now_ns();
+  const HoldConfig& config = request_.gate->config().hold;
+  int64_t until_ns = held_since_ns_ + nanoseconds(config.time_max_s) - held_ns_;
+  const bool has_deadline = request_.deadline_ns && *request_.deadline_ns < until_ns;
+  if (has_deadline) until_ns = *request_.deadline_ns;
+  if (now_ns >= until_ns) {
+    leave_hold();
+    if (has_deadline) {
+      return give_up(408, "deadline_exceeded", "no replica was ready within the request's time");
+    }
+    const double again_s = request_.gate->announcement().eta_s;
+    return refuse({.code = "model_starting",
+                   .message = "no replica was ready within the time that requests are held",
+                   .retry_after_s = again_s});
+  }
+  if (request_.keeps_alive && now_ns >= keep_alive_ns_) keep_alive(now_ns);
+  const int64_t next_ns = request_.keeps_alive ? std::min(until_ns, keep_alive_ns_) : until_ns;
+  const auto wait = std::chrono::milliseconds(
+      std::max<int64_t>((next_ns - now_ns + kMillisecond_ns - 1) / kMillisecond_ns, 1));
+  exchange_->post_after(wait, [weak = weak_from_this(), number = *held_] {
+    const auto self = weak.lock();
+    if (self != nullptr && self->held_ == number) self->watch_hold();
+  });
+}
+
+void Relay::keep_alive(int64_t now_ns) {
+  if (!std::exchange(streaming_, true)) {
+    early_ = true;
+    net::HttpHeaders headers;
+    headers.add("Content-Type", "text/event-stream; charset=utf-8");
+    headers.add("Cache-Control", "no-cache");
+    headers.add("x-request-id", request_.request_id);
+    exchange_->start_stream(200, std::move(headers));
+  }
+  std::string comment;
+  net::append_sse_comment(comment, "waiting for a replica");
+  exchange_->write(comment);
+  keep_alive_ns_ = now_ns + 2 * nanoseconds(request_.gate->config().hold.keep_alive_s);
+}
+
+void Relay::on_released() {
+  exchange_->post([self = shared_from_this()] { self->go_on_released(); });
+}
+
+// Its slot is taken, or nobody's, only when it has been sent.
+void Relay::go_on_released() {
+  if (!over_ && held_) {
+    leave_hold();
+    tried_.clear();
+    stalled_ns_ = services_.clock.now_ns();
+    attempt();
+  }
+  request_.gate->note_passed();
+}
+
+void Relay::on_start_failed() {
+  exchange_->post([self = shared_from_this()] {
+    if (self->over_ || !self->held_) return;
+    self->leave_hold();
+    const autoscaler::PoolAnnouncement announced = self->request_.gate->announcement();
+    self->refuse({.code = "model_start_failed",
+                  .message = "the model did not start: " + announced.failure,
+                  .retry_after_s = announced.again_s});
+  });
+}
+
+void Relay::refuse(const PoolGate::Refusal& refusal) {
+  request_.gate->note_refused();
+  give_up(api_error_of(refusal));
+}
+
+void Relay::move_to(PoolGate::Place place) {
+  if (!request_.gate || place == place_) return;
+  request_.gate->move(place_, place);
+  place_ = place;
+}
+
+net::HttpHeaders Relay::head_headers() const {
+  net::HttpHeaders headers = answer_headers(*head_);
+  if (held_ns_ > 0) headers.add("x-pelton-held-ms", std::to_string(held_ns_ / kMillisecond_ns));
+  return headers;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,47 @@
+// How a pool's replicas come and go, as the configuration file says it: [pool.scale],
+// [pool.launch] and [autoscaler]. Values; docs/scaling.md lists the keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autoscaler/pool_policy.h"
+#include "base/result.h"
+
+namespace pelton::gateway {
+
+class ConfigTable;
+
+// Of requests that wait in the gateway for a replica.
+struct HoldConfig {
+  int requests_max = 10'000;
+  int64_t bytes_max = int64_t{256} << 20;  // of their bodies
+  double time_max_s = 600;
+  // A stream that is held gets its head and a comment after so long, and a further one each time
+  // twice that has passed.
+  double keep_alive_s = 5;
+};
+
+// Replicas as processes of this machine.
+struct LaunchConfig {
+  std::vector<std::string> serve;  // arguments of `pelton serve`
+  double start_s = 30;             // that a start takes, until one has been seen
+  double progress_s = 120;         // a start that does not advance for so long is ended
+  double stop_grace_s = 300;       // for what a replica still does that is to go
+};
+
+struct ScalingConfig {
+  autoscaler::PoolPolicy policy;
+  bool is_advised_only = false;
+  HoldConfig hold;
+  std::optional<LaunchConfig> launch;
+};
+
+// Of a [[pool]]. Errors: kBadConfig with the line.
+Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
+                          std::optional<ScalingConfig>& scaling);
+Result<void> read_autoscaler(const ConfigTable& table, std::string& state_dir);
+
+}  // namespace pelton::gateway

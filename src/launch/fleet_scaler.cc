@@ -1,0 +1,338 @@
+#include "launch/fleet_scaler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::launch {
+namespace {
+
+using autoscaler::PoolAnnouncement;
+using autoscaler::PoolDecision;
+using autoscaler::PoolFacts;
+using autoscaler::PoolPhase;
+using autoscaler::ReplicaPhase;
+
+constexpr int64_t kDecideAgain_ns = 2'000'000'000;
+constexpr int64_t kRetireAgain_ns = 50'000'000;     // while gateways are asked whether they hold
+constexpr std::chrono::milliseconds kLookSoon{10};  // while something starts or stops
+constexpr std::chrono::milliseconds kLookLater{200};
+constexpr int kFailuresMax = 3;  // in a row, until held requests are refused
+constexpr double kAgainMax_s = 60;
+constexpr int64_t kSilentMax_ns = 30'000'000'000;  // a ready replica whom no gateway hears
+constexpr int kSlotsAssumed = 16;
+constexpr std::chrono::seconds kStopGrace{10};
+
+int64_t nanoseconds(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+double seconds(int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+std::string id_of(const ReplicaOrder& order) {
+  return fmt::format("{}.{}", order.ordinal, order.token);
+}
+
+std::string shown(const ReplicaOrder& order) {
+  return fmt::format("replica {}-{}", order.pool, order.ordinal);
+}
+
+}  // namespace
+
+FleetScaler::FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
+                         const base::Clock& clock, base::Log& log)
+    : launcher_(launcher),
+      fleet_(fleet),
+      clock_(clock),
+      log_(log),
+      token_(launcher.newest_token()) {
+  pools_.reserve(pools.size());
+  for (ScaledPool& pool : pools) pools_.emplace_back(pool);
+}
+
+std::chrono::milliseconds FleetScaler::turn(bool asked) {
+  const int64_t now_ns = clock_.now_ns();
+  const std::vector<LaunchedReplica> launched = launcher_.list();
+  set_members(launched);
+  bool is_moving = false;
+  std::vector<PoolState> states;
+  for (Pool& pool : pools_) {
+    const bool changed = follow(pool, launched, now_ns);
+    end_overdue(pool, now_ns);
+    if (asked || changed || now_ns >= pool.decide_ns) decide(pool, now_ns);
+    finish_drains(pool, now_ns);
+    announce(pool, now_ns);
+    is_moving = is_moving || std::ranges::any_of(pool.replicas, [](const auto& one) {
+                  return one.second.phase != Phase::kReady;
+                });
+    states.push_back(pool.state);
+  }
+  std::lock_guard lock(mutex_);
+  states_ = std::move(states);
+  return is_moving ? kLookSoon : kLookLater;
+}
+
+std::vector<FleetScaler::PoolState> FleetScaler::states() const {
+  std::lock_guard lock(mutex_);
+  return states_;
+}
+
+// Those that are being stopped stay: gateways hear from themselves that they leave.
+void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
+  std::vector<ScaledFleet::Address> members;
+  for (const LaunchedReplica& one : launched) {
+    if (one.state == LaunchedReplica::State::kEnded || one.port == 0) continue;
+    members.push_back({.pool = one.order.pool, .host = one.host, .port = one.port});
+  }
+  std::sort(members.begin(), members.end());
+  if (members_set_ && members == members_) return;
+  members_set_ = true;
+  fleet_.set_launched(members);
+  members_ = std::move(members);
+}
+
+bool FleetScaler::follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns) {
+  bool changed = follow_launched(pool, launched, now_ns);
+  const std::vector<ScaledFleet::Worker> workers = fleet_.workers(pool.asked.name);
+  for (auto& [ordinal, replica] : pool.replicas) {
+    changed = follow_worker(pool, replica, workers, now_ns) || changed;
+  }
+  return changed;
+}
+
+bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>& launched,
+                                  int64_t now_ns) {
+  bool changed = false;
+  std::map<int, const LaunchedReplica*> there;
+  for (const LaunchedReplica& one : launched) {
+    if (one.order.pool != pool.asked.name) continue;
+    there[one.order.ordinal] = &one;
+    if (one.state == LaunchedReplica::State::kEnded) continue;
+    Replica& replica = pool.replicas[one.order.ordinal];
+    replica.order = one.order;
+    replica.host = one.host;
+    replica.port = one.port;
+    replica.ordered_ns = one.ordered_ns;
+    replica.progress_ns = std::max(replica.progress_ns, one.progress_ns);
+    if (one.state == LaunchedReplica::State::kStopping) replica.phase = Phase::kStopping;
+  }
+  for (auto it = pool.replicas.begin(); it != pool.replicas.end();) {
+    const auto found = there.find(it->first);
+    const LaunchedReplica* one = found == there.end() ? nullptr : found->second;
+    if (one != nullptr && one->state != LaunchedReplica::State::kEnded) {
+      ++it;
+      continue;
+    }
+    note_gone(pool, it->second, one, now_ns);
+    it = pool.replicas.erase(it);
+    changed = true;
+  }
+  return changed;
+}
+
+bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
+                                const std::vector<ScaledFleet::Worker>& workers, int64_t now_ns) {
+  const auto found = std::ranges::find_if(workers, [&](const ScaledFleet::Worker& worker) {
+    return replica.port != 0 && worker.port == replica.port && worker.host == replica.host;
+  });
+  if (found == workers.end()) return false;
+  replica.worker = *found;
+  if (!found->is_silent) {
+    replica.silent_ns = 0;
+  } else if (replica.silent_ns == 0) {
+    replica.silent_ns = now_ns;
+  }
+  if (replica.phase != Phase::kStarting || !found->is_ready) return false;
+  replica.phase = Phase::kReady;
+  replica.ready_ns = now_ns;
+  pool.failures = 0;
+  pool.failure.clear();
+  log_.info(fmt::format("{} is ready {:.2f} s after its order", shown(replica.order),
+                        seconds(now_ns - replica.ordered_ns)));
+  return true;
+}
+
+void FleetScaler::note_gone(Pool& pool, const Replica& replica, const LaunchedReplica* ended,
+                            int64_t now_ns) {
+  const std::string how = ended == nullptr ? "has vanished" : ended->ended;
+  if (replica.is_overdue) {
+    return note_failed_start(pool, "it did not advance", false, now_ns);
+  }
+  if (replica.phase == Phase::kStopping) return;
+  if (replica.phase == Phase::kStarting) {
+    return note_failed_start(pool, how, ended != nullptr && ended->is_hopeless, now_ns);
+  }
+  ++pool.state.lost;
+  log_.warning(fmt::format("{} is lost: {}", shown(replica.order), how));
+}
+
+void FleetScaler::note_failed_start(Pool& pool, const std::string& how, bool is_hopeless,
+                                    int64_t now_ns) {
+  ++pool.state.failed_starts;
+  pool.failures = std::min(pool.failures + 1, 16);
+  const double again_s = std::min(static_cast<double>(1 << (pool.failures - 1)), kAgainMax_s);
+  pool.start_again_ns = now_ns + nanoseconds(again_s);
+  if (is_hopeless || pool.failures >= kFailuresMax) pool.failure = how;
+  // When it may be tried again is a moment to decide at.
+  pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
+  log_.error(fmt::format("a replica of '{}' did not start: {}; the next attempt in {:g} s",
+                         pool.asked.name, how, again_s));
+}
+
+void FleetScaler::end_overdue(Pool& pool, int64_t now_ns) {
+  for (auto& [ordinal, replica] : pool.replicas) {
+    const bool is_stuck = replica.phase == Phase::kStarting &&
+                          now_ns - replica.progress_ns > nanoseconds(pool.asked.progress_s);
+    const bool is_silent = replica.phase == Phase::kReady && replica.silent_ns > 0 &&
+                           now_ns - replica.silent_ns > kSilentMax_ns;
+    if (!is_stuck && !is_silent) continue;
+    replica.is_overdue = is_stuck;
+    replica.phase = Phase::kStopping;
+    log_.warning(fmt::format("{} is ended: {}", shown(replica.order),
+                             is_stuck ? "its start does not advance" : "no gateway hears it"));
+    launcher_.stop(replica.order, std::chrono::milliseconds(0));
+  }
+}
+
+// Nothing new comes since gateways know; what it has has ended, or gets no more time here.
+void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
+  for (auto& [ordinal, replica] : pool.replicas) {
+    if (replica.phase != Phase::kDraining) continue;
+    const ScaledFleet::Worker& worker = replica.worker;
+    const bool is_idle = worker.open == 0 && worker.running == 0 && worker.waiting == 0;
+    const bool is_over =
+        now_ns - replica.draining_ns > nanoseconds(pool.asked.stop_grace_s) || worker.is_silent;
+    if (!is_idle && !is_over) continue;
+    replica.phase = Phase::kStopping;
+    launcher_.stop(replica.order, kStopGrace);
+  }
+}
+
+PoolFacts FleetScaler::facts(Pool& pool) const {
+  PoolFacts facts{.gateways = fleet_.reports(pool.asked.name),
+                  .replicas = {},
+                  .slots_assumed = kSlotsAssumed,
+                  .service_s_assumed = pool.service_s,
+                  .start_s_assumed = pool.asked.start_s,
+                  .start_again_ns = pool.start_again_ns};
+  for (const auto& [ordinal, replica] : pool.replicas) {
+    ReplicaPhase phase = ReplicaPhase::kDraining;
+    if (replica.phase == Phase::kStarting) {
+      phase = replica.port == 0 ? ReplicaPhase::kOrdered : ReplicaPhase::kStarting;
+    } else if (replica.phase == Phase::kReady) {
+      phase = ReplicaPhase::kReady;
+    }
+    facts.replicas.push_back(
+        {.id = id_of(replica.order),
+         .phase = phase,
+         .ordered_ns = replica.ordered_ns,
+         .progress_ns = replica.progress_ns,
+         .ready_ns = replica.ready_ns,
+         .slots = std::max(replica.worker.slots, 1),
+         .running = replica.worker.running,
+         .waiting = replica.worker.waiting,
+         .kv_used = replica.worker.kv_used,
+         // One that has been asked to end cannot be recalled.
+         .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0});
+    if (replica.phase == Phase::kStarting) facts.replicas.back().slots = 0;
+  }
+  return facts;
+}
+
+void FleetScaler::decide(Pool& pool, int64_t now_ns) {
+  pool.decide_ns = now_ns + kDecideAgain_ns;
+  if (pool.start_again_ns > now_ns) {
+    pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
+  }
+  const PoolDecision decision = pool.scaler.decide(facts(pool), now_ns);
+  if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
+  if (decision.terms.service_s > 0) pool.service_s = decision.terms.service_s;
+  const bool acts = decision.start > 0 || !decision.drain.empty() || !decision.recall.empty();
+  std::string line = fmt::format("{} {}", decision.desired, reason_name(decision.reason));
+  if (acts || line != pool.logged) {
+    log_.info(fmt::format("pool '{}'{}: {}", pool.asked.name,
+                          pool.asked.is_advised_only ? " (advice)" : "", decision.text()));
+  }
+  pool.logged = std::move(line);
+  pool.state.decision = decision;
+  if (!pool.asked.is_advised_only) carry_out(pool, decision, now_ns);
+}
+
+void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {
+  fleet_.retire(pool.asked.name, decision.retirement);
+  for (const std::string& id : decision.recall) {
+    Replica* replica = find(pool, id);
+    if (replica == nullptr || replica->phase != Phase::kDraining) continue;
+    replica->phase = Phase::kReady;
+    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, false);
+  }
+  for (const std::string& id : decision.drain) {
+    Replica* replica = find(pool, id);
+    if (replica == nullptr || replica->phase != Phase::kReady) continue;
+    replica->phase = Phase::kDraining;
+    replica->draining_ns = now_ns;
+    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, true);
+  }
+  for (int i = 0; i < decision.start; ++i) start_one(pool, now_ns);
+}
+
+void FleetScaler::start_one(Pool& pool, int64_t now_ns) {
+  ReplicaOrder order{.pool = pool.asked.name, .ordinal = 0, .token = ++token_};
+  while (pool.replicas.contains(order.ordinal)) ++order.ordinal;
+  pool.failure.clear();
+  const Result<void> started = launcher_.start(order);
+  if (!started.ok()) return note_failed_start(pool, started.error().message, false, now_ns);
+  ++pool.state.starts;
+  pool.replicas[order.ordinal] = {.order = order, .ordered_ns = now_ns, .progress_ns = now_ns};
+}
+
+FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
+  for (auto& [ordinal, replica] : pool.replicas) {
+    if (id_of(replica.order) == id) return &replica;
+  }
+  return nullptr;
+}
+
+// A start that takes longer than nine of ten did is expected to take half as long again.
+void FleetScaler::announce(Pool& pool, int64_t now_ns) {
+  PoolState& state = pool.state;
+  state.pool = pool.asked.name;
+  state.starting = state.ready = state.draining = state.stopping = 0;
+  double eta_s = state.decision.terms.start_s_p90;
+  if (eta_s <= 0) eta_s = pool.asked.start_s;
+  const double start_s = eta_s;
+  for (const auto& [ordinal, replica] : pool.replicas) {
+    switch (replica.phase) {
+      case Phase::kStarting: {
+        ++state.starting;
+        const double since_s = seconds(now_ns - replica.ordered_ns);
+        eta_s = std::min(eta_s, since_s < start_s ? start_s - since_s : since_s / 2);
+        break;
+      }
+      case Phase::kReady:
+        ++state.ready;
+        break;
+      case Phase::kDraining:
+        ++state.draining;
+        break;
+      case Phase::kStopping:
+        ++state.stopping;
+        break;
+    }
+  }
+  PoolAnnouncement announced{.phase = state.ready > 0      ? PoolPhase::kReady
+                                      : state.starting > 0 ? PoolPhase::kStarting
+                                                           : PoolPhase::kCold,
+                             .eta_s = state.ready > 0 ? 0 : eta_s};
+  if (state.ready == 0 && state.starting == 0 && !pool.failure.empty()) {
+    announced.failure = pool.failure;
+    announced.again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
+  }
+  state.announcement = announced;
+  fleet_.announce(pool.asked.name, announced);
+}
+
+}  // namespace pelton::launch

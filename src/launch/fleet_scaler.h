@@ -1,0 +1,156 @@
+// Carries out what the autoscaler decides: gathers facts from gateways and the launcher, asks
+// autoscaler::PoolScaler how many replicas each pool should have, and starts and stops them. One
+// owner, one thread, but for states().
+//
+// A replica's way: ordered, starting (its process runs, gateways do not call it ready yet), ready,
+// draining (gateways send it nothing new), stopping (it has been asked to end), gone. One that
+// shows no progress while it starts is ended; a start that fails is tried again after 1 s, 2 s, ...
+// 60 s, and after three failures, or one that would repeat itself, the gateways refuse what they
+// hold.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autoscaler/pool_announcement.h"
+#include "autoscaler/pool_scaler.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "launch/launcher.h"
+
+namespace pelton::launch {
+
+// The gateways, as they are needed here: one in this process, or several over their admin
+// listeners.
+class ScaledFleet {
+ public:
+  virtual ~ScaledFleet() = default;
+
+  struct Address {
+    std::string pool;
+    std::string host;
+    int port = 0;
+
+    friend auto operator<=>(const Address&, const Address&) = default;
+  };
+  struct Worker {
+    std::string host;
+    int port = 0;
+    bool is_ready = false;  // takes requests, or would if it were not drained
+    bool is_silent = false;
+    int slots = 1;
+    int open = 0;  // of ours, sent and not over
+    int running = 0;
+    int waiting = 0;
+    double kv_used = 0;
+  };
+
+  virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
+  virtual std::vector<Worker> workers(const std::string& pool) = 0;
+  // These and no others of those that were launched.
+  virtual void set_launched(const std::vector<Address>& addresses) = 0;
+  virtual void set_draining(const Address& address, bool draining) = 0;
+  // From now on requests are held in the name of this retirement; 0: no longer.
+  virtual void retire(const std::string& pool, uint64_t retirement) = 0;
+  virtual void announce(const std::string& pool,
+                        const autoscaler::PoolAnnouncement& announcement) = 0;
+};
+
+struct ScaledPool {
+  std::string name;
+  autoscaler::PoolPolicy policy;
+  double start_s = 30;           // of a replica, until one has been seen
+  double progress_s = 120;       // a start that does not advance for so long is ended
+  double stop_grace_s = 30;      // for what a draining replica still does
+  bool is_advised_only = false;  // decides, and does nothing
+};
+
+class FleetScaler {
+ public:
+  // All outlive it.
+  FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
+              const base::Clock& clock, base::Log& log);
+
+  // Looks and acts; `asked`: something has happened that is not to wait for the next decision, as
+  // a first request at an empty pool. Gives back when it wants to be called next.
+  std::chrono::milliseconds turn(bool asked);
+
+  // Any thread.
+  struct PoolState {
+    std::string pool;
+    autoscaler::PoolAnnouncement announcement;
+    autoscaler::PoolDecision decision;  // the last
+    int starting = 0;
+    int ready = 0;
+    int draining = 0;
+    int stopping = 0;
+    int64_t starts = 0;
+    int64_t failed_starts = 0;
+    int64_t lost = 0;  // replicas that ended by themselves after they were ready
+  };
+  std::vector<PoolState> states() const;
+
+ private:
+  enum class Phase { kStarting, kReady, kDraining, kStopping };
+  struct Replica {
+    ReplicaOrder order;
+    Phase phase = Phase::kStarting;
+    std::string host;
+    int port = 0;
+    int64_t ordered_ns = 0;
+    int64_t progress_ns = 0;
+    int64_t ready_ns = 0;
+    int64_t draining_ns = 0;  // since when
+    int64_t silent_ns = 0;    // since when gateways do not hear it; 0: they do
+    bool is_overdue = false;  // it was ended because it did not advance
+    ScaledFleet::Worker worker;
+  };
+  struct Pool {
+    explicit Pool(const ScaledPool& pool) : asked(pool), scaler(pool.policy) {}
+    const ScaledPool asked;
+    autoscaler::PoolScaler scaler;
+    std::map<int, Replica> replicas;  // by ordinal
+    int failures = 0;                 // in a row
+    std::string failure;              // why held requests are refused
+    int64_t start_again_ns = 0;
+    int64_t decide_ns = 0;  // when to decide next
+    double service_s = 10;  // of a request, as last seen
+    std::string logged;     // the last decision in the log
+    PoolState state;
+  };
+
+  void set_members(const std::vector<LaunchedReplica>& launched);
+  // True: something has changed that is a reason to decide now.
+  bool follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns);
+  bool follow_launched(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns);
+  bool follow_worker(Pool& pool, Replica& replica, const std::vector<ScaledFleet::Worker>& workers,
+                     int64_t now_ns);
+  void note_gone(Pool& pool, const Replica& replica, const LaunchedReplica* ended, int64_t now_ns);
+  void note_failed_start(Pool& pool, const std::string& how, bool is_hopeless, int64_t now_ns);
+  void end_overdue(Pool& pool, int64_t now_ns);
+  void finish_drains(Pool& pool, int64_t now_ns);
+  void decide(Pool& pool, int64_t now_ns);
+  void carry_out(Pool& pool, const autoscaler::PoolDecision& decision, int64_t now_ns);
+  void start_one(Pool& pool, int64_t now_ns);
+  autoscaler::PoolFacts facts(Pool& pool) const;
+  void announce(Pool& pool, int64_t now_ns);
+  static Replica* find(Pool& pool, std::string_view id);
+
+  Launcher& launcher_;
+  ScaledFleet& fleet_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  std::vector<Pool> pools_;
+  std::vector<ScaledFleet::Address> members_;  // as the fleet has them
+  bool members_set_ = false;
+  uint64_t token_;
+  mutable std::mutex mutex_;
+  std::vector<PoolState> states_;  // guarded by mutex_
+};
+
+}  // namespace pelton::launch

@@ -1,0 +1,253 @@
+// The loop over a launcher and gateways that are played, in virtual time.
+#include "launch/fleet_scaler.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace pelton::launch {
+namespace {
+
+using autoscaler::PoolPhase;
+using State = LaunchedReplica::State;
+
+constexpr int64_t kSecond_ns = 1'000'000'000;
+
+class PlayedLauncher final : public Launcher {
+ public:
+  explicit PlayedLauncher(const base::Clock& clock) : clock_(clock) {}
+  Result<void> start(const ReplicaOrder& order) override {
+    orders.push_back(order);
+    replicas[order.ordinal] = {.order = order,
+                               .port = 100 + order.ordinal,
+                               .ordered_ns = clock_.now_ns(),
+                               .progress_ns = clock_.now_ns()};
+    replicas[order.ordinal].host = "h";
+    return {};
+  }
+  void stop(const ReplicaOrder& order, std::chrono::milliseconds /*grace*/) override {
+    stopped.push_back(order);
+    end(order.ordinal, "stopped");
+  }
+  std::vector<LaunchedReplica> list() override {
+    std::vector<LaunchedReplica> all;
+    for (const auto& [ordinal, one] : replicas) all.push_back(one);
+    return all;
+  }
+  uint64_t newest_token() const override { return 40; }
+  void end(int ordinal, const std::string& how) {
+    replicas[ordinal].state = State::kEnded;
+    replicas[ordinal].ended = how;
+  }
+
+  std::map<int, LaunchedReplica> replicas;
+  std::vector<ReplicaOrder> orders;
+  std::vector<ReplicaOrder> stopped;
+
+ private:
+  const base::Clock& clock_;
+};
+
+class PlayedFleet final : public ScaledFleet {
+ public:
+  explicit PlayedFleet(const base::Clock& clock) : clock_(clock) {}
+  std::vector<autoscaler::GatewayReport> reports(const std::string& /*pool*/) override {
+    ++report.sequence;
+    report.gateway = "g";
+    report.incarnation = 1;
+    report.at_ns = clock_.now_ns();
+    report.holds_for = acknowledges ? retirement : 0;
+    return {report};
+  }
+  std::vector<Worker> workers(const std::string& /*pool*/) override { return known; }
+  void set_launched(const std::vector<Address>& addresses) override { members = addresses; }
+  void set_draining(const Address& address, bool drains) override {
+    if (drains) drained.push_back(address);
+  }
+  void retire(const std::string& /*pool*/, uint64_t number) override { retirement = number; }
+  void announce(const std::string& /*pool*/, const autoscaler::PoolAnnouncement& one) override {
+    announced = one;
+  }
+
+  autoscaler::GatewayReport report;
+  std::vector<Worker> known;
+  std::vector<Address> members;
+  std::vector<Address> drained;
+  uint64_t retirement = 0;
+  bool acknowledges = true;
+  autoscaler::PoolAnnouncement announced;
+
+ private:
+  const base::Clock& clock_;
+};
+
+class FleetScalerTest : public testing::Test {
+ protected:
+  void scale(int replicas_min, int replicas_max) {
+    ScaledPool pool{.name = "p"};
+    pool.policy.replicas_min = replicas_min;
+    pool.policy.replicas_max = replicas_max;
+    pool.policy.concurrency_target = 64;
+    pool.policy.idle_to_zero_s = 5;
+    pool.start_s = 10;
+    pool.progress_s = 20;
+    scaler_ = std::make_unique<FleetScaler>(std::vector<ScaledPool>{pool}, launcher_, fleet_,
+                                            clock_, log_);
+    scaler_->turn(false);
+  }
+  void hold(int count) {
+    fleet_.report.requests += count;
+    fleet_.report.held += count;
+  }
+  // Held requests go to a replica, and are answered.
+  void serve() {
+    fleet_.report.finished += fleet_.report.held;
+    fleet_.report.in_service_s += fleet_.report.held;
+    fleet_.report.held = 0;
+  }
+  void pass(double seconds) {
+    for (double left = seconds; left > 0; left -= 0.5) {
+      clock_.advance_ns(kSecond_ns / 2);
+      scaler_->turn(false);
+    }
+  }
+  void become_ready(int ordinal) {
+    fleet_.known.push_back({.host = "h", .port = 100 + ordinal, .is_ready = true, .slots = 64});
+    scaler_->turn(false);
+  }
+
+  base::VirtualClock clock_{1'000'000};
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  PlayedLauncher launcher_{clock_};
+  PlayedFleet fleet_{clock_};
+  std::unique_ptr<FleetScaler> scaler_;
+};
+
+TEST_F(FleetScalerTest, TheFirstHeldRequestStartsOneAndOnlyOne) {
+  scale(0, 4);
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kCold);
+  EXPECT_EQ(fleet_.announced.eta_s, 10);
+  clock_.advance_ns(kSecond_ns / 100);
+  hold(40);
+  scaler_->turn(true);  // at once, between two decisions
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  EXPECT_EQ(launcher_.orders[0].token, 41u) << "newer than any before";
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kStarting);
+  pass(4);
+  EXPECT_EQ(launcher_.orders.size(), 1u) << "one is on its way";
+  EXPECT_NEAR(fleet_.announced.eta_s, 6, 1e-6);
+  ASSERT_EQ(fleet_.members.size(), 1u);
+  EXPECT_EQ(fleet_.members[0].port, 100);
+  become_ready(0);
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kReady);
+  EXPECT_EQ(fleet_.announced.eta_s, 0);
+}
+
+TEST_F(FleetScalerTest, TheLastGoesWhenTheGatewayHolds) {
+  scale(0, 4);
+  hold(1);
+  scaler_->turn(true);
+  become_ready(0);
+  serve();
+  fleet_.acknowledges = false;
+  pass(8);
+  EXPECT_GT(fleet_.retirement, 0u);
+  EXPECT_TRUE(fleet_.drained.empty()) << "the gateway has not said that it holds";
+  fleet_.acknowledges = true;
+  pass(4);
+  ASSERT_EQ(fleet_.drained.size(), 1u);
+  ASSERT_EQ(launcher_.stopped.size(), 1u);
+  pass(4);
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kCold);
+  EXPECT_EQ(scaler_->states()[0].ready, 0);
+  EXPECT_EQ(launcher_.orders.size(), 1u) << "nothing is started for nothing";
+}
+
+TEST_F(FleetScalerTest, ARequestInBetweenCancelsIt) {
+  scale(0, 4);
+  hold(1);
+  scaler_->turn(true);
+  become_ready(0);
+  serve();
+  fleet_.acknowledges = false;
+  pass(8);
+  ASSERT_GT(fleet_.retirement, 0u);
+  hold(1);
+  scaler_->turn(true);
+  EXPECT_EQ(fleet_.retirement, 0u);
+  EXPECT_TRUE(fleet_.drained.empty());
+}
+
+TEST_F(FleetScalerTest, AFailedStartIsTriedAgainAndThirdTimeSaysSo) {
+  scale(0, 1);
+  hold(1);
+  scaler_->turn(true);
+  launcher_.end(0, "ended by signal 9");
+  scaler_->turn(false);
+  EXPECT_EQ(fleet_.announced.failure, "");
+  EXPECT_EQ(launcher_.orders.size(), 1u) << "after a pause";
+  pass(1);
+  ASSERT_EQ(launcher_.orders.size(), 2u);
+  launcher_.end(0, "ended by signal 9");
+  pass(1);
+  EXPECT_EQ(launcher_.orders.size(), 2u) << "a longer pause";
+  pass(1.5);
+  ASSERT_EQ(launcher_.orders.size(), 3u);
+  launcher_.end(0, "ended by signal 9");
+  scaler_->turn(false);
+  EXPECT_EQ(fleet_.announced.failure, "ended by signal 9");
+  EXPECT_NEAR(fleet_.announced.again_s, 4, 0.1);
+  EXPECT_EQ(scaler_->states()[0].failed_starts, 3);
+  hold(1);  // whoever still asks gets another attempt
+  pass(5);
+  EXPECT_EQ(launcher_.orders.size(), 4u);
+  EXPECT_EQ(fleet_.announced.failure, "");
+}
+
+TEST_F(FleetScalerTest, WhatWouldFailAgainSaysSoAtOnce) {
+  scale(1, 1);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  launcher_.end(0, "ended with exit code 4");
+  launcher_.replicas[0].is_hopeless = true;
+  scaler_->turn(false);
+  EXPECT_EQ(fleet_.announced.failure, "ended with exit code 4");
+}
+
+TEST_F(FleetScalerTest, AStartThatAdvancesIsLeftAloneAndOneThatDoesNotIsEnded) {
+  scale(1, 1);
+  for (int i = 0; i < 120; ++i) {  // twenty minutes
+    pass(10);
+    launcher_.replicas[0].progress_ns = clock_.now_ns();
+  }
+  EXPECT_TRUE(launcher_.stopped.empty());
+  EXPECT_EQ(launcher_.orders.size(), 1u);
+  pass(21);
+  ASSERT_EQ(launcher_.stopped.size(), 1u);
+  pass(2);
+  EXPECT_EQ(launcher_.orders.size(), 2u) << "tried again";
+  EXPECT_EQ(scaler_->states()[0].failed_starts, 1);
+}
+
+TEST_F(FleetScalerTest, ALostReplicaIsReplacedAtOnce) {
+  scale(1, 1);
+  become_ready(0);
+  launcher_.end(0, "ended by signal 11");
+  fleet_.known.clear();
+  scaler_->turn(false);
+  EXPECT_EQ(launcher_.orders.size(), 2u);
+  EXPECT_EQ(scaler_->states()[0].lost, 1);
+}
+
+TEST_F(FleetScalerTest, WhatRanBeforeIsTakenOver) {
+  launcher_.replicas[1] = {
+      .order = {.pool = "p", .ordinal = 1, .token = 7}, .host = "h", .port = 101};
+  fleet_.known.push_back({.host = "h", .port = 101, .is_ready = true, .slots = 8});
+  scale(1, 4);
+  EXPECT_TRUE(launcher_.orders.empty());
+  EXPECT_EQ(scaler_->states()[0].ready, 1);
+  EXPECT_EQ(fleet_.members.size(), 1u);
+}
+
+}  // namespace
+}  // namespace pelton::launch

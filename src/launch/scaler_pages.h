@@ -1,0 +1,18 @@
+// What an operator asks of a running autoscaler: each pool's replicas and its last decision with
+// all terms, as JSON and as metrics. Pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "launch/fleet_scaler.h"
+#include "telemetry/prometheus_text.h"
+
+namespace pelton::launch {
+
+// {"pools":[{"pool":…,"state":…,"desired":…,"reason":…,"decision":"3 replicas, …","terms":{…},…}]}
+std::string states_body(std::span<const FleetScaler::PoolState> states);
+// pelton_autoscaler_*, by pool.
+void add_metrics(std::span<const FleetScaler::PoolState> states, telemetry::PrometheusText& text);
+
+}  // namespace pelton::launch

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Replicas that come when they are asked for and go when they are not, as processes: a gateway with its autoscaler, one command.
+From nothing 40 requests at once start one replica and are all answered; after a quiet second the gateway is at nothing again, and
+whatever is killed on the way costs no answer.
+
+usage: autoscale_test.py BINARY [--full]
+"""
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import BOX, Process, ask, chat, check_stream, free_port, letters
+
+FULL = False
+SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 1, "slots": 8}
+
+
+def alive(pid):
+    """Runs, or will be waited for by nobody but us."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Scaled:
+    """A gateway that scales one pool of the model in the box, from zero to `most` replicas."""
+
+    def __init__(self, folder, most=1, scale="", serve=None, launch=""):
+        self.folder = pathlib.Path(folder)
+        self.state = self.folder / "replicas"
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(SCRIPT))
+        self.admin = free_port()
+        serve = serve or [str(BOX), "--executor", f"modelled:{script}"]
+        self.config = self.folder / "gateway.toml"
+        self.config.write_text(f"""[gateway]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:{self.admin}"
+
+[autoscaler]
+state_dir = "{self.state}"
+
+[[pool]]
+name = "box"
+model = "pelton-box"
+
+[pool.scale]
+max = {most}
+window = 6
+idle_to_zero = 1
+{scale}
+
+[pool.launch]
+serve = {json.dumps(serve)}
+start_seconds = 1
+{launch}
+""")
+        self.gateway = None
+        self.start()
+
+    def start(self):
+        self.gateway = Process("gateway", "--config", self.config, "--with-autoscaler")
+
+    def close(self):
+        self.gateway.end(signal.SIGTERM)
+        assert self.gateway.process.returncode == 0, list(self.gateway.log)[-10:]
+
+    @property
+    def port(self):
+        return self.gateway.port
+
+    def log(self, words):
+        return [line for line in list(self.gateway.log) if words in line]
+
+    def starts(self):
+        """Process ids of all that were started, in their order."""
+        return [int(re.search(r"process (\d+)", line).group(1)) for line in self.log("is started, process")]
+
+    def card(self):
+        return json.loads(ask(self.port, "GET", "/v1/models/pelton-box")[1])
+
+    def wait_for(self, state, seconds=20):
+        self.wait(lambda: self.card()["state"] == state, seconds)
+
+    def wait(self, is_so, seconds=20):
+        end = time.monotonic() + seconds
+        while not is_so():
+            assert time.monotonic() < end, list(self.gateway.log)[-30:]
+            time.sleep(0.005)
+
+    def metric(self, name):
+        text = ask(self.admin, "GET", "/metrics")[1]
+        return int(re.search(rf"^pelton_gateway_{re.escape(name)} (\d+)$", text, re.M).group(1))
+
+
+class Autoscale(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def scaled(self, *args, **more):
+        fleet = Scaled(self.folder, *args, **more)
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def at_once(self, fleet, numbers, run=check_stream):
+        """A client for each number, all at the same time; what any of them saw is returned."""
+        faults = []
+
+        def client(number):
+            try:
+                run(fleet.port, number, 40, number)
+            except Exception as error:  # whatever a client sees is a fault
+                faults.append(f"{number}: {error!r}"[:600])
+        threads = [threading.Thread(target=client, args=(number,)) for number in numbers]
+        for one in threads:
+            one.start()
+        return threads, faults
+
+    def test_from_nothing_to_one_and_back(self):
+        fleet = self.scaled()
+        self.assertEqual(fleet.card()["state"], "cold")
+        self.assertEqual(fleet.card()["eta_s"], 1)
+        self.assertEqual(ask(fleet.port, "GET", "/ready")[0], 200, "who asks is served, so it is ready")
+        self.assertEqual(fleet.starts(), [], "nobody has asked for anything")
+        cycles = 100 if FULL else 3
+        for cycle in range(cycles):
+            threads, faults = self.at_once(fleet, range(1000 * cycle + 1, 1000 * cycle + 41))
+            for one in threads:
+                one.join()
+            self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+            self.assertEqual(len(fleet.starts()), cycle + 1, "one launch for all of them")
+            self.assertEqual(fleet.card()["state"], "ready")
+            fleet.wait_for("cold")
+            fleet.wait(lambda: not alive(fleet.starts()[-1]))
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+        self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
+        self.assertEqual(fleet.metric('held_requests{pool="box"}'), 0)
+        self.assertGreaterEqual(fleet.metric('held_total{pool="box"}'), 40 * cycles)
+        page = json.loads(ask(fleet.admin, "GET", "/v1/autoscaler")[1])["pools"][0]
+        self.assertEqual((page["pool"], page["state"], page["desired"], page["starts"], page["lost"]), ("box", "cold", 0, cycles, 0), page)
+        self.assertEqual(fleet.metric("requests_open"), 0)
+
+    def test_requests_at_any_moment_of_many_cycles_are_answered(self):
+        """Requests of which many come into the moment in which the last replica goes."""
+        fleet = self.scaled()
+        draw = random.Random(int(os.environ.get("PELTON_SEED", "20261123")))
+        for number in range(200 if FULL else 4):
+            check_stream(fleet.port, number, 20, number)
+            time.sleep(draw.uniform(0.8, 3.2))
+        self.assertGreater(len(fleet.starts()), 0)
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+
+    def test_whatever_is_killed_on_the_way_costs_no_answer(self):
+        """The starting replica, and the ready one under its streams."""
+        fleet = self.scaled()
+        threads, faults = self.at_once(fleet, range(1, 41))
+        fleet.wait(lambda: len(fleet.starts()) == 1)
+        os.kill(fleet.starts()[0], signal.SIGKILL)
+        fleet.wait(lambda: len(fleet.starts()) == 2)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.starts()), 2)
+        # Under one long stream: it goes on at the next replica where it was.
+        threads, faults = self.at_once(fleet, [77], lambda port, number, _, seed: check_stream(port, number, 900, seed))
+        time.sleep(0.3)
+        os.kill(fleet.starts()[1], signal.SIGKILL)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.starts()), 3)
+
+    def test_no_replica_is_left_behind(self):
+        """The gateway is killed: the next one finds its replica, uses it and stops it."""
+        fleet = self.scaled()
+        check_stream(fleet.port, 5, 20, 5)
+        replica = fleet.starts()[0]
+        fleet.gateway.end(signal.SIGKILL)
+        self.assertTrue(alive(replica))
+        fleet.start()
+        fleet.wait(lambda: fleet.log("is found again"))
+        check_stream(fleet.port, 6, 20, 6)
+        self.assertEqual(fleet.starts(), [], "the one that is there serves")
+        fleet.wait_for("cold")
+        fleet.wait(lambda: not alive(replica))
+        # Stopped as it should be, it takes its replica along.
+        check_stream(fleet.port, 7, 20, 7)
+        replica = fleet.starts()[0]
+        fleet.gateway.end(signal.SIGTERM)
+        self.assertFalse(alive(replica))
+        fleet.start()
+
+    def test_who_does_not_want_to_wait_learns_when(self):
+        fleet = self.scaled()
+        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
+        answer = link.getresponse()
+        body = json.loads(answer.read())
+        self.assertEqual((answer.status, body["error"]["code"], answer.headers["Retry-After"]), (503, "model_starting", "1"), body)
+        fleet.wait_for("ready")  # it has been asked for all the same
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
+        answer = link.getresponse()
+        self.assertEqual((answer.status, answer.headers["x-pelton-held-ms"]), (200, None), answer.read())
+        link.close()
+        status, text = ask(fleet.port, "GET", "/v1/models")
+        self.assertEqual((status, json.loads(text)["data"][0]["state"]), (200, "ready"))
+
+    def test_a_stream_that_is_held_is_kept_alive(self):
+        fleet = self.scaled(scale="hold_keepalive_seconds = 0.05")
+        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(9, 20, 9, stream=True)))
+        answer = link.getresponse()
+        self.assertEqual(answer.status, 200)
+        text = answer.read().decode()
+        self.assertTrue(text.startswith(": "), text[:200])
+        self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
+        said = "".join(json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
+                       for line in text.split("\n") if line.startswith("data: {") and json.loads(line[6:])["choices"])
+        self.assertEqual(said, letters(9, 9, 20))
+        self.assertIn('"role":"assistant"', text, "nothing of the answer is left out")
+        fleet.wait_for("cold")
+        # What the replica refuses is an event then, as the head has gone.
+        link.request("POST", "/v1/chat/completions", json.dumps({**chat(9, 20, 9, stream=True), "temperature": "hot"}))
+        text = link.getresponse().read().decode()
+        self.assertIn('"param":"temperature"', text)
+        link.close()
+
+    def test_a_replica_that_cannot_start_is_said_to_all(self):
+        fleet = self.scaled(serve=[str(pathlib.Path(self.folder) / "no-such-model")])
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))))
+                   for _ in range(5)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        for status, text in answers:
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "model_start_failed"), text)
+        self.assertIn("exit code 4", answers[0][1])
+
+    def test_a_wrong_file_is_refused_with_its_line(self):
+        config = pathlib.Path(self.folder) / "gateway.toml"
+        pool = '[[pool]]\nname = "a"\nmodel = "m"\n'
+        for text, said in ((pool + "[pool.scale]\nmaxx = 2\n", ":5: [[pool]]: 'scale' has no key 'maxx'; did you mean 'max'?"),
+                           (pool + "[pool.scale]\nmin = 2\n", ":5: [[pool]]: 'scale': 'min' (2) is more than 'max' (1)"),
+                           (pool + "[pool.scale]\nwindow = 0\n", ":5: [[pool]]: 'scale': 'window'"),
+                           (pool + "[pool.scale]\nmax = 2\n", "[pool.launch]")):
+            config.write_text(text)
+            done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--with-autoscaler"],
+                                  capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(said, done.stderr)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    FULL = "--full" in sys.argv
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]])
