@@ -185,6 +185,8 @@ class Hostile final : public speculative::Proposer {
 
 class SpeculativeAnswers : public testing::Test {
  protected:
+  class Seen;
+
   static constexpr int64_t kRuns = 150;
   static constexpr size_t kSiblings = 3;  // answers to one prompt, at most
 
@@ -502,56 +504,77 @@ class SpeculativeAnswers : public testing::Test {
   static inline int evicted_ = 0;  // blocks, of the latest engine's cache
 };
 
+// What happened in all runs together.
+class SpeculativeAnswers::Seen {
+ public:
+  void add(const Run& run, const engine::SchedulerCounters& counters, int evicted) {
+    conditions_.insert(run.conditions.begin(), run.conditions.end());
+    Method& method = methods_[name_of(run.executor.speculation.method)];
+    method.accepted += counters.accepted_tokens;
+    method.recomputed += counters.preemptions_recompute;
+    method.swapped += counters.preemptions_swap;
+    method.evicted += evicted;
+    accepted_ += counters.accepted_tokens;
+    rejected_ += counters.draft_tokens - counters.accepted_tokens;
+    cached_ += counters.prompt_tokens_cached;
+  }
+
+  // What has not happened yet, or too rarely.
+  std::string missing() const {
+    std::string missing;
+    const auto want = [&](bool holds, std::string_view what) {
+      if (!holds) missing.append(missing.empty() ? "" : ", ").append(what);
+    };
+    for (const auto& [name, method] : methods_) {
+      want(method.accepted > 0, std::string(name) + " accepted");
+      want(method.evicted > 0, std::string(name) + " evicted");
+    }
+    // Those that keep state of a sequence: alone or as a part.
+    for (const std::string_view part : {"draft_model", "eagle3"}) {
+      Method sum;
+      for (const auto& [name, method] : methods_) {
+        if (!name.ends_with(part)) continue;
+        sum.recomputed += method.recomputed;
+        sum.swapped += method.swapped;
+      }
+      want(sum.recomputed > 0, std::string(part) + " recomputed");
+      want(sum.swapped > 0, std::string(part) + " swapped");
+    }
+    // Slots, threads, steps, hostile ones and one that is not, and five of two kinds each.
+    want(conditions_.size() == 3 + 2 + 4 + size_t(Hostile::Kind::kCount) + 1 + 5 * 2, "conditions");
+    want(accepted_ > 1000, "1000 accepted");
+    want(rejected_ > 1000, "1000 rejected");
+    want(cached_ > 50, "50 cached tokens");
+    return missing;
+  }
+
+ private:
+  struct Method {
+    int64_t accepted = 0, recomputed = 0, swapped = 0, evicted = 0;
+  };
+  std::map<std::string_view, Method> methods_;
+  std::set<std::string> conditions_;
+  int64_t accepted_ = 0, rejected_ = 0, cached_ = 0;
+};
+
 TEST_F(SpeculativeAnswers, are_the_same_with_any_proposer_under_any_condition) {
   const int64_t first = from_environment("PELTON_SEED", 1);
   const bool full = std::getenv("PELTON_FULL") != nullptr;
   const int64_t usually = std::getenv("PELTON_SEED") != nullptr ? 1 : full ? 5000 : kRuns;
   const int64_t runs = from_environment("PELTON_RUNS", usually);
-  engine::SchedulerCounters all;
-  std::set<std::string> conditions;
-  struct Method {
-    int64_t accepted = 0, recomputed = 0, swapped = 0, evicted = 0;
-  };
-  std::map<std::string_view, Method> methods;
-  for (int64_t seed = first; seed < first + runs && !HasFailure(); ++seed) {
-    const Run run = draw(static_cast<uint64_t>(seed));
+  Seen seen;
+  int64_t seed = first;
+  const auto run_next = [&] {
+    const Run run = draw(static_cast<uint64_t>(seed++));
     SCOPED_TRACE(run.what);
     expect_the_same(run, ask_all(run));
-    conditions.insert(run.conditions.begin(), run.conditions.end());
-    Method& method = methods[name_of(run.executor.speculation.method)];
-    method.accepted += counters_.accepted_tokens;
-    method.recomputed += counters_.preemptions_recompute;
-    method.swapped += counters_.preemptions_swap;
-    method.evicted += evicted_;
-    all.accepted_tokens += counters_.accepted_tokens;
-    all.draft_tokens += counters_.draft_tokens;
-    all.preemptions_recompute += counters_.preemptions_recompute;
-    all.preemptions_swap += counters_.preemptions_swap;
-    all.prompt_tokens_cached += counters_.prompt_tokens_cached;
-  }
+    seen.add(run, counters_, evicted_);
+  };
+  while (seed < first + runs && !HasFailure()) run_next();
   if (runs < kRuns) return;
-  for (const auto& [name, method] : methods) {
-    EXPECT_GT(method.accepted, 0) << name;
-    EXPECT_GT(method.evicted, 0) << name;
-  }
-  // Those that keep state of a sequence: alone or as a part.
-  for (const std::string_view part : {"draft_model", "eagle3"}) {
-    Method sum;
-    for (const auto& [name, method] : methods) {
-      if (!name.ends_with(part)) continue;
-      sum.recomputed += method.recomputed;
-      sum.swapped += method.swapped;
-    }
-    EXPECT_GT(sum.recomputed, 0) << part;
-    EXPECT_GT(sum.swapped, 0) << part;
-  }
-  // Slots, threads, steps, hostile ones and one that is not, and five of two kinds each.
-  EXPECT_EQ(conditions.size(), 3 + 2 + 4 + size_t(Hostile::Kind::kCount) + 1 + 5 * 2);
-  EXPECT_GT(all.accepted_tokens, 1000);
-  EXPECT_GT(all.draft_tokens - all.accepted_tokens, 1000);
-  EXPECT_GT(all.preemptions_recompute, 5);
-  EXPECT_GT(all.preemptions_swap, 0);
-  EXPECT_GT(all.prompt_tokens_cached, 50);
+  // How requests meet depends on the machine's other work: what was rare is waited for.
+  while (seed < first + 5 * runs && !HasFailure() && !seen.missing().empty()) run_next();
+  EXPECT_EQ(seen.missing(), "") << "after " << seed - first << " runs";
 }
 
 // Formats, guesses, preemption of both kinds and answers that began elsewhere, all at once.
