@@ -9,6 +9,7 @@
 
 #include "apps/admin_listener.h"
 #include "apps/connection_bound.h"
+#include "apps/console_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
 #include "apps/input.h"
@@ -40,7 +41,7 @@ using cli::Flag;
 constexpr std::chrono::seconds kCloseGrace{5};
 
 // A few lines, for people only: on a terminal.
-void print_banner(const std::vector<std::string>& models, const std::string& url) {
+void print_banner(const std::vector<std::string>& models, const std::string& url, bool console) {
   const cli::Terminal terminal(stderr);
   if (!terminal.interactive()) return;
   fmt::print(stderr, "Pelton {} serves on {}\n", kVersion, terminal.bold(url));
@@ -49,6 +50,7 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
              "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
              "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
              url);
+  if (console && url.starts_with("http")) fmt::print(stderr, "  in a browser: {}/console\n", url);
 }
 
 // On stdout, for whoever started us.
@@ -95,6 +97,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
   options.sleep_mode = arguments.has("--enable-sleep-mode");
+  options.console = has_console(arguments);
   return options;
 }
 
@@ -185,7 +188,7 @@ Result<void> run(const cli::Arguments& arguments) {
   if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
-  print_banner(*loaded, workers.front()->url());
+  print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
   std::string lines;
   for (const auto& worker : workers) lines += worker->lines();
@@ -278,6 +281,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());
   verb.flags.push_back(replicas_flag());
+  for (Flag& flag : console_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));

@@ -16,6 +16,7 @@ PELTON_PORT=18100 timeout 240 ./run --once >"$out" 2>"$out.err" || {
   exit 1
 }
 grep -q 'curl -N http://127.0.0.1:' "$out.err"
+grep -qE '^In a browser: http://127\.0\.0\.1:[0-9]+/console$' "$out.err"
 # "(67 tokens in, 32 tokens out, finish_reason length)": something was asked, something came back.
 grep -qE '\([1-9][0-9]* tokens in, [1-9][0-9]* tokens out, finish_reason (stop|length|tool_calls)\)' \
   "$out.err" || {

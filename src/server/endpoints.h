@@ -45,8 +45,9 @@ void get_model_card(Call call, Services& services);
 void metrics(Call call, Services& services);
 void version(Call call, Services& services);
 void index(Call call, Services& services);
-void openapi(Call call, Services& services);  // openapi.cc
-void health(Call call, Services& services);   // health.cc, also the next five
+void openapi(Call call, Services& services);       // openapi.cc
+void console_page(Call call, Services& services);  // console_page.cc
+void health(Call call, Services& services);        // health.cc, also the next five
 void live(Call call, Services& services);
 void ready(Call call, Services& services);
 void ping(Call call, Services& services);

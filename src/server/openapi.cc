@@ -78,8 +78,10 @@ void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
   const bool is_socket = endpoint.method == "GET" && endpoint.path == "/v1/responses";
   writer.key("responses").begin_object().key(is_socket ? "101" : "200").begin_object();
   writer.key("description").string(endpoint.summary);
-  if (endpoint.response == "text") {
-    writer.key("content").begin_object().key("text/plain").begin_object().key("schema");
+  if (endpoint.response == "text" || endpoint.response == "html") {
+    writer.key("content").begin_object();
+    writer.key("text/" + std::string(endpoint.response == "text" ? "plain" : "html"));
+    writer.begin_object().key("schema");
     writer.begin_object().key("type").string("string").end_object().end_object().end_object();
   } else if (endpoint.response != "none") {
     write_content(writer, "application/json",
@@ -204,7 +206,7 @@ void write_response_schemas(JsonWriter& writer, std::span<const Endpoint> endpoi
   std::set<std::string_view> names = {"Object"};
   for (const Endpoint& endpoint : endpoints) {
     const std::string_view name = endpoint.response;
-    if (name != "object" && name != "text" && name != "none") names.insert(name);
+    if (name != "object" && name != "text" && name != "html" && name != "none") names.insert(name);
   }
   for (const std::string_view name : names) {
     writer.key(name).begin_object().key("type").string("object").end_object();

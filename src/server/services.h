@@ -57,6 +57,7 @@ struct Services {
     // Bodies from this size on are read and tokenised beside the net threads.
     int64_t beside_bytes_min = int64_t{64} << 10;
     bool sleep_mode = false;  // whether callers may put models to sleep
+    bool console = true;      // whether /console is answered
   };
 
   // `clock` and `log` outlive it.

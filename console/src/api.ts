@@ -1,0 +1,62 @@
+// The server's API. Addresses are relative to the page, so that a proxy's prefix stays in them.
+
+const kKeyName = "pelton-api-key";
+
+export class ApiError extends Error {
+  constructor(readonly status: number, message: string, readonly retry_after = 0) {
+    super(message);
+  }
+}
+
+// Of this tab only.
+export function api_key(): string {
+  return sessionStorage.getItem(kKeyName) ?? "";
+}
+export function set_api_key(key: string): void {
+  if (key) sessionStorage.setItem(kKeyName, key);
+  else sessionStorage.removeItem(kKeyName);
+}
+
+function headers(body: boolean): HeadersInit {
+  const all: Record<string, string> = {};
+  if (body) all["Content-Type"] = "application/json";
+  if (api_key()) all["Authorization"] = "Bearer " + api_key();
+  return all;
+}
+
+async function check(response: Response): Promise<Response> {
+  if (response.ok) return response;
+  let message = response.status + " " + response.statusText;
+  try {
+    message = (await response.json()).error.message ?? message;
+  } catch {
+    // not one of ours
+  }
+  throw new ApiError(response.status, message, Number(response.headers.get("Retry-After") ?? 0));
+}
+
+export async function get(path: string): Promise<any> {
+  return (await check(await fetch(path, { headers: headers(false), cache: "no-store" }))).json();
+}
+
+// The events of a streamed answer, as they come.
+export async function stream(path: string, body: unknown, signal: AbortSignal,
+                             on_event: (event: any) => void): Promise<void> {
+  const response = await check(await fetch(path, {
+    method: "POST", headers: headers(true), body: JSON.stringify(body), signal, cache: "no-store" }));
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop()!;
+    for (const part of parts) {
+      if (!part.startsWith("data: ")) continue;
+      const data = part.slice(6);
+      if (data === "[DONE]") return;
+      on_event(JSON.parse(data));
+    }
+  }
+  throw new ApiError(0, "");
+}

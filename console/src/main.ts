@@ -1,0 +1,109 @@
+// The console: its frame, which page is shown, colours, keys.
+import { ApiError, set_api_key } from "./api";
+import { Chat } from "./chat";
+import { button, h } from "./dom";
+import { models_page } from "./models";
+import { say, words } from "./words";
+
+type Config = { version: string; pages: string[]; asks_key: boolean; chat_port: number; chat_tls: boolean };
+type Page = "chat" | "models";
+
+const kThemes = ["auto", "light", "dark"] as const;
+const kThemeName = "pelton-theme";
+
+const main = h("main", { id: "page", tabindex: -1 });
+const nav = h("nav", { "aria-label": words.product });
+let chat: Chat | null = null;
+
+function theme_button(): HTMLElement {
+  let mode = localStorage.getItem(kThemeName) ?? "auto";
+  const show = () => {
+    document.documentElement.dataset.theme = mode;
+    const label = say(words.theme.label, { mode: words.theme[mode as "auto"] ?? "" });
+    control.title = label;
+    control.setAttribute("aria-label", label);
+    control.textContent = mode === "dark" ? "☾" : mode === "light" ? "☀" : "◐";
+  };
+  const control = button("", () => {
+    mode = kThemes[(kThemes.indexOf(mode as "auto") + 1) % kThemes.length];
+    localStorage.setItem(kThemeName, mode);
+    show();
+  }, { class: "quiet theme" });
+  show();
+  return control;
+}
+
+// A form in the page's place, until the key is given.
+function ask_key(wrong: boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const field = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": words.key.label });
+    const before = [...main.childNodes];
+    main.replaceChildren(h("form", { class: "panel key", onsubmit: (event: Event) => {
+      event.preventDefault();
+      set_api_key(field.value.trim());
+      main.replaceChildren(...before);
+      resolve();
+    } }, h("h1", {}, words.key.title), h("label", { class: "field" }, h("span", {}, words.key.label), field),
+      h("p", { class: "quiet" }, words.key.note),
+      wrong && sessionStorage.length > 0 && h("p", { class: "state wrong", role: "alert" }, words.key.wrong),
+      h("button", { type: "submit", class: "main" }, words.key.send)));
+    field.focus();
+  });
+}
+
+// Until it works: asks for the key where one is wanted.
+async function with_key<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      await ask_key(true);
+    }
+  }
+}
+
+async function show_chat(model: string): Promise<HTMLElement> {
+  chat ??= new Chat(ask_key);
+  await with_key(() => chat!.load(model));
+  return chat.element;
+}
+
+async function show(config: Config): Promise<void> {
+  const [name, model] = location.hash.slice(1).split("/", 2);
+  const page = (config.pages.includes(name) ? name : config.pages[0]) as Page;
+  for (const link of nav.querySelectorAll("a")) {
+    if (link.hash === "#" + page) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${words.pages[page]} – ${words.product}`;
+  document.body.dataset.page = page;
+  const pages: Record<Page, () => Promise<HTMLElement>> = {
+    chat: () => show_chat(decodeURIComponent(model ?? "")),
+    models: () => with_key(() => models_page(config.pages.includes("chat"))),
+  };
+  if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
+  try {
+    main.replaceChildren(await pages[page]());
+    if (page === "chat") chat!.focus();
+  } catch (error) {
+    const why = error instanceof ApiError ? error.message : words.offline;
+    main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),
+      button(words.retry, () => void show(config))));
+  }
+}
+
+async function begin(): Promise<void> {
+  document.body.append(h("a", { class: "skip", href: "#page", onclick: (event: Event) => {
+    event.preventDefault();
+    main.focus();
+  } }, words.skip), h("header", {}, h("span", { class: "name" }, words.product), nav, theme_button()), main);
+  const config: Config = await (await fetch("console/config.json", { cache: "no-store" })).json();
+  nav.replaceChildren(...config.pages.map((page) => h("a", { href: "#" + page }, words.pages[page as Page])));
+  document.querySelector(".name")!.setAttribute("title", config.version);
+  addEventListener("hashchange", () => void show(config));
+  await show(config);
+}
+
+begin().catch(() => main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, words.offline),
+  button(words.retry, () => location.reload()))));

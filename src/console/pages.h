@@ -1,0 +1,34 @@
+// What /console answers: the bundled files, each with the headers that shut the page in (no other
+// host, no inline script, no frame, no HTML made of text), and the configuration that the page
+// reads first. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/http_message.h"
+
+namespace pelton::console {
+
+// What a listener's console has.
+struct Config {
+  std::string version;
+  std::vector<std::string_view> pages;  // "chat", "models", "live"
+  bool asks_key = false;                // of the operator: there is a sign-in
+  // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
+  int chat_port = 0;
+  bool chat_tls = false;
+};
+std::string config_body(const Config& config);
+
+// Whether the path is the console's: "/console", or below it.
+bool is_console_path(std::string_view path);
+
+// The answer to a GET or HEAD of such a path; 404 for what is not there.
+net::HttpResponse console_reply(const net::HttpRequest& request, const Config& config);
+
+// The headers that all of these have.
+void add_page_headers(net::HttpHeaders& headers);
+
+}  // namespace pelton::console

@@ -1,0 +1,15 @@
+// GET /console: the pages that need no more than the API that everybody has.
+#include "console/pages.h"
+#include "server/endpoints.h"
+
+namespace pelton::server {
+
+void console_page(Call call, Services& services) {
+  if (!services.options.console) {
+    return call.send(api::not_found(call.request.method, call.request.path));
+  }
+  const console::Config config{.version = services.options.version, .pages = {"chat", "models"}};
+  call.send(console::console_reply(call.request, config));
+}
+
+}  // namespace pelton::server

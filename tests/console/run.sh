@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The web console in a headless Chromium, against a server of scripted answers.
+#
+# usage: run.sh WORK_FOLDER PELTON smoke|hostile
+#
+# Installs the pinned npm packages into WORK_FOLDER. PICTURES=FOLDER keeps pictures of each page. Exit code 77
+# (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page; hostile: a model's output as the attacker, under
+# PELTON_FULL=1 only.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(realpath -m "$1")
+pelton=$(realpath "$2")
+what=$3
+export API_KEY=key-of-the-test
+
+skip() {
+  echo "console: $1" >&2
+  [[ ${PELTON_FULL:-} == 1 ]] && exit 1
+  exit 77
+}
+CHROMIUM=$(command -v chromium || true)
+export CHROMIUM
+[[ -n $CHROMIUM ]] || skip "Chromium is not installed (tools/install_packages --full)"
+command -v npm >/dev/null || skip "npm is not installed"
+
+[[ $what == hostile && ${PELTON_FULL:-} != 1 ]] && skip "hostile outputs are shown under PELTON_FULL=1"
+
+mkdir -p "$work"
+cp "$here"/{package.json,package-lock.json,.npmrc,tsconfig.json} "$here"/*.mjs "$work"/
+cd "$work"
+if ! cmp -s package-lock.json installed.lock; then
+  timeout 300 npm ci --no-audit --no-fund --loglevel=error || skip "npm could not fetch the packages"
+  cp package-lock.json installed.lock
+fi
+
+ln -sfn "$here/../../console" console
+node_modules/.bin/tsc -p tsconfig.json
+
+rm -rf one two
+for model in one two; do
+  timeout 60 "$pelton" synth --like "$here/../../testdata/golden/tiny/config.json" "$model" >/dev/null
+  printf '# A model of the test\n\nIts card, with a [link](https://example.org).\n' >"$model/README.md"
+done
+: >server.out # exists before the server opens it
+PELTON_API_KEY=$API_KEY "$pelton" serve one two --port 0 --executor "modelled:$here/script.json" >server.out 2>server.err &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true' EXIT
+for _ in {1..300}; do
+  grep -q '^listening on ' server.out && break
+  if ! kill -0 "$server" 2>/dev/null; then
+    cat server.err >&2
+    exit 1
+  fi
+  sleep 0.1
+done
+BASE_URL=$(sed -n 's/^listening on //p' server.out)
+export BASE_URL
+
+tests=(chat.test.mjs)
+[[ $what == hostile ]] && tests=(hostile.test.mjs)
+timeout 600 node --test --test-concurrency=1 --test-timeout=300000 "${tests[@]}"
