@@ -33,7 +33,8 @@ std::string operation_id(std::string_view method, std::string_view path) {
     if (word) id += c;
     if (!word && !id.ends_with('_')) id += '_';
   }
-  if (id.ends_with('_')) id.pop_back();
+  // "/console/" is another than "/console"; "{id}" at the end is no such slash.
+  if (id.ends_with('_') && (path.size() == 1 || !path.ends_with('/'))) id.pop_back();
   std::transform(id.begin(), id.end(), id.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return id;
