@@ -11,6 +11,27 @@
 #                  replayer of the corpus src/kv/testdata/x_fuzz/ plus bounded random input)
 include(${CMAKE_CURRENT_LIST_DIR}/gtest_suites.cmake)
 
+# Where the tree and its build lie, for those of `files` that ask, themselves or by a header of tests: an
+# absolute path in a command makes a compiler cache useless in every other checkout.
+set(PELTON_FOLDER_MACROS "PELTON_(SOURCE|BINARY)_DIR")
+file(GLOB headers ${PROJECT_SOURCE_DIR}/src/*/*.h)
+foreach(header ${headers})
+  file(STRINGS ${header} asks REGEX "${PELTON_FOLDER_MACROS}" LIMIT_COUNT 1)
+  if(asks)
+    get_filename_component(name ${header} NAME)
+    string(APPEND PELTON_FOLDER_MACROS "|/${name}\"")
+  endif()
+endforeach()
+function(pelton_define_folders) # FILES...
+  foreach(file ${ARGN})
+    file(STRINGS ${file} asks REGEX "${PELTON_FOLDER_MACROS}" LIMIT_COUNT 1)
+    if(asks)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS
+                   PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PELTON_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    endif()
+  endforeach()
+endfunction()
+
 function(pelton_room room)
   cmake_parse_arguments(ROOM "" "EACH_TEST" "DEPS;LIBS;TEST_DEPS;SUBDIRS" ${ARGN})
   set(sources)
@@ -55,9 +76,7 @@ function(pelton_room room)
     endif()
     target_link_libraries(${room}_test PRIVATE pelton_${room} ${ROOM_TEST_DEPS} ${ROOM_LIBS}
                           GTest::gmock GTest::gtest_main)
-    target_compile_definitions(${room}_test PRIVATE
-                               PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-                               PELTON_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    pelton_define_folders(${tests})
     pelton_add_suites(${room}_test ${room}. TIMEOUT ${PELTON_TEST_SECONDS} ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}"
                       EACH "${ROOM_EACH_TEST}")
   endif()
@@ -65,7 +84,7 @@ function(pelton_room room)
     add_executable(${room}_bench ${benches})
     target_link_libraries(${room}_bench PRIVATE pelton_${room} ${ROOM_TEST_DEPS} ${ROOM_LIBS}
                           benchmark::benchmark_main)
-    target_compile_definitions(${room}_bench PRIVATE PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    pelton_define_folders(${benches})
     add_test(NAME ${room}.bench_runs COMMAND ${room}_bench --benchmark_min_time=0.0000001)
   endif()
   foreach(file ${fuzzers})
@@ -74,7 +93,7 @@ function(pelton_room room)
     set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/testdata/${name})
     add_executable(${target} ${file})
     target_link_libraries(${target} PRIVATE pelton_${room} ${ROOM_TEST_DEPS} ${ROOM_LIBS})
-    target_compile_definitions(${target} PRIVATE PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    pelton_define_folders(${file})
     if(PELTON_FUZZ)
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     else()
