@@ -176,7 +176,15 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   options.executor.kernel_choice = arguments.text("--kernel-choice");
   options.executor.kernel_choice_folder = node::cache_folder("kernels");
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
-  if (const std::string& weights = arguments.text("--weights"); weights != "shipped") {
+  const std::string& weights = arguments.text("--weights");
+  if (options.device == "cuda" && weights != "shipped") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--weights {} is of the CPU; a GPU computes with the bits that are "
+                             "shipped, so --device cuda takes --weights shipped only",
+                             weights),
+                 "weights"};
+  }
+  if (weights != "shipped") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
     const std::string& cache = arguments.text("--weights-cache");
     if (cache != "none") options.packed_cache = cache;
