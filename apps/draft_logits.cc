@@ -10,12 +10,14 @@
 
 #include "models/sequence_runner.h"
 #include "speculative/eagle3_head.h"
+#include "speculative/medusa_heads.h"
 #include "tensor/npy.h"
 
 namespace pelton::apps {
 namespace {
 
 using speculative::Eagle3Head;
+using speculative::MedusaHeads;
 
 constexpr int kBlockTokens = 16;
 
@@ -133,6 +135,47 @@ Result<void> write_head_logits(const DraftLogits& job, const checkpoint::Checkpo
   return writer.finish();
 }
 
+// Row p's guesses come from the target's state of p alone.
+Result<void> write_medusa_logits(const DraftLogits& job, const checkpoint::Checkpoint& target,
+                                 models::Model& model, base::ThreadPool& pool) {
+  TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels,
+             kernels::make_kernels(job.kernels, pool));
+  const auto target_head = [&model](float* logits, const float* x, int rows) {
+    model.head(logits, x, rows);
+  };
+  TRY_ASSIGN(MedusaHeads heads, MedusaHeads::load(job.folder, target, target_head, *kernels));
+  if (job.chain > heads.count()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--draft-chain {}: {} has {} Medusa heads: give at most {}", job.chain,
+                             job.folder, heads.count(), heads.count())};
+  }
+  const auto tokens = static_cast<int>(job.ids.size());
+  TRY_ASSIGN(models::SequenceRunner runner,
+             models::SequenceRunner::make(model, job.kv_dtype, tokens));
+  TRY_ASSIGN(tensor::NpyWriter writer,
+             tensor::NpyWriter::create(job.out, {tokens, job.chain, heads.draft_vocab()}));
+  const int64_t hidden = target.config().hidden_size;
+  const int last = 2 * target.config().layer_count();
+  std::vector<float> states(static_cast<size_t>(job.chunk) * static_cast<size_t>(hidden));
+  const auto see = [&](int index, const float* x, int rows) {
+    if (index == last) std::copy_n(x, rows * hidden, states.data());
+  };
+  models::HiddenTap tap(see);
+  for (int start = 0; start < tokens; start += job.chunk) {
+    const int count = std::min(job.chunk, tokens - start);
+    (void)runner.step(
+        std::span(job.ids).subspan(static_cast<size_t>(start), static_cast<size_t>(count)), {},
+        &tap);
+    heads.norm(states.data(), count);
+    for (int64_t row = 0; row < count; ++row) {
+      const float* const logits = heads.forward(states.data() + row * hidden, 1, job.chain);
+      TRY(writer.append(
+          {logits, static_cast<size_t>(job.chain) * static_cast<size_t>(heads.draft_vocab())}));
+    }
+  }
+  return writer.finish();
+}
+
 // A draft model goes on from the tokens by itself.
 Result<void> write_model_logits(const DraftLogits& job, base::ThreadPool& pool) {
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(job.folder));
@@ -171,7 +214,9 @@ Result<void> write_model_logits(const DraftLogits& job, base::ThreadPool& pool) 
 Result<void> write_draft_logits(const DraftLogits& job, const checkpoint::Checkpoint& target,
                                 models::Model& model, base::ThreadPool& pool) {
   TRY_ASSIGN(const bool is_head, Eagle3Head::is_in(job.folder));
-  return is_head ? write_head_logits(job, target, model, pool) : write_model_logits(job, pool);
+  if (is_head) return write_head_logits(job, target, model, pool);
+  TRY_ASSIGN(const bool is_medusa, MedusaHeads::is_in(job.folder));
+  return is_medusa ? write_medusa_logits(job, target, model, pool) : write_model_logits(job, pool);
 }
 
 }  // namespace pelton::apps

@@ -1,5 +1,5 @@
 // What a drafter guesses behind every token of a sequence, as a .npy file: to compare an EAGLE-3
-// head or a draft model with other programs. Main thread.
+// head, Medusa heads or a draft model with other programs. Main thread.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ struct DraftLogits {
 
 // float32 [tokens, chain, draft vocabulary]: row p's guesses stand behind tokens 0 to p, of which
 // the target has computed those before p; guess j + 1 behind the likeliest of guess j. Row 0 of an
-// EAGLE-3 head holds zeros. `target` is the model's checkpoint. Errors: those of the drafter's
+// EAGLE-3 head holds zeros. Of Medusa heads the target has computed p, too, and guess j is head
+// j's, the token at p + 2 + j. `target` is the model's checkpoint. Errors: those of the drafter's
 // files.
 Result<void> write_draft_logits(const DraftLogits& job, const checkpoint::Checkpoint& target,
                                 models::Model& model, base::ThreadPool& pool);

@@ -104,10 +104,10 @@ std::vector<Flag> model_flags() {
   std::vector<Flag> flags = memory_flags();
   flags.push_back({.name = "--weights",
                    .value = "W",
-                   .help =
-                       "the bits as shipped; or, of models with MXFP4 experts, packed, which is "
-                       "faster: attention in 8 bits and the head in 4 with likely tokens exact "
-                       "(int8), or so if that loses little (auto)",
+                   .help = "the bits as shipped; or, of models with MXFP4 experts and dense ones, "
+                           "packed, which is faster: attention and dense MLPs in 8 bits and the "
+                           "head in 4 with likely tokens exact "
+                           "(int8), or so if that loses little (auto)",
                    .default_text = "shipped",
                    .choices = {"shipped", "int8", "auto"}});
   flags.push_back({.name = "--weights-cache",

@@ -210,7 +210,8 @@ cli::Verb logits_verb() {
           "--draft writes instead what a drafter says behind every token: the logits of\n"
           "--draft-chain draft tokens, each the greedy one behind the one before, float32\n"
           "[tokens, draft tokens, draft vocabulary]. An EAGLE-3 head has none behind the first "
-          "token.",
+          "token;\n"
+          "of Medusa heads, row p's are those for the tokens p + 2, p + 3, ...",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags =
           {
@@ -225,7 +226,8 @@ cli::Verb logits_verb() {
                .help = "only these positions, B not included; default all"},
               {.name = "--draft",
                .value = "DIR",
-               .help = "the folder of an EAGLE-3 head of this model, or of a draft model",
+               .help = "the folder of an EAGLE-3 head or of Medusa heads of this model, or of a "
+                       "draft model",
                .not_with = {{"--hidden"}, {"--positions"}}},
               {.name = "--draft-chain",
                .value = "K",

@@ -85,7 +85,9 @@ cli::Verb pack_verb() {
           "with the head as shipped. The same text is computed with both models, and --weights\n"
           "auto keeps as shipped what would change too much: more than is asked of fast kernels,\n"
           "or where nothing keeps to that, more than the model's own arithmetic, bf16, does.\n"
-          "Only models with MXFP4 experts can be packed.",
+          "Models with MXFP4 experts can be packed, and dense ones of safetensors files that are "
+          "not\n"
+          "quantized.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
       .flags = {packed_weights_flag(),

@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "families/published_config.h"
 #include "speculative/random_eagle3.h"
+#include "speculative/random_medusa.h"
 #include "tokenizer/ggml_vocabulary.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json_writer.h"
@@ -78,11 +79,16 @@ Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
   return options;
 }
 
-// An EAGLE-3 head for a model of that shape, instead of the model.
-Result<void> write_drafter(const checkpoint::SyntheticOptions& options, const std::string& like,
-                           const std::string& out) {
+// An EAGLE-3 head or Medusa heads for a model of that shape, instead of the model.
+Result<void> write_drafter(const checkpoint::SyntheticOptions& options,
+                           const cli::Arguments& arguments) {
+  const std::string& out = arguments.text("OUT");
   TRY_ASSIGN(const families::ModelConfig target,
-             families::parse_model_config(options.config, nullptr, like));
+             families::parse_model_config(options.config, nullptr, arguments.text("--like")));
+  if (arguments.text("--drafter") == "medusa") {
+    return speculative::write_random_medusa(speculative::random_medusa_config(options.config),
+                                            target, options.seed, out);
+  }
   return speculative::write_random_eagle3(speculative::random_eagle3_config(options.config), target,
                                           options.seed, out);
 }
@@ -94,7 +100,7 @@ Result<void> run(const cli::Arguments& arguments) {
              checkpoint::synthetic_like(arguments.text("--like"),
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
-  if (arguments.has("--drafter")) return write_drafter(options, arguments.text("--like"), out);
+  if (arguments.has("--drafter")) return write_drafter(options, arguments);
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
   const std::string model_type = options.config.string("model_type").value_or("");
   TRY_ASSIGN(const tokenizer::SyntheticTokenizer tokenizer, make_tokenizer(vocab_size, model_type));
@@ -158,9 +164,9 @@ cli::Verb synth_verb() {
                  .most = 1024},
                 {.name = "--drafter",
                  .value = "KIND",
-                 .help = "not the model but a head that drafts for it: its draft tokens are worth "
+                 .help = "not the model but heads that draft for it: their draft tokens are worth "
                          "nothing, and cost what those of a trained one do",
-                 .choices = {"eagle3"},
+                 .choices = {"eagle3", "medusa"},
                  .not_with = {{"--format"}, {"--gguf-type"}}},
                 {.name = "--format",
                  .value = "F",

@@ -15,10 +15,11 @@ import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
 EAGLE3 = {"method": "eagle3", "model": MODEL + "/eagle3", "num_speculative_tokens": 3, "adaptive": False}
+MEDUSA = {**EAGLE3, "method": "medusa", "model": MODEL + "/medusa"}
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
-           {"method": "suffix"},
+           {"method": "suffix"}, {"method": "suffix_shared", "adaptive": False},
            {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False},
-           EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"})
+           EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
 DRAFT_MODEL = METHODS[3]
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
@@ -117,7 +118,7 @@ class Speculation(unittest.TestCase):
     def test_drafters_think_alike(self):
         """On what they were trained on: most of three guesses are right, drawn with the target's noise too. Behind a hit in the prefix
         cache a head knows less."""
-        for config, least in ((DRAFT_MODEL, 3.2), (EAGLE3, 2.5)):
+        for config, least in ((DRAFT_MODEL, 3.2), (EAGLE3, 2.5), (MEDUSA, 2.0)):
             for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
                 with Server(config, "--no-enable-prefix-caching") as server:
                     for a in range(20, 30):
@@ -127,7 +128,7 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(1 + accepted / drafts, least, (config, more))
 
     def test_the_plan_says_what_is_taken(self):
-        for config in ({"method": "suffix"}, DRAFT_MODEL, EAGLE3):
+        for config in ({"method": "suffix"}, DRAFT_MODEL, EAGLE3, MEDUSA):
             with self.subTest(config=config):
                 command = [PELTON, "plan", MODEL, "--memory", "--json", "--threads", "1", "--max-model-len", "2048"]
                 plain, planned = (json.loads(subprocess.run(command + more, capture_output=True, text=True, check=True).stdout)
@@ -136,11 +137,11 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(planned["workspace_detail"]["drafting"], 10_000)
 
     def test_what_a_drafter_says_is_written(self):
-        """The logits of guesses behind every token: of both kinds, and none behind the first token of a head."""
+        """The logits of guesses behind every token: of each kind, and none behind the first token of an EAGLE-3 head."""
         with tempfile.TemporaryDirectory() as folder:
             ids = pathlib.Path(folder) / "ids.json"
             ids.write_text(json.dumps([100, 200, 300, 400, 500]))
-            for drafter, vocabulary in (("draft", 4096), ("eagle3", 2048)):
+            for drafter, vocabulary in (("draft", 4096), ("eagle3", 2048), ("medusa", 4096)):
                 sizes = []
                 for chunk in ("2", "256"):
                     out = pathlib.Path(folder) / ("%s_%s.npy" % (drafter, chunk))
@@ -217,8 +218,8 @@ class Speculation(unittest.TestCase):
                 self.assertIn(said, result.stderr)
 
     def test_what_is_refused(self):
-        for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"medusa"}', '"medusa" is not supported', 4),
-                                   ('{"method":"suffix_shared"}', '"suffix_shared" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
+        for config, said, code in (('{"method":"eagle9"}', "method", 2), (json.dumps({**MEDUSA, "num_speculative_tokens": 4}), "3 Medusa heads", 2),
+                                   ('{"method":"lookahead"}', '"lookahead" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
                                    ("suffix", "JSON object", 2)):
             result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", config],
                                     capture_output=True, text=True, timeout=60)

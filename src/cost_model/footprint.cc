@@ -45,9 +45,14 @@ bool is_expert_apart(const ExpectedTensor& tensor) {
          (tensor.name.ends_with("_proj.weight") || tensor.numbers > 1);
 }
 
-// Scales of FP8 that are not those of blocks become float32.
+// Scales of FP8 become float32, but for those of blocks that are.
 int64_t widened_scales(const ExpectedTensor& tensor, const ModelConfig& config) {
   using families::WeightQuantization;
+  if (config.quantization == WeightQuantization::kF8Blocks) {
+    const bool widened = tensor.is_scales && tensor.dtype != tensor::DType::kF32 &&
+                         tensor.name.ends_with(".weight_scale_inv");
+    return widened ? tensor.shape[0] * tensor.shape[1] : 0;
+  }
   const bool of_f8 = config.quantization == WeightQuantization::kF8Rows ||
                      config.quantization == WeightQuantization::kF8Tensor;
   return of_f8 && tensor.is_scales && tensor.name.ends_with(".weight_scale") ? tensor.shape[0] : 0;

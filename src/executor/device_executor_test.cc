@@ -341,13 +341,17 @@ TEST_F(DeviceExecutorTest, WhatADeviceCannotDoIsSaidAtStart) {
   ASSERT_FALSE(too_large.ok());
   EXPECT_EQ(too_large.error().code, ErrorCode::kDoesNotFit);
 
-  LocalExecutor::Options guessing = usual();
-  guessing.speculation = *speculative::parse_config(
-      R"({"method":"suffix+eagle3","model":"head","num_speculative_tokens":3})");
-  const auto head = LocalExecutor::create(checkpoint_, guessing);
-  ASSERT_FALSE(head.ok());
-  EXPECT_EQ(head.error().code, ErrorCode::kUnsupported) << head.error().message;
-  EXPECT_EQ(head.error().field, "speculative-config");
+  const std::string medusa = std::string(PELTON_SOURCE_DIR) + "/models/pelton-box/medusa";
+  for (const std::string& method : {std::string(R"("suffix+eagle3","model":"head")"),
+                                    R"("medusa","model":")" + medusa + "\""}) {
+    LocalExecutor::Options guessing = usual();
+    guessing.speculation =
+        *speculative::parse_config(R"({"num_speculative_tokens":3,"method":)" + method + "}");
+    const auto head = LocalExecutor::create(checkpoint_, guessing);
+    ASSERT_FALSE(head.ok());
+    EXPECT_EQ(head.error().code, ErrorCode::kUnsupported) << head.error().message;
+    EXPECT_EQ(head.error().field, "speculative-config");
+  }
 }
 
 }  // namespace

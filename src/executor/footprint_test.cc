@@ -11,6 +11,7 @@
 #include "checkpoint/synthetic.h"
 #include "executor/local_executor.h"
 #include "models/int_weights_file.h"
+#include "models/pack_model.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::executor {
@@ -120,10 +121,13 @@ TEST(Footprint, SpeculationIsAllocatedAsPredicted) {
   ASSERT_TRUE(checkpoint.ok());
   const std::string draft = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/draft"})";
   const std::string head = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/eagle3"})";
+  const std::string medusa = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/medusa"})";
   for (const std::string& json :
-       {std::string(R"({"method":"suffix"})"), R"({"method":"draft_model")" + draft,
-        R"({"method":"eagle3")" + head, R"({"method":"suffix+eagle3")" + head,
-        R"({"method":"suffix+draft_model")" + draft, R"({"method":"auto")" + head}) {
+       {std::string(R"({"method":"suffix"})"), std::string(R"({"method":"suffix_shared"})"),
+        R"({"method":"draft_model")" + draft, R"({"method":"eagle3")" + head,
+        R"({"method":"suffix+eagle3")" + head, R"({"method":"suffix+draft_model")" + draft,
+        R"({"method":"auto")" + head, R"({"method":"medusa")" + medusa,
+        R"({"method":"auto")" + medusa}) {
     for (const char* kernels : {"auto", "reference"}) {
       SCOPED_TRACE(json + kernels);
       const LocalExecutor::Options options{.kernels = kernels,
@@ -142,6 +146,40 @@ TEST(Footprint, SpeculationIsAllocatedAsPredicted) {
       ASSERT_TRUE(executor.ok()) << executor.error().message;
       EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*predicted));
     }
+  }
+}
+
+// A dense model's MLPs in tiles, and an output head in 4 bits beside an embedding that it is tied
+// to.
+TEST(Footprint, DenseTilesAreAllocatedAsPredicted) {
+  base::ThreadPool pool({.threads = 1});
+  for (const char* name : {"llama3", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
+    const std::string folder = testing::TempDir() + "footprint_test_dense";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(golden + "/config.json", folder + "/config.json");
+    const auto source = checkpoint::Checkpoint::open(golden);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    const auto packed =
+        models::pack_model(*source, {.weights = models::WeightChoice::kInt8}, folder, pool,
+                           [](std::string_view, int64_t, int64_t) { return true; });
+    ASSERT_TRUE(packed.ok()) << packed.error().message;
+    const auto checkpoint = checkpoint::Checkpoint::open(folder);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    EXPECT_TRUE(checkpoint->has("lm_head_coarse.weight"));
+    for (const char* kernels : {"auto", "reference"}) {
+      const LocalExecutor::Options options{.kernels = kernels,
+                                           .threads = 2,
+                                           .sequences_max = 3,
+                                           .batch_tokens_max = 40,
+                                           .context_tokens = 200,
+                                           .kv_bytes = 64 * kMiB};
+      const auto executor = LocalExecutor::create(*checkpoint, options);  // which CHECKs it
+      ASSERT_TRUE(executor.ok()) << executor.error().message;
+    }
+    std::filesystem::remove_all(folder);
   }
 }
 

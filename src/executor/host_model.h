@@ -38,6 +38,9 @@ class HostModel final : public StepModel {
   Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
+  TargetHead head() override {
+    return [this](float* logits, const float* x, int rows) { model_->head(logits, x, rows); };
+  }
 
  private:
   HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,

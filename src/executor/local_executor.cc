@@ -41,10 +41,13 @@ int sampled_vocab(const LocalExecutor::Options& options, int vocab_size) {
 Result<void> check_device_proposers(const speculative::Config& config) {
   TRY_ASSIGN(const std::vector<speculative::Config> parts, config.parts());
   for (const speculative::Config& part : parts) {
-    if (part.method != speculative::Config::Method::kEagle3) continue;
+    using Method = speculative::Config::Method;
+    if (part.method != Method::kEagle3 && part.method != Method::kMedusa) continue;
     return Error{ErrorCode::kUnsupported,
-                 "--speculative-config: an EAGLE-3 head guesses beside a model on the processors "
-                 "(--device cpu), not beside one on a GPU: give another method",
+                 fmt::format("--speculative-config: {} heads guess beside a model on the "
+                             "processors (--device cpu), not beside one on a GPU: give another "
+                             "method",
+                             part.method == Method::kEagle3 ? "EAGLE-3" : "Medusa"),
                  "speculative-config"};
   }
   return {};
@@ -145,7 +148,8 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                                         .batch_tokens_max = options.batch_tokens_max,
                                         .kernels = options.kernels,
                                         .pool = &pool,
-                                        .target = &checkpoint};
+                                        .target = &checkpoint,
+                                        .target_head = model->head()};
     TRY_ASSIGN(proposer, speculative::make_proposer(options.speculation, facts));
     const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
     CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");

@@ -387,7 +387,9 @@ class SpeculativeAnswers : public testing::Test {
     speculative::Config& config = options.speculation;
     config.method = method;
     const bool draft = method == Method::kDraftModel || method == Method::kSuffixDraftModel;
-    config.model = model_folder() + (draft ? "/draft" : "/eagle3");
+    const bool is_medusa = method == Method::kMedusa;
+    config.model = model_folder() + (draft ? "/draft" : is_medusa ? "/medusa" : "/eagle3");
+    if (is_medusa) config.tokens_max = std::min(config.tokens_max, 3);  // its heads
     const bool has_model = std::filesystem::exists(config.model + "/config.json");
     if (method == Method::kOracle || (config.takes_model() && !has_model)) {
       config.method = Method::kOracle;
@@ -403,8 +405,19 @@ class SpeculativeAnswers : public testing::Test {
                                                .sampled_vocab = vocab,
                                                .batch_tokens_max = options.batch_tokens_max,
                                                .pool = drafting_pool_,
-                                               .target = checkpoint_})
+                                               .target = checkpoint_,
+                                               .target_head = target_head()})
         .value();
+  }
+
+  // As an executor's own model has it, of kernels that draft.
+  static speculative::TargetHead target_head() {
+    static const auto kernels =
+        kernels::make_kernels(kernels::KernelChoice::kAuto, *drafting_pool_).value();
+    static const auto model =
+        models::load_model(*checkpoint_, *kernels, {.batch_tokens_max = 64, .logit_rows_max = 1})
+            .value();
+    return [](float* logits, const float* x, int rows) { model->head(logits, x, rows); };
   }
 
   static Run draw(uint64_t seed) {
@@ -429,9 +442,11 @@ class SpeculativeAnswers : public testing::Test {
     const double acceptance = std::array{0.0, 0.5, 0.9, 1.0}[static_cast<size_t>(below(4))];
     const int vocab = checkpoint_->config().vocab_size;
     using Method = speculative::Config::Method;
-    constexpr std::array kMethods = {
-        Method::kOracle, Method::kNGram,        Method::kSuffix,           Method::kDraftModel,
-        Method::kEagle3, Method::kSuffixEagle3, Method::kSuffixDraftModel, Method::kAuto};
+    constexpr std::array kMethods = {Method::kOracle,     Method::kNGram,
+                                     Method::kSuffix,     Method::kEagle3,
+                                     Method::kDraftModel, Method::kSuffixDraftModel,
+                                     Method::kMedusa,     Method::kSuffixEagle3,
+                                     Method::kAuto,       Method::kSuffixShared};
     options.proposer = proposer_of(kMethods[seed % kMethods.size()], acceptance, options);
     const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
     const bool is_hostile = kind < static_cast<int>(Hostile::Kind::kCount);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +61,11 @@ class StepModel {
   virtual Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;
+
+  // The model's output head, good as long as this model and between steps; null where the model is
+  // not the host's.
+  using TargetHead = std::function<void(float* logits, const float* x, int rows)>;
+  virtual TargetHead head() { return nullptr; }
 };
 
 }  // namespace pelton::executor

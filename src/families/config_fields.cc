@@ -420,8 +420,8 @@ Result<void> read_packed_integers(const ConfigFields& fields, const ConfigFields
   return {};
 }
 
-// vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row or one, or
-// integers.
+// vLLM's compressed-tensors: one group of linear layers, E4M3 with a scale for each row, each
+// block of 128 x 128 or one, or integers.
 Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
   TRY(check_left_out(fields, "ignore"));
   const Json* groups = fields.find("config_groups");
@@ -441,6 +441,11 @@ Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& co
   const Json* strategy = inner.find("strategy");
   if (strategy != nullptr && *strategy == Json("channel")) {
     config.quantization = WeightQuantization::kF8Rows;
+    return {};
+  }
+  if (strategy != nullptr && *strategy == Json("block")) {
+    TRY(inner.only("block_structure", Json(Json::Array{128, 128})));
+    config.quantization = WeightQuantization::kF8Blocks;
     return {};
   }
   TRY(inner.only("strategy", Json("tensor")));

@@ -58,8 +58,12 @@ class List {
       return;
     }
     const auto blocks = [](int64_t count) { return (count + kF8Block - 1) / kF8Block; };
-    tensors_.push_back(
-        {name + "_scale_inv", DType::kF32, {blocks(rows), blocks(columns)}, kind, true});
+    tensors_.push_back({name + "_scale_inv",
+                        DType::kF32,
+                        {blocks(rows), blocks(columns)},
+                        kind,
+                        true,
+                        AllowedTypes::kVector});
   }
   // name: "....weight". Sizes that do not divide are refused where they are read.
   void integers(const std::string& name, int64_t rows, int64_t columns, TensorKind kind) {

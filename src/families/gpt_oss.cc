@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "families/published_config.h"
+#include "families/unclamped_yarn.h"
 
 namespace pelton::families {
 namespace {
@@ -66,6 +67,7 @@ Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY_ASSIGN(config.rope.original_context, fields.number("initial_context_length", 4096.0, 1.0,
                                                          static_cast<double>(kContextMax)));
   TRY(read_rope(fields, config));
+  leave_ramp_uncut(config.rope, config.head_size);
   TRY_ASSIGN(config.rms_norm_epsilon, fields.number("rms_norm_eps", 1e-5, 0.0, 1.0));
   TRY_ASSIGN(config.swiglu_limit, fields.number("swiglu_limit", 7.0, 1e-3, 1e6));
   TRY_ASSIGN(config.swiglu_alpha, fields.number("swiglu_alpha", 1.702, 1e-3, 1e3));

@@ -121,8 +121,12 @@ std::string tensor_name(const ModelConfig& config, std::string_view stored) {
                       found->layer < config.layer_count() + config.draft_layer_count;
   if (drafts || is_activation_scale(found->rest)) return "";
   if (found->rest == "self_attn.rotary_emb.inv_freq") return "";
-  return fmt::format("{}{}.{}", kLayers, found->layer,
-                     renamed_by(config.family->layer_names, found->rest, true));
+  // compressed-tensors' name of what DeepSeek calls weight_scale_inv; the numbers are the same.
+  const bool is_block_scale = config.quantization == WeightQuantization::kF8Blocks &&
+                              found->rest.ends_with(".weight_scale");
+  return fmt::format("{}{}.{}{}", kLayers, found->layer,
+                     renamed_by(config.family->layer_names, found->rest, true),
+                     is_block_scale ? "_inv" : "");
 }
 
 std::string published_name(const Family& family, std::string_view name) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,13 @@ struct Stack {
     return sum;
   }
   int cols() const { return parts[0].cols; }
+  // So that no tile has rows of two parts, and no block of columns is cut.
+  bool is_of_whole_tiles() const {
+    constexpr int kTileColumns = 32;
+    return cols() % kTileColumns == 0 &&
+           std::all_of(parts.begin(), parts.end(),
+                       [](const kernels::Matrix& part) { return part.rows % kTileRows == 0; });
+  }
   Format format() const { return parts[0].format; }
   // The part that row `row` is in, and its number there.
   std::pair<const kernels::Matrix*, int64_t> at(int64_t row) const {
@@ -87,10 +95,11 @@ class Packer {
       TRY(vector(prefix + "input_layernorm.weight", hidden));
       TRY(attention(prefix + "self_attn."));
       TRY(vector(prefix + "post_attention_layernorm.weight", hidden));
-      TRY(vector(prefix + "mlp.router.bias", config_.expert_count));
-      TRY(matrix(prefix + "mlp.router.weight", config_.expert_count, hidden,
-                 MatrixWeights::kAsShipped));
-      TRY(experts(prefix + "mlp.experts."));
+      if (config_.post_norms) {
+        TRY(vector(prefix + "pre_feedforward_layernorm.weight", hidden));
+        TRY(vector(prefix + "post_feedforward_layernorm.weight", hidden));
+      }
+      TRY(feed_forward(prefix + "mlp.", config_.layers[static_cast<size_t>(layer)].has_experts));
     }
     TRY(matrix("model.embed_tokens.weight", config_.vocab_size, hidden, MatrixWeights::kAsShipped));
     TRY(vector("model.norm.weight", hidden));
@@ -103,23 +112,49 @@ class Packer {
     const int hidden = config_.hidden_size;
     const int q = config_.q_size();
     const int kv = config_.kv_size();
+    const Bias has_bias = config_.qkv_bias ? Bias::kAdded : Bias::kNone;
     Stack qkv;
     std::vector<float> bias;
     for (const auto& [name, rows] : {std::pair("q_proj", q), {"k_proj", kv}, {"v_proj", kv}}) {
       TRY_ASSIGN(const kernels::Linear linear,
-                 load_linear(checkpoint_, prefix + name, rows, hidden, Bias::kAdded, keep_));
+                 load_linear(checkpoint_, prefix + name, rows, hidden, has_bias, keep_));
       qkv.parts.push_back(linear.weight);
-      bias.insert(bias.end(), linear.bias, linear.bias + rows);
+      if (config_.qkv_bias) bias.insert(bias.end(), linear.bias, linear.bias + rows);
       if (linear.weight.format != qkv.format()) {
         return Error{ErrorCode::kUnsupported,
                      fmt::format("{}q_proj and {} differ in type", prefix, name)};
       }
     }
-    add_vector(prefix + "qkv_proj.bias", {q + int64_t{2} * kv}, std::move(bias));
+    if (config_.qkv_bias) {
+      add_vector(prefix + "qkv_proj.bias", {q + int64_t{2} * kv}, std::move(bias));
+    }
     TRY(add_matrix(prefix + "qkv_proj.weight", qkv, options_.matrices));
-    TRY(vector(prefix + "o_proj.bias", hidden));
+    if (config_.attn_out_bias) TRY(vector(prefix + "o_proj.bias", hidden));
     TRY(matrix(prefix + "o_proj.weight", hidden, q, options_.matrices));
-    return vector(prefix + "sinks", config_.head_count);
+    if (config_.qk_norm) {
+      TRY(vector(prefix + "q_norm.weight", config_.head_size));
+      TRY(vector(prefix + "k_norm.weight", config_.head_size));
+    }
+    if (config_.attention_sinks) TRY(vector(prefix + "sinks", config_.head_count));
+    return {};
+  }
+
+  Result<void> feed_forward(const std::string& prefix, bool has_experts) {
+    const int hidden = config_.hidden_size;
+    if (has_experts) {
+      TRY(vector(prefix + "router.bias", config_.expert_count));
+      TRY(matrix(prefix + "router.weight", config_.expert_count, hidden,
+                 MatrixWeights::kAsShipped));
+      return experts(prefix + "experts.");
+    }
+    const int inner = config_.intermediate_size;
+    for (const auto& [name, rows, cols] : {std::tuple("gate_proj", inner, hidden),
+                                           {"up_proj", inner, hidden},
+                                           {"down_proj", hidden, inner}}) {
+      if (config_.mlp_bias) TRY(vector(prefix + name + ".bias", rows));
+      TRY(matrix(prefix + name + ".weight", rows, cols, options_.matrices));
+    }
+    return {};
   }
 
   Result<void> vector(const std::string& name, int64_t count) {
@@ -144,11 +179,14 @@ class Packer {
   }
 
   Result<void> head() {
+    const bool tied = config_.tied_head;
     TRY_ASSIGN(const kernels::Matrix found,
-               load_matrix(checkpoint_, "lm_head.weight", config_.vocab_size, config_.hidden_size));
+               load_matrix(checkpoint_, tied ? "model.embed_tokens.weight" : "lm_head.weight",
+                           config_.vocab_size, config_.hidden_size));
     const bool coarse =
-        options_.coarse_head && found.format != Format::kQ8_0 && found.rows % kTileRows == 0;
+        options_.coarse_head && found.format != Format::kQ8_0 && Stack{{found}}.is_of_whole_tiles();
     if (coarse) add_tiles(std::string(families::kCoarseHead), DType::kInt4Tiles, {{found}});
+    if (tied) return {};  // the embedding, which stays as it is
     return add_matrix("lm_head.weight", {{found}},
                       coarse ? MatrixWeights::kAsShipped : options_.matrices);
   }
@@ -168,7 +206,12 @@ class Packer {
 
   Result<void> add_matrix(const std::string& name, Stack stack, MatrixWeights weights) {
     const int64_t rows = stack.rows();
-    const bool whole_tiles = rows % kTileRows == 0;
+    const bool whole_tiles = stack.is_of_whole_tiles();
+    if (kernels::is_ggml_blocks(stack.format())) {
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("tensor {} is {}; F32, F16, BF16 and Q8_0 can be packed", name,
+                               tensor::dtype_name(kernels::ggml_dtype(stack.format())))};
+    }
     if (stack.format() == Format::kQ8_0 && !whole_tiles) {
       return Error{ErrorCode::kUnsupported,
                    fmt::format("tensor {} has {} rows of Q8_0; a multiple of {} can be packed",
@@ -191,7 +234,6 @@ class Packer {
     return {};
   }
 
-  // head_size is a multiple of 16 (models/transformer.cc), so that no tile has rows of two parts.
   static void pack_stack_tile(Format format, const Stack& stack, int64_t tile, uint8_t* out) {
     const auto [part, first] = stack.at(tile * kTileRows);
     std::array<int64_t, kTileRows> rows;
@@ -336,15 +378,21 @@ std::string_view name_of(MatrixWeights weights) {
   return weights == MatrixWeights::kInt8 ? "int8" : "shipped";
 }
 
-bool can_be_packed(const families::ModelConfig& config) {
-  return config.has_experts() && config.family->expert_files == families::ExpertFiles::kMxfp4;
+bool can_be_packed(const Checkpoint& checkpoint) {
+  const families::ModelConfig& config = checkpoint.config();
+  if (config.has_experts()) return config.family->expert_files == families::ExpertFiles::kMxfp4;
+  // The rows of others' files lie in another order than config.json says of this layout.
+  return !config.is_latent() && checkpoint.layout() == checkpoint::LayoutKind::kHuggingFace &&
+         config.quantization == families::WeightQuantization::kNone;
 }
 
 Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress) {
-  if (!can_be_packed(checkpoint.config())) {
+  if (!can_be_packed(checkpoint)) {
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("{}: is a {}; only models with MXFP4 experts are packed",
+                 fmt::format("{}: is a {}; models with MXFP4 experts are packed, and dense ones of "
+                             "safetensors in Hugging Face's layout, without latent attention and "
+                             "not quantized",
                              checkpoint.folder(), checkpoint.config().architecture)};
   }
   Packer packer(checkpoint, options);

@@ -1,8 +1,8 @@
 // Writes a checkpoint's weights as the fast kernels like them: one safetensors file of tiles
 // (kernels/tiles.h), which loads by mapping it, with no work. Experts stay MXFP4 to the bit; what
-// is plain elsewhere stays as it is, or becomes signed bytes if that is asked for; Q8_0 becomes
-// tiles of the same bytes. Queries, keys and values are one matrix, in that order.
-// The caller's thread owns the pool.
+// is plain elsewhere (of dense models, MLPs too) stays as it is, or becomes signed bytes if that is
+// asked for; Q8_0 becomes tiles of the same bytes. Queries, keys and values are one matrix, in that
+// order. The caller's thread owns the pool.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace pelton::layers {
 
 enum class MatrixWeights {
-  kAsShipped,  // attention and head as the checkpoint has them
+  kAsShipped,  // attention, dense MLPs and head as the checkpoint has them
   kInt8,       // signed bytes, a float16 scale for each 32 along a row
 };
 
@@ -38,11 +38,13 @@ std::string_view name_of(kernels::Activations activations);  // "int16", "int8"
 // Bytes so far, and in all; false stops. On the calling thread, some times a second.
 using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 
-// Whether pack_weights takes models of the family: its experts are published in MXFP4.
-bool can_be_packed(const families::ModelConfig& config);
+// Whether pack_weights takes the model: its experts are published in MXFP4; or it is dense, with
+// attention of keys and values, and its files are safetensors in Hugging Face's layout without
+// quantization.
+bool can_be_packed(const checkpoint::Checkpoint& checkpoint);
 
-// Writes `file`, which is complete only when this returns. Errors: kUnsupported (experts that are
-// not MXFP4), kDoesNotFit, kIo, kCancelled.
+// Writes `file`, which is complete only when this returns. Errors: kUnsupported (what cannot be
+// packed), kDoesNotFit, kIo, kCancelled.
 Result<void> pack_weights(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress);
 

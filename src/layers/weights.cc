@@ -70,7 +70,7 @@ Result<void> widen(const TensorView& view, const std::string& name, int64_t begi
   }
 }
 
-// Of FP8: in blocks as they lie in the file, otherwise widened.
+// Of FP8: those of blocks as they lie in the file where they are float32, otherwise widened.
 Result<kernels::BlockScales> load_scales(const checkpoint::Checkpoint& checkpoint,
                                          const std::string& name, int rows, int cols,
                                          FloatVectors& keep) {
@@ -80,8 +80,15 @@ Result<kernels::BlockScales> load_scales(const checkpoint::Checkpoint& checkpoin
   if (kind == WeightQuantization::kF8Blocks) {
     constexpr int64_t kBlock = families::kF8Block;
     const std::array<int64_t, 2> blocks{(rows + kBlock - 1) / kBlock, (cols + kBlock - 1) / kBlock};
-    TRY_ASSIGN(const TensorView view, checkpoint.tensor(name + "_scale_inv", DType::kF32, blocks));
-    scales.data = view.as<float>();
+    const std::string full = name + "_scale_inv";
+    TRY_ASSIGN(const TensorView view, checkpoint.tensor(full, blocks));
+    if (view.dtype == DType::kF32) {
+      scales.data = view.as<float>();
+      return scales;
+    }
+    float* const out = keep.add(view.element_count());
+    TRY(widen(view, full, 0, view.element_count(), out));
+    scales.data = out;
     return scales;
   }
   scales.cols = cols;

@@ -235,8 +235,34 @@ TEST(MistralOriginal, ComputesWhatTheOtherLayoutComputes) {
   std::filesystem::remove_all(folder);
 }
 
+// How scales of FP8 lie, all in bf16; and what a configuration says of it.
+struct F8Scales {
+  enum class Of { kRows, kBlocks, kTensor };
+  const char* name;
+  Of of;
+  const char* suffix;
+  const char* config;
+
+  int64_t rows(int64_t rows) const { return of == Of::kRows ? 1 : of == Of::kBlocks ? 128 : rows; }
+  int64_t cols(int64_t cols) const { return of == Of::kBlocks ? 128 : cols; }
+};
+constexpr F8Scales kF8Scales[] = {
+    {"rows", F8Scales::Of::kRows, "_scale", R"({"quant_method": "compressed-tensors",
+      "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})"},
+    {"tensor", F8Scales::Of::kTensor, "_scale",
+     R"({"quant_method": "fp8", "activation_scheme": "dynamic"})"},
+    // Qwen 3's: DeepSeek's, but for the scales' type.
+    {"blocks", F8Scales::Of::kBlocks, "_scale_inv",
+     R"({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+         "weight_block_size": [128, 128]})"},
+    {"blocks of compressed-tensors", F8Scales::Of::kBlocks, "_scale",
+     R"({"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8,
+         "type": "float", "strategy": "block", "block_structure": [128, 128]}}}})"}};
+
 // A copy of the source with the products of its layers in FP8, or in float32 with the same values.
-void write_f8(const checkpoint::Checkpoint& source, bool by_row, bool widened,
+void write_f8(const checkpoint::Checkpoint& source, const F8Scales& kind, bool widened,
               const std::string& folder) {
   std::filesystem::create_directories(folder);
   std::vector<checkpoint::PlannedTensor> plan;
@@ -253,15 +279,17 @@ void write_f8(const checkpoint::Checkpoint& source, bool by_row, bool widened,
     const int64_t rows = view.shape[0];
     const int64_t cols = view.shape[1];
     const auto* weights = reinterpret_cast<const uint16_t*>(view.bytes.data());
+    const int64_t down = (rows + kind.rows(rows) - 1) / kind.rows(rows);
+    const int64_t across = (cols + kind.cols(cols) - 1) / kind.cols(cols);
     std::vector<uint16_t> scales;  // bf16
-    for (int64_t r = 0; r < rows; ++r) {
-      const float scale = by_row ? 0.002f * static_cast<float>(1 + r % 7) : 0.003f;
-      if (by_row || r == 0) scales.push_back(tensor::float_to_bf16(scale));
+    for (int64_t i = 0; i < down * across; ++i) {
+      scales.push_back(tensor::float_to_bf16(0.002f * static_cast<float>(1 + i % 7)));
     }
     std::vector<uint8_t> codes;
     std::vector<float> values;
     for (int64_t i = 0; i < rows * cols; ++i) {
-      const float scale = tensor::bf16_to_float(scales[by_row ? static_cast<size_t>(i / cols) : 0]);
+      const int64_t block = i / cols / kind.rows(rows) * across + i % cols / kind.cols(cols);
+      const float scale = tensor::bf16_to_float(scales[static_cast<size_t>(block)]);
       codes.push_back(tensor::float_to_e4m3(tensor::bf16_to_float(weights[i]) / scale));
       values.push_back(tensor::e4m3_to_float(codes.back()) * scale);
     }
@@ -273,37 +301,30 @@ void write_f8(const checkpoint::Checkpoint& source, bool by_row, bool widened,
     plan.push_back({name, tensor::DType::kF8E4m3, view.shape});
     append(codes.data(), codes.size());
     std::vector<int64_t> shape;  // of one: a scalar
-    if (by_row) shape = {rows, 1};
-    plan.push_back({name + "_scale", tensor::DType::kBf16, shape});
+    if (kind.of != F8Scales::Of::kTensor) shape = {down, across};
+    plan.push_back({name + kind.suffix, tensor::DType::kBf16, shape});
     append(scales.data(), scales.size() * 2);
   }
   Json config = Json::parse(*base::read_file(source.folder() + "/config.json")).value();
-  if (!widened) {
-    config.set("quantization_config",
-               Json::parse(by_row ? R"({"quant_method": "compressed-tensors",
-      "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
-      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})"
-                                  : R"({"quant_method": "fp8", "activation_scheme": "dynamic"})")
-                   .value());
-  }
+  if (!widened) config.set("quantization_config", Json::parse(kind.config).value());
   CHECK(base::write_file(folder + "/config.json", config.dump()).ok());
   CHECK(base::write_file(folder + "/model.safetensors", checkpoint::safetensors_header(plan) + data)
             .ok());
 }
 
-TEST(Fp8, ScalesOfRowsAndOfTensorsGiveTheValuesTheyStandFor) {
+TEST(Fp8, ScalesOfAnyKindGiveTheValuesTheyStandFor) {
   const std::string folder = testing::TempDir() + "fp8_layouts_test";
   for (const char* name : {"llama3", "qwen3"}) {
-    for (const bool by_row : {true, false}) {
+    for (const F8Scales& kind : kF8Scales) {
       std::filesystem::remove_all(folder);
       const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
       ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
       const auto source = checkpoint::Checkpoint::open(folder);
       ASSERT_TRUE(source.ok()) << source.error().message;
-      write_f8(*source, by_row, false, folder + "/f8");
-      write_f8(*source, by_row, true, folder + "/f32");
+      write_f8(*source, kind, false, folder + "/f8");
+      write_f8(*source, kind, true, folder + "/f32");
       EXPECT_LT(relative_error(logits_of(folder + "/f8"), logits_of(folder + "/f32")), 1e-6)
-          << name << (by_row ? " by row" : " by tensor");
+          << name << " by " << kind.name;
     }
   }
   std::filesystem::remove_all(folder);

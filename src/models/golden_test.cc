@@ -47,6 +47,11 @@ constexpr Tolerance kInt8Outlier{3.5e-2, 2.3e-1, 1e-2, 0.94, 0.8f};
 constexpr Tolerance kFp8{1.8e-2, 3.2e-2, 9e-4, 0.96, 0.2f};
 constexpr Tolerance kFp8Outlier{1.5e-1, 3.5e-1, 1.7e-1, 0.78, 3.5f};
 
+// Signed bytes in small dense models of other families, which amplify: as their makers ask of
+// activations in 8 bits: of the best token where it is sure. Measured: 2.9e-2 to 4.8e-2 in the
+// mean, 1.0e-1 at worst, 7e-3 nats, the best token at 85 % of 34 positions or more.
+constexpr Tolerance kDenseInt8{6e-2, 1.6e-1, 1.5e-2, 0.8, 0.9f};
+
 struct Golden {
   std::vector<TokenId> tokens;  // prompt and continuation
   int prompt_count = 0;
@@ -262,6 +267,8 @@ Tolerance tolerance_of(const Case& param) {
   if (param.kv == tensor::DType::kI8) return outlier ? kInt8Outlier : kInt8;
   if (param.kv == tensor::DType::kF8E4m3) return outlier ? kFp8Outlier : kFp8;
   const bool coarse = param.packing && param.packing->coarse_head;
+  const bool in_bytes = param.packing && param.packing->matrices == layers::MatrixWeights::kInt8;
+  if (in_bytes && folder_of(param.name).formula() == "families") return kDenseInt8;
   return param.kernels == kernels::KernelChoice::kReference && !coarse ? kExact : kFast;
 }
 
@@ -486,6 +493,14 @@ std::vector<Case> all_cases() {
   for (const char* name : {"tiny", "mid", "outlier"}) {
     cases.push_back({name, kernels::KernelChoice::kAuto, 7, {}, {}, true});
   }
+  // Dense models: MLPs become tiles, too; an output head that is tied is looked for in 4 bits.
+  for (const char* name : {"llama3", "qwen2", "qwen3", "mistral", "gemma3"}) {
+    const auto kernels = kernels::KernelChoice::kAuto;
+    cases.push_back({name, kernels, 7, {}, Packing{layers::MatrixWeights::kInt8, int16}});
+    cases.push_back({name, kernels, 0, {}, Packing{shipped, int16, true}});
+  }
+  cases.push_back(
+      {"llama3", kernels::KernelChoice::kAvx2, 7, {}, Packing{layers::MatrixWeights::kInt8, int8}});
   return cases;
 }
 

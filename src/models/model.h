@@ -42,6 +42,10 @@ class Model {
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;
 
+  // Its output head, of states that are not the last forward()'s: what drafters make of them.
+  // logits: float (rows, vocab); x: float (rows, hidden), normed.
+  virtual void head(float* logits, const float* x, int rows) = 0;
+
   // Bytes of weights that a step of so many sequences reads, a token and a row of logits each, as
   // experts fall in the mean (the embedding's rows counted as nothing).
   virtual double weight_bytes_of_step(int sequences) const = 0;

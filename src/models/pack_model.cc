@@ -104,6 +104,7 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
   PackedModel made{.weights = way.weights,
                    .coarse_head = packed.has(families::kCoarseHead),
+                   .has_experts = packed.config().has_experts(),
                    .activations = activations,
                    .measured = {},
                    .excess = {},
@@ -192,9 +193,9 @@ Result<std::string> packed_fingerprint(const Checkpoint& source, WeightChoice we
 }
 
 std::string verdict(const PackedModel& packed) {
-  const std::string what = fmt::format("experts as shipped, {}, activations {}",
-                                       text_of({packed.weights, packed.coarse_head}),
-                                       layers::name_of(packed.activations));
+  const std::string what = fmt::format(
+      "{}, {}, activations {}", packed.has_experts ? "experts as shipped" : "MLPs as attention",
+      text_of({packed.weights, packed.coarse_head}), layers::name_of(packed.activations));
   if (!packed.excess.empty()) return what + "; they lose more than they should";
   if (!packed.measured) return what + "; what they lose was not measured";
   return fmt::format("{}; {:.1f} % of tokens as with the weights as shipped", what,

@@ -17,7 +17,7 @@
 
 namespace pelton::models {
 
-// Of attention and head; experts stay as they are.
+// Of attention, dense MLPs and head; experts stay as they are.
 enum class WeightChoice {
   kAuto,  // the first of int8, and as shipped with an approximate lm_head, that holds golden's
           // limits; if not even what is to the bit does, that loses no more than the model does in
@@ -38,8 +38,9 @@ struct PackModelOptions {
 };
 
 struct PackedModel {
-  layers::MatrixWeights weights = layers::MatrixWeights::kInt8;  // of attention
+  layers::MatrixWeights weights = layers::MatrixWeights::kInt8;  // of attention, dense MLPs
   bool coarse_head = false;
+  bool has_experts = true;
   kernels::Activations activations = kernels::Activations::kInt16;
   struct Measured {
     WeightLoss loss;

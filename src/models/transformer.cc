@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "families/family.h"
 #include "kernels/kv_quantization.h"
 #include "kernels/latent_rows.h"
 
@@ -20,8 +21,7 @@ Result<void> multiple(int value, int of, const char* name) {
 
 Result<void> check_latent_widths(const families::ModelConfig& config) {
   const families::LatentConfig& latent = config.latent;
-  TRY(multiple(latent.q_rank, 32, "q_lora_rank"));
-  TRY(multiple(latent.kv_rank, 32, "kv_lora_rank"));
+  TRY(multiple(latent.kv_rank, 16, "kv_lora_rank"));
   if (latent.keys_transposed) TRY(multiple(latent.nope_size, 32, "qk_nope_head_dim"));
   const int width = latent.kv_rank + latent.rope_size;
   if (width <= kernels::kLatentWidthMax) return {};
@@ -31,11 +31,12 @@ Result<void> check_latent_widths(const families::ModelConfig& config) {
                            width, kernels::kLatentWidthMax)};
 }
 
-// The kernels read 32 columns at a time (an MXFP4 block); of heads they take any size.
+// Of MXFP4 the kernels read a block of 32 columns at a time; elsewhere they take any size.
 Result<void> check_widths(const families::ModelConfig& config) {
-  TRY(multiple(config.hidden_size, 32, "hidden_size"));
-  TRY(multiple(config.widest_mlp(), 32, "intermediate_size"));
-  TRY(multiple(config.expert_intermediate_size, 32, "the experts' intermediate_size"));
+  if (config.family->expert_files == families::ExpertFiles::kMxfp4) {
+    TRY(multiple(config.hidden_size, 32, "hidden_size"));
+    TRY(multiple(config.expert_intermediate_size, 32, "the experts' intermediate_size"));
+  }
   if (config.is_latent()) return check_latent_widths(config);
   if (config.head_size > kernels::kHeadSizeMax) {
     return Error{ErrorCode::kUnsupported,
@@ -187,6 +188,15 @@ void Transformer::logits_of(
     norm_into_head(rows.subspan(first, count));
     head_.forward(kernels_, logits_.data(), head_in_.data(), static_cast<int>(count));
     sees(first, logits_.data(), count);
+  }
+}
+
+// No more at once than the kernels have room for.
+void Transformer::head(float* logits, const float* x, int rows) {
+  for (int64_t first = 0; first < rows; first += options_.batch_tokens_max) {
+    const auto count = static_cast<int>(std::min<int64_t>(options_.batch_tokens_max, rows - first));
+    head_.forward(kernels_, logits + first * config_.vocab_size, x + first * config_.hidden_size,
+                  count);
   }
 }
 

@@ -29,6 +29,7 @@ class Transformer final : public Model {
                    base::FunctionRef<void(size_t index, const float* state)> sees) override;
   void logits_of(std::span<const int> rows,
                  base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
+  void head(float* logits, const float* x, int rows) override;
   double weight_bytes_of_step(int sequences) const override;
   int64_t owned_weight_bytes() const override;
   int64_t workspace_bytes() const override;

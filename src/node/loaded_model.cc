@@ -138,7 +138,7 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
 // Of a model that is computed as its files have it: what it could be asked for.
 void LoadedModel::suggest_packing(const Options& options, base::Log& log) const {
   const bool can_be = checkpoint_.weight_layout() != families::WeightLayout::kTiled &&
-                      models::can_be_packed(checkpoint_.config()) &&
+                      models::can_be_packed(checkpoint_) &&
                       checkpoint_.weight_bytes() >= kPackedFromBytes &&
                       options.executor.kernels != "reference";
   if (!can_be) return;
@@ -242,7 +242,9 @@ std::string LoadedModel::weights_text() const {
   }
   const bool int8 = tiles.weights == "int8";
   const bool coarse = checkpoint_.has(families::kCoarseHead);
-  return fmt::format("weights in tiles: experts MXFP4, attention {}, head {}; activations int{}",
+  const bool experts = checkpoint_.config().has_experts();
+  return fmt::format("weights in tiles: {} {}, head {}; activations int{}",
+                     experts ? "experts MXFP4, attention" : "attention and MLPs",
                      int8 ? "int8" : "as shipped",
                      coarse ? "int4 and as shipped"
                      : int8 ? "int8"

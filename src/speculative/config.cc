@@ -12,9 +12,11 @@
 #include "speculative/combined.h"
 #include "speculative/draft_model.h"
 #include "speculative/eagle3.h"
+#include "speculative/medusa.h"
 #include "speculative/ngram.h"
 #include "speculative/oracle.h"
 #include "speculative/suffix.h"
+#include "speculative/suffix_shared.h"
 
 namespace pelton::speculative {
 namespace {
@@ -34,8 +36,10 @@ struct MethodName {
 constexpr std::array kMethods = {
     MethodName{Method::kNGram, "ngram", 0},
     MethodName{Method::kSuffix, "suffix", 24},
+    MethodName{Method::kSuffixShared, "suffix_shared", 24},
     MethodName{Method::kDraftModel, "draft_model", 0},
     MethodName{Method::kEagle3, "eagle3", 0},
+    MethodName{Method::kMedusa, "medusa", 0},
     MethodName{Method::kSuffixDraftModel, "suffix+draft_model", 0},
     MethodName{Method::kSuffixEagle3, "suffix+eagle3", 0},
     MethodName{Method::kAuto, "auto", 8},
@@ -43,28 +47,20 @@ constexpr std::array kMethods = {
 };
 
 // Those of vLLM's and of the literature without a counterpart here.
-constexpr std::array<std::string_view, 8> kForeignMethods = {
-    "medusa", "suffix_shared",  "lookahead", "eagle",
-    "mtp",    "mlp_speculator", "ngram_gpu", "custom_class"};
+constexpr std::array<std::string_view, 6> kForeignMethods = {
+    "lookahead", "eagle", "mtp", "mlp_speculator", "ngram_gpu", "custom_class"};
 
 Error refusal(ErrorCode code, std::string_view field, std::string_view why) {
   return Error{code, fmt::format("--speculative-config: {}: {}", field, why), kFlag};
 }
 
 // vLLM's, without a counterpart here.
-constexpr std::array<std::string_view, 12> kUnsupported = {
-    "quantization",
-    "revision",
-    "code_revision",
-    "disable_by_batch_size",
-    "disable_logprobs",
-    "disable_padded_drafter_batch",
-    "enforce_eager",
-    "speculative_token_tree",
-    "suffix_decoding_max_cached_requests",
-    "suffix_decoding_min_token_prob",
-    "parallel_drafting",
-    "rejection_sample_method",
+constexpr std::array<std::string_view, 10> kUnsupported = {
+    "quantization",      "revision",
+    "code_revision",     "disable_by_batch_size",
+    "disable_logprobs",  "disable_padded_drafter_batch",
+    "enforce_eager",     "speculative_token_tree",
+    "parallel_drafting", "rejection_sample_method",
 };
 
 // The fields one after the other; what is wrong first is what is said.
@@ -116,18 +112,7 @@ class Reader {
           name == "prompt_lookup_min" ? config_.prompt_lookup_min : config_.prompt_lookup_max;
       return read_integer(name, value, 1, NGram::kLengthMax, bound);
     }
-    if (name == "suffix_decoding_max_tree_depth") {
-      TRY(needs_suffix(name));
-      return read_integer(name, value, 1, kDraftTokensMax, tree_depth_);
-    }
-    if (name == "suffix_decoding_max_spec_factor") {
-      TRY(needs_suffix(name));
-      return read_number(name, value, 0.0, 64.0, config_.suffix_spec_factor);
-    }
-    if (name == "suffix_tokens") {
-      TRY(needs_suffix(name));
-      return read_integer(name, value, 64, 1 << 20, config_.suffix_tokens);
-    }
+    if (name.starts_with("suffix_")) return read_suffix_field(name, value);
     if (name == "model") {
       TRY(needs_model(name));
       if (!value.is_string()) return wrong(name, "a folder's name");
@@ -141,6 +126,10 @@ class Reader {
     }
     if (name == "max_model_len") {
       TRY(needs_model(name));
+      if (config_.method == Method::kMedusa) {
+        return refusal(ErrorCode::kInvalidArgument, name,
+                       "Medusa heads look at one state, whatever the text's length");
+      }
       return read_integer(name, value, 2 * kDraftTokensMax, 1 << 20, config_.model_tokens);
     }
     if (name == "answers") {
@@ -153,6 +142,38 @@ class Reader {
       TRY(needs(name, Method::kOracle));
       return read_number(name, value, 0.0, 1.0, config_.acceptance);
     }
+    return no_such(name);
+  }
+
+  Result<void> read_suffix_field(std::string_view name, const Json& value) {
+    if (name == "suffix_decoding_max_tree_depth") {
+      TRY(needs_suffix(name));
+      return read_integer(name, value, 1, kDraftTokensMax, tree_depth_);
+    }
+    if (name == "suffix_decoding_max_spec_factor") {
+      TRY(needs_suffix(name));
+      return read_number(name, value, 0.0, 64.0, config_.suffix_spec_factor);
+    }
+    if (name == "suffix_tokens") {
+      TRY(needs_suffix(name));
+      return read_integer(name, value, 64, 1 << 20, config_.suffix_tokens);
+    }
+    if (name == "suffix_decoding_max_cached_requests") {
+      TRY(needs(name, Method::kSuffixShared));
+      return read_integer(name, value, 1, 1'000'000, config_.shared_answers);
+    }
+    if (name == "suffix_shared_tokens") {
+      TRY(needs(name, Method::kSuffixShared));
+      return read_integer(name, value, 1 << 10, 1 << 28, config_.shared_tokens);
+    }
+    if (name == "suffix_decoding_min_token_prob") {
+      TRY(needs(name, Method::kSuffixShared));
+      return read_number(name, value, 0.0, 1.0, config_.shared_probability_min);
+    }
+    return no_such(name);
+  }
+
+  static Result<void> no_such(std::string_view name) {
     const bool is_known =
         std::find(kUnsupported.begin(), kUnsupported.end(), name) != kUnsupported.end();
     if (is_known) return refusal(ErrorCode::kUnsupported, name, "this is not supported");
@@ -192,12 +213,13 @@ class Reader {
   Result<void> needs_model(std::string_view field) const {
     if (config_.takes_model()) return {};
     return refusal(ErrorCode::kInvalidArgument, field,
-                   "this is a field of the methods \"draft_model\" and \"eagle3\"");
+                   "this is a field of the methods \"draft_model\", \"eagle3\" and \"medusa\"");
   }
 
   Result<void> needs_suffix(std::string_view field) const {
     const Method method = config_.method;
-    const bool has_suffix = method == Method::kSuffix || method == Method::kSuffixDraftModel ||
+    const bool has_suffix = method == Method::kSuffix || method == Method::kSuffixShared ||
+                            method == Method::kSuffixDraftModel ||
                             method == Method::kSuffixEagle3 || method == Method::kAuto;
     if (has_suffix) return {};
     return refusal(ErrorCode::kInvalidArgument, field, "this is a field of the method \"suffix\"");
@@ -234,6 +256,13 @@ Suffix::Options suffix_options(const Config& config, int slot_count) {
   return {.slot_count = slot_count,
           .tokens_max = config.suffix_tokens,
           .guesses_per_matched_token = config.suffix_spec_factor};
+}
+
+SuffixShared::Options shared_options(const Config& config, int slot_count) {
+  return {.slot_count = slot_count,
+          .pool = {.tokens_max = config.shared_tokens, .answers_max = config.shared_answers},
+          .guesses_per_matched_token = config.suffix_spec_factor,
+          .probability_min = config.shared_probability_min};
 }
 
 NGram::Options ngram_options(const Config& config, int slot_count) {
@@ -280,6 +309,37 @@ Result<std::shared_ptr<Proposer>> make_eagle3(const Config& config, const ModelF
   return std::shared_ptr<Proposer>(std::move(head));
 }
 
+Medusa::Options medusa_options(const Config& config, int slot_count, int batch_tokens_max) {
+  return {.heads = config.model, .slot_count = slot_count, .batch_tokens_max = batch_tokens_max};
+}
+
+Result<std::shared_ptr<Proposer>> make_medusa(const Config& config, const ModelFacts& facts) {
+  CHECK(facts.pool != nullptr && facts.target != nullptr);
+  Medusa::Options options = medusa_options(config, facts.slot_count, facts.batch_tokens_max);
+  options.sampled_vocab = facts.sampled_vocab;
+  TRY_ASSIGN(options.kernels, kernels::parse_kernel_choice(facts.kernels));
+  TRY_ASSIGN(std::shared_ptr<Medusa> heads,
+             Medusa::load(options, *facts.target, facts.target_head, *facts.pool));
+  return std::shared_ptr<Proposer>(std::move(heads));
+}
+
+// More guesses than heads would never come.
+Result<void> check_heads(const Config& config) {
+  TRY_ASSIGN(const int heads, of_its_model(config, MedusaHeads::count_in(config.model)));
+  if (config.tokens_max <= heads) return {};
+  return refusal(ErrorCode::kInvalidArgument, "num_speculative_tokens",
+                 fmt::format("is {}, and {} has {} Medusa heads: give at most {}",
+                             config.tokens_max, config.model, heads, heads));
+}
+
+// With weights: a head of either kind, or else a draft model.
+Result<Method> method_in(const Config& config) {
+  TRY_ASSIGN(const bool is_eagle3, of_its_model(config, Eagle3Head::is_in(config.model)));
+  if (is_eagle3) return Method::kEagle3;
+  TRY_ASSIGN(const bool is_medusa, of_its_model(config, MedusaHeads::is_in(config.model)));
+  return is_medusa ? Method::kMedusa : Method::kDraftModel;
+}
+
 Result<std::shared_ptr<Proposer>> make_oracle(const Config& config, const ModelFacts& facts) {
   if (config.answers.empty()) {
     return refusal(ErrorCode::kInvalidArgument, "answers", "the method \"oracle\" needs a file");
@@ -309,6 +369,7 @@ bool Config::takes_model() const {
   switch (method) {
     case Method::kDraftModel:
     case Method::kEagle3:
+    case Method::kMedusa:
     case Method::kSuffixDraftModel:
     case Method::kSuffixEagle3:
     case Method::kAuto:
@@ -327,6 +388,10 @@ Result<std::vector<Config>> Config::parts() const {
   switch (method) {
     case Method::kNone:
       break;
+    case Method::kSuffixShared:
+      add(Method::kSuffix);
+      add(Method::kSuffixShared);
+      break;
     case Method::kSuffixDraftModel:
       add(Method::kSuffix);
       add(Method::kDraftModel);
@@ -340,10 +405,14 @@ Result<std::vector<Config>> Config::parts() const {
       add(Method::kNGram);
       parts.back().prompt_lookup_min = kAutoLookupMin;
       if (model.empty()) break;
-      TRY_ASSIGN(const bool is_head, of_its_model(*this, Eagle3Head::is_in(model)));
-      add(is_head ? Method::kEagle3 : Method::kDraftModel);
+      TRY_ASSIGN(const Method with_weights, method_in(*this));
+      add(with_weights);
       break;
     }
+    case Method::kMedusa:
+      TRY(check_heads(*this));
+      add(method);
+      break;
     default:
       add(method);
   }
@@ -367,6 +436,8 @@ Result<int64_t> bytes_of_one(const Config& config, const BytesFacts& facts) {
       return NGram::bytes_for(ngram_options(config, slot_count));
     case Method::kSuffix:
       return Suffix::bytes_for(suffix_options(config, slot_count));
+    case Method::kSuffixShared:
+      return SuffixShared::bytes_for(shared_options(config, slot_count));
     case Method::kDraftModel:
       return DraftModel::bytes_for(
           {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
@@ -378,6 +449,12 @@ Result<int64_t> bytes_of_one(const Config& config, const BytesFacts& facts) {
                                {.is_reference = facts.kernels == cost_model::KernelKind::kReference,
                                 .kv_dtype = facts.kv_dtype,
                                 .threads = facts.threads});
+    case Method::kMedusa:
+      CHECK(facts.target != nullptr);
+      return Medusa::bytes_for(medusa_options(config, slot_count, facts.batch_tokens_max),
+                               *facts.target,
+                               {.is_reference = facts.kernels == cost_model::KernelKind::kReference,
+                                .threads = facts.threads});
     default:
       return int64_t{0};
   }
@@ -388,6 +465,9 @@ Result<std::shared_ptr<Proposer>> make_one(const Config& config, const ModelFact
     case Method::kNGram:
       return std::shared_ptr<Proposer>(
           std::make_shared<NGram>(ngram_options(config, facts.slot_count)));
+    case Method::kSuffixShared:
+      return std::shared_ptr<Proposer>(
+          std::make_shared<SuffixShared>(shared_options(config, facts.slot_count)));
     case Method::kSuffix:
       return std::shared_ptr<Proposer>(
           std::make_shared<Suffix>(suffix_options(config, facts.slot_count)));
@@ -395,6 +475,8 @@ Result<std::shared_ptr<Proposer>> make_one(const Config& config, const ModelFact
       return make_draft_model(config, facts);
     case Method::kEagle3:
       return make_eagle3(config, facts);
+    case Method::kMedusa:
+      return make_medusa(config, facts);
     case Method::kOracle:
       return make_oracle(config, facts);
     default:
@@ -404,7 +486,8 @@ Result<std::shared_ptr<Proposer>> make_one(const Config& config, const ModelFact
 }
 
 bool has_weights(const Config& part) {
-  return part.method == Method::kDraftModel || part.method == Method::kEagle3;
+  return part.method == Method::kDraftModel || part.method == Method::kEagle3 ||
+         part.method == Method::kMedusa;
 }
 
 }  // namespace
@@ -429,8 +512,9 @@ Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const Mode
   }
   if (parts.empty()) return std::shared_ptr<Proposer>();
   if (parts.size() == 1) return parts[0].proposer;
-  const auto rule =
-      config.method == Method::kAuto ? Combined::Rule::kBest : Combined::Rule::kLongMatch;
+  const auto rule = config.method == Method::kAuto || config.method == Method::kSuffixShared
+                        ? Combined::Rule::kBest
+                        : Combined::Rule::kLongMatch;
   return std::shared_ptr<Proposer>(std::make_shared<Combined>(
       Combined::Options{
           .name = name_of(config.method), .rule = rule, .slot_count = facts.slot_count},

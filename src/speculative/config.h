@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cost_model/footprint.h"
+#include "speculative/medusa_heads.h"
 #include "speculative/proposer.h"
 
 namespace pelton::speculative {
@@ -19,8 +20,10 @@ struct Config {
     kNone,
     kNGram,
     kSuffix,
+    kSuffixShared,  // suffix, and what other sequences were answered
     kDraftModel,
     kEagle3,
+    kMedusa,
     kSuffixDraftModel,  // "suffix+draft_model"
     kSuffixEagle3,
     kAuto,
@@ -36,6 +39,10 @@ struct Config {
   int prompt_lookup_max = 5;
   int suffix_tokens = 16'384;  // of a sequence that are looked at
   double suffix_spec_factor = 1.0;
+  // Of suffix_shared: what is kept of answers, and how likely guesses have to be.
+  int shared_answers = 10'000;
+  int shared_tokens = 1 << 18;
+  double shared_probability_min = 0.1;
   std::string model;  // of those with weights: its folder
   // Of a sequence that it sees: a longer one has no guesses of a draft model; a head looks back at
   // the latest.
@@ -47,7 +54,8 @@ struct Config {
   // The folder's name is read.
   bool takes_model() const;
   // Those that are asked, in this order: itself, or what it combines. Of `auto`: suffix and ngram,
-  // and what the folder holds, if one is given. Errors: those of the folder.
+  // and what the folder holds, if one is given. Errors: those of the folder; more guesses than it
+  // has Medusa heads.
   Result<std::vector<Config>> parts() const;
 };
 
@@ -70,6 +78,7 @@ struct ModelFacts {
   // Both outlive the proposer; null where it has no weights, or none that look at the target.
   base::ThreadPool* pool = nullptr;
   const checkpoint::Checkpoint* target = nullptr;
+  TargetHead target_head{};  // of Medusa heads without their own
 };
 
 // What a proposer allocates, with kernels of that kind on so many threads. Errors: those of its

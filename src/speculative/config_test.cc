@@ -35,7 +35,7 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
   EXPECT_NE(refusal("[]").find("JSON object"), std::string::npos);
   EXPECT_NE(refusal(R"({"num_speculative_tokens":4})").find("method: give one of \"ngram\""),
             std::string::npos);
-  for (const char* method : {"medusa", "suffix_shared", "lookahead", "eagle", "mtp"}) {
+  for (const char* method : {"lookahead", "eagle", "mtp"}) {
     const auto config = parse_config(R"({"method":")" + std::string(method) + R"("})");
     ASSERT_FALSE(config.ok());
     EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
@@ -98,9 +98,48 @@ TEST(SpeculativeConfig, combinations_are_made_of_parts) {
       << missing.message;
 }
 
+TEST(SpeculativeConfig, what_is_shared_is_of_its_own_method) {
+  const Config shared = parse_config(R"({"method":"suffix_shared","suffix_shared_tokens":5000,)"
+                                     R"("suffix_decoding_min_token_prob":0.5})")
+                            .value();
+  EXPECT_EQ(shared.tokens_max, 24);
+  EXPECT_EQ(shared.shared_tokens, 5000);
+  EXPECT_EQ(shared.shared_probability_min, 0.5);
+  const auto proposer = make_proposer(shared, {.slot_count = 2, .vocab_size = 100}).value();
+  EXPECT_EQ(proposer->part_names(), (std::vector<std::string_view>{"suffix", "suffix_shared"}));
+  for (const char* field : {"suffix_decoding_max_cached_requests", "suffix_shared_tokens",
+                            "suffix_decoding_min_token_prob"}) {
+    EXPECT_NE(refusal(R"({"method":"suffix",")" + std::string(field) + R"(":1})")
+                  .find(std::string(field) + ": this is a field of the method \"suffix_shared\""),
+              std::string::npos);
+  }
+}
+
+TEST(SpeculativeConfig, medusa_has_as_many_guesses_as_heads) {
+  const std::string folder = std::string(PELTON_SOURCE_DIR) + "/models/pelton-box/medusa";
+  const auto asked = [&](const std::string& fields) {
+    return parse_config(R"({"method":"medusa","model":")" + folder + "\"" + fields + "}");
+  };
+  const Config config = asked(R"(,"num_speculative_tokens":3)").value();
+  EXPECT_EQ(config.parts()->size(), 1u);
+  const Error beyond = asked(R"(,"num_speculative_tokens":4)")->parts().error();
+  EXPECT_NE(beyond.message.find("num_speculative_tokens: is 4"), std::string::npos)
+      << beyond.message;
+  EXPECT_NE(beyond.message.find("has 3 Medusa heads"), std::string::npos) << beyond.message;
+  EXPECT_NE(asked(R"(,"num_speculative_tokens":3,"max_model_len":500)")
+                .error()
+                .message.find("max_model_len"),
+            std::string::npos);
+  // Found by what the folder holds.
+  const Config any = parse_config(R"({"method":"auto","model":")" + folder + R"("})").value();
+  EXPECT_EQ(any.parts()->back().method, Config::Method::kMedusa);
+}
+
 TEST(SpeculativeConfig, proposers_take_what_is_said_before) {
   for (const char* json : {R"({"method":"ngram","num_speculative_tokens":4})",
-                           R"({"method":"suffix"})", R"({"method":"auto"})"}) {
+                           R"({"method":"suffix"})", R"({"method":"auto"})",
+                           R"({"method":"suffix_shared","suffix_decoding_max_cached_requests":50,
+                               "suffix_shared_tokens":5000,"suffix_decoding_min_token_prob":0.5})"}) {
     const Config config = parse_config(json).value();
     const auto proposer = make_proposer(config, {.slot_count = 3, .vocab_size = 100}).value();
     EXPECT_EQ(proposer->name(), name_of(config.method));

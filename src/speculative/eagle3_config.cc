@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "families/config_fields.h"
+#include "families/unclamped_yarn.h"
 #include "kernels/kv_quantization.h"
 
 namespace pelton::speculative {
@@ -79,15 +80,10 @@ Result<void> check_sizes(const ConfigFields& fields, const Eagle3Config& config,
   if (layer.vocab_size != target.vocab_size) {
     return differs("vocab_size", layer.vocab_size, target.vocab_size);
   }
-  const auto multiple = [&](const char* key, int value, int of) -> Result<void> {
-    if (value % of == 0) return {};
-    return fields.unsupported(key,
-                              fmt::format("is {}; the kernels need a multiple of {}", value, of));
-  };
-  TRY(multiple("hidden_size", layer.hidden_size, 32));
-  TRY(multiple("intermediate_size", layer.intermediate_size, 32));
-  TRY(multiple("head_dim", layer.head_size, 16));
-  TRY(multiple("num_attention_heads * head_dim", layer.q_size(), 32));
+  if (layer.head_size % 2 != 0) {
+    return fields.unsupported("head_dim",
+                              fmt::format("is {}; supported: an even number", layer.head_size));
+  }
   if (layer.head_size > kernels::kHeadSizeMax) {
     return fields.unsupported("head_dim", fmt::format("is {}; the kernels take at most {}",
                                                       layer.head_size, kernels::kHeadSizeMax));
@@ -156,6 +152,7 @@ Result<Eagle3Config> parse_eagle3_config(const Json& json, const families::Model
   TRY(check_sizes(fields, config, target));
   TRY(fields.refuse_unread_arithmetic());
   config.turns_as_target = same_rope(layer.rope, target.rope);
+  families::leave_ramp_uncut(layer.rope, layer.head_size);
   return config;
 }
 

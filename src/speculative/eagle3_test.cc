@@ -200,7 +200,7 @@ class Twin {
     return out;
   }
 
-  // YaRN with truncate false and its concentration, or plain; by halves.
+  // YaRN with truncate false, its ramp not cut off, and its concentration, or plain; by halves.
   Doubles rotated(Doubles x, int position) const {
     const families::RopeConfig& rope = config_.layer.rope;
     const auto size = static_cast<size_t>(config_.layer.head_size);
@@ -209,9 +209,9 @@ class Twin {
       return static_cast<double>(size) / 2 * std::log(rope.original_context / (turns * 2 * M_PI)) /
              std::log(rope.theta);
     };
-    const double low = yarn ? std::max(pair_with_turns(rope.beta_fast), 0.0) : 0;
-    const double high =
-        yarn ? std::min(pair_with_turns(rope.beta_slow), static_cast<double>(size) - 1) : 0;
+    // As heads of gpt-oss are evaluated: the ramp begins before the first pair where 32 turns do.
+    const double low = yarn ? pair_with_turns(rope.beta_fast) : 0;
+    const double high = yarn ? pair_with_turns(rope.beta_slow) : 0;
     const double concentration = yarn ? 0.1 * std::log(rope.factor) + 1 : 1;
     for (size_t head = 0; head < x.size() / size; ++head) {
       for (size_t i = 0; i < size / 2; ++i) {
@@ -668,7 +668,7 @@ TEST_F(Eagle3Proposer, heads_of_other_models_are_refused) {
   names(R"({"draft_vocab_size":513})", "draft_vocab_size");
   names(R"({"num_hidden_layers":2})", "num_hidden_layers");
   names(R"({"hidden_act":"gelu"})", "hidden_act");
-  names(R"({"intermediate_size":100})", "intermediate_size");
+  names(R"({"head_dim":33})", "head_dim");
   names(R"({"eagle_config":{"eagle_aux_hidden_state_layer_ids":[0,1,3]}})", "0 to 2");
   names(R"({"eagle_config":{"eagle_aux_hidden_state_layer_ids":[0,1]}})", "3 integers");
   names(R"({"eagle_config":null})", "without eagle_aux");  // 2, 1, -1 of two layers

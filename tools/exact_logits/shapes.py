@@ -61,7 +61,7 @@ def mixture(random, kind, config):
     k = random.choice([1, 2, 3, 4, 8])
     if kind == "qwen3_moe":
         config |= {"num_experts": k + random.randint(1, 20), "num_experts_per_tok": k,
-                   "moe_intermediate_size": random.choice([32, 96, 160]), "norm_topk_prob": random.random() < 0.6,
+                   "moe_intermediate_size": random.choice([32, 40, 48, 96, 160]), "norm_topk_prob": random.random() < 0.6,
                    "decoder_sparse_step": random.choice([1, 1, 2]),
                    "mlp_only_layers": [0] if random.random() < 0.3 else []}
     elif kind == "mixtral":
@@ -71,7 +71,7 @@ def mixture(random, kind, config):
         kept = random.randint(1, groups)
         each = max(2, -(-k // kept)) + random.randint(0, 3)
         config |= {"n_routed_experts": groups * each, "num_experts_per_tok": k, "n_group": groups, "topk_group": kept,
-                   "n_shared_experts": random.choice([1, 1, 2]), "moe_intermediate_size": random.choice([32, 96, 160]),
+                   "n_shared_experts": random.choice([1, 1, 2]), "moe_intermediate_size": random.choice([32, 40, 48, 96, 160]),
                    "first_k_dense_replace": random.randint(0, config["num_hidden_layers"]), "moe_layer_freq": 1,
                    "routed_scaling_factor": random.choice([1.0, 2.5]), "norm_topk_prob": True,
                    "scoring_func": "sigmoid", "topk_method": "noaux_tc"}
@@ -81,7 +81,7 @@ def mixture(random, kind, config):
 
 
 def latent(random, config):
-    config |= {"q_lora_rank": random.choice([None, 64, 96]), "kv_lora_rank": random.choice([32, 64, 96, 128]),
+    config |= {"q_lora_rank": random.choice([None, 40, 64, 96]), "kv_lora_rank": random.choice([32, 48, 64, 96, 128]),
                "qk_nope_head_dim": random.choice([16, 32, 48, 64]), "qk_rope_head_dim": random.choice([8, 16, 20, 32]),
                "v_head_dim": random.choice([16, 24, 32, 48, 64])}
     config["num_attention_heads"] = config["num_key_value_heads"] = random.choice([1, 2, 3, 5, 8])
@@ -116,8 +116,8 @@ def rotation(random, kind, config):
 def random_config(random, kind):
     """random: a random.Random."""
     config = {"architectures": [CLASSES[kind]], "model_type": kind, "num_hidden_layers": random.randint(1, 3),
-              "hidden_size": random.choice([64, 96, 128, 160, 192, 320]), "hidden_act": "silu", "bos_token_id": 1,
-              "intermediate_size": random.choice([64, 96, 160, 352, 416]), "eos_token_id": 2,
+              "hidden_size": random.choice([64, 72, 96, 100, 128, 160, 192, 320]), "hidden_act": "silu", "bos_token_id": 1,
+              "intermediate_size": random.choice([64, 96, 100, 144, 160, 352, 416]), "eos_token_id": 2,
               "vocab_size": random.choice([200, 500, 512, 1031]), "rms_norm_eps": random.choice([1e-5, 1e-6]),
               "tie_word_embeddings": random.random() < 0.5, "torch_dtype": "bfloat16"} | attention(random, kind)
     if kind.startswith("deepseek"):

@@ -80,11 +80,17 @@ class CpuKernels final : public Kernels {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         const F scale = inverse_rms(x + t * hidden, hidden, epsilon);
-        for (int i = 0; i < hidden; i += Vector::kLanes) {
+        int i = 0;
+        for (; i + Vector::kLanes <= hidden; i += Vector::kLanes) {
           const F normed = Vector::mul(Vector::load(x + t * hidden + i), scale);
           float* const to = out + t * hidden + i;
           Vector::store(to, Vector::fma(normed, Vector::load(weight + i), Vector::load(to)));
         }
+        if (i == hidden) continue;
+        const int rest = hidden - i;
+        float* const to = out + t * hidden + i;
+        const F normed = Vector::mul(load_part(x + t * hidden + i, rest), scale);
+        store_part(to, Vector::fma(normed, load_part(weight + i, rest), load_part(to, rest)), rest);
       }
     });
   }
@@ -225,9 +231,11 @@ class CpuKernels final : public Kernels {
   }
 
   void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
-    pool_.parallel_for(count / kActivationChunk, 64, [&](int64_t begin, int64_t end, int) {
+    const int64_t chunks = (count + kActivationChunk - 1) / kActivationChunk;
+    pool_.parallel_for(chunks, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk;
            i += kActivationChunk) {
+        if (count - i < kActivationChunk) return glu_rest(gate + i, up + i, count - i, shape);
         glu_chunk(gate + i, up + i, shape);
       }
     });
@@ -586,24 +594,30 @@ class CpuKernels final : public Kernels {
   // at_.activations[assignment] = glu(gate x + bias, up x + bias), in the order down reads them.
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const int activation_count = weights.down.cols;
-    const int chunks = activation_count / kActivationChunk;
+    const int chunks = (activation_count + kActivationChunk - 1) / kActivationChunk;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
         const ActiveExpert& active = groups_.active()[task / chunks];
         const int first = static_cast<int>(task % chunks) * kActivationChunk;
+        const int left = activation_count - first;
+        const int count = left < kActivationChunk ? left : kActivationChunk;
         for (int token = 0; token < active.count; token += kTokenBlock) {
           const int tokens =
               active.count - token < kTokenBlock ? active.count - token : kTokenBlock;
           float gate[kTokenBlock][kActivationChunk];
           float up[kTokenBlock][kActivationChunk];
-          gate_and_up(weights, active.expert, first, at_.rows + active.begin + token, tokens, gate,
-                      up);
+          if (count < kActivationChunk) {  // what no row of weights fills
+            __builtin_memset(gate, 0, sizeof gate);
+            __builtin_memset(up, 0, sizeof up);
+          }
+          gate_and_up(weights, active.expert, {first, count}, at_.rows + active.begin + token,
+                      tokens, gate, up);
           for (int t = 0; t < tokens; ++t) {
             const int64_t assignment = groups_.assignments()[active.begin + token + t];
             glu_chunk(gate[t], up[t], shape.glu);
-            arrange(at_.activations + assignment * activation_count + first, gate[t],
-                    kActivationChunk, weights.down.format);
+            arrange(at_.activations + assignment * activation_count + first, gate[t], count,
+                    weights.down.format);
           }
         }
       }
@@ -614,20 +628,27 @@ class CpuKernels final : public Kernels {
     return experts.bias != nullptr ? experts.bias + int64_t{expert} * experts.rows : nullptr;
   }
 
-  // kActivationChunk gates and ups from `first` on, with their biases.
-  void gate_and_up(const ExpertWeights& weights, int expert, int first, const float* const* x,
+  // Activations of an expert, kActivationChunk but for the last.
+  struct Chunk {
+    int first;
+    int count;
+  };
+
+  // A chunk's gates and ups, with their biases.
+  void gate_and_up(const ExpertWeights& weights, int expert, Chunk chunk, const float* const* x,
                    int tokens, float (*gate)[kActivationChunk],
                    float (*up)[kActivationChunk]) const {
     const Experts& gates = weights.gate;
     const float* bias = bias_of(gates, expert);
+    const int first = chunk.first;
     if (weights.interleaved()) {
       const auto emit = [&](int64_t row, int t, float sum) {
         const int i = static_cast<int>(row / 2) - first;
         (row % 2 == 0 ? gate : up)[t][i] = sum;
       };
-      dot_expert(gates, expert, 2 * first, 2 * (first + kActivationChunk), x, tokens, emit);
-      add_bias(bias, 2 * first, 2, tokens, gate);
-      add_bias(bias, 2 * first + 1, 2, tokens, up);
+      dot_expert(gates, expert, 2 * first, 2 * (first + chunk.count), x, tokens, emit);
+      add_bias(bias, {2 * first, chunk.count}, 2, tokens, gate);
+      add_bias(bias, {2 * first + 1, chunk.count}, 2, tokens, up);
       return;
     }
     const Experts& ups = weights.up;
@@ -636,18 +657,28 @@ class CpuKernels final : public Kernels {
       float(*to)[kActivationChunk] = is_gate ? gate : up;
       const float* add = is_gate ? bias : up_bias;
       const auto emit = [&](int64_t row, int t, float sum) { to[t][row - first] = sum; };
-      dot_expert(is_gate ? gates : ups, expert, first, first + kActivationChunk, x, tokens, emit);
-      add_bias(add, first, 1, tokens, to);
+      dot_expert(is_gate ? gates : ups, expert, first, first + chunk.count, x, tokens, emit);
+      add_bias(add, chunk, 1, tokens, to);
     }
   }
 
   // Each row of `chunks` += bias[first], bias[first + step], ...; null: none.
-  static void add_bias(const float* bias, int first, int step, int tokens,
+  static void add_bias(const float* bias, Chunk chunk, int step, int tokens,
                        float (*chunks)[kActivationChunk]) {
     if (bias == nullptr) return;
     for (int t = 0; t < tokens; ++t) {
-      for (int i = 0; i < kActivationChunk; ++i) chunks[t][i] += bias[first + i * step];
+      for (int i = 0; i < chunk.count; ++i) chunks[t][i] += bias[chunk.first + i * step];
     }
+  }
+
+  // As glu_chunk, of less than kActivationChunk.
+  static void glu_rest(float* gate, const float* up, int64_t count, const GluShape& shape) {
+    float gates[kActivationChunk] = {};
+    float ups[kActivationChunk] = {};
+    __builtin_memcpy(gates, gate, static_cast<size_t>(count) * sizeof(float));
+    __builtin_memcpy(ups, up, static_cast<size_t>(count) * sizeof(float));
+    glu_chunk(gates, ups, shape);
+    __builtin_memcpy(gate, gates, static_cast<size_t>(count) * sizeof(float));
   }
 
   // gate[i] = glu(gate[i], up[i]) of kActivationChunk.
@@ -715,7 +746,8 @@ class CpuKernels final : public Kernels {
 
   // out += the chosen experts' outputs, weighted, best first.
   void mix(float* out, const ExpertChoice* choices, int64_t token, int k, int rows) const {
-    for (int i = 0; i < rows; i += Vector::kLanes) {
+    int i = 0;
+    for (; i + Vector::kLanes <= rows; i += Vector::kLanes) {
       F sum = Vector::zero();
       for (int j = 0; j < k; ++j) {
         const int64_t assignment = token * k + j;
@@ -723,6 +755,14 @@ class CpuKernels final : public Kernels {
                           Vector::load(at_.outputs + assignment * rows + i), sum);
       }
       Vector::store(out + i, Vector::add(Vector::load(out + i), sum));
+    }
+    for (; i < rows; ++i) {
+      float sum = 0.0f;
+      for (int j = 0; j < k; ++j) {
+        const int64_t assignment = token * k + j;
+        sum = __builtin_fmaf(choices[assignment].weight, at_.outputs[assignment * rows + i], sum);
+      }
+      out[i] += sum;
     }
   }
 
