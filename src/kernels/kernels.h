@@ -259,9 +259,49 @@ struct GluShape {
   float limit = 7.0f;
 };
 
+// What a LoRA adapter adds to a matrix (rows, cols): out += scale * B (A x). a: (rank, cols); b:
+// (rank, rows), B transposed; both of `format`: kF32, kF16 or kBf16. Of experts a and b hold as
+// much for each, one expert behind the other.
+struct LowRank {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  Format format = Format::kBf16;
+  int rank = 0;  // 0: nothing is added
+  int rows = 0;
+  int cols = 0;
+  float scale = 1.0f;
+
+  bool adds() const { return rank > 0; }
+  LowRank of_expert(int expert) const {
+    const int64_t element = format == Format::kF32 ? 4 : 2;
+    LowRank one = *this;
+    one.a = static_cast<const char*>(a) + element * expert * rank * cols;
+    one.b = static_cast<const char*>(b) + element * expert * rank * rows;
+    return one;
+  }
+};
+
+// Of the three products of experts; gate and up may share their a, of one matrix for both.
+struct ExpertLowRank {
+  LowRank gate;
+  LowRank up;
+  LowRank down;
+
+  bool adds() const { return gate.adds() || up.adds() || down.adds(); }
+};
+
+// Rows of a step that the same adapter adds to, rising.
+struct AdaptedRows {
+  const LowRank* adapter = nullptr;
+  const int32_t* rows = nullptr;
+  int count = 0;
+};
+
 struct MoeShape {
   int experts_per_token = 0;
   GluShape glu;
+  // (tokens): what adds to the three products of a row, null where nothing does; or null.
+  const ExpertLowRank* const* adapters = nullptr;
 };
 
 // The largest step to come, for whoever keeps working memory.
@@ -274,6 +314,9 @@ struct StepCapacity {
   int widest = 0;          // the most columns that a matrix has
   bool reordered = false;  // some matrices have an input_order
   bool tiled = false;      // the experts' weights, and other matrices perhaps
+  // Of adapters: the highest rank, 0 without any; and whether they add to experts.
+  int adapter_rank = 0;
+  bool expert_adapters = false;
   Activations activations = Activations::kInt16;
 };
 
@@ -378,6 +421,12 @@ class Kernels {
   // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.
   virtual void experts(float* out, const float* x, const ExpertChoice* choices,
                        const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
+
+  // out[t] += scale * B (A x[t]) for each row t of each group, and no other row is touched. A row's
+  // bits depend on the row and its adapter alone.
+  // out: float (tokens, rows) with row stride `stride`; x: float (tokens, cols).
+  virtual void add_low_rank(float* out, int64_t stride, const float* x, const AdaptedRows* groups,
+                            int group_count) = 0;
 };
 
 enum class KernelChoice { kAuto, kReference, kAvx512, kAvx2 };

@@ -409,10 +409,10 @@ TEST_F(AmxTiles, ExpertsHaveTheBitsOfVectors) {
                                    kInner, Format::kMxfp4Tiles, kHidden, activations}};
       const MoeShape shape{.experts_per_token = 2};
       std::vector<float> expected(x.size(), 0.5f);
-      vectors->experts(expected.data(), x.data(), choices.data(), weights, shape, tokens);
+      vectors->experts(expected.data(), x.data(), choices.data(), weights, shape, tokens, nullptr);
       std::vector<float> got(x.size(), 0.5f);
       const int64_t before = emulated_products();
-      tiles->experts(got.data(), x.data(), choices.data(), weights, shape, tokens);
+      tiles->experts(got.data(), x.data(), choices.data(), weights, shape, tokens, nullptr);
       EXPECT_GT(emulated_products(), before);
       EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
           << tokens << " tokens";

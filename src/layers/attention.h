@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/step_adapters.h"
 
 namespace pelton::layers {
 
@@ -30,11 +31,11 @@ class Attention {
 
   // x: float (tokens, hidden). cos_sin: (tokens, rotary size) of the layer's own Rotary. sequences:
   // with the block tables of this layer's group; their rows lie one after the other and cover all
-  // tokens.
+  // tokens. adapters: what this layer adds for some of them.
   virtual void forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
                        const kernels::KvLayer& cache,
                        const std::vector<kernels::SequenceRows>& sequences,
-                       AttentionWorkspace& workspace) const = 0;
+                       const LayerAdapters& adapters, AttentionWorkspace& workspace) const = 0;
 
   virtual int64_t weight_bytes() const = 0;  // what a step reads
   virtual int64_t owned_bytes() const = 0;   // beside what is mapped

@@ -63,7 +63,7 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
 void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
                              const kernels::KvLayer& cache,
                              const std::vector<kernels::SequenceRows>& sequences,
-                             AttentionWorkspace& workspace) const {
+                             const LayerAdapters& adapters, AttentionWorkspace& workspace) const {
   using Output = kernels::Kernels::Output;
   const int sequence_count = static_cast<int>(sequences.size());
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
@@ -82,6 +82,10 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
     kernels.linear(k, workspace.normed.data(), k_, tokens, Output::kOverwrite);
     kernels.linear(v, workspace.normed.data(), v_, tokens, Output::kOverwrite);
   }
+  const float* const normed = workspace.normed.data();
+  adapters.add(kernels, lora::Linear::kQ, q, q_stride, normed);
+  adapters.add(kernels, lora::Linear::kK, k, kv_stride, normed);
+  adapters.add(kernels, lora::Linear::kV, v, kv_stride, normed);
   if (q_norm_ != nullptr) {
     kernels.rms_norm_heads(q, q_stride, q_norm_, tokens, shape_.heads, shape_.head_size, epsilon_);
     kernels.rms_norm_heads(k, kv_stride, k_norm_, tokens, shape_.kv_heads, shape_.head_size,
@@ -94,10 +98,13 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
   kernels.attention(workspace.mixed.data(), q, q_stride, cache, shape_, sequences.data(),
                     sequence_count);
+  const float* const mixed = workspace.mixed.data();
   if (post_norm_ == nullptr) {
-    return kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
+    kernels.linear(x, mixed, o_, tokens, Output::kAccumulate);
+    return adapters.add(kernels, lora::Linear::kO, x, hidden_, mixed);
   }
-  kernels.linear(workspace.normed.data(), workspace.mixed.data(), o_, tokens, Output::kOverwrite);
+  kernels.linear(workspace.normed.data(), mixed, o_, tokens, Output::kOverwrite);
+  adapters.add(kernels, lora::Linear::kO, workspace.normed.data(), hidden_, mixed);
   kernels.add_rms_norm(x, workspace.normed.data(), post_norm_, tokens, hidden_, epsilon_);
 }
 

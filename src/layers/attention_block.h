@@ -20,7 +20,7 @@ class AttentionBlock final : public Attention {
   // workspace.qkv: queries, keys and values row by row, or one after the other.
   void forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
                const kernels::KvLayer& cache, const std::vector<kernels::SequenceRows>& sequences,
-               AttentionWorkspace& workspace) const override;
+               const LayerAdapters& adapters, AttentionWorkspace& workspace) const override;
   int64_t weight_bytes() const override;
   int64_t owned_bytes() const override { return vectors_.bytes(); }
 

@@ -24,14 +24,14 @@ Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int la
 }
 
 void DenseMlp::forward(kernels::Kernels& kernels, float* x, int tokens,
-                       FeedForwardWorkspace& workspace) const {
+                       const LayerAdapters& adapters, FeedForwardWorkspace& workspace) const {
   using Output = kernels::Kernels::Output;
   float* const normed = workspace.normed.data();
   kernels.rms_norm(normed, x, norm_, tokens, hidden_, epsilon_);
   if (post_norm_ == nullptr) {
-    return mlp_.forward(kernels, x, normed, tokens, Output::kAccumulate, workspace);
+    return mlp_.forward(kernels, x, normed, tokens, Output::kAccumulate, adapters, workspace);
   }
-  mlp_.forward(kernels, normed, normed, tokens, Output::kOverwrite, workspace);
+  mlp_.forward(kernels, normed, normed, tokens, Output::kOverwrite, adapters, workspace);
   kernels.add_rms_norm(x, normed, post_norm_, tokens, hidden_, epsilon_);
 }
 

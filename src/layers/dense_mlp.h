@@ -12,7 +12,7 @@ class DenseMlp final : public FeedForward {
  public:
   static Result<DenseMlp> load(const checkpoint::Checkpoint& checkpoint, int layer);
 
-  void forward(kernels::Kernels& kernels, float* x, int tokens,
+  void forward(kernels::Kernels& kernels, float* x, int tokens, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const override;
   double weight_bytes(int tokens) const override;
   int64_t owned_bytes() const override { return vectors_.bytes() + mlp_.owned_bytes(); }

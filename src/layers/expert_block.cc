@@ -57,15 +57,17 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
 }
 
 void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
-                          FeedForwardWorkspace& workspace) const {
+                          const LayerAdapters& adapters, FeedForwardWorkspace& workspace) const {
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
   kernels.linear(workspace.router_logits.data(), workspace.normed.data(), router_, tokens,
                  kernels::Kernels::Output::kOverwrite);
   kernels.route(workspace.choices.data(), workspace.router_logits.data(), tokens, router_shape_);
-  kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape_, tokens);
+  kernels::MoeShape shape = shape_;
+  shape.adapters = adapters.experts();
+  kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape, tokens);
   if (shared_) {
     shared_->forward(kernels, x, workspace.normed.data(), tokens,
-                     kernels::Kernels::Output::kAccumulate, workspace);
+                     kernels::Kernels::Output::kAccumulate, LayerAdapters(), workspace);
   }
 }
 

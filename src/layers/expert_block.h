@@ -15,7 +15,7 @@ class ExpertBlock final : public FeedForward {
  public:
   static Result<ExpertBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
 
-  void forward(kernels::Kernels& kernels, float* x, int tokens,
+  void forward(kernels::Kernels& kernels, float* x, int tokens, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const override;
 
   // What a step of so many tokens reads in the mean, were one expert chosen as often as another:

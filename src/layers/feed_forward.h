@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/step_adapters.h"
 
 namespace pelton::layers {
 
@@ -30,9 +31,9 @@ class FeedForward {
  public:
   virtual ~FeedForward() = default;
 
-  // x: float (tokens, hidden)
+  // x: float (tokens, hidden). adapters: what this layer adds for some of them.
   virtual void forward(kernels::Kernels& kernels, float* x, int tokens,
-                       FeedForwardWorkspace& workspace) const = 0;
+                       const LayerAdapters& adapters, FeedForwardWorkspace& workspace) const = 0;
 
   // What a step of so many tokens reads, in the mean where experts are chosen.
   virtual double weight_bytes(int tokens) const = 0;

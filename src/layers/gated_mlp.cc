@@ -17,13 +17,17 @@ Result<GatedMlp> GatedMlp::load(const checkpoint::Checkpoint& checkpoint, const 
 }
 
 void GatedMlp::forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
-                       kernels::Kernels::Output output, FeedForwardWorkspace& workspace) const {
+                       kernels::Kernels::Output output, const LayerAdapters& adapters,
+                       FeedForwardWorkspace& workspace) const {
   using Output = kernels::Kernels::Output;
+  const int inner = gate_.weight.rows;
   kernels.linear(workspace.gate.data(), x, gate_, tokens, Output::kOverwrite);
   kernels.linear(workspace.up.data(), x, up_, tokens, Output::kOverwrite);
-  kernels.glu(workspace.gate.data(), workspace.up.data(), int64_t{tokens} * gate_.weight.rows,
-              glu_);
+  adapters.add(kernels, lora::Linear::kGate, workspace.gate.data(), inner, x);
+  adapters.add(kernels, lora::Linear::kUp, workspace.up.data(), inner, x);
+  kernels.glu(workspace.gate.data(), workspace.up.data(), int64_t{tokens} * inner, glu_);
   kernels.linear(out, workspace.gate.data(), down_, tokens, output);
+  adapters.add(kernels, lora::Linear::kDown, out, down_.weight.rows, workspace.gate.data());
 }
 
 int64_t GatedMlp::weight_bytes() const {

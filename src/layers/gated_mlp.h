@@ -20,9 +20,11 @@ class GatedMlp {
   static Result<GatedMlp> load(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
                                int inner, Bias bias);
 
-  // out, x: float (tokens, hidden); may be the same where `output` overwrites.
+  // out, x: float (tokens, hidden); may be the same where `output` overwrites. adapters: on the
+  // three products; those of experts that every token goes through have none.
   void forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
-               kernels::Kernels::Output output, FeedForwardWorkspace& workspace) const;
+               kernels::Kernels::Output output, const LayerAdapters& adapters,
+               FeedForwardWorkspace& workspace) const;
   int64_t weight_bytes() const;
   int64_t owned_bytes() const { return vectors_.bytes(); }
 

@@ -91,6 +91,7 @@ Result<void> LatentAttention::load_heads(const checkpoint::Checkpoint& checkpoin
 void LatentAttention::forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
                               const kernels::KvLayer& cache,
                               const std::vector<kernels::SequenceRows>& sequences,
+                              const LayerAdapters& /*adapters: lora/ has none on such*/,
                               AttentionWorkspace& workspace) const {
   const int sequence_count = static_cast<int>(sequences.size());
   const int64_t q_width = std::max(q_.weight.rows, value_.heads * value_.rows);

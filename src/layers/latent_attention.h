@@ -26,7 +26,7 @@ class LatentAttention final : public Attention {
   // rope_size).
   void forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
                const kernels::KvLayer& cache, const std::vector<kernels::SequenceRows>& sequences,
-               AttentionWorkspace& workspace) const override;
+               const LayerAdapters& adapters, AttentionWorkspace& workspace) const override;
   int64_t weight_bytes() const override;
   int64_t owned_bytes() const override { return vectors_.bytes(); }
 

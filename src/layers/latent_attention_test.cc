@@ -173,7 +173,7 @@ TEST_P(LatentAttentionTest, IsTheExpandedForm) {
   (*made)->reserve({.tokens = kTokens});
   (*attention)
       ->forward(**made, got.data(), kTokens, cos_sin.data(), cache,
-                {{.row_count = kTokens, .blocks = blocks.data()}}, workspace);
+                {{.row_count = kTokens, .blocks = blocks.data()}}, {}, workspace);
   for (size_t t = 0; t < kTokens; ++t) {
     double difference = 0;
     double size = 0;

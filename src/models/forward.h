@@ -7,6 +7,7 @@
 #include "base/function_ref.h"
 #include "base/token_id.h"
 #include "kv/group.h"
+#include "lora/adapter.h"
 
 namespace pelton::models {
 
@@ -17,6 +18,7 @@ struct ForwardInput {
     int count = 0;  // rows
     // By KV group: block tables by position / block_tokens.
     kv::PerGroup<const int32_t*> tables;
+    const lora::Adapter* adapter = nullptr;  // null: the model itself
   };
   std::vector<TokenId> tokens;
   std::vector<Sequence> sequences;

@@ -20,6 +20,9 @@ class Model {
   struct Options {
     int batch_tokens_max = 512;
     int logit_rows_max = 16;
+    // Of adapters that steps may bring: the highest rank, 0 for none; and whether on experts.
+    int adapter_rank_max = 0;
+    bool expert_adapters = false;
   };
 
   virtual ~Model() = default;

@@ -16,6 +16,9 @@ class SequenceRunner {
   // Room for `tokens_max` positions; steps of at most the model's batch_tokens_max.
   static Result<SequenceRunner> make(Model& model, tensor::DType kv_dtype, int tokens_max);
 
+  // Of the steps from here on; null: the model itself. It outlives them.
+  void use_adapter(const lora::Adapter* adapter) { adapter_ = adapter; }
+
   // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the
   // logits of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid
   // until the next call.
@@ -37,6 +40,7 @@ class SequenceRunner {
   std::vector<int32_t> blocks_;  // position / block_tokens -> the same number, in every group
   int tokens_max_;
   int length_ = 0;
+  const lora::Adapter* adapter_ = nullptr;
 };
 
 }  // namespace pelton::models

@@ -58,6 +58,8 @@ kernels::StepCapacity scratch_shape(const checkpoint::Checkpoint& checkpoint,
                               config.expert_intermediate_size, config.q_size()}),
           .reordered = config.int_weights.reordered,
           .tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled,
+          .adapter_rank = options.adapter_rank_max,
+          .expert_adapters = options.expert_adapters && config.has_experts(),
           .activations = layers::activations_of(checkpoint)};
 }
 
@@ -75,6 +77,7 @@ Transformer::Transformer(const families::ModelConfig& config, kernels::Kernels& 
       cos_sin_(size_t{1} * options.batch_tokens_max * config.rotary_size()),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
       logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {
+  if (options.adapter_rank_max > 0) adapters_.reserve(options.batch_tokens_max);
   if (!config.sliding_rope) return;
   sliding_rotary_.emplace(*config.sliding_rope, config.rotary_size());
   sliding_cos_sin_.resize(cos_sin_.size());
@@ -110,7 +113,9 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   kv::PerGroup<std::vector<kernels::SequenceRows>> rows_of;
   rows_of.resize(kv.groups().specs.size());
   int row = 0;
+  adapters_.begin(options_.adapter_rank_max > 0 ? tokens : 0);
   for (const ForwardInput::Sequence& sequence : input.sequences) {
+    if (options_.adapter_rank_max > 0) adapters_.add_rows(sequence.adapter, sequence.count);
     for (int group = 0; group < rows_of.size(); ++group) {
       rows_of[group].push_back({row, sequence.count, sequence.start, sequence.tables[group]});
     }
@@ -120,14 +125,17 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
     row += sequence.count;
   }
   CHECK(row == tokens);
+  adapters_.end();
 
   embed(input.tokens);
   if (tap != nullptr) (*tap)(0, x_.data(), tokens);
   for (int layer = 0; layer < config_.layer_count(); ++layer) {
+    const layers::LayerAdapters adapters =
+        adapters_.empty() ? layers::LayerAdapters() : layers::LayerAdapters(adapters_, layer);
     attention_[layer]->forward(kernels_, x_.data(), tokens, cos_sin(layer), kv.layer(layer),
-                               rows_of[kv.groups().of_layer[layer]], attention_space_);
+                               rows_of[kv.groups().of_layer[layer]], adapters, attention_space_);
     if (tap != nullptr) (*tap)(1 + 2 * layer, x_.data(), tokens);
-    feed_forward_[layer]->forward(kernels_, x_.data(), tokens, feed_forward_space_);
+    feed_forward_[layer]->forward(kernels_, x_.data(), tokens, adapters, feed_forward_space_);
     if (tap != nullptr) (*tap)(2 + 2 * layer, x_.data(), tokens);
   }
 
@@ -217,8 +225,9 @@ int64_t Transformer::owned_weight_bytes() const {
 int64_t Transformer::workspace_bytes() const {
   const size_t floats = x_.capacity() + cos_sin_.capacity() + sliding_cos_sin_.capacity() +
                         head_in_.capacity() + logits_.capacity();
-  return attention_space_.bytes() + feed_forward_space_.bytes() + head_.scratch_bytes() +
-         static_cast<int64_t>(floats * sizeof(float)) + kernels_.scratch_bytes();
+  return adapters_.bytes() + attention_space_.bytes() + feed_forward_space_.bytes() +
+         head_.scratch_bytes() + static_cast<int64_t>(floats * sizeof(float)) +
+         kernels_.scratch_bytes();
 }
 
 }  // namespace pelton::models

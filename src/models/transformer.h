@@ -11,6 +11,7 @@
 #include "layers/feed_forward.h"
 #include "layers/output_head.h"
 #include "layers/rotary.h"
+#include "layers/step_adapters.h"
 #include "layers/weights.h"
 #include "models/model.h"
 
@@ -59,6 +60,7 @@ class Transformer final : public Model {
   std::vector<std::unique_ptr<layers::FeedForward>> feed_forward_;
 
   // Working memory for one step.
+  layers::StepAdapters adapters_;
   layers::AttentionWorkspace attention_space_;
   layers::FeedForwardWorkspace feed_forward_space_;
   std::vector<float> x_;                // (tokens, hidden), the residual stream

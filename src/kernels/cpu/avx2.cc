@@ -3,7 +3,9 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/expert_additions.h"
 #include "kernels/cpu/expert_groups.h"
+#include "kernels/cpu/low_rank_workspace.h"
 #include "kernels/cpu/step_workspace.h"
 #include "kernels/kv_quantization.h"
 #include "kernels/latent_rows.h"

@@ -11,12 +11,14 @@
 constexpr int kRowChunk = 32;         // weight rows handed out at a time
 constexpr int kMarkWords = 8;         // the same, where some of the rows are marked
 constexpr int kActivationChunk = 32;  // activations of an expert at a time: one MXFP4 block
+constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
+#include "kernels/cpu/low_rank_inl.h"
 
 // Puts each group of 32 into the order in which MXFP4 rows are read: evens first, 0 2 4 ... 30 1 3
 // ... 31.
@@ -51,12 +53,13 @@ class CpuKernels final : public Kernels {
 
   void reserve(const StepCapacity& shape) override {
     room_.reserve(shape);
+    low_rank_.reserve(shape);
     if (shape.tiled) return tiles_->reserve(shape);
     groups_.reserve(shape);
   }
 
   int64_t scratch_bytes() const override {
-    return room_.bytes() + groups_.bytes() + tiles_->scratch_bytes();
+    return room_.bytes() + low_rank_.bytes() + groups_.bytes() + tiles_->scratch_bytes();
   }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
@@ -256,8 +259,43 @@ class CpuKernels final : public Kernels {
 
   void experts(float* out, const float* x, const ExpertChoice* choices,
                const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
+    if (shape.adapters == nullptr) {
+      return base_experts(out, x, choices, weights, shape, tokens, nullptr);
+    }
+    low_rank_.group_experts(choices, tokens, shape.experts_per_token, shape.adapters,
+                            weights.down.cols);
+    VectorExpertAdditions additions(pool_, low_rank_, x, weights.gate.cols);
+    base_experts(out, x, choices, weights, shape, tokens, &additions);
+  }
+
+  void add_low_rank(float* out, int64_t stride, const float* x, const AdaptedRows* groups,
+                    int group_count) override {
+    if (group_count == 0) return;
+    low_rank_.plan_rows(x, groups, group_count);
+    multiply_low_rank(pool_, low_rank_);
+    const int64_t rows = groups[0].adapter->rows;  // all are of one matrix of the base
+    const int64_t chunks = (rows + kLowRankChunk - 1) / kLowRankChunk;
+    pool_.parallel_for(low_rank_.place_count() * chunks, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t item = begin; item < end; ++item) {
+        const auto place = static_cast<int>(item / chunks);
+        const int64_t first = item % chunks * kLowRankChunk;
+        const int64_t count = rows - first < kLowRankChunk ? rows - first : kLowRankChunk;
+        const LowRankWorkspace::Product& product = low_rank_.product_at(place);
+        add_low_rank_part(product.matrix,
+                          product.factors + int64_t{place} * low_rank_.rank_stride(), first,
+                          static_cast<int>(count), out + low_rank_.row_at(place) * stride + first);
+      }
+    });
+  }
+
+ private:
+  void base_experts(float* out, const float* x, const ExpertChoice* choices,
+                    const ExpertWeights& weights, const MoeShape& shape, int tokens,
+                    ExpertAdditions* additions) {
     const Experts& gate = weights.gate;
-    if (is_tiled(gate.format)) return tiles_->experts(out, x, choices, weights, shape, tokens);
+    if (is_tiled(gate.format)) {
+      return tiles_->experts(out, x, choices, weights, shape, tokens, additions);
+    }
     const Experts& down = weights.down;
     const int k = shape.experts_per_token;
     groups_.group(choices, tokens, k, gate.experts);
@@ -273,17 +311,22 @@ class CpuKernels final : public Kernels {
     for (int64_t i = 0; i < assignments; ++i) {
       at_.rows[i] = at_.inputs + int64_t{groups_.assignments()[i] / k} * gate.cols;
     }
-    expert_up(weights, shape);
+    expert_up(weights, shape, additions);
+    if (additions != nullptr) additions->multiply_activations();
     for (int64_t i = 0; i < assignments; ++i) {
       at_.rows[i] = at_.activations + int64_t{groups_.assignments()[i]} * down.cols;
     }
     expert_down(down);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
-      for (int64_t t = begin; t < end; ++t) mix(out + t * down.rows, choices, t, k, down.rows);
+      for (int64_t t = begin; t < end; ++t) {
+        for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {
+          if (additions->adds_to(i)) additions->add_to_down(i, at_.outputs + i * down.rows);
+        }
+        mix(out + t * down.rows, choices, t, k, down.rows);
+      }
     });
   }
 
- private:
   static F inverse_rms(const float* x, int size, float epsilon) {
     F squares = Vector::zero();
     int i = 0;
@@ -592,7 +635,8 @@ class CpuKernels final : public Kernels {
   }
 
   // at_.activations[assignment] = glu(gate x + bias, up x + bias), in the order down reads them.
-  void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
+  void expert_up(const ExpertWeights& weights, const MoeShape& shape,
+                 const ExpertAdditions* additions) {
     const int activation_count = weights.down.cols;
     const int chunks = (activation_count + kActivationChunk - 1) / kActivationChunk;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
@@ -615,7 +659,12 @@ class CpuKernels final : public Kernels {
                       tokens, gate, up);
           for (int t = 0; t < tokens; ++t) {
             const int64_t assignment = groups_.assignments()[active.begin + token + t];
+            const bool adds = additions != nullptr && additions->adds_to(assignment);
+            if (adds) {
+              additions->add_to_gate_and_up(assignment, first, count, gate[t], up[t]);
+            }
             glu_chunk(gate[t], up[t], shape.glu);
+            if (adds) additions->keep_activations(assignment, first, count, gate[t]);
             arrange(at_.activations + assignment * activation_count + first, gate[t], count,
                     weights.down.format);
           }
@@ -775,4 +824,5 @@ class CpuKernels final : public Kernels {
   StepWorkspace room_;
   StepWorkspace::ForExperts at_{};
   ExpertGroups groups_;
+  LowRankWorkspace low_rank_;
 };

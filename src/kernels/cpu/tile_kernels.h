@@ -11,6 +11,7 @@
 
 #include <memory>
 
+#include "kernels/cpu/expert_additions.h"
 #include "kernels/kernels.h"
 
 namespace pelton::kernels {
@@ -23,11 +24,13 @@ class TileKernels {
   virtual void reserve(const StepCapacity& shape) = 0;
   virtual int64_t scratch_bytes() const = 0;
 
-  // As Kernels::linear and Kernels::experts, for weights that are tiled.
+  // As Kernels::linear and Kernels::experts, for weights that are tiled. additions: null without
+  // any; shape.adapters is not looked at.
   virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
                       Kernels::Output output) = 0;
   virtual void experts(float* out, const float* x, const ExpertChoice* choices,
-                       const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
+                       const ExpertWeights& weights, const MoeShape& shape, int tokens,
+                       ExpertAdditions* additions) = 0;
 };
 
 // Null if AMX was tried and gave other bits than VNNI.

@@ -44,11 +44,12 @@ class Tiles final : public TileKernels {
   }
 
   void experts(float* out, const float* x, const ExpertChoice* choices,
-               const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
+               const ExpertWeights& weights, const MoeShape& shape, int tokens,
+               ExpertAdditions* additions) override {
     if (weights.gate.activations == Activations::kInt8) {
-      multiply_experts<1>(out, x, choices, weights, shape, tokens);
+      multiply_experts<1>(out, x, choices, weights, shape, tokens, additions);
     } else {
-      multiply_experts<2>(out, x, choices, weights, shape, tokens);
+      multiply_experts<2>(out, x, choices, weights, shape, tokens, additions);
     }
   }
 
@@ -99,7 +100,8 @@ class Tiles final : public TileKernels {
 
   template <int kPlanes>
   void multiply_experts(float* out, const float* x, const ExpertChoice* choices,
-                        const ExpertWeights& weights, const MoeShape& shape, int tokens) {
+                        const ExpertWeights& weights, const MoeShape& shape, int tokens,
+                        ExpertAdditions* additions) {
     const int k = shape.experts_per_token;
     const int64_t assignments = int64_t{tokens} * k;
     const Experts& down = weights.down;
@@ -111,12 +113,16 @@ class Tiles final : public TileKernels {
     quantize<kPlanes>(inputs_, x, tokens, weights.gate.cols, Mxfp4Tile::kCode);
     for (int64_t i = 0; i < assignments; ++i)
       rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
-    expert_up<kPlanes>(weights, shape);
+    expert_up<kPlanes>(weights, shape, additions);
+    if (additions != nullptr) additions->multiply_activations();
     for (int64_t i = 0; i < assignments; ++i)
       rows_[i] = row_view(activations_, groups_.assignments()[i]);
     expert_down<kPlanes>(down);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
+        for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {
+          if (additions->adds_to(i)) additions->add_to_down(i, outputs_.data() + i * down.rows);
+        }
         mix_experts(out + t * down.rows, choices + t * k, outputs_.data() + t * k * down.rows, k,
                     down.rows);
       }
@@ -165,7 +171,8 @@ class Tiles final : public TileKernels {
   // is of the tiles 8 to 11: the gates 64 to 79, the ups 64 to 79, the gates 80 to 95, the ups 80
   // to 95.
   template <int kPlanes>
-  void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
+  void expert_up(const ExpertWeights& weights, const MoeShape& shape,
+                 const ExpertAdditions* additions) {
     const Experts& gate = weights.gate;
     const int blocks = weights.down.cols / kBlock;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * blocks;
@@ -186,14 +193,27 @@ class Tiles final : public TileKernels {
                           rows_.data() + active.begin, active.count, worker, emit);
         for (int t = 0; t < active.count; ++t) {
           float* at = room.data() + int64_t{t} * 4 * kTileRows;
+          const int64_t assignment = groups_.assignments()[active.begin + t];
+          const bool adds = additions != nullptr && additions->adds_to(assignment);
+          if (adds) add_to_block(*additions, assignment, block, at);
           float activations[kBlock];
           swiglu_tile(activations, at, at + kTileRows, shape);
           swiglu_tile(activations + kTileRows, at + 2 * kTileRows, at + 3 * kTileRows, shape);
-          quantize_block<kPlanes>(activations, activations_,
-                                  groups_.assignments()[active.begin + t], block, Mxfp4Tile::kCode);
+          if (adds) additions->keep_activations(assignment, block * kBlock, kBlock, activations);
+          quantize_block<kPlanes>(activations, activations_, assignment, block, Mxfp4Tile::kCode);
         }
       }
     });
+  }
+
+  // 16 gates, 16 ups, 16 gates, 16 ups: those of the block's first and second half.
+  static void add_to_block(const ExpertAdditions& additions, int64_t assignment, int block,
+                           float* at) {
+    for (int half = 0; half < 2; ++half) {
+      float* const gates = at + half * 2 * kTileRows;
+      additions.add_to_gate_and_up(assignment, block * kBlock + half * kTileRows, kTileRows, gates,
+                                   gates + kTileRows);
+    }
   }
 
   template <int kPlanes>

@@ -359,26 +359,14 @@ class ReferenceKernels final : public Kernels {
                const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
     const Experts& down = weights.down;
     pool_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int) {
-      std::vector<float> row(static_cast<size_t>(std::max(down.cols, weights.gate.cols)));
-      std::vector<float> hidden(down.cols);
       std::vector<double> sum(down.rows);
       for (int64_t t = begin; t < end; ++t) {
         std::fill(sum.begin(), sum.end(), 0.0);
+        const ExpertLowRank* const adapter =
+            shape.adapters != nullptr ? shape.adapters[t] : nullptr;
         for (int j = 0; j < shape.experts_per_token; ++j) {
           const ExpertChoice choice = choices[t * shape.experts_per_token + j];
-          const int e = choice.expert;
-          const float* input = x + t * weights.gate.cols;
-          for (int i = 0; i < down.cols; ++i) {
-            const bool both = weights.interleaved();
-            const double gate =
-                dot_row(weights.gate, e, both ? weights.gate_row(i) : i, input, row);
-            const double up = both ? dot_row(weights.gate, e, weights.up_row(i), input, row)
-                                   : dot_row(weights.up, e, i, input, row);
-            hidden[i] = glu_of(gate, up, shape.glu);
-          }
-          for (int i = 0; i < down.rows; ++i) {
-            sum[i] += choice.weight * dot_row(down, e, i, hidden.data(), row);
-          }
+          add_expert(sum, x + t * weights.gate.cols, choice, weights, shape.glu, adapter);
         }
         for (int i = 0; i < down.rows; ++i) {
           float& to = out[t * down.rows + i];
@@ -388,7 +376,77 @@ class ReferenceKernels final : public Kernels {
     });
   }
 
+  void add_low_rank(float* out, int64_t stride, const float* x, const AdaptedRows* groups,
+                    int group_count) override {
+    for (int g = 0; g < group_count; ++g) {
+      const AdaptedRows& group = groups[g];
+      const LowRank& adapter = *group.adapter;
+      pool_.parallel_for(group.count, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t t = group.rows[i];
+          const std::vector<double> added = low_rank(adapter, x + t * adapter.cols);
+          for (int r = 0; r < adapter.rows; ++r) {
+            float& to = out[t * stride + r];
+            to = static_cast<float>(to + added[r]);
+          }
+        }
+      });
+    }
+  }
+
  private:
+  // scale * B (A x), all in doubles; empty without a rank.
+  static std::vector<double> low_rank(const LowRank& adapter, const float* x) {
+    if (!adapter.adds()) return {};
+    const auto matrix = [&](const void* data, int cols) {
+      return stored({.data = data, .rows = adapter.rank, .cols = cols, .format = adapter.format});
+    };
+    const StoredMatrix a = matrix(adapter.a, adapter.cols);
+    const StoredMatrix b = matrix(adapter.b, adapter.rows);
+    std::vector<float> row(static_cast<size_t>(adapter.cols));
+    std::vector<float> column(static_cast<size_t>(adapter.rows));
+    std::vector<double> added(static_cast<size_t>(adapter.rows), 0.0);
+    for (int rho = 0; rho < adapter.rank; ++rho) {
+      read_weight_row(a, rho, row.data());
+      read_weight_row(b, rho, column.data());
+      const double factor = adapter.scale * dot(row, x, 0.0);
+      for (int i = 0; i < adapter.rows; ++i) added[i] += factor * column[i];
+    }
+    return added;
+  }
+
+  // sum += weight * down glu(gate x, up x), of one expert.
+  static void add_expert(std::vector<double>& sum, const float* x, const ExpertChoice& choice,
+                         const ExpertWeights& weights, const GluShape& glu,
+                         const ExpertLowRank* adapter) {
+    const Experts& down = weights.down;
+    const int e = choice.expert;
+    const bool both = weights.interleaved();
+    std::vector<float> row;
+    std::vector<float> hidden(static_cast<size_t>(down.cols));
+    const auto added_by = [&](const LowRank& part, const float* input) {
+      return adapter == nullptr ? std::vector<double>() : low_rank(part.of_expert(e), input);
+    };
+    const ExpertLowRank none;
+    const ExpertLowRank& parts = adapter != nullptr ? *adapter : none;
+    const std::vector<double> gates = added_by(parts.gate, x);
+    const std::vector<double> ups = added_by(parts.up, x);
+    for (int i = 0; i < down.cols; ++i) {
+      double gate = dot_row(weights.gate, e, both ? weights.gate_row(i) : i, x, row);
+      double up = both ? dot_row(weights.gate, e, weights.up_row(i), x, row)
+                       : dot_row(weights.up, e, i, x, row);
+      if (!gates.empty()) gate += gates[i];
+      if (!ups.empty()) up += ups[i];
+      hidden[i] = glu_of(gate, up, glu);
+    }
+    const std::vector<double> downs = added_by(parts.down, hidden.data());
+    for (int i = 0; i < down.rows; ++i) {
+      double product = dot_row(down, e, i, hidden.data(), row);
+      if (!downs.empty()) product += downs[i];
+      sum[i] += choice.weight * product;
+    }
+  }
+
   static void softmax_of_top_k(ExpertChoice* choices, const float* row, const RouterShape& shape) {
     std::vector<int> order(static_cast<size_t>(shape.experts));
     for (int e = 0; e < shape.experts; ++e) order[e] = e;
