@@ -78,6 +78,23 @@ void add_held(std::span<const HeldPool> pools, telemetry::PrometheusText& text) 
   }
 }
 
+void add_limits(const AdminSource& source, telemetry::PrometheusText& text) {
+  if (source.limit_shares != nullptr) {
+    const LimitShares::Counts shares = source.limit_shares->counts();
+    text.gauge("pelton_gateway_limit_gateways", "Gateways that share the limits of keys.",
+               static_cast<double>(shares.gateways));
+    text.counter("pelton_gateway_limit_share_failures_total",
+                 "Times that etcd did not answer for that.", static_cast<double>(shares.failures));
+  }
+  using By = access::RefusalCounts::By;
+  text.family("pelton_gateway_limited_total", telemetry::PrometheusText::Type::kCounter,
+              "Requests refused because their key's limit was used up.");
+  for (const By by : {By::kRequests, By::kTokens, By::kConcurrent}) {
+    text.sample({{"limit", access::RefusalCounts::kNames[static_cast<size_t>(by)]}},
+                static_cast<double>(source.refusals.of(by)));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   const Fleet::IndexSize index = source.fleet.index_size();
@@ -128,20 +145,7 @@ std::string metrics_text(const AdminSource& source) {
       text.sample({{"model", arm.first}, {"arm", arm.second}}, static_cast<double>(count));
     }
   }
-  if (source.limit_shares != nullptr) {
-    const LimitShares::Counts shares = source.limit_shares->counts();
-    text.gauge("pelton_gateway_limit_gateways", "Gateways that share the limits of keys.",
-               static_cast<double>(shares.gateways));
-    counter("limit_share_failures_total", "Times that etcd did not answer for that.",
-            shares.failures);
-  }
-  using By = access::RefusalCounts::By;
-  text.family("pelton_gateway_limited_total", telemetry::PrometheusText::Type::kCounter,
-              "Requests refused because their key's limit was used up.");
-  for (const By by : {By::kRequests, By::kTokens, By::kConcurrent}) {
-    text.sample({{"limit", access::RefusalCounts::kNames[static_cast<size_t>(by)]}},
-                static_cast<double>(source.refusals.of(by)));
-  }
+  add_limits(source, text);
   text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
               "Workers by state.");
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
