@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "apps/gateway_reload.h"
 #include "apps/listener_flags.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
@@ -53,6 +54,30 @@ std::vector<Flag> fleet_listener_flags() {
            .help = "what the fleet's keys there begin with",
            .default_text = "/pelton/v1/main",
            .only_with = {{"--fleet-etcd"}}},
+          {.name = "--fleet-etcd-user",
+           .value = "NAME",
+           .help = "register as this user of etcd's, with --fleet-etcd-password-file",
+           .only_with = {{"--fleet-etcd"}}},
+          {.name = "--fleet-etcd-password-file",
+           .value = "FILE",
+           .help = "its password, the file's first line",
+           .only_with = {{"--fleet-etcd-user"}}},
+          {.name = "--fleet-etcd-tls",
+           .help = "speak to etcd over TLS",
+           .kind = Flag::Kind::kSwitch,
+           .only_with = {{"--fleet-etcd"}}},
+          {.name = "--fleet-etcd-ca",
+           .value = "FILE",
+           .help = "PEM: whom to believe then; default whom the system does",
+           .only_with = {{"--fleet-etcd-tls"}}},
+          {.name = "--fleet-etcd-cert",
+           .value = "FILE",
+           .help = "PEM: a certificate to show etcd, with --fleet-etcd-key",
+           .only_with = {{"--fleet-etcd-tls"}}},
+          {.name = "--fleet-etcd-key",
+           .value = "FILE",
+           .help = "PEM: the certificate's key",
+           .only_with = {{"--fleet-etcd-cert"}}},
           {.name = "--fleet-pool",
            .value = "NAME",
            .help = "the gateways' pool that this worker is of",
@@ -118,7 +143,18 @@ Result<void> FleetListener::enroll(const cli::Arguments& arguments,
   const auto bad = [](std::string_view flag, std::string why) {
     return Error{ErrorCode::kInvalidArgument, std::move(why), std::string(flag)};
   };
-  cluster::EtcdRegistrar::Options registrar{.etcd = {.endpoints = arguments.list("--fleet-etcd")},
+  const auto text = [&](const char* flag) {
+    return arguments.has(flag) ? arguments.text(flag) : std::string();
+  };
+  TRY_ASSIGN(const cluster::EtcdClient::Options etcd,
+             etcd_options({.endpoints = arguments.list("--fleet-etcd"),
+                           .user = text("--fleet-etcd-user"),
+                           .password_file = text("--fleet-etcd-password-file"),
+                           .tls = arguments.has("--fleet-etcd-tls"),
+                           .ca_file = text("--fleet-etcd-ca"),
+                           .certificate_file = text("--fleet-etcd-cert"),
+                           .key_file = text("--fleet-etcd-key")}));
+  cluster::EtcdRegistrar::Options registrar{.etcd = etcd,
                                             .prefix = arguments.text("--fleet-etcd-prefix"),
                                             .registration = {.name = options.name,
                                                              .incarnation = server_.incarnation(),

@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
 #include "gateway/config_text.h"
+#include "gateway/grpc_listener.h"
 #include "net/http_server.h"
 #include "net/url.h"
 
@@ -28,7 +29,8 @@ constexpr std::chrono::seconds kStopTime{10};  // for replicas, which have nothi
 // Closed before the gateway goes.
 struct Listeners {
   std::unique_ptr<net::HttpServer> http;
-  std::unique_ptr<net::HttpServer> admin;  // null: there is none
+  std::unique_ptr<net::HttpServer> admin;       // null: there is none
+  std::unique_ptr<gateway::GrpcListener> grpc;  // likewise
 };
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
@@ -50,6 +52,16 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
       },
       log);
   TRY(listeners.http->start());
+  if (config.grpc_port >= 0) {
+    listeners.grpc = std::make_unique<gateway::GrpcListener>(
+        [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+          gateway.handle_grpc(std::move(request), exchange);
+        },
+        log);
+    TRY(listeners.grpc->open({.address = config.grpc_host,
+                              .port = config.grpc_port,
+                              .hosts = hosts.at(config.grpc_host)}));
+  }
   if (config.admin_port < 0) return listeners;
   listeners.admin = std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = config.admin_host,
@@ -91,6 +103,9 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
+    log.info("limits of keys are this gateway's own: others are found by [etcd] only");
+  }
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
   options.on_demand = [&demand] { demand.notify(); };
@@ -104,6 +119,10 @@ Result<void> run(const cli::Arguments& arguments) {
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
+  if (listeners.grpc != nullptr) {
+    lines += fmt::format("grpc on {}\n",
+                         net::format_host_port(config.grpc_host, listeners.grpc->port()));
+  }
   if (listeners.admin != nullptr) {
     lines += fmt::format("admin on http://{}\n",
                          net::format_host_port(config.admin_host, listeners.admin->port()));
@@ -113,6 +132,7 @@ Result<void> run(const cli::Arguments& arguments) {
 
   while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   gateway.drain();
+  if (listeners.grpc != nullptr) listeners.grpc->close(kDrainTime);
   listeners.http->stop(kDrainTime);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));

@@ -27,6 +27,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{1'000};
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
+constexpr size_t kSecretBytesMax = size_t{64} << 10;
+constexpr size_t kPemBytesMax = size_t{4} << 20;
 
 net::HttpResponse refusal(const api::ApiError& error) {
   net::HttpResponse response{.status = error.status, .headers = {}, .body = api::error_body(error)};
@@ -79,7 +81,61 @@ Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolC
   return std::shared_ptr<const gateway::ModelText>(std::move(text));
 }
 
+// Its first line, as keys and passwords stand in files.
+Result<std::string> read_secret(const std::string& file, std::string_view field) {
+  Result<std::string> text = base::read_file(file, kSecretBytesMax);
+  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, std::string(field)};
+  text->resize(std::min(text->find_first_of("\r\n"), text->size()));
+  if (text->empty()) {
+    return Error{ErrorCode::kBadConfig, file + ": is empty", std::string(field)};
+  }
+  return text;
+}
+
+// Keys and certificates of workers of other kinds.
+Result<void> read_foreign_access(gateway::GatewayConfig& config) {
+  for (gateway::PoolConfig& pool : config.pools) {
+    if (!pool.is_foreign()) continue;
+    if (!pool.api_key_file.empty()) {
+      TRY_ASSIGN(pool.api_key, read_secret(pool.api_key_file, "api_key_file"));
+    }
+    const bool has_tls =
+        pool.tls || !pool.ca_file.empty() ||
+        std::ranges::any_of(config.workers, [&](const gateway::WorkerConfig& worker) {
+          return worker.pool == pool.name && worker.tls;
+        });
+    if (!has_tls) continue;
+    TRY_ASSIGN(pool.trust, net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}}));
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etcd) {
+  cluster::EtcdClient::Options options{.endpoints = etcd.endpoints, .user = etcd.user};
+  if (etcd.user.empty() != etcd.password_file.empty()) {
+    return Error{ErrorCode::kBadConfig, "etcd: a user and a password file go together", {}};
+  }
+  if (etcd.certificate_file.empty() != etcd.key_file.empty()) {
+    return Error{ErrorCode::kBadConfig, "etcd: a certificate and its key go together", {}};
+  }
+  if (!etcd.password_file.empty()) {
+    TRY_ASSIGN(options.password, read_secret(etcd.password_file, "password_file"));
+  }
+  options.tls = etcd.tls;
+  const auto read = [](const std::string& file, std::string& into) -> Result<void> {
+    if (file.empty()) return {};
+    Result<std::string> text = base::read_file(file, kPemBytesMax);
+    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+    into = *std::move(text);
+    return {};
+  };
+  TRY(read(etcd.ca_file, options.ca));
+  TRY(read(etcd.certificate_file, options.certificate));
+  TRY(read(etcd.key_file, options.key));
+  return options;
+}
 
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
                                                   TextsByFile& known) {
@@ -87,18 +143,14 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
   if (!options.config.keys_file.empty()) {
     const std::string& file = options.config.keys_file;
     TRY(add_key_file(file, options.keys));
-    if (options.keys.have_limits()) {
-      return Error{ErrorCode::kBadConfig,
-                   file +
-                       ": rpm=, tpm= and concurrent= are not kept by a gateway yet; leave them "
-                       "out here and give them to the workers",
-                   "keys_file"};
-    }
   }
+  TRY(read_foreign_access(options.config));
+  TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));
   if (!options.config.fleet_key_file.empty()) {
     TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
     options.block_seed = cluster::block_seed(key);
+    options.limit_secret = key.derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(
       options.config.pools,

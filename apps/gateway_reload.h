@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/periodic_thread.h"
+#include "cluster/etcd_client.h"
 #include "gateway/gateway.h"
 
 namespace pelton::apps {
@@ -22,6 +23,9 @@ namespace pelton::apps {
 using TextsByFile = std::map<std::string, std::shared_ptr<const gateway::ModelText>>;
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
                                                   TextsByFile& known);
+
+// Of etcd, for gateways and workers alike. Errors: kBadConfig.
+Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etcd);
 
 class GatewayReload {
  public:

@@ -34,7 +34,7 @@ VALUES = {
     "--weight-scrub-hours": "1",
     "--autoscale": "concurrency", "--min-replicas": "1", "--max-replicas": "4", "--start-seconds": "5",
     "--scale-down-delay": "60", "--concurrency-target": "4", "--target-utilization": "0.7",
-    "--admin": "http://127.0.0.1:1", "--fleet-host": "127.0.0.1", "--fleet-name": "w", "--fleet-port": "0", "--fleet-zone": "z", "--fleet-etcd": "127.0.0.1:1", "--fleet-etcd-prefix": "/x", "--fleet-pool": "p", "--fleet-address": "127.0.0.1:1", "--if-match": "x",
+    "--admin": "http://127.0.0.1:1", "--fleet-host": "127.0.0.1", "--fleet-name": "w", "--fleet-port": "0", "--fleet-zone": "z", "--fleet-etcd": "127.0.0.1:1", "--fleet-etcd-prefix": "/x", "--fleet-etcd-user": "u", "--fleet-etcd-password-file": "words", "--fleet-etcd-ca": "words", "--fleet-etcd-cert": "words", "--fleet-etcd-key": "words", "--fleet-pool": "p", "--fleet-address": "127.0.0.1:1", "--if-match": "x",
     "--activations": "int8", "--backend": "openai-chat", "--base-url": "http://127.0.0.1:1", "--batch": "8",
     "--batch-size": "2", "--block-size": "16", "--buffer-size": "1MiB", "--burstiness": "2", "--chunk": "16",
     "--client-threads": "2", "--compute": "bf16", "--concurrencies": "1,2", "--connections": "2", "--count": "3",

@@ -4,12 +4,14 @@ test's own). What finds them may stop, lose its memory or come back as it was an
 
 usage: gateway_discovery_test.py BINARY
 """
+import http.client
 import http.server
 import json
 import os
 import pathlib
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -19,22 +21,23 @@ import unittest
 import urllib.parse
 
 import gateway_fixture
-from gateway_fixture import BOX, SCRIPT, Process, ask, check_stream, free_port
+from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream, free_port
 
 
 class Etcd:
-    def __init__(self, folder):
-        self.folder, self.client, self.peer = folder, free_port(), free_port()
+    def __init__(self, folder, tls=None):
+        self.folder, self.client, self.peer, self.tls = folder, free_port(), free_port(), tls
         self.start()
 
     def start(self):
-        client, peer = f"http://127.0.0.1:{self.client}", f"http://127.0.0.1:{self.peer}"
+        client, peer = f"http{'s' if self.tls else ''}://127.0.0.1:{self.client}", f"http://127.0.0.1:{self.peer}"
+        secure = ["--cert-file", self.tls[0], "--key-file", self.tls[1]] if self.tls else []
         self.process = subprocess.Popen(
             ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", "--unsafe-no-fsync"]
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", "--unsafe-no-fsync", *secure]
             if self.has_no_fsync() else
             ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *secure],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     @staticmethod
@@ -166,8 +169,8 @@ class Discovery(unittest.TestCase):
         return one
 
     def gateway(self, text, pool=""):
-        config = self.folder / "gateway.toml"
         self.admin = free_port()
+        config = self.folder / f"gateway{self.admin}.toml"
         config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nfleet_key_file = "{self.key}"\n{text}\n'
                           f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n{pool}')
         one = Process("gateway", "--config", config)
@@ -237,6 +240,91 @@ class Discovery(unittest.TestCase):
         self.assertIn("another worker is called 'two'", "".join(twin.log))
         self.assertEqual(self.states()["two"], "ready")
         self.assertIsNone(third.process.poll())
+
+    @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
+    def test_two_gateways_share_a_keys_limits(self):
+        """What both let in is what one would; who is asked for more has more of it; without etcd it stays so."""
+        etcd = Etcd(self.folder / "etcd")
+        self.addCleanup(lambda: etcd.end())
+        keys = self.folder / "keys"
+        keys.write_text("key acme rpm=60\n")
+        flags = ("--fleet-port", "0", "--fleet-etcd", etcd.endpoint, "--fleet-pool", "box")
+        self.worker("one", *flags)
+        more = f'keys_file = "{keys}"\nallowed_cidrs = ["127.0.0.0/8"]\n[etcd]\nendpoints = ["{etcd.endpoint}"]\n'
+        first = self.gateway(more)
+        first_admin = self.admin
+        second = self.gateway(more)
+        both = (first_admin, self.admin)
+
+        def post(gateway):
+            return ask(gateway.port, "POST", "/v1/chat/completions", chat(1, 2, 1), Authorization="Bearer key")[0]
+
+        def metric(admin, name):
+            text = ask(admin, "GET", "/metrics")[1]
+            return float(next(line for line in text.splitlines() if line.startswith(f"pelton_gateway_{name} ")).split()[1])
+        for gateway in (first, second):
+            self.wait(lambda gateway=gateway: ask(gateway.port, "GET", "/ready")[0] == 200, gateway.log)
+        self.wait(lambda: all(metric(admin, "limit_gateways") == 2 for admin in both), first.log)
+        began, served = time.monotonic(), 0
+        while time.monotonic() - began < 8:
+            served += sum(post(gateway) == 200 for gateway in (first, second))
+        minutes = (time.monotonic() - began) / 60
+        self.assertLessEqual(served, 60 * 1.05 + 60 * minutes + 2, "together no more than one gateway would let in")
+        self.assertGreaterEqual(served, 40)
+        # Only the first one is asked now: the other one's part is its own, but for a little.
+        self.wait(lambda: (post(first), self.limit_of(first))[1] >= 55, first.log)
+        etcd.process.send_signal(signal.SIGSTOP)
+        time.sleep(5)
+        self.assertGreaterEqual(self.limit_of(first), 55, "as it was")
+        etcd.process.send_signal(signal.SIGCONT)
+        # One that is gone gives its part back, when its lease is over.
+        second.end(signal.SIGKILL)
+        self.wait(lambda: metric(first_admin, "limit_gateways") == 1, first.log)
+        self.wait(lambda: self.limit_of(first) == 60, first.log)
+
+    def limit_of(self, gateway):
+        link = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 2, 1)), {"Content-Type": "application/json", "Authorization": "Bearer key"})
+        answer = link.getresponse()
+        answer.read()
+        link.close()
+        return int(answer.getheader("x-ratelimit-limit-requests"))
+
+    @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
+    def test_etcd_by_password_and_over_tls(self):
+        cert, key = self.folder / "cert.pem", self.folder / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", cert,
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],
+                       check=True, capture_output=True)
+        etcd = Etcd(self.folder / "etcd", tls=(cert, key))
+        self.addCleanup(lambda: etcd.end())
+
+        def call(what, **body):
+            """etcd's own JSON over HTTPS; none: it does not answer yet."""
+            try:
+                link = http.client.HTTPSConnection("127.0.0.1", etcd.client, timeout=30, context=ssl.create_default_context(cafile=str(cert)))
+                link.request("POST", f"/v3/{what}", json.dumps(body))
+                return link.getresponse().status
+            except OSError:
+                return None
+        end = time.monotonic() + 30
+        while call("maintenance/status") != 200 and time.monotonic() < end:
+            time.sleep(0.1)
+        for what, body in (("auth/user/add", {"name": "root", "password": "secret"}), ("auth/role/add", {"name": "root"}),
+                           ("auth/user/grant", {"user": "root", "role": "root"}), ("auth/enable", {})):
+            self.assertEqual(call(what, **body), 200, what)
+        password, wrong = self.folder / "password", self.folder / "wrong"
+        password.write_text("secret\n")
+        wrong.write_text("other\n")
+        flags = ("--fleet-port", "0", "--fleet-etcd", etcd.endpoint, "--fleet-pool", "box", "--fleet-etcd-tls", "--fleet-etcd-ca", cert,
+                 "--fleet-etcd-user", "root", "--fleet-etcd-password-file")
+        self.worker("one", *flags, password)
+        denied = self.worker("two", *flags, wrong)
+        gateway = self.gateway(f'allowed_cidrs = ["127.0.0.0/8"]\n[etcd]\nendpoints = ["{etcd.endpoint}"]\ntls = true\nca_file = "{cert}"\n'
+                               f'user = "root"\npassword_file = "{password}"\n')
+        self.wait(lambda: self.states() == {"one": "ready"}, gateway.log)
+        self.wait(lambda: "not registered" in "".join(denied.log))
+        self.assertNotIn("secret", "".join(gateway.log) + "".join(denied.log))
 
     @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
     def test_a_worker_that_registers_a_strange_address_is_refused(self):

@@ -48,6 +48,7 @@ class Worker(http.server.ThreadingHTTPServer):
 
     def __init__(self, name, answer):
         self.answer, self.runs, self.incarnation, self.load, self.more = answer, [], f"{name}-1", {}, b""
+        self.keeps = False  # connections, for further requests
         self.record = {"protocol": 1, "name": name, "models": ["m"], "slots": 8, "context_tokens": 2048}
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -89,7 +90,7 @@ class Worker(http.server.ThreadingHTTPServer):
                     body = body[8 + size:]
                 run["envelope"] = json.loads(run["frames"][0][2])
                 server = self.server
-                self.close_connection = True
+                self.close_connection = not server.keeps
                 if run["envelope"]["incarnation"] != server.incarnation:
                     self.send_response(409)
                     self.send_header("Content-Length", "0")

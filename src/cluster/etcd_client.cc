@@ -54,9 +54,14 @@ class EtcdClient::Connection {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+    if (options.tls) {
+      credentials = grpc::SslCredentials({.pem_root_certs = options.ca,
+                                          .pem_private_key = options.key,
+                                          .pem_cert_chain = options.certificate});
+    }
     for (const std::string& endpoint : options.endpoints) {
-      channels_.push_back(
-          grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
+      channels_.push_back(grpc::CreateCustomChannel(endpoint, credentials, arguments));
     }
   }
 
@@ -71,10 +76,29 @@ class EtcdClient::Connection {
     for (grpc::ClientContext* context : running_) context->TryCancel();
   }
 
-  // One call with a context of its own, which cancel() reaches.
+  // One call, as the user that is named: a token that has grown old is asked for anew.
   template <typename Call>
   Result<void> run(std::chrono::milliseconds time_max, const Call& call) {
+    if (options_.user.empty()) return run_once(time_max, {}, call);
+    for (bool is_second = false;; is_second = true) {
+      TRY_ASSIGN(const std::string token, token_of(is_second));
+      const Result<void> result = run_once(time_max, token, call);
+      if (result.ok() || is_second || !is_stale_) return result;
+    }
+  }
+
+  template <typename Call>
+  Result<void> run(const Call& call) {
+    return run(options_.call_time_max, call);
+  }
+
+ private:
+  // With a context of its own, which cancel() reaches.
+  template <typename Call>
+  Result<void> run_once(std::chrono::milliseconds time_max, const std::string& token,
+                        const Call& call) {
     grpc::ClientContext context;
+    if (!token.empty()) context.AddMetadata("token", token);
     context.set_deadline(std::chrono::system_clock::now() + time_max);
     {
       std::lock_guard lock(mutex_);
@@ -87,23 +111,37 @@ class EtcdClient::Connection {
       std::lock_guard lock(mutex_);
       running_.erase(&context);
     }
+    is_stale_ = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
     if (status.ok()) return {};
     Error error = error_of(status, endpoint(used));
     if (error.code == ErrorCode::kUnavailable) at_ = used + 1;
     return error;
   }
 
-  template <typename Call>
-  Result<void> run(const Call& call) {
-    return run(options_.call_time_max, call);
+  Result<std::string> token_of(bool renew) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!renew && !token_.empty()) return token_;
+    }
+    pb::AuthenticateRequest request;
+    request.set_name(options_.user);
+    request.set_password(options_.password);
+    pb::AuthenticateResponse response;
+    TRY(run_once(options_.call_time_max, {}, [&](grpc::ClientContext& context, size_t at) {
+      return pb::Auth::NewStub(channel(at))->Authenticate(&context, request, &response);
+    }));
+    std::lock_guard lock(mutex_);
+    token_ = response.token();
+    return token_;
   }
 
- private:
   const Options options_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   std::atomic<size_t> at_ = 0;
   std::mutex mutex_;
-  bool cancelled_ = false;  // guarded by mutex_, as the next
+  std::atomic<bool> is_stale_ = false;  // the last call's token
+  std::string token_;                   // of the user; guarded by mutex_, as the next
+  bool cancelled_ = false;
   std::set<grpc::ClientContext*> running_;
 };
 

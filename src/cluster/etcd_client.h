@@ -22,6 +22,12 @@ class EtcdClient {
  public:
   struct Options {
     std::vector<std::string> endpoints;  // HOST:PORT
+    std::string user;                    // empty: nobody is named
+    std::string password;
+    bool tls = false;
+    std::string ca;           // PEM; with TLS: whom to believe; empty: whom the system does
+    std::string certificate;  // PEM; and what to show; empty: nothing
+    std::string key;
     std::chrono::milliseconds call_time_max{2'000};
   };
   explicit EtcdClient(const Options& options);

@@ -47,7 +47,9 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("report_age_ms").integer(row.report_age_ms).key("requests").integer(row.requests);
   w.key("failures").integer(row.failures).key("reason").string(row.reason);
   w.key("names_agree").boolean(row.names_agree).key("bias").number(row.bias);
-  w.key("kv_used").number(row.load.kv_used).end_object();
+  w.key("kv_used").number(row.load.kv_used).key("kind").string(worker_kind_name(row.kind));
+  if (row.kind != WorkerKind::kPelton) w.key("level").string(row.abilities.level());
+  w.end_object();
 }
 
 std::string workers_body(const std::vector<Fleet::Row>& rows) {
@@ -76,6 +78,23 @@ void add_held(std::span<const HeldPool> pools, telemetry::PrometheusText& text) 
   }
 }
 
+void add_limits(const AdminSource& source, telemetry::PrometheusText& text) {
+  if (source.limit_shares != nullptr) {
+    const LimitShares::Counts shares = source.limit_shares->counts();
+    text.gauge("pelton_gateway_limit_gateways", "Gateways that share the limits of keys.",
+               static_cast<double>(shares.gateways));
+    text.counter("pelton_gateway_limit_share_failures_total",
+                 "Times that etcd did not answer for that.", static_cast<double>(shares.failures));
+  }
+  using By = access::RefusalCounts::By;
+  text.family("pelton_gateway_limited_total", telemetry::PrometheusText::Type::kCounter,
+              "Requests refused because their key's limit was used up.");
+  for (const By by : {By::kRequests, By::kTokens, By::kConcurrent}) {
+    text.sample({{"limit", access::RefusalCounts::kNames[static_cast<size_t>(by)]}},
+                static_cast<double>(source.refusals.of(by)));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   const Fleet::IndexSize index = source.fleet.index_size();
@@ -91,6 +110,10 @@ std::string metrics_text(const AdminSource& source) {
   counter("migrations_total", "Answers that went on at another worker.", counters.moves);
   counter("drain_moves_total", "Answers that left a worker which was being stopped.",
           counters.drain_moves);
+  counter("warm_moves_total", "Of these, to a worker that had computed before what was said.",
+          counters.warm_moves);
+  counter("warm_tokens_total", "Tokens said meanwhile by the workers that were left.",
+          counters.warm_tokens);
   counter("streams_interrupted_total", "Streams that ended with an error.", counters.interrupted);
   counter("unserved_total", "Requests refused by the gateway itself.", counters.unserved);
   counter("quarantined_total", "Requests refused because they ended workers.",
@@ -122,6 +145,7 @@ std::string metrics_text(const AdminSource& source) {
       text.sample({{"model", arm.first}, {"arm", arm.second}}, static_cast<double>(count));
     }
   }
+  add_limits(source, text);
   text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
               "Workers by state.");
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 
+#include "access/refusal_counts.h"
 #include "gateway/arm_counters.h"
 #include "gateway/fleet.h"
+#include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
@@ -29,6 +31,8 @@ struct AdminSource {
   Fleet& fleet;
   const RelayCounters& counters;
   const Quarantine& quarantine;
+  const access::RefusalCounts& refusals;
+  const LimitShares* limit_shares;  // null: limits are this gateway's own
   const ArmCounters& arms;
   std::span<const HeldPool> held;
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;

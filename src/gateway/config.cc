@@ -28,6 +28,10 @@ constexpr double kIndexBytesMin = 1 << 20;
 constexpr double kIndexBytesMax = 1e12;
 constexpr size_t kModelNameMax = 512;
 
+constexpr std::array<WorkerKind, 5> kKinds = {WorkerKind::kPelton, WorkerKind::kOpenAi,
+                                              WorkerKind::kVllm, WorkerKind::kSglang,
+                                              WorkerKind::kLlamaCpp};
+
 constexpr std::array<std::pair<RouteConfig::Sticky, std::string_view>, 3> kSticky = {
     {{RouteConfig::Sticky::kNone, "none"},
      {RouteConfig::Sticky::kSession, "session"},
@@ -71,6 +75,13 @@ Result<void> check_listeners(const Table& table, const GatewayConfig& config,
                                  "is meant",
                                  config.host));
   }
+  if (config.grpc_port >= 0 && is_exposed(config.grpc_host) && config.keys_file.empty()) {
+    return table.bad("grpc_listen",
+                     fmt::format("{} lets anyone who reaches this machine use the models, and "
+                                 "nobody is asked for a key: give 'keys_file', or --open if that "
+                                 "is meant",
+                                 config.grpc_host));
+  }
   if (config.admin_port < 0 || !is_exposed(config.admin_host)) return {};
   return table.bad("admin", fmt::format("{} lets anyone who reaches this machine command the "
                                         "fleet, as it asks for no key: give an address of the "
@@ -91,7 +102,8 @@ Result<void> read_networks(const Table& table, GatewayConfig& config) {
 }
 
 Result<void> read_etcd(const Table& table, EtcdConfig& etcd) {
-  TRY(table.expect_only({"endpoints", "prefix"}));
+  TRY(table.expect_only({"endpoints", "prefix", "user", "password_file", "tls", "ca_file",
+                         "certificate_file", "key_file"}));
   TRY(table.read("endpoints", etcd.endpoints));
   if (etcd.endpoints.empty()) return table.bad("endpoints", "is missing: HOST:PORT of etcd");
   for (const std::string& endpoint : etcd.endpoints) {
@@ -99,6 +111,21 @@ Result<void> read_etcd(const Table& table, EtcdConfig& etcd) {
     if (!parsed.ok() || parsed->port == 0) return table.bad("endpoints", "must be HOST:PORT");
   }
   TRY(table.read("prefix", etcd.prefix));
+  TRY(table.read("user", etcd.user));
+  TRY(table.read("password_file", etcd.password_file));
+  if (etcd.user.empty() != etcd.password_file.empty()) {
+    return table.bad("user", "and 'password_file' go together");
+  }
+  TRY(table.read("tls", etcd.tls));
+  TRY(table.read("ca_file", etcd.ca_file));
+  TRY(table.read("certificate_file", etcd.certificate_file));
+  TRY(table.read("key_file", etcd.key_file));
+  if (etcd.certificate_file.empty() != etcd.key_file.empty()) {
+    return table.bad("certificate_file", "and 'key_file' go together");
+  }
+  if (!etcd.tls && !(etcd.ca_file.empty() && etcd.key_file.empty())) {
+    return table.bad("tls", "is not true: certificates mean nothing without");
+  }
   if (etcd.prefix.starts_with('/') && !etcd.prefix.ends_with('/')) return {};
   return table.bad("prefix", "must begin with '/' and not end with it, as in /pelton/v1/main");
 }
@@ -133,11 +160,12 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "allowed_hosts", "threads", "keys_file", "workers_file",
-                         "fleet_key_file", "retries", "resume_budget", "index_bytes",
-                         "allowed_cidrs"}));
+  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
+                         "workers_file", "fleet_key_file", "retries", "resume_budget",
+                         "index_bytes", "allowed_cidrs"}));
   TRY(table.read_address("listen", config.host, config.port));
   TRY(table.read_address("admin", config.admin_host, config.admin_port));
+  TRY(table.read_address("grpc_listen", config.grpc_host, config.grpc_port));
   TRY(table.read("allowed_hosts", config.allowed_hosts));
   if (const auto hosts = net::AllowedHosts::parse(config.allowed_hosts); !hosts.ok()) {
     return table.bad("allowed_hosts", hosts.error().message);
@@ -217,21 +245,44 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
   return {};
 }
 
+Result<void> read_kind(const Table& table, PoolConfig& pool) {
+  std::string kind = "pelton";
+  TRY(table.read("kind", kind));
+  const auto found = std::ranges::find(kKinds, kind, worker_kind_name);
+  if (found == kKinds.end()) {
+    return table.bad("kind", "must be pelton, openai, vllm, sglang or llamacpp");
+  }
+  pool.kind = *found;
+  TRY(table.read("tls", pool.tls));
+  TRY(table.read("ca_file", pool.ca_file));
+  TRY(table.read("api_key_file", pool.api_key_file));
+  TRY(table.read("continue", pool.continues));
+  if (pool.is_foreign()) return {};
+  if (pool.tls || !pool.ca_file.empty()) {
+    return table.bad(pool.tls ? "tls" : "ca_file",
+                     "is for workers of other kinds: to pelton's there is TLS by "
+                     "'fleet_key_file'");
+  }
+  if (!pool.api_key_file.empty()) {
+    return table.bad("api_key_file",
+                     "is for workers of other kinds: pelton's have the fleet's key");
+  }
+  if (!pool.continues) return table.bad("continue", "is for workers of other kinds");
+  return {};
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only(
-      {"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale", "launch"}));
+  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
+                         "launch", "tls", "ca_file", "api_key_file", "continue"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
-  std::string kind = "pelton";
-  TRY(table.read("kind", kind));
-  if (kind != "pelton" && kind != "openai") return table.bad("kind", "must be pelton or openai");
-  pool.is_foreign = kind == "openai";
+  TRY(read_kind(table, pool));
   TRY(table.read("tokenizer", pool.tokenizer));
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
   TRY(read_service(table, pool));
-  TRY(read_scaling(table, pool.is_foreign, pool.scaling));
+  TRY(read_scaling(table, pool.is_foreign(), pool.scaling));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {
@@ -256,11 +307,13 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   return {};
 }
 
-Result<void> read_worker_url(const Table& table, WorkerConfig& worker) {
-  constexpr std::string_view kScheme = "http://";
+Result<void> read_worker_url(const Table& table, const PoolConfig& pool, WorkerConfig& worker) {
   std::string text;
   TRY(table.read("url", text));
-  if (text.starts_with("https://")) {
+  const bool is_https = text.starts_with("https://");
+  const std::string_view scheme = is_https ? "https://" : "http://";
+  worker.tls = is_https || pool.tls;
+  if (is_https && !pool.is_foreign()) {
     return table.bad("url",
                      "must begin with http://: to workers there is TLS by 'fleet_key_file', which "
                      "asks for no certificates");
@@ -269,7 +322,7 @@ Result<void> read_worker_url(const Table& table, WorkerConfig& worker) {
   if (!url.ok() || url->target != "/") {
     return table.bad("url", "must be http://HOST:PORT, the worker's --fleet-port");
   }
-  const std::string_view authority = std::string_view(text).substr(kScheme.size());
+  const std::string_view authority = std::string_view(text).substr(scheme.size());
   if (!net::parse_host_port(authority.substr(0, authority.find('/'))).ok()) {
     return table.bad("url", "has no port: give the worker's --fleet-port");
   }
@@ -284,10 +337,11 @@ Result<void> read_worker(const Table& table, GatewayConfig& config) {
   WorkerConfig worker;
   TRY(table.read_name("pool", worker.pool));
   TRY(table.read("zone", worker.zone));
-  const bool is_pool = std::ranges::any_of(
-      config.pools, [&](const PoolConfig& pool) { return pool.name == worker.pool; });
-  if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", worker.pool));
-  TRY(read_worker_url(table, worker));
+  const auto pool = std::ranges::find(config.pools, worker.pool, &PoolConfig::name);
+  if (pool == config.pools.end()) {
+    return table.bad("pool", fmt::format("names no [[pool]]: '{}'", worker.pool));
+  }
+  TRY(read_worker_url(table, *pool, worker));
   if (!config.allowed_cidrs.empty() && !may_be_worker(worker.host, config.allowed_cidrs)) {
     return table.bad("url", fmt::format("{} lies outside 'allowed_cidrs', or is a name; names are "
                                         "for a pool's 'dns'",

@@ -3,14 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "gateway/foreign_kind.h"
 #include "gateway/scaling_config.h"
 #include "net/ip_network.h"
+#include "net/tls_trust.h"
 
 namespace pelton::gateway {
 
@@ -22,9 +25,19 @@ struct PoolConfig {  // workers that may stand for each other
   // A name whose addresses are workers, and their port; -1: there is none.
   std::string dns_host;
   int dns_port = -1;
-  // Its workers are servers of others' that speak OpenAI's API: answers that they have begun cannot
-  // go on elsewhere.
-  bool is_foreign = false;
+  // What its workers are. Those of others speak OpenAI's API.
+  WorkerKind kind = WorkerKind::kPelton;
+  bool is_foreign() const { return kind != WorkerKind::kPelton; }
+  // Of those: whether answers that one has begun may go on at another one that shows that it can;
+  // TLS to all of them, and not only to those with https://; whom to believe then (empty: whom the
+  // system does); and the key that they ask for (empty: none).
+  bool continues = true;
+  bool tls = false;
+  std::string ca_file;
+  std::string api_key_file;
+  // As these files say; filled in by whoever reads the configuration.
+  std::string api_key;
+  std::shared_ptr<const net::TlsTrust> trust;
   // A Kubernetes service whose endpoints are workers, and one of its ports; empty: there is none.
   std::string kubernetes_namespace;
   std::string kubernetes_service;
@@ -38,6 +51,7 @@ struct WorkerConfig {
   std::string host;
   int port = 0;
   std::string zone;
+  bool tls = false;       // https://, of a foreign one
   bool draining = false;  // whoever found it says that it is being stopped
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
@@ -72,6 +86,12 @@ struct TenantConfig {
 struct EtcdConfig {
   std::vector<std::string> endpoints;  // HOST:PORT; none: there is no registry
   std::string prefix = "/pelton/v1/main";
+  std::string user;  // empty: nobody is named
+  std::string password_file;
+  bool tls = false;
+  std::string ca_file;           // with TLS: whom to believe; empty: whom the system does
+  std::string certificate_file;  // and what to show; empty: nothing
+  std::string key_file;
 
   friend bool operator==(const EtcdConfig&, const EtcdConfig&) = default;
 };
@@ -90,6 +110,9 @@ struct GatewayConfig {
   // Of the operator's listener; -1: there is none.
   std::string admin_host = "127.0.0.1";
   int admin_port = -1;
+  // Of the clients' gRPC listener; -1: there is none.
+  std::string grpc_host = "127.0.0.1";
+  int grpc_port = -1;
   std::vector<std::string> allowed_hosts;  // as `serve --allowed-host`
   int threads = 1;
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key

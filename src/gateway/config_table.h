@@ -46,6 +46,14 @@ class ConfigTable {
     return {};
   }
 
+  Result<void> read(std::string_view key, bool& into) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    if (value->kind != cli::TomlNode::Kind::kBoolean) return bad(key, "must be true or false");
+    into = value->boolean;
+    return {};
+  }
+
   static constexpr size_t kNameMax = 64;  // bytes
 
   Result<void> read_name(std::string_view key, std::string& into) const {

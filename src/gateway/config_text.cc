@@ -75,7 +75,13 @@ void put_pool(std::string& out, const PoolConfig& pool) {
   out += "\n[[pool]]\n";
   put_text(out, "name", pool.name);
   put(out, "model", list(pool.models));
-  put_text(out, "kind", pool.is_foreign ? "openai" : "pelton");
+  put_text(out, "kind", worker_kind_name(pool.kind));
+  if (pool.is_foreign()) {
+    put(out, "continue", pool.continues ? "true" : "false");
+    put(out, "tls", pool.tls ? "true" : "false");
+    put_text(out, "ca_file", pool.ca_file);
+    put_text(out, "api_key_file", pool.api_key_file);
+  }
   put_text(out, "tokenizer", pool.tokenizer);
   if (pool.dns_port > 0) {
     put_text(out, "dns", net::format_host_port(pool.dns_host, pool.dns_port));
@@ -115,6 +121,9 @@ std::string config_text(const GatewayConfig& config) {
   if (config.admin_port >= 0) {
     put_text(out, "admin", net::format_host_port(config.admin_host, config.admin_port));
   }
+  if (config.grpc_port >= 0) {
+    put_text(out, "grpc_listen", net::format_host_port(config.grpc_host, config.grpc_port));
+  }
   put(out, "allowed_hosts", list(config.allowed_hosts));
   put(out, "threads", fmt::format("{}", config.threads));
   put_text(out, "keys_file", config.keys_file);
@@ -130,6 +139,12 @@ std::string config_text(const GatewayConfig& config) {
     out += "\n[etcd]\n";
     put(out, "endpoints", list(config.etcd.endpoints));
     put_text(out, "prefix", config.etcd.prefix);
+    put_text(out, "user", config.etcd.user);
+    put_text(out, "password_file", config.etcd.password_file);
+    put(out, "tls", config.etcd.tls ? "true" : "false");
+    put_text(out, "ca_file", config.etcd.ca_file);
+    put_text(out, "certificate_file", config.etcd.certificate_file);
+    put_text(out, "key_file", config.etcd.key_file);
   }
   out += "\n[kubernetes]\n";
   put(out, "api", quoted(config.kubernetes.api));
@@ -146,7 +161,9 @@ std::string config_text(const GatewayConfig& config) {
   for (const WorkerConfig& worker : config.workers) {
     out += "\n[[worker]]\n";
     put_text(out, "pool", worker.pool);
-    put_text(out, "url", "http://" + net::format_host_port(worker.host, worker.port));
+    put_text(
+        out, "url",
+        (worker.tls ? "https://" : "http://") + net::format_host_port(worker.host, worker.port));
     put_text(out, "zone", worker.zone);
   }
   return out;

@@ -24,26 +24,9 @@ constexpr size_t kWorkersMax = 4095;
 constexpr size_t kLeavingMax = 16;  // of one worker at one turn
 constexpr int64_t kWatchAgainNs = 200'000'000;
 constexpr int64_t kProbeAgainNs = 1'000'000'000;
-constexpr int64_t kPollAgainNs = 500'000'000;
-constexpr size_t kModelsBytesMax = size_t{1} << 20;
-constexpr size_t kModelsMax = 256;
-constexpr int kForeignSlots = 64;  // nobody knows
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kWatchQuiet{3'000};
 constexpr std::chrono::milliseconds kProbeTime{2'000};
-
-Result<std::vector<std::string>> models_of_list(std::string_view body) {
-  const Result<Json> json = Json::parse(body);
-  const Json* data = json.ok() ? json->find("data") : nullptr;
-  if (data == nullptr || !data->is_array()) {
-    return Error{ErrorCode::kIo, "/v1/models is no list of models", {}};
-  }
-  std::vector<std::string> models;
-  for (const Json& card : data->as_array()) {
-    if (models.size() < kModelsMax) models.push_back(card.string("id").value_or(""));
-  }
-  return models;
-}
 
 // What is amiss with the worker's list of models, as it answers clients; empty: it has what its
 // record says.
@@ -112,7 +95,8 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
   }
   for (const WorkerConfig& config : workers) {
     const auto pool = std::ranges::find(pools_, config.pool, &PoolConfig::name);
-    const bool is_foreign = pool != pools_.end() && pool->is_foreign;
+    const bool is_foreign = pool != pools_.end() && pool->is_foreign();
+    const PoolConfig* const its_pool = pool == pools_.end() ? nullptr : &*pool;
     const auto is_this = [&](const std::unique_ptr<Worker>& worker) {
       return worker != nullptr && worker->config.host == config.host &&
              worker->config.port == config.port && worker->is_foreign == is_foreign;
@@ -121,6 +105,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     if (place != workers_.end()) {
       (*place)->config = config;
       (*place)->leaves = false;
+      set_foreign(**place, its_pool);
       continue;
     }
     place = std::ranges::find_if(workers_, [](const auto& one) { return one == nullptr; });
@@ -129,6 +114,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     *place = std::make_unique<Worker>();
     (*place)->config = config;
     (*place)->is_foreign = is_foreign;
+    set_foreign(**place, its_pool);
     (*place)->serial = ++serials_;
     (*place)->shown = net::format_host_port(config.host, config.port);
   }
@@ -270,54 +256,6 @@ void Fleet::watch(Worker& worker, const Place& place) {
                                                                      status->load())});
   };
   worker.watch = client_.start(std::move(call), std::move(events));
-}
-
-void Fleet::poll(Worker& worker, const Place& place) {
-  net::HttpCall call = call_to(worker, "GET", "/v1/models");
-  call.tls = false;
-  call.whole_time_max = kProbeTime;
-  call.body_bytes_max = kModelsBytesMax;
-  struct Answer {
-    int status = 0;
-    std::string body;
-  };
-  const auto answer = std::make_shared<Answer>();
-  net::HttpCallEvents events;
-  events.on_head = [answer](int status, const net::HttpHeaders&) { answer->status = status; };
-  events.on_body = [answer](std::string_view bytes) { answer->body += bytes; };
-  events.on_done = [this, place, answer](const Result<void>& result) {
-    if (!result.ok()) return on_polled(place, result.error());
-    if (answer->status == 200) return on_polled(place, models_of_list(answer->body));
-    on_polled(place,
-              Error{ErrorCode::kIo, fmt::format("/v1/models answers {}", answer->status), {}});
-  };
-  worker.watch = client_.start(std::move(call), std::move(events));
-}
-
-void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>& models) {
-  std::lock_guard lock(mutex_);
-  Worker* worker = at(place);
-  if (worker == nullptr) return;
-  const int64_t now_ns = clock_.now_ns();
-  worker->watch.reset();
-  worker->watch_again_ns = now_ns + kPollAgainNs;
-  if (!models.ok()) {
-    worker->trouble = models.error().message;
-    return worker->health.note_watch_lost(models.error().code == ErrorCode::kUnavailable, now_ns);
-  }
-  worker->trouble.clear();
-  worker->record = {.name = worker->shown,
-                    .incarnation = fmt::format("foreign {}", worker->serial),
-                    .models = *models,
-                    .slots = kForeignSlots};
-  worker->health.note_record(worker->record, now_ns);
-  worker->health.note_probe(true);
-  // It says nothing of its load: what it has of ours is known.
-  worker->health.note_load({.progress = worker->health.load().progress + 1,
-                            .running = worker->open,
-                            .dispatch = worker->dispatched},
-                           now_ns);
-  forget_counted(*worker, now_ns);
 }
 
 void Fleet::on_watch_bytes(const Place& place, std::string_view bytes) {
@@ -533,7 +471,9 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .failures = worker->failures,
                     .reason = reason_of(*worker, now_ns),
                     .names_agree = worker->names_agree,
-                    .bias = bias_at(worker->first_bias, now_ns)});
+                    .bias = bias_at(worker->first_bias, now_ns),
+                    .kind = worker->kind,
+                    .abilities = worker->abilities});
   }
   return rows;
 }

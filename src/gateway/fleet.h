@@ -24,6 +24,7 @@
 #include "gateway/block_view.h"
 #include "gateway/config.h"
 #include "gateway/cost_router.h"
+#include "gateway/foreign_load.h"
 #include "gateway/pool_gate.h"
 #include "net/http_client.h"
 
@@ -65,6 +66,10 @@ class Fleet {
     std::shared_ptr<const net::TlsTrust> trust;
     std::string incarnation;
     bool is_foreign = false;  // it is sent the request as it came
+    WorkerKind kind = WorkerKind::kPelton;
+    ForeignAbilities abilities;  // of a foreign one
+    bool tls = false;
+    std::string api_key;  // that a foreign one asks for; empty: none
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;  // of its prompt, that the worker is expected to find
     double first_s = 0;      // predicted, to the first token
@@ -79,6 +84,12 @@ class Fleet {
     const RoutedPrompt& prompt;
     uint64_t draw = 0;
     std::span<const std::string> avoided = {};  // incarnations: likewise excluded
+    struct Preferred {
+      size_t worker = 0;
+      uint64_t serial = 0;
+    };
+    std::optional<Preferred> preferred = {};  // if it takes requests, whatever it costs
+    ForeignNeed need = ForeignNeed::kNone;    // of an answer that goes on
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -129,6 +140,8 @@ class Fleet {
     std::string reason;  // why it gets no requests, or none of its pool's; empty: it does
     bool names_agree = false;
     double bias = 1;
+    WorkerKind kind = WorkerKind::kPelton;
+    ForeignAbilities abilities;
   };
   std::vector<Row> rows() const;
   // Names of blocks that workers are known to hold, and those that made room for others.
@@ -154,6 +167,17 @@ class Fleet {
     uint64_t serial = 0;  // no two that have been there have the same
     std::string shown;    // HOST:PORT until its record says its name
     bool is_foreign = false;
+    WorkerKind kind = WorkerKind::kPelton;
+    // Of a foreign one (fleet_foreign.cc).
+    bool tls = false;
+    std::shared_ptr<const net::TlsTrust> trust;
+    std::string api_key;
+    bool continues = true;
+    ForeignAbilities abilities;
+    bool abilities_asked = false;
+    ForeignLoad said_load;  // as its metrics said lately
+    int64_t said_ns = 0;    // 0: never
+    bool scraping = false;
     bool leaves = false;           // taken out: nothing new for it
     int open = 0;                  // attempts without an outcome
     int64_t doubted_until_ns = 0;  // its reports left some of these out
@@ -202,6 +226,12 @@ class Fleet {
   // Of a foreign worker, instead: its list of models, which is also the sign of life.
   void poll(Worker& worker, const Place& place);
   void on_polled(const Place& place, const Result<std::vector<std::string>>& models);
+  static net::HttpCall foreign_call(const Worker& worker, std::string method, std::string target);
+  void set_foreign(Worker& worker, const PoolConfig* pool) const;
+  // Once it answers: what can it do with an answer that another one began?
+  void ask_abilities(Worker& worker, const Place& place);
+  void ask_ability(Worker& worker, const Place& place, ForeignNeed ability);
+  void ask_load(Worker& worker, const Place& place);
   void on_watch_bytes(const Place& place, std::string_view bytes);
   void on_watch_done(const Place& place, const Result<void>& result);
   Result<void> read_watch(size_t index, Worker& worker, int64_t now_ns);

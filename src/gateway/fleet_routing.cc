@@ -108,6 +108,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .bias = bias_at(worker.first_bias, now_ns),
            .rest_bias = bias_at(worker.rest_bias, now_ns),
            .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&
+                     meets(worker.abilities, wanted.need) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
@@ -139,7 +140,12 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   }
   const std::vector<CostCandidate> all = candidates(wanted, now_ns);
   const CostRequest request = cost_request(wanted.pool, wanted.prompt.tokens);
-  const std::optional<size_t> chosen = choose_by_cost(request, all, wanted.draw, nullptr);
+  const auto& preferred = wanted.preferred;
+  const bool is_there = preferred && preferred->worker < all.size() &&
+                        all[preferred->worker].usable &&
+                        workers_[preferred->worker]->serial == preferred->serial;
+  const std::optional<size_t> chosen =
+      is_there ? preferred->worker : choose_by_cost(request, all, wanted.draw, nullptr);
   if (!chosen) return std::nullopt;
   Worker& worker = *workers_[*chosen];
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) worker.health.note_trial();
@@ -151,9 +157,13 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .serial = worker.serial,
                         .host = worker.config.host,
                         .port = worker.config.port,
-                        .trust = worker.is_foreign ? nullptr : options_.trust,
+                        .trust = worker.is_foreign ? worker.trust : options_.trust,
                         .incarnation = worker.record.incarnation,
                         .is_foreign = worker.is_foreign,
+                        .kind = worker.kind,
+                        .abilities = worker.abilities,
+                        .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
+                        .api_key = worker.api_key,
                         .dispatch = ++worker.dispatched,
                         .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
                         .first_s = terms.first_s,

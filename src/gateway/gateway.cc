@@ -9,17 +9,17 @@
 #include <fmt/format.h>
 
 #include "api/error.h"
-#include "api/json_object.h"
 #include "api/model_list.h"
 #include "api/stream_asked.h"
 #include "base/json_writer.h"
 #include "base/random.h"
+#include "cluster/grpc_frame.h"
 #include "gateway/admin_pages.h"
+#include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
 #include "gateway/explanation.h"
 #include "gateway/interruption.h"
-#include "gateway/relay.h"
 #include "gateway/response_socket.h"
 #include "net/url.h"
 #include "net/websocket.h"
@@ -84,13 +84,6 @@ api::ApiError loop_detected() {
           .code = "loop_detected"};
 }
 
-// The body's "model"; empty: it names none.
-std::string model_of(const net::HttpRequest& request) {
-  if (request.body.empty()) return "";
-  Result<std::string> asked = api::model_asked(request.body);
-  return asked.ok() ? *std::move(asked) : "";
-}
-
 }  // namespace
 
 Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
@@ -123,8 +116,14 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
   add_gates(config_->config);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
+    limit_shares_ = std::make_unique<LimitShares>(
+        LimitShares::Options{.etcd = options.etcd,
+                             .prefix = etcd.prefix,
+                             .gateway = name_,
+                             .secret = std::move(options.limit_secret)},
+        log_);
     etcd_ = std::make_unique<EtcdSource>(
-        EtcdSource::Options{.etcd = {.endpoints = etcd.endpoints},
+        EtcdSource::Options{.etcd = std::move(options.etcd),
                             .prefix = etcd.prefix,
                             .is_gone = [this](const std::string& host,
                                               int port) { return fleet_.is_gone(host, port); },
@@ -226,6 +225,9 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   const bool same_admin =
       config.admin_host == old->admin_host && config.admin_port == old->admin_port;
   if (!same_admin) kept.emplace_back("admin");
+  if (config.grpc_host != old->grpc_host || config.grpc_port != old->grpc_port) {
+    kept.emplace_back("grpc_listen");
+  }
   if (config.index_bytes != old->index_bytes) kept.emplace_back("index_bytes");
   if (config.threads != old->threads) kept.emplace_back("threads");
   if (config.allowed_hosts != old->allowed_hosts) kept.emplace_back("allowed_hosts");
@@ -280,11 +282,24 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (std::optional<net::HttpResponse> own = own_answer(request, tenant)) {
     return exchange->send(*std::move(own));
   }
-  if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
+  if (!is_forwarded(request) || cluster::is_grpc_method(request.path)) {
+    return refuse(api::not_found(request.method, request.path));
+  }
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange, *principal);
   }
   relay(std::move(request), exchange, *std::move(principal), Comments::kMayCome);
+}
+
+void Gateway::handle_grpc(net::HttpRequest request,
+                          const std::shared_ptr<net::Exchange>& exchange) {
+  std::optional<access::Principal> principal =
+      access_control_.identify(access::AccessControl::credentials_of(request.headers));
+  if (!principal) {
+    const std::string request_id = request_id_of(request);
+    return exchange->send(error_answer(request.path, api::bad_api_key(), request_id));
+  }
+  relay(std::move(request), exchange, *std::move(principal), Comments::kNone);
 }
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
@@ -321,8 +336,12 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = this->config();
   const GatewayConfig& config = settings->config;
+  const std::optional<std::string> response = asked_response(request);
+  const auto home = response ? homes_.find(*response) : std::nullopt;
   std::optional<Routed> routed = route(config, request, tenant);
-  if (!routed) return refuse(api::model_not_found(model_of(request)));
+  std::vector<std::string> other_pools;
+  if (!routed && response) routed = route_of_response(config, tenant, home, other_pools);
+  if (!routed) return refuse(api::model_not_found(asked_model(request)));
   const PoolConfig* pool = routed->pool;
   const auto relayed =
       std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
@@ -335,6 +354,12 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
+  if (!admit(*relayed, exchange)) return;
+  relayed->speaks_of_response = response.has_value();
+  relayed->other_pools = std::move(other_pools);
+  if (home && home->pool == pool->name) {
+    relayed->home = {.worker = home->worker, .serial = home->serial};
+  }
   relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
@@ -346,6 +371,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .counters = counters_,
       .quarantine = quarantine_,
       .retry_budget = retry_budget_,
+      .homes = homes_,
       .gateway = name_,
       .retries_max = config.retries_max,
       .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9)};
@@ -355,8 +381,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
     naming = naming_of(*settings, *pool, relayed->created_ms);
   }
   namer_.name_beside(relayed->http, std::move(naming), exchange,
-                     [relayed, exchange, services](RoutedPrompt prompt) {
+                     [this, relayed, exchange, services](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
+                       if (!reserve(*relayed, exchange)) return;
                        Relay::start(std::move(*relayed), exchange, services);
                      });
 }
@@ -364,7 +391,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
 std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
                                               const net::HttpRequest& request,
                                               std::string_view tenant) {
-  std::string model = model_of(request);
+  std::string model = asked_model(request);
   const auto choice = choose_route(config, {.model = model,
                                             .tenant = tenant,
                                             .session = request.headers.get("x-session-id"),
@@ -372,6 +399,66 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   if (!choice) return std::nullopt;
   if (choice->arm != nullptr) arms_.note(model, choice->arm->name);
   return Routed{.pool = choice->pool, .model = std::move(model)};
+}
+
+bool Gateway::admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange) {
+  if (!request.principal.limits.any() || !asks_for_work(request.http)) return true;
+  if (limit_shares_ != nullptr) {
+    request.principal.limits = limit_shares_->limits_for(request.principal);
+  }
+  auto admitted = access_control_.admit(request.principal, refusals_);
+  if (auto* refused = std::get_if<api::ApiError>(&admitted)) {
+    refuse_limited(request, *refused, *exchange);
+    return false;
+  }
+  request.ticket = std::make_unique<access::AdmissionTicket>(
+      std::get<access::AdmissionTicket>(std::move(admitted)));
+  return true;
+}
+
+// Its prompt, and as many output tokens as answers lately had.
+bool Gateway::reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange) {
+  if (request.ticket == nullptr) return true;
+  constexpr int64_t kNoBound = int64_t{1} << 40;
+  const int64_t tokens = request.prompt.tokens + access_control_.expected_output(kNoBound);
+  if (limit_shares_ != nullptr) limit_shares_->note_tokens(request.principal, tokens);
+  if (const auto refused = access_control_.reserve(*request.ticket, tokens, refusals_)) {
+    request.ticket.reset();
+    access_control_.refund_request(request.principal);
+    refuse_limited(request, *refused, *exchange);
+    return false;
+  }
+  access_control_.add_limits(request.principal, request.limits);
+  return true;
+}
+
+void Gateway::refuse_limited(const Relay::Request& request, const api::ApiError& error,
+                             net::Exchange& exchange) const {
+  net::HttpResponse answer = error_answer(request.http.path, error, request.request_id);
+  access_control_.add_limits(request.principal, answer.headers);
+  exchange.send(std::move(answer));
+}
+
+// A request by a response's id names no model: of several pools it is the one that made it, where
+// that is known, and otherwise one after the other.
+std::optional<Gateway::Routed> Gateway::route_of_response(
+    const GatewayConfig& config, std::string_view tenant,
+    const std::optional<ResponseHomes::Home>& home, std::vector<std::string>& other_pools) {
+  std::optional<Routed> routed;
+  for (const PoolConfig& pool : config.pools) {
+    const bool may = std::ranges::any_of(pool.models, [&](const std::string& model) {
+      return may_use(config, tenant, pool, model);
+    });
+    if (!may || pool.scaling) continue;
+    const bool is_first = !routed || (home && home->pool == pool.name);
+    if (is_first && routed) other_pools.push_back(routed->pool->name);
+    if (is_first) {
+      routed = Routed{.pool = &pool, .model = {}};
+    } else {
+      other_pools.push_back(pool.name);
+    }
+  }
+  return routed;
 }
 
 PromptNamer::Naming Gateway::naming_of(const Settings& settings, const PoolConfig& pool,
@@ -393,7 +480,7 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .headers = {},
                                .body = request.body,
                                .remote = {}};
-  const std::string model = model_of(asked);
+  const std::string model = asked_model(asked);
   const auto choice =
       choose_route(settings->config, {.model = model, .tenant = {}, .session = {}, .draw = draw()});
   if (!choice) return error_answer("/", api::model_not_found(model), "");
@@ -543,6 +630,8 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   exchange->send(admin_answer(request, {.fleet = fleet_,
                                         .counters = counters_,
                                         .quarantine = quarantine_,
+                                        .refusals = refusals_,
+                                        .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
                                         .held = held,
                                         .more_metrics = more_metrics}));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "access/access_control.h"
+#include "access/refusal_counts.h"
 #include "api/model_list.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -25,10 +26,13 @@
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
 #include "gateway/kubernetes_source.h"
+#include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
+#include "gateway/relay.h"
 #include "gateway/relay_counters.h"
+#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/route_table.h"
 #include "net/http_client.h"
@@ -49,6 +53,9 @@ class Gateway {
     std::optional<uint64_t> block_seed;  // of the fleet's block names; none: nothing has names
     std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
     std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
+    // [etcd] with what its files say.
+    cluster::EtcdClient::Options etcd;
+    std::string limit_secret;  // of accounts' names there, as all gateways have it
     std::string version;
     // A request has come to a pool that has no replica for it; any thread.
     std::function<void()> on_demand;
@@ -58,6 +65,8 @@ class Gateway {
   Gateway(Options options, const base::Clock& clock, base::Log& log);
 
   void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  // A call of gRPC's: its method is the path, its message the body.
+  void handle_grpc(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   // Whether to wait for the body of a request with this header: handle() needs none for a wrong
   // key.
   bool takes_body(const net::HttpRequest& head) const;
@@ -131,6 +140,15 @@ class Gateway {
   };
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string_view tenant);
+  // Within its key's limits; false: it has been refused.
+  bool admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
+  bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
+  void refuse_limited(const Relay::Request& request, const api::ApiError& error,
+                      net::Exchange& exchange) const;
+  static std::optional<Routed> route_of_response(const GatewayConfig& config,
+                                                 std::string_view tenant,
+                                                 const std::optional<ResponseHomes::Home>& home,
+                                                 std::vector<std::string>& other_pools);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
   PromptNamer::Naming naming_of(const Settings& settings, const PoolConfig& pool,
@@ -146,9 +164,11 @@ class Gateway {
   const base::Clock& clock_;
   base::Log& log_;
   access::AccessControl access_control_;
+  access::RefusalCounts refusals_;
   RelayCounters counters_;
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
+  ResponseHomes homes_;
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
   ArmCounters arms_;
@@ -160,7 +180,8 @@ class Gateway {
   std::vector<WorkerConfig> launched_;  // guarded by that one
   std::set<std::string> refused_;       // addresses, as they stand in the log; guarded by that one
   DnsSource dns_;
-  std::unique_ptr<EtcdSource> etcd_;  // null: there is no registry
+  std::unique_ptr<EtcdSource> etcd_;           // null: there is no registry
+  std::unique_ptr<LimitShares> limit_shares_;  // of limits, over all gateways; null: this one's own
   std::mutex services_mutex_;
   // By what they are made of; guarded by services_mutex_.
   Services services_;

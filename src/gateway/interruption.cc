@@ -3,6 +3,7 @@
 #include "api/messages_response.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "cluster/grpc_frame.h"
 #include "net/sse.h"
 
 namespace pelton::gateway {
@@ -45,6 +46,14 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
 }
 
 std::string interruption_event(std::string_view path, const api::ApiError& error) {
+  if (cluster::is_grpc_method(path)) {
+    // UNAVAILABLE: it may be tried again.
+    const int status = error.code == "stream_interrupted" ? 503 : error.status;
+    const std::string bytes = std::to_string(status) + " " + api::error_body(error);
+    std::string out;
+    cluster::append_grpc_frame({.kind = cluster::GrpcFrame::Kind::kError, .bytes = bytes}, out);
+    return out;
+  }
   if (path == "/v1/responses") return response_error_event(error);
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "base/random.h"
 
 namespace pelton::gateway {
 
@@ -36,8 +37,30 @@ Quarantine::Trial Quarantine::begin_trial(const net::HttpRequest& request,
   std::string name = name_of(request);
   std::lock_guard lock(mutex_);
   if (!entries_.contains(name)) return Trial::kNone;
+  if (in_flight_.contains(fingerprint_of(request))) return Trial::kTaken;
   const bool is_free = trials_.emplace(incarnation, std::move(name)).second;
   return is_free ? Trial::kBegun : Trial::kTaken;
+}
+
+// Two that differ in the middle only are taken for alike: then one of them waits for the other.
+uint64_t Quarantine::fingerprint_of(const net::HttpRequest& request) {
+  constexpr size_t kEnd = 256;
+  const std::string_view body = request.body;
+  const std::string_view tail = body.substr(body.size() - std::min(body.size(), kEnd));
+  return base::mix64(base::fnv1a64(request.path) + body.size()) ^
+         base::mix64(base::fnv1a64(body.substr(0, kEnd)) + base::mix64(base::fnv1a64(tail)));
+}
+
+Quarantine::InFlight::InFlight(Quarantine& quarantine, const net::HttpRequest& request)
+    : quarantine_(quarantine), fingerprint_(fingerprint_of(request)) {
+  std::lock_guard lock(quarantine_.mutex_);
+  ++quarantine_.in_flight_[fingerprint_];
+}
+
+Quarantine::InFlight::~InFlight() {
+  std::lock_guard lock(quarantine_.mutex_);
+  const auto found = quarantine_.in_flight_.find(fingerprint_);
+  if (--found->second == 0) quarantine_.in_flight_.erase(found);
 }
 
 void Quarantine::end_trial(std::string_view incarnation) {

@@ -42,6 +42,21 @@ class Quarantine {
   // It is being sent to this start of a worker; kBegun: to be ended by one of the next three.
   Trial begin_trial(const net::HttpRequest& request, std::string_view incarnation);
 
+  // From being sent until it is known to be harmless, or lost: of another one like it no trial
+  // begins meanwhile, as both might end a worker. Known by a cheap fingerprint, so that every
+  // request can be counted.
+  class InFlight {
+   public:
+    InFlight(Quarantine& quarantine, const net::HttpRequest& request);
+    ~InFlight();
+    InFlight(const InFlight&) = delete;
+    InFlight& operator=(const InFlight&) = delete;
+
+   private:
+    Quarantine& quarantine_;
+    const uint64_t fingerprint_;
+  };
+
   // Neither begun nor lost.
   void end_trial(std::string_view incarnation);
   // This start of a worker was lost while it began the request. True: that was one too many.
@@ -59,6 +74,7 @@ class Quarantine {
   };
 
   std::string name_of(const net::HttpRequest& request) const;
+  static uint64_t fingerprint_of(const net::HttpRequest& request);
   void make_room(int64_t now_ns);
 
   const Options options_;
@@ -66,6 +82,7 @@ class Quarantine {
   std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;          // guarded by mutex_, as the next
   std::map<std::string, std::string, std::less<>> trials_;  // by incarnation: whose
+  std::unordered_map<uint64_t, int> in_flight_;             // by fingerprint
 };
 
 }  // namespace pelton::gateway

@@ -34,6 +34,20 @@ TEST_F(QuarantineTest, RefusesFromTheSecondCrashOnForAWhile) {
   EXPECT_FALSE(crash(bad, 1300 * kS)) << "forgotten, it begins anew";
 }
 
+// FT-15: a client that asks twice at once: of the second one it is seen first what becomes of it.
+TEST_F(QuarantineTest, NoTrialBeginsWhileOneLikeItIsUnderWay) {
+  using Trial = Quarantine::Trial;
+  const net::HttpRequest bad = request_of("poison");
+  quarantine_.note_crash(bad, "w1", 1);
+  {
+    const Quarantine::InFlight other(quarantine_, bad);
+    const Quarantine::InFlight third(quarantine_, bad);
+    EXPECT_EQ(quarantine_.begin_trial(bad, "w3"), Trial::kTaken);
+    EXPECT_EQ(quarantine_.begin_trial(request_of("hello"), "w3"), Trial::kNone);
+  }
+  EXPECT_EQ(quarantine_.begin_trial(bad, "w3"), Trial::kBegun);
+}
+
 // FT-15: many are lost with the first worker; the second loss shows which one it was.
 TEST_F(QuarantineTest, AWorkerTriesOneSuspectAtATime) {
   using Trial = Quarantine::Trial;

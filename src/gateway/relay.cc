@@ -9,9 +9,10 @@
 
 #include "api/error.h"
 #include "base/random.h"
+#include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/interruption.h"
-#include "net/url.h"
+#include "net/sent_again.h"
 
 namespace pelton::gateway {
 namespace {
@@ -23,10 +24,17 @@ constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kQuietTime{600'000};
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
-constexpr int kLossesMax = 4;
 constexpr int kWrongIncarnation = 409;
 constexpr int kMeasuredMin = 8;  // tokens, from which an answer's speed means something
 constexpr size_t kWholeMax = size_t{256} << 20;
+
+// The worker has not made the response that its request speaks of; another one may have.
+bool is_unknown_response(const net::HttpResponse& answer) {
+  if (answer.status == 404) return true;
+  return answer.status == 400 &&
+         (answer.body.find("previous_response_not_found") != std::string::npos ||
+          answer.body.find("\"Item with id '") != std::string::npos);
+}
 
 // An answer that another worker might give better.
 bool is_elsewhere(int status) {
@@ -62,6 +70,7 @@ Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
     : services_(services),
       request_(std::move(request)),
       exchange_(std::move(exchange)),
+      preferred_(request_.home),
       stalled_ns_(services.clock.now_ns()) {}
 
 // Where this request may be what ends workers, only one that no other such request is sent to.
@@ -69,14 +78,18 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::vector<std::string> avoided = services_.quarantine.tried_by_others(request_.http);
   const uint64_t draw = base::random_bits(base::fnv1a64(request_.request_id), request_.seed) +
                         static_cast<uint64_t>(attempt_);
+  const bool goes_on = stream_ && stream_->said() > 0;
+  const ForeignNeed need = goes_on ? stream_->need() : ForeignNeed::kNone;
   std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
                                                                         .model = request_.model,
                                                                         .excluded = tried_,
                                                                         .prompt = request_.prompt,
                                                                         .draw = draw,
-                                                                        .avoided = avoided});
+                                                                        .avoided = avoided,
+                                                                        .preferred = preferred_,
+                                                                        .need = need});
   waits_for_trial_ = !assignment && !avoided.empty();
-  if (!assignment || said_count() > 1) return assignment;
+  if (!assignment) return assignment;
   const auto trial = services_.quarantine.begin_trial(request_.http, assignment->incarnation);
   is_trial_ = trial == Quarantine::Trial::kBegun;
   if (trial != Quarantine::Trial::kTaken) return assignment;
@@ -87,6 +100,11 @@ std::optional<Fleet::Assignment> Relay::assign() {
 
 void Relay::attempt() {
   if (over_ || running_) return;
+  // Another request like it may have ended the workers meanwhile.
+  const bool is_suspect = crashed_ || (attempt_ > 0 && !begun());
+  if (is_suspect && services_.quarantine.holds(request_.http, services_.clock.now_ns())) {
+    return give_up_quarantined();
+  }
   std::optional<Fleet::Assignment> assignment = assign();
   if (!assignment) return wait_for_worker();
   send_to(*std::move(assignment));
@@ -98,18 +116,24 @@ void Relay::send_to(Fleet::Assignment assignment) {
   tried_.push_back(assignment_.worker);
   running_ = true;
   progressed_ = paused_ = was_paused_ = false;
+  attempt_said_ = 0;
+  in_flight_.emplace(services_.quarantine, request_.http);
+  preferred_.reset();
+  warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
   reader_ = AnswerReader();
   foreign_.reset();
-  if (assignment_.is_foreign) foreign_.emplace(request_.http.path);
+  if (assignment_.is_foreign) begin_foreign();
   const int number = attempt_;
   services_.fleet.listen(assignment_, weak_from_this(), number);
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   const auto status = std::make_shared<std::atomic<int>>(0);
-  events.on_head = [self, number, status, is_foreign = assignment_.is_foreign](
+  const auto sent_again = std::make_shared<std::atomic<bool>>(false);
+  events.on_head = [self, number, status, sent_again, is_foreign = assignment_.is_foreign](
                        int got, const net::HttpHeaders& headers) {
     *status = got;
+    *sent_again = headers.has(net::kSentAgainHeader);
     if (!is_foreign) return;
     self->exchange_->post(
         [self, number, got, headers] { self->on_foreign_head(number, got, headers); });
@@ -118,9 +142,9 @@ void Relay::send_to(Fleet::Assignment assignment) {
     self->exchange_->post(
         [self, number, bytes = std::string(bytes)] { self->on_bytes(number, bytes); });
   };
-  events.on_done = [self, number, status](Result<void> result) {
-    self->exchange_->post([self, number, status, result = std::move(result)] {
-      self->on_done(number, *status, result);
+  events.on_done = [self, number, status, sent_again](Result<void> result) {
+    self->exchange_->post([self, number, status, sent_again, result = std::move(result)] {
+      self->on_done(number, {.status = *status, .sent_again = *sent_again}, result);
     });
   };
   call_ = services_.client.start(foreign_ ? foreign_call_to(assignment_) : call_to(assignment_),
@@ -134,7 +158,13 @@ void Relay::wait_for_worker() {
   const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
                        services_.fleet.supply(request_.pool).ready == 0;
   if (is_held) return hold();
-  if (refusal_ && !begun()) return send_refusal();
+  if (refusal_ && !begun()) {
+    if (request_.other_pools.empty()) return send_refusal();
+    request_.pool = std::move(request_.other_pools.back());
+    request_.other_pools.pop_back();
+    tried_.clear();
+    return attempt();
+  }
   if (overdue) {
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
   }
@@ -182,63 +212,13 @@ net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
   return {.method = "POST",
           .host = assignment.host,
           .port = assignment.port,
-          .tls = assignment.trust != nullptr,
+          .tls = assignment.tls,
           .trust = assignment.trust,
           .target = "/fleet/v1/run",
           .headers = {},
           .body = run_body(assignment),
           .connect_time_max = kConnectTime,
           .quiet_time_max = kQuietTime};
-}
-
-net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const {
-  const net::HttpRequest& http = request_.http;
-  std::string target;
-  for (size_t at = 0; at < http.path.size();) {
-    const size_t end = std::min(http.path.find('/', at), http.path.size());
-    target += net::percent_encode(http.path.substr(at, end - at));
-    if (end < http.path.size()) target += '/';
-    at = end + 1;
-  }
-  if (!http.query.empty()) target += "?" + http.query;
-  net::HttpCall call{.method = http.method,
-                     .host = assignment.host,
-                     .port = assignment.port,
-                     .target = std::move(target),
-                     .headers = foreign_headers(http.headers, services_.gateway),
-                     .body = http.body,
-                     .connect_time_max = kConnectTime,
-                     .quiet_time_max = kQuietTime};
-  call.headers.add("x-request-id", request_.request_id);
-  return call;
-}
-
-void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& headers) {
-  if (over_ || !running_ || attempt != attempt_) return;
-  foreign_->begin(status, headers);
-  head_ = foreign_->head();
-}
-
-void Relay::on_foreign_bytes(const std::string& bytes) {
-  const Result<std::string> events = foreign_->push(bytes);
-  if (!events.ok()) return end_attempt(Failure::kLost, events.error().message);
-  if (!events->empty()) {
-    note_progress();
-    note_harmless();
-    if (!std::exchange(streaming_, true)) {
-      exchange_->start_stream(head_->status, head_headers());
-    }
-    early_ = false;
-    exchange_->write(*events);
-  }
-  if (foreign_->ended()) return finish();
-  pause_if_behind();
-}
-
-void Relay::on_foreign_end() {
-  Result<std::string> body = foreign_->finish();
-  if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
-  send_whole({.status = head_->status, .headers = head_headers(), .body = *std::move(body)});
 }
 
 void Relay::pause_if_behind() {
@@ -278,6 +258,8 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   if (prompts_.empty()) prompts_ = std::move(update.prompts);
   for (auto& [choice, list] : update.tokens) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
+    attempt_said_ += list.tokens.size();
+    if (warm_up_) services_.counters.warm_tokens += std::ssize(list.tokens);
     TRY(said_[choice].add(std::move(list)));
   }
   for (auto& [choice, end] : update.finished) {
@@ -287,11 +269,12 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   }
   if (update.tokens.empty() && update.finished.empty()) return {};
   note_progress();
-  if (said_count() > 1) note_harmless();
+  if (attempt_said_ > 1) note_harmless();
   return {};
 }
 
 void Relay::note_harmless() {
+  in_flight_.reset();
   if (!std::exchange(crashed_, false) && !is_trial_) return;
   is_trial_ = false;
   services_.quarantine.note_begun(request_.http, assignment_.incarnation);
@@ -312,6 +295,13 @@ void Relay::note_end(const std::string& choice_end) {
   const Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
   services_.fleet.note_output(request_.pool, end->output_tokens);
+  prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
+  if (request_.ticket != nullptr) {
+    request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
+                               .output_tokens = end->output_tokens,
+                               .scheduled = true,
+                               .complete = end->reason == "stop" || end->reason == "length"});
+  }
   if (attempt_ > 0) return;
   // How fast it really is: of one answer alone, that no client held up.
   if (said_.size() == 1 && !was_paused_ && end->output_tokens > kMeasuredMin) {
@@ -328,7 +318,18 @@ void Relay::note_end(const std::string& choice_end) {
   if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 
+// Who has made it is asked for it later.
+void Relay::note_response(std::string_view bytes) {
+  if (!response_id_.empty() || bytes.empty() || request_.http.path != "/v1/responses") return;
+  response_id_ = response_id_of(bytes);
+  if (response_id_.empty()) return;
+  services_.homes.note(
+      response_id_,
+      {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
+}
+
 bool Relay::relay(AnswerUpdate& update) {
+  note_response(update.bytes);
   if (update.head) {
     if (streaming_ && !early_ &&
         !update.head->streamed) {  // an error's status, where a stream has begun
@@ -370,11 +371,19 @@ bool Relay::relay(AnswerUpdate& update) {
 }
 
 void Relay::send_whole(net::HttpResponse answer) {
+  if (request_.speaks_of_response && is_unknown_response(answer)) {
+    refusal_ = std::move(answer);
+    return end_attempt(Failure::kUnknown, "it has not made that response");
+  }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;
-    refusal_ = std::move(answer);
+    if (!begun()) refusal_ = std::move(answer);
     return end_attempt(is_busy(status) ? Failure::kBusy : Failure::kRefused,
                        fmt::format("status {}", status));
+  }
+  // Amid a stream that another one began.
+  if (foreign_ && begun()) {
+    return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
@@ -388,9 +397,27 @@ void Relay::send_answer(net::HttpResponse answer) {
   exchange_->finish();
 }
 
+// What was computed counts, whoever is to blame that it did not reach its client; a request of
+// which nothing was does not.
+void Relay::settle(Fleet::Outcome outcome) {
+  if (request_.ticket == nullptr) return;
+  const std::unique_ptr<access::AdmissionTicket> ticket = std::move(request_.ticket);
+  const bool is_computed = outcome == Fleet::Outcome::kServed && head_ && head_->status == 200;
+  if (!is_computed && !begun()) {
+    if (outcome != Fleet::Outcome::kServed) ticket->control().refund_request(ticket->principal());
+    return;
+  }
+  // Of several prompts the sum is not known: as it was reserved.
+  const bool is_known = prompt_tokens_ > 0 && said_.size() <= 1;
+  ticket->note_prompt(is_known ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens));
+  ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
+}
+
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
+  in_flight_.reset();
+  settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
   --services_.counters.open;
   ++services_.counters.answered;
@@ -405,9 +432,19 @@ void Relay::finish() {
 }
 
 void Relay::close(Fleet::Outcome outcome) {
+  drop_warm_up(Fleet::Outcome::kNeither);
   services_.fleet.note_outcome(assignment_, outcome);
-  if (outcome == Fleet::Outcome::kServed) note_harmless();
+  if (outcome == Fleet::Outcome::kServed) {
+    note_harmless();
+    if (!response_id_.empty()) {  // it may have moved
+      services_.homes.note(
+          response_id_,
+          {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
+    }
+  }
   if (std::exchange(is_trial_, false)) services_.quarantine.end_trial(assignment_.incarnation);
+  settle(outcome);
+  in_flight_.reset();
   running_ = false;
   over_ = true;
   --services_.counters.open;
@@ -426,16 +463,21 @@ size_t Relay::said_count() const {
 }
 
 // The answer had not ended: on_done() comes after the last bytes.
-void Relay::on_done(int attempt, int status, const Result<void>& result) {
+void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result) {
   if (over_ || !running_ || attempt != attempt_) return;
   if (!result.ok()) {
     const bool reached = result.error().code != ErrorCode::kUnavailable;
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
   if (foreign_) return on_foreign_end();
-  if (status != 200) {
-    return end_attempt(status == kWrongIncarnation ? Failure::kAnother : Failure::kBusy,
-                       fmt::format("fleet status {}", status));
+  if (end.status == kWrongIncarnation) {
+    // Where a kept connection broke with the request in it, the start that was meant may have gone
+    // because of that.
+    return end_attempt(end.sent_again ? Failure::kLost : Failure::kAnother,
+                       "another start of the worker answers");
+  }
+  if (end.status != 200) {
+    return end_attempt(Failure::kBusy, fmt::format("fleet status {}", end.status));
   }
   end_attempt(Failure::kLost, "the answer ended without its end");
 }
@@ -443,6 +485,7 @@ void Relay::on_done(int attempt, int status, const Result<void>& result) {
 void Relay::on_worker_lost(int attempt) {
   const auto self = shared_from_this();
   exchange_->post([self, attempt] {
+    if (attempt < 0) return self->fail_warm_up(attempt, Fleet::Outcome::kNeither);
     if (self->over_ || !self->running_ || attempt != self->attempt_) return;
     self->services_.client.cancel(self->call_);
     self->end_attempt(Failure::kDown, "the worker is down");
@@ -452,32 +495,17 @@ void Relay::on_worker_lost(int attempt) {
 void Relay::on_worker_leaving(int attempt) {
   const auto self = shared_from_this();
   exchange_->post([self, attempt] {
+    if (attempt < 0) return self->fail_warm_up(attempt, Fleet::Outcome::kNeither);
     if (self->over_ || !self->running_ || attempt != self->attempt_) return;
     self->leave_worker();
   });
 }
 
-// What it has said and the client has not got yet is said again by the next one.
-void Relay::leave_worker() {
-  tried_ = {assignment_.worker};
-  const bool was_trial = std::exchange(is_trial_, false);
-  if (was_trial) services_.quarantine.end_trial(assignment_.incarnation);
-  std::optional<Fleet::Assignment> next = assign();
-  if (!next) return;
-  services_.client.cancel(call_);
-  services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
-  services_.log.info(
-      fmt::format("request {} attempt {} leaves worker {}:{}, which is being stopped",
-                  request_.request_id, attempt_, assignment_.host, assignment_.port));
-  ++attempt_;
-  failures_ = losses_ = 0;
-  stalled_ns_ = services_.clock.now_ns();
-  ++services_.counters.drain_moves;
-  send_to(*std::move(next));
-}
-
 void Relay::end_attempt(Failure failure, const std::string& why) {
   running_ = false;
+  // Who has been at it goes on with it.
+  if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
+  drop_warm_up(Fleet::Outcome::kNeither);
   move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||
@@ -489,7 +517,7 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
                                  why));
   ++attempt_;
   if (progressed_) {
-    failures_ = losses_ = 0;
+    failures_ = 0;
     tried_ = {assignment_.worker};  // others that failed before are as good as any again
   }
   const bool said_no =
@@ -500,11 +528,8 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     services_.quarantine.end_trial(assignment_.incarnation);
   }
   if (!is_lost || (foreign_ && streaming_)) return go_on(failure);
-  if (said_count() > 1) {
-    // Who says something is harmless to those who go on with it; who never does any more is not.
-    if (!progressed_ && ++losses_ == kLossesMax) return give_up_quarantined();
-    return go_on(failure);
-  }
+  // Beyond the first step behind its prompt, and what was said of the answer, it is harmless.
+  if (attempt_said_ > 1) return go_on(failure);
   crashed_ = true;
   is_trial_ = false;
   const bool is_guilty = services_.quarantine.note_crash(request_.http, assignment_.incarnation,
@@ -514,9 +539,11 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
 }
 
 void Relay::go_on(Failure failure) {
-  if (foreign_ && streaming_) {
+  in_flight_.reset();  // behind note_crash(): another one like it waits for that
+  if (foreign_ && streaming_ && !early_ && !go_on_foreign()) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
+  if (over_) return;
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
     const bool is_for_now = failure == Failure::kBusy || failure == Failure::kAnother;
@@ -531,14 +558,14 @@ void Relay::go_on(Failure failure) {
   // How many workers may be lost with it the quarantine says.
   // A replica that has gone may be the only one: the next one is waited for.
   const bool is_free = failure == Failure::kLost || failure == Failure::kDown ||
-                       failure == Failure::kAnother ||
+                       failure == Failure::kAnother || failure == Failure::kUnknown ||
                        (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
-  ++services_.counters.retries;
+  if (failure != Failure::kUnknown) ++services_.counters.retries;
   attempt();
 }
 
@@ -559,6 +586,8 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
 
 void Relay::give_up(api::ApiError error) {
   over_ = true;
+  in_flight_.reset();
+  settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
   --services_.counters.open;
   if (streaming_) {
@@ -580,6 +609,7 @@ void Relay::client_left() {
     return close(Fleet::Outcome::kNeither);
   }
   over_ = true;
+  settle(Fleet::Outcome::kNeither);
   leave_hold();
   move_to(PoolGate::Place::kOver);
   --services_.counters.open;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "access/access_control.h"
 #include "access/api_keys.h"
 #include "api/error.h"
 #include "base/clock.h"
@@ -18,9 +19,11 @@
 #include "gateway/answer_reader.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
+#include "gateway/foreign_stream.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/said_tokens.h"
 #include "net/http_client.h"
@@ -40,6 +43,7 @@ class Relay final : public WorkerListener,
     RelayCounters& counters;
     Quarantine& quarantine;
     RetryBudget& retry_budget;
+    ResponseHomes& homes;
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
@@ -56,6 +60,13 @@ class Relay final : public WorkerListener,
     std::optional<int64_t> deadline_ns;
     std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
     bool keeps_alive = false;        // a stream of events: comments may go before its first one
+    // What it takes of its key's limits; null: its key has none, or it takes nothing.
+    std::unique_ptr<access::AdmissionTicket> ticket = {};
+    net::HttpHeaders limits = {};  // what is left of them, for the answer
+    // It speaks of a stored response, which one worker has: where that may be.
+    bool speaks_of_response = false;
+    std::optional<Fleet::Wanted::Preferred> home = {};
+    std::vector<std::string> other_pools = {};
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -82,13 +93,22 @@ class Relay final : public WorkerListener,
     kAnother,    // another start of the worker answers; its own watch will say so at once
     kRefused,    // it said no
     kError,      // it says that it cannot go on
+    kUnknown,    // it has not made the response that is spoken of
   };
 
   void attempt();
   std::optional<Fleet::Assignment> assign();
   void send_to(Fleet::Assignment assignment);
-  // The worker is being stopped and still talks: on with it at another one, where there is one.
+  // The worker is being stopped and still talks: on with it at another one, where there is one
+  // (relay_move.cc). That one computes what has been said while this one goes on; then it is cut.
   void leave_worker();
+  void start_warm_up(Fleet::Assignment target);
+  void on_warm_up_bytes(int number, const std::string& bytes);
+  void note_warm(const AnswerUpdate& update);
+  bool is_warm() const;
+  void fail_warm_up(int number, Fleet::Outcome outcome);
+  void drop_warm_up(Fleet::Outcome outcome);
+  void hand_over(Fleet::Assignment next);
   void wait_for_worker();
   // While no replica takes it (relay_hold.cc).
   void begin();
@@ -106,16 +126,24 @@ class Relay final : public WorkerListener,
   void on_foreign_head(int attempt, int status, const net::HttpHeaders& headers);
   void on_foreign_bytes(const std::string& bytes);
   void on_foreign_end();
+  void begin_foreign();
+  // Amid its answer; true: another one goes on, or all had been said.
+  bool go_on_foreign();
   void pause_if_behind();
   // The whole answer, or why another worker is asked instead.
   void send_whole(net::HttpResponse answer);
   void send_answer(net::HttpResponse answer);
   void on_bytes(int attempt, const std::string& bytes);
-  void on_done(int attempt, int status, const Result<void>& result);
+  struct CallEnd {
+    int status = 0;           // 0: there was no head
+    bool sent_again = false;  // a kept connection broke with it
+  };
+  void on_done(int attempt, const CallEnd& end, const Result<void>& result);
   // False: the attempt is over.
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
+  void note_response(std::string_view bytes);
   void note_progress();
   void note_end(const std::string& choice_end);
   void note_harmless();       // the worker has begun it and lives
@@ -123,6 +151,8 @@ class Relay final : public WorkerListener,
   size_t said_count() const;  // tokens of it, of all choices
   // The next attempt after one that failed so, or the end.
   void go_on(Failure failure);
+  // It is over: what it took of its key's limits.
+  void settle(Fleet::Outcome outcome);
   void send_refusal();
   void finish();
   void close(Fleet::Outcome outcome);
@@ -140,14 +170,18 @@ class Relay final : public WorkerListener,
   int attempt_ = 0;               // the number of the one that is running, or comes next
   bool running_ = false;          // an attempt is
   int failures_ = 0;              // attempts that came to nothing since the last progress
-  int losses_ = 0;                // of these: the worker was lost
   bool crashed_ = false;          // a worker was lost that may have been this request's doing
   bool waits_for_trial_ = false;  // of another such request, at workers that would be free
   bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
+  std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
   std::vector<size_t> tried_;     // since the last progress
+  // For the next attempt: a worker that has computed it already, or has what it asks for.
+  std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;
-  bool progressed_ = false;  // the running attempt has said something new
+  int64_t prompt_tokens_ = 0;  // of the longest one, as workers say
+  bool progressed_ = false;    // the running attempt has said something new
+  size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;
   int64_t attempted_ns_ = 0;
   int64_t first_ns_ = 0;  // when the running attempt said something first
@@ -155,6 +189,8 @@ class Relay final : public WorkerListener,
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;
   std::optional<ForeignAnswer> foreign_;  // instead, of a worker that is no Pelton
+  std::optional<ForeignStream> stream_;   // of one whose answer another one may go on with
+  int64_t foreign_said_ = 0;              // tokens, or events
 
   std::optional<cluster::AnswerHead> head_;
   std::string prompts_;           // kPrompt frames, the first that came
@@ -163,7 +199,22 @@ class Relay final : public WorkerListener,
   std::string whole_;             // of an answer that is not streamed
   std::string error_event_;       // the last worker's error as the client's protocol writes it
   std::optional<net::HttpResponse> refusal_;  // the last worker's
+  std::string response_id_;  // of the response that is being made; empty: none is, or not yet
   bool over_ = false;
+
+  // The worker that computes what has been said, so that the answer may go on there.
+  struct WarmUp {
+    int number = 0;  // below 0, as none of an attempt is
+    Fleet::Assignment target;
+    net::HttpClient::CallId call = 0;
+    AnswerReader reader;
+    std::vector<bool> warm;  // by choice: it has gone on from there
+    size_t said = 0;         // tokens that it was sent
+  };
+  std::optional<WarmUp> warm_up_;
+  int warm_ups_ = 0;              // begun
+  int warm_ups_failed_ = 0;       // since the last attempt
+  int64_t warm_up_again_ns_ = 0;  // none before
 
   PoolGate::Place place_ = PoolGate::Place::kNone;
   std::optional<int64_t> held_;  // its number at the gate, while it is held

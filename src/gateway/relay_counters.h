@@ -12,6 +12,8 @@ struct RelayCounters {
   std::atomic<int64_t> retries{0};      // sent again before the client had a byte
   std::atomic<int64_t> moves{0};        // sent on amid an answer
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped
+  std::atomic<int64_t> warm_moves{0};   // of these, to one that had computed what was said before
+  std::atomic<int64_t> warm_tokens{0};  // said meanwhile by those that were left
   std::atomic<int64_t> interrupted{0};  // ended by an error amid an answer
   std::atomic<int64_t> unserved{0};     // refused by the gateway itself
   std::atomic<int64_t> quarantined{0};

@@ -105,7 +105,7 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
       "scale", [&](const ConfigTable& table) { return read_scale(table, scaling.emplace()); }));
   TRY(pool.read_table("launch", [&](const ConfigTable& table) -> Result<void> {
     if (!scaling) return pool.bad("launch", "says nothing without [pool.scale]");
-    if (is_foreign) return pool.bad("launch", "starts pelton serve, which is no kind = \"openai\"");
+    if (is_foreign) return pool.bad("launch", "starts pelton serve, which is none of other kinds");
     return read_launch(table, scaling->launch.emplace());
   }));
   return {};

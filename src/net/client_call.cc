@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "net/sent_again.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -345,13 +346,21 @@ void ClientCall::advance() {
     if (state == ResponseReader::State::kHead) return wait_readable();
     if (!head_reported_) {
       head_reported_ = true;
-      if (events_.on_head) events_.on_head(reader_->status(), reader_->headers());
+      report_head();
     }
     if (state == ResponseReader::State::kDone) return finish({});
     if (before == ResponseReader::State::kBody) break;
   }
   set_deadline(Deadline::kQuiet, call_.quiet_time_max);
   wait_readable();
+}
+
+void ClientCall::report_head() {
+  if (!events_.on_head) return;
+  if (!broke_kept_) return events_.on_head(reader_->status(), reader_->headers());
+  HttpHeaders headers = reader_->headers();
+  headers.add(std::string(kSentAgainHeader), "1");
+  events_.on_head(reader_->status(), headers);
 }
 
 void ClientCall::cancel() {

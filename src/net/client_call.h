@@ -75,6 +75,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   void on_readable();
   void on_broken(const std::string& problem);
   void advance();
+  void report_head();
   void finish(Result<void> result);
   void set_deadline(Deadline what, std::chrono::milliseconds after);
   void on_deadline();

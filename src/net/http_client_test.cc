@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "net/http_server.h"
+#include "net/sent_again.h"
 #include "net/sse.h"
 
 namespace pelton::net {
@@ -210,6 +211,37 @@ TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
   const Result<HttpResponse> refused = http_fetch(client, asked);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable) << refused.error().message;
+}
+
+// Who answers then may be another start of it: the caller is told.
+TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  std::thread server([listener] {
+    std::array<char, 4096> request{};
+    constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (int i = 0; i < 2; ++i) {
+      const int link = ::accept(listener, nullptr, nullptr);
+      EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+      EXPECT_GT(::send(link, kAnswer.data(), kAnswer.size(), 0), 0);
+      if (i == 0) EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+      ::close(link);
+    }
+    ::close(listener);
+  });
+  HttpClient client({});
+  const HttpCall asked{.port = ntohs(address.sin_port)};
+  const Result<HttpResponse> first = http_fetch(client, asked);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(first->headers.has(kSentAgainHeader));
+  const Result<HttpResponse> again = http_fetch(client, asked);
+  server.join();
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_TRUE(again->headers.has(kSentAgainHeader));
 }
 
 TEST_F(HttpClientTest, IdleConnectionsAreLetGo) {

@@ -16,16 +16,16 @@
 #include "api/error.h"
 #include "net/allowed_hosts.h"
 #include "net/connection_acceptor.h"
+#include "net/work_loop.h"
 #include "server/call.h"
 #include "server/services.h"
-#include "server/work_loop.h"
 
 namespace pelton::server {
 
 // What calls work with; outlives them.
 struct GrpcServices {
   Services& services;
-  WorkLoop& loop;
+  net::WorkLoop& loop;
   net::ConnectionAcceptor& connections;
   const int calls_max;
   const std::chrono::milliseconds stall_time_max;

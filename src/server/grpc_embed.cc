@@ -72,6 +72,10 @@ class GrpcEmbedding final : public ModelRequest {
 
 }  // namespace
 
+std::unique_ptr<ModelRequest> embed_request(const v1::EmbedRequest& message) {
+  return std::make_unique<GrpcEmbedding>(message);
+}
+
 grpc::ServerUnaryReactor* start_embed(GrpcServices& shared, grpc::CallbackServerContext& context,
                                       const v1::EmbedRequest& request, v1::EmbedReply& reply) {
   return start_unary(shared, context,
@@ -79,7 +83,7 @@ grpc::ServerUnaryReactor* start_embed(GrpcServices& shared, grpc::CallbackServer
                       .message = request,
                       .model = request.model(),
                       .reply = reply,
-                      .request = std::make_unique<GrpcEmbedding>(request),
+                      .request = embed_request(request),
                       .work = Work::kPooled});
 }
 

@@ -9,14 +9,14 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/generate_request.h"
+#include "cluster/grpc_frame.h"
+#include "cluster/grpc_status.h"
+#include "net/loop_exchange.h"
 #include "server/answer_guide.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
 #include "server/grpc_answer.h"
-#include "server/grpc_exchange.h"
-#include "server/grpc_frames.h"
-#include "server/grpc_status.h"
 #include "server/grpc_words.h"
 #include "server/random_id.h"
 #include "server/request_pipeline.h"
@@ -192,7 +192,6 @@ class GrpcTokens final : public ModelRequest {
   EngineWork work_;
 };
 
-// None: it has no prompt.
 std::unique_ptr<ModelRequest> request_of(Message message) {
   switch (message->prompt_case()) {
     case v1::GenerateRequest::kChat:
@@ -209,7 +208,7 @@ std::unique_ptr<ModelRequest> request_of(Message message) {
 
 // Writes one message at a time; it deletes itself when gRPC is done with it.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
-                           public GrpcResponder {
+                           public net::LoopResponder {
  public:
   GenerateCall(GrpcServices& shared, grpc::CallbackServerContext& context,
                const v1::GenerateRequest& request)
@@ -217,7 +216,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
         context_(context),
         message_(std::make_shared<const v1::GenerateRequest>(request)),
         place_(shared) {
-    const auto exchange = std::make_shared<GrpcExchange>(shared.loop, *this);
+    const auto exchange = std::make_shared<net::LoopExchange>(shared.loop, *this);
     exchange_ = exchange;
     call_ = std::make_unique<Call>(grpc_call(shared, kRoute, context, request, exchange));
   }
@@ -236,7 +235,9 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
     shared_.loop.post([this] { delete this; });
   }
 
-  void send(net::HttpResponse response) override { end_with(grpc_status(context_, response)); }
+  void send(net::HttpResponse response) override {
+    end_with(cluster::grpc_status(context_, response));
+  }
   void write(std::string_view frames) override;
   void finish() override {
     finish_asked_ = true;
@@ -259,8 +260,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
   grpc::CallbackServerContext& context_;
   const Message message_;  // a copy: it may be read for longer than gRPC keeps its own
   GrpcPlace place_;
-  std::weak_ptr<GrpcExchange> exchange_;  // which the call holds
-  std::unique_ptr<Call> call_;            // until it is under way
+  std::weak_ptr<net::LoopExchange> exchange_;  // which the call holds
+  std::unique_ptr<Call> call_;                 // until it is under way
 
   // The loop's thread only.
   const std::shared_ptr<char> life_ = std::make_shared<char>();
@@ -280,22 +281,21 @@ void GenerateCall::start() {
   if (finished_) return;  // cancelled before its turn came
   if (!admit(shared_, place_, context_, message_->model(), *call)) return;
   std::unique_ptr<ModelRequest> request = request_of(message_);
-  if (request == nullptr) {
-    return call->send(
-        api::api_error({ErrorCode::kInvalidArgument,
-                        "a prompt is missing: 'text', 'tokens' or 'chat'", "prompt"}));
-  }
+  if (request == nullptr) return call->send(no_generate_prompt());
   run_request(std::move(*call), shared_.services, std::move(request), Work::kSampled);
 }
 
 void GenerateCall::write(std::string_view frames) {
-  while (const std::optional<GrpcFrame> frame = take_frame(frames)) {
-    if (frame->kind == GrpcFrame::Kind::kError) {
-      status_ = grpc_status(context_, frame->bytes);
+  for (;;) {
+    const Result<std::optional<cluster::GrpcFrame>> frame = cluster::take_grpc_frame(frames);
+    CHECK(frame.ok(), "an answer wrote half a message");
+    if (!*frame) break;
+    if ((*frame)->kind == cluster::GrpcFrame::Kind::kError) {
+      status_ = cluster::grpc_status(context_, (*frame)->bytes);
       continue;
     }
-    queued_bytes_ += frame->bytes.size() + 1;  // an empty one is one, too
-    queue_.emplace_back(frame->bytes);
+    queued_bytes_ += (*frame)->bytes.size() + 1;  // an empty one is one, too
+    queue_.emplace_back((*frame)->bytes);
   }
   go_on();
 }
@@ -360,6 +360,15 @@ void GenerateCall::end_with(const grpc::Status& status) {
 }
 
 }  // namespace
+
+std::unique_ptr<ModelRequest> generate_request(v1::GenerateRequest message) {
+  return request_of(std::make_shared<const v1::GenerateRequest>(std::move(message)));
+}
+
+api::ApiError no_generate_prompt() {
+  return api::api_error(
+      {ErrorCode::kInvalidArgument, "a prompt is missing: 'text', 'tokens' or 'chat'", "prompt"});
+}
 
 grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcServices& shared,
                                                             grpc::CallbackServerContext& context,

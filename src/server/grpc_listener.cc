@@ -18,13 +18,13 @@
 
 #include "net/connection_acceptor.h"
 #include "net/descriptor_share.h"
+#include "net/work_loop.h"
 #include "server/grpc_certificates.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
 #include "server/grpc_refusal.h"
 #include "server/grpc_tokenize.h"
 #include "server/health.h"
-#include "server/work_loop.h"
 
 namespace pelton::server {
 namespace {
@@ -107,7 +107,7 @@ struct GrpcListener::Parts {
     return certificates->credentials();
   }
 
-  WorkLoop loop;
+  net::WorkLoop loop;
   const int connections_max;
   net::ConnectionAcceptor connections;
   GrpcServices shared;

@@ -12,11 +12,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/grpc_frame.h"
 #include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_fixture.h"
-#include "server/grpc_frames.h"
 #include "server/grpc_words.h"
 #include "server/random_turns.h"
 
@@ -493,9 +493,10 @@ void add_messages(Answer& answer, GrpcSaid& said) {
   std::string frames;
   answer.take_events(frames);
   std::string_view rest = frames;
-  while (const auto frame = take_frame(rest)) {
+  for (auto frame = *cluster::take_grpc_frame(rest); frame;
+       frame = *cluster::take_grpc_frame(rest)) {
     v1::GenerateChunk chunk;
-    ASSERT_EQ(frame->kind, GrpcFrame::Kind::kMessage);
+    ASSERT_EQ(frame->kind, cluster::GrpcFrame::Kind::kMessage);
     ASSERT_TRUE(chunk.ParseFromArray(frame->bytes.data(), static_cast<int>(frame->bytes.size())));
     add(chunk, said);
   }

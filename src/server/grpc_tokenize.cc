@@ -60,6 +60,10 @@ class GrpcTokenization final : public ModelRequest {
 
 }  // namespace
 
+std::unique_ptr<ModelRequest> tokenize_request(const v1::TokenizeRequest& message) {
+  return std::make_unique<GrpcTokenization>(message);
+}
+
 grpc::ServerUnaryReactor* start_tokenize(GrpcServices& shared, grpc::CallbackServerContext& context,
                                          const v1::TokenizeRequest& request,
                                          v1::TokenizeReply& reply) {
@@ -68,7 +72,7 @@ grpc::ServerUnaryReactor* start_tokenize(GrpcServices& shared, grpc::CallbackSer
                       .message = request,
                       .model = request.model(),
                       .reply = reply,
-                      .request = std::make_unique<GrpcTokenization>(request),
+                      .request = tokenize_request(request),
                       .work = std::nullopt});
 }
 

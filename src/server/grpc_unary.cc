@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/grpc_exchange.h"
-#include "server/grpc_status.h"
+#include "cluster/grpc_status.h"
+#include "net/loop_exchange.h"
 
 namespace pelton::server {
 namespace {
 
-class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder {
+class UnaryReactor final : public grpc::ServerUnaryReactor, public net::LoopResponder {
  public:
   UnaryReactor(GrpcServices& shared, grpc::CallbackServerContext& context, UnaryCall unary)
       : shared_(shared),
@@ -19,7 +19,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder
         model_(unary.model),
         request_(std::move(unary.request)),
         work_(unary.work) {
-    const auto exchange = std::make_shared<GrpcExchange>(shared.loop, *this);
+    const auto exchange = std::make_shared<net::LoopExchange>(shared.loop, *this);
     exchange_ = exchange;
     call_ =
         std::make_unique<Call>(grpc_call(shared, unary.route, context, unary.message, exchange));
@@ -41,7 +41,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder
   }
 
   void send(net::HttpResponse response) override {
-    if (response.status != 200) return end_with(grpc_status(context_, response));
+    if (response.status != 200) return end_with(cluster::grpc_status(context_, response));
     CHECK(reply_.ParseFromString(response.body), "an answer wrote what is no reply");
     end_with(grpc::Status::OK);
   }
@@ -72,7 +72,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public GrpcResponder
   const std::string_view model_;
   std::unique_ptr<ModelRequest> request_;  // until it is under way, as is the call
   const std::optional<Work> work_;
-  std::weak_ptr<GrpcExchange> exchange_;  // which the call holds
+  std::weak_ptr<net::LoopExchange> exchange_;  // which the call holds
   std::unique_ptr<Call> call_;
   bool finished_ = false;
 };

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cluster/grpc_frame.h"
+#include "server/grpc_forwarded.h"
 #include "server/reply.h"
 #include "telemetry/trace_context.h"
 
@@ -37,7 +39,11 @@ void strip_root_path(std::string_view root, std::string& path) {
   }
 }
 
-access::TrackedRequest::Route entry_route(const EndpointMatch& match) {
+access::TrackedRequest::Route entry_route(const EndpointMatch& match, std::string_view path) {
+  for (const std::string_view method :
+       {cluster::kGrpcGenerate, cluster::kGrpcTokenize, cluster::kGrpcEmbed}) {
+    if (match.endpoint == nullptr && path == method) return {.handler = method, .method = "POST"};
+  }
   if (match.endpoint == nullptr) return {.handler = "none", .method = "none"};
   return {.handler = match.endpoint->path, .method = match.endpoint->method};
 }
@@ -77,7 +83,8 @@ Call Server::new_call(net::HttpRequest request, std::shared_ptr<net::Exchange> e
             .arrived_ns = services_.clock.now_ns()};
   call.body_bytes = static_cast<int64_t>(call.request.body.size());
   call.headers = common_headers(call.request);
-  call.entry = std::make_unique<access::TrackedRequest>(services_.statistics, entry_route(match));
+  call.entry = std::make_unique<access::TrackedRequest>(services_.statistics,
+                                                        entry_route(match, call.request.path));
   call.entry->note_request_bytes(call.request.body.size());
   services_.report(*call.entry, {.path = call.request.path,
                                  .http_method = call.request.method,
@@ -129,7 +136,9 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
 
 void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
                               Forwarded forwarded) {
-  const EndpointMatch match = find_endpoint(request.method, request.path);
+  const bool is_grpc = cluster::is_grpc_method(request.path);
+  const EndpointMatch match =
+      is_grpc ? EndpointMatch() : find_endpoint(request.method, request.path);
   Call call = new_call(std::move(request), std::move(exchange), match);
   call.caller = std::move(forwarded.principal);
   call.tenant = call.caller.tenant;
@@ -138,6 +147,7 @@ void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exc
   call.identity = std::make_shared<RequestIdentity>(forwarded.identity);
   call.resumed = std::move(forwarded.resumed);
   call.observer = std::move(forwarded.observer);
+  if (is_grpc) return answer_forwarded_grpc(std::move(call), services_);
   answer(std::move(call), match);
 }
 

@@ -8,12 +8,12 @@
 
 #include "net/http_message.h"
 
-namespace pelton::server {
+namespace pelton::cluster {
 
 grpc::StatusCode grpc_code(int http_status);
 // Of an answer that is an error, with the error object as trailing metadata.
 grpc::Status grpc_status(grpc::CallbackServerContext& context, const net::HttpResponse& answer);
-// Of an error frame (server/grpc_frames.h): "STATUS OBJECT".
+// Of an error frame (cluster/grpc_frame.h): "STATUS OBJECT".
 grpc::Status grpc_status(grpc::CallbackServerContext& context, std::string_view frame);
 
-}  // namespace pelton::server
+}  // namespace pelton::cluster

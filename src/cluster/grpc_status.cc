@@ -1,12 +1,11 @@
-#include "server/grpc_status.h"
+#include "cluster/grpc_status.h"
 
 #include <charconv>
 #include <optional>
 
-#include "base/check.h"
 #include "base/json.h"
 
-namespace pelton::server {
+namespace pelton::cluster {
 
 grpc::StatusCode grpc_code(int http_status) {
   switch (http_status) {
@@ -43,9 +42,11 @@ grpc::Status grpc_status(grpc::CallbackServerContext& context, std::string_view 
   net::HttpResponse answer;
   const char* const end = frame.data() + frame.size();
   const auto status = std::from_chars(frame.data(), end, answer.status);
-  CHECK(status.ec == std::errc() && status.ptr != end);
+  if (status.ec != std::errc() || status.ptr == end) {
+    return grpc::Status(grpc::StatusCode::INTERNAL, "an error without words");
+  }
   answer.body.assign(status.ptr + 1, end);
   return grpc_status(context, answer);
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::cluster

@@ -1,10 +1,10 @@
-#include "server/work_loop.h"
+#include "net/work_loop.h"
 
 #include <utility>
 
 #include <pthread.h>
 
-namespace pelton::server {
+namespace pelton::net {
 
 WorkLoop::WorkLoop() : thread_([this] { run(*queue_); }) {
   pthread_setname_np(thread_.native_handle(), "pelton-grpc");
@@ -71,4 +71,4 @@ void WorkLoop::run(Queue& queue) {
   }
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::net

@@ -1,6 +1,6 @@
-// A gRPC call's way back, as the request pipeline knows it: a net::Exchange on the listener's loop.
-// Whole answers become a unary reply or a status, streamed bytes become messages
-// (server/grpc_frames.h).
+// The way back of a call that a foreign library serves (gRPC's): an Exchange on the listener's
+// loop. Whole answers become a unary reply or a status, streamed bytes become messages
+// (cluster/grpc_frame.h).
 #pragma once
 
 #include <chrono>
@@ -10,33 +10,33 @@
 #include <utility>
 
 #include "net/http_server.h"
-#include "server/work_loop.h"
+#include "net/work_loop.h"
 
-namespace pelton::server {
+namespace pelton::net {
 
-class GrpcExchange;
+class LoopExchange;
 
 // The call itself, which gRPC's library keeps until it is finished. On the loop's thread.
-class GrpcResponder {
+class LoopResponder {
  public:
-  virtual ~GrpcResponder() = default;
+  virtual ~LoopResponder() = default;
 
-  virtual void send(net::HttpResponse response) = 0;
+  virtual void send(HttpResponse response) = 0;
   virtual void write(std::string_view frames) = 0;
   virtual void finish() = 0;
   virtual void abandon() = 0;  // whoever was to answer has gone without
   virtual size_t queued_bytes() const = 0;
 };
 
-class GrpcExchange final : public net::Exchange {
+class LoopExchange final : public Exchange {
  public:
   // The responder calls end() or leave() before it goes.
-  GrpcExchange(const WorkLoop& loop, GrpcResponder& responder)
-      : loop_(loop.queue()), responder_(std::make_shared<GrpcResponder*>(&responder)) {}
-  ~GrpcExchange() override;
+  LoopExchange(const WorkLoop& loop, LoopResponder& responder)
+      : loop_(loop.queue()), responder_(std::make_shared<LoopResponder*>(&responder)) {}
+  ~LoopExchange() override;
 
-  void send(net::HttpResponse response) override;
-  void start_stream(int, net::HttpHeaders) override {}
+  void send(HttpResponse response) override;
+  void start_stream(int, HttpHeaders) override {}
   void write(std::string_view frames) override;
   void finish() override;
   size_t queued_bytes() const override;
@@ -55,9 +55,9 @@ class GrpcExchange final : public net::Exchange {
 
  private:
   const std::shared_ptr<WorkLoop::Queue> loop_;      // an exchange may outlive it
-  const std::shared_ptr<GrpcResponder*> responder_;  // it holds null when the call is over
+  const std::shared_ptr<LoopResponder*> responder_;  // it holds null when the call is over
   std::function<void()> drained_;
   std::function<void()> closed_;
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::net

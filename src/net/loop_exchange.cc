@@ -1,31 +1,31 @@
-#include "server/grpc_exchange.h"
+#include "net/loop_exchange.h"
 
-namespace pelton::server {
+namespace pelton::net {
 
 // It may be dropped on any thread, the responder be gone by the time that the loop comes to it.
-GrpcExchange::~GrpcExchange() {
+LoopExchange::~LoopExchange() {
   loop_->post([responder = responder_] {
     if (*responder != nullptr) (*responder)->abandon();
   });
 }
 
-void GrpcExchange::send(net::HttpResponse response) {
+void LoopExchange::send(HttpResponse response) {
   if (*responder_ != nullptr) (*responder_)->send(std::move(response));
 }
 
-void GrpcExchange::write(std::string_view frames) {
+void LoopExchange::write(std::string_view frames) {
   if (*responder_ != nullptr) (*responder_)->write(frames);
 }
 
-void GrpcExchange::finish() {
+void LoopExchange::finish() {
   if (*responder_ != nullptr) (*responder_)->finish();
 }
 
-size_t GrpcExchange::queued_bytes() const {
+size_t LoopExchange::queued_bytes() const {
   return *responder_ == nullptr ? 0 : (*responder_)->queued_bytes();
 }
 
-void GrpcExchange::on_closed(std::function<void()> closed) {
+void LoopExchange::on_closed(std::function<void()> closed) {
   if (*responder_ != nullptr) {
     closed_ = std::move(closed);
   } else {
@@ -33,22 +33,22 @@ void GrpcExchange::on_closed(std::function<void()> closed) {
   }
 }
 
-void GrpcExchange::drain() {
+void LoopExchange::drain() {
   const std::function<void()> drained = drained_;
   if (drained) drained();
 }
 
-void GrpcExchange::end() {
+void LoopExchange::end() {
   *responder_ = nullptr;
   // They may hold this.
   const std::function<void()> drained = std::exchange(drained_, nullptr);
   const std::function<void()> closed = std::exchange(closed_, nullptr);
 }
 
-void GrpcExchange::leave() {
+void LoopExchange::leave() {
   const std::function<void()> closed = closed_;
   end();
   if (closed) closed();
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::net

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace pelton::server {
+namespace pelton::net {
 
 class WorkLoop {
  public:
@@ -56,4 +56,4 @@ class WorkLoop {
   std::thread thread_;
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::net

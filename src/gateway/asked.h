@@ -1,0 +1,27 @@
+// What the gateway reads of a request that its worker will read whole: the model, and the stored
+// response that it speaks of. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "net/http_message.h"
+
+namespace pelton::gateway {
+
+// The model's name, of a body or a gRPC message; empty: it names none.
+std::string asked_model(const net::HttpRequest& request);
+
+// The response that it reads, ends, deletes, goes on from ("previous_response_id") or names an item
+// of ("item_reference"); none: it speaks of none. Only the worker that made that one has it.
+std::optional<std::string> asked_response(const net::HttpRequest& request);
+
+// Whether a model has to compute for it: what counts against its key's limits.
+bool asks_for_work(const net::HttpRequest& request);
+
+// The id of the response that these first bytes of an answer to POST /v1/responses are of; empty:
+// they do not say.
+std::string response_id_of(std::string_view bytes);
+
+}  // namespace pelton::gateway

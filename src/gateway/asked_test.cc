@@ -1,0 +1,79 @@
+#include "gateway/asked.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+#include <pelton/v1/inference.pb.h>
+
+#include "cluster/grpc_frame.h"
+
+namespace pelton::gateway {
+namespace {
+
+net::HttpRequest request(std::string method, std::string path, std::string body = {}) {
+  return {.method = std::move(method),
+          .path = std::move(path),
+          .query = {},
+          .headers = {},
+          .body = std::move(body),
+          .remote = {}};
+}
+
+TEST(Asked, AModelIsNamedByABodyOrAMessage) {
+  EXPECT_EQ(asked_model(request("POST", "/v1/chat/completions", R"({"model":"a"})")), "a");
+  EXPECT_EQ(asked_model(request("POST", "/v1/chat/completions", "{")), "");
+  v1::GenerateRequest message;
+  message.set_model("b");
+  const std::string path(cluster::kGrpcGenerate);
+  EXPECT_EQ(asked_model(request("POST", path, message.SerializeAsString())), "b");
+  EXPECT_EQ(asked_model(request("POST", path, "\xff\xff\xff")), "");
+}
+
+TEST(Asked, AResponseIsNamedByThePathOrTheBody) {
+  EXPECT_EQ(asked_response(request("GET", "/v1/responses/resp_1")), "resp_1");
+  EXPECT_EQ(asked_response(request("GET", "/v1/responses/resp_1/input_items")), "resp_1");
+  EXPECT_EQ(asked_response(request("POST", "/v1/responses/resp_1/cancel")), "resp_1");
+  EXPECT_EQ(asked_response(request("DELETE", "/v1/responses/resp_1")), "resp_1");
+  EXPECT_EQ(asked_response(request("POST", "/v1/responses",
+                                   R"({"input":"x","previous_response_id":"resp_2"})")),
+            "resp_2");
+  EXPECT_EQ(asked_response(request(
+                "POST", "/v1/responses",
+                R"({"input":[{"type":"message"},{"type":"item_reference","id":"msg_ABCo12"}]})")),
+            "resp_ABC");
+  for (const char* const body :
+       {R"({"input":"x"})", R"({"input":"previous_response_id"})", "previous_response_id",
+        R"({"previous_response_id":null})", R"({"previous_response_id":7})",
+        R"({"input":[{"type":"item_reference","id":"x"}]})", R"([1,"item_reference"])"}) {
+    EXPECT_FALSE(asked_response(request("POST", "/v1/responses", body))) << body;
+  }
+  EXPECT_FALSE(asked_response(request("POST", "/v1/responses/input_tokens", "{}")));
+  EXPECT_FALSE(asked_response(request("GET", "/v1/responses/")));
+  EXPECT_FALSE(asked_response(request("GET", "/v1/responsesx")));
+  EXPECT_FALSE(asked_response(
+      request("POST", "/v1/chat/completions", R"({"previous_response_id":"resp_2"})")));
+}
+
+TEST(Asked, WhatOnlyCountsTokensIsNoWork) {
+  EXPECT_TRUE(asks_for_work(request("POST", "/v1/chat/completions")));
+  EXPECT_TRUE(asks_for_work(request("POST", "/v1/responses")));
+  EXPECT_TRUE(asks_for_work(request("POST", std::string(cluster::kGrpcEmbed))));
+  for (const char* const path : {"/tokenize", "/v1/messages/count_tokens",
+                                 "/v1/responses/input_tokens", "/v1/responses/resp_1/cancel"}) {
+    EXPECT_FALSE(asks_for_work(request("POST", path))) << path;
+  }
+  EXPECT_FALSE(asks_for_work(request("GET", "/v1/responses/resp_1")));
+  EXPECT_FALSE(asks_for_work(request("POST", std::string(cluster::kGrpcTokenize))));
+}
+
+TEST(Asked, AnAnswersFirstBytesSayItsId) {
+  EXPECT_EQ(response_id_of(R"({"id":"resp_AB","object":"response")"), "resp_AB");
+  EXPECT_EQ(response_id_of("event: response.created\ndata: {\"type\":\"response.created\","
+                           "\"response\":{\"id\":\"resp_C\""),
+            "resp_C");
+  EXPECT_EQ(response_id_of(R"({"error":{}})"), "");
+  EXPECT_EQ(response_id_of(R"({"id":"resp_AB)"), "");
+}
+
+}  // namespace
+}  // namespace pelton::gateway

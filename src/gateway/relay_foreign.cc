@@ -1,0 +1,123 @@
+// The part of gateway::Relay that speaks with a worker which is no Pelton: the request goes as it
+// came, and of the answer only whole events are passed on. Where that is plain text, and another
+// worker has shown that it can, that one goes on with it (gateway/foreign_stream.h).
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "gateway/client_headers.h"
+#include "gateway/relay.h"
+#include "net/url.h"
+
+namespace pelton::gateway {
+namespace {
+
+constexpr std::chrono::milliseconds kConnectTime{1'000};
+constexpr std::chrono::milliseconds kQuietTime{600'000};
+constexpr std::string_view kDone = "data: [DONE]\n\n";
+
+// Of an answer whose tokens nobody counts: one each, nearly.
+int64_t event_count(std::string_view events) {
+  int64_t count = 0;
+  for (size_t at = events.find("data: {"); at != std::string_view::npos;
+       at = events.find("data: {", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+void Relay::begin_foreign() {
+  foreign_.emplace(request_.http.path);
+  if (begun()) {
+    if (stream_) stream_->go_on();
+    return;
+  }
+  stream_ = ForeignStream::of(request_.http, assignment_.kind, assignment_.abilities);
+}
+
+net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const {
+  const net::HttpRequest& http = request_.http;
+  std::string target;
+  for (size_t at = 0; at < http.path.size();) {
+    const size_t end = std::min(http.path.find('/', at), http.path.size());
+    target += net::percent_encode(http.path.substr(at, end - at));
+    if (end < http.path.size()) target += '/';
+    at = end + 1;
+  }
+  if (!http.query.empty()) target += "?" + http.query;
+  net::HttpCall call{.method = http.method,
+                     .host = assignment.host,
+                     .port = assignment.port,
+                     .tls = assignment.tls,
+                     .trust = assignment.trust,
+                     .target = std::move(target),
+                     .headers = foreign_headers(http.headers, services_.gateway),
+                     .body = stream_ ? stream_->body() : http.body,
+                     .connect_time_max = kConnectTime,
+                     .quiet_time_max = kQuietTime};
+  call.headers.add("x-request-id", request_.request_id);
+  if (!assignment.api_key.empty()) {
+    call.headers.add("Authorization", "Bearer " + assignment.api_key);
+  }
+  return call;
+}
+
+void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& headers) {
+  if (over_ || !running_ || attempt != attempt_) return;
+  foreign_->begin(status, headers);
+  head_ = foreign_->head();
+}
+
+void Relay::on_foreign_bytes(const std::string& bytes) {
+  const Result<std::string> events = foreign_->push(bytes);
+  if (!events.ok()) return end_attempt(Failure::kLost, events.error().message);
+  if (!events->empty()) {
+    note_progress();
+    note_harmless();
+    if (!std::exchange(streaming_, true)) {
+      exchange_->start_stream(head_->status, head_headers());
+    }
+    early_ = false;
+    const std::string passed = stream_ ? stream_->pass(*events) : *events;
+    foreign_said_ = stream_ ? stream_->said() : foreign_said_ + event_count(passed);
+    exchange_->write(passed);
+  }
+  if (foreign_->ended()) return finish();
+  pause_if_behind();
+}
+
+void Relay::on_foreign_end() {
+  Result<std::string> body = foreign_->finish();
+  if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
+  const Result<Json> json =
+      request_.ticket != nullptr && head_->status == 200 ? Json::parse(*body) : Json();
+  const Json* usage = json.ok() ? json->find("usage") : nullptr;
+  if (usage != nullptr && usage->is_object()) {
+    const auto count = [&](std::string_view name, std::string_view other) {
+      const auto first = usage->integer(name);
+      return std::max<int64_t>(first ? *first : usage->integer(other).value_or(0), 0);
+    };
+    prompt_tokens_ = count("prompt_tokens", "input_tokens");
+    foreign_said_ = count("completion_tokens", "output_tokens");
+  }
+  send_whole({.status = head_->status, .headers = head_headers(), .body = *std::move(body)});
+}
+
+bool Relay::go_on_foreign() {
+  if (!stream_) return false;
+  if (stream_->is_complete()) {
+    exchange_->write(kDone);
+    over_ = true;
+    settle(Fleet::Outcome::kServed);
+    --services_.counters.open;
+    ++services_.counters.answered;
+    move_to(PoolGate::Place::kOver);
+    exchange_->finish();
+    return true;
+  }
+  return stream_->said() > 0 && stream_->need() != ForeignNeed::kNone;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,36 @@
+// Which worker made which stored response, of those that went through this gateway lately: who asks
+// for one by its id is sent there first. What is not known here (another gateway made it, or it is
+// long ago) is asked of one worker after the other. Owned by the gateway. Any thread; bounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace pelton::gateway {
+
+class ResponseHomes {
+ public:
+  struct Home {
+    std::string pool;
+    size_t worker = 0;    // its place in the fleet
+    uint64_t serial = 0;  // of the worker that was there then
+  };
+
+  explicit ResponseHomes(size_t responses_max = 65'536) : responses_max_(responses_max) {}
+
+  void note(const std::string& id, Home home);
+  std::optional<Home> find(const std::string& id) const;
+
+ private:
+  const size_t responses_max_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Home> homes_;  // guarded by mutex_, as the next
+  std::deque<std::string> order_;                // as they came; the oldest makes room
+};
+
+}  // namespace pelton::gateway

@@ -1,0 +1,12 @@
+// A header that HttpClient adds to what on_head reports, and no server sends: a kept connection
+// broke before a byte of the answer had come, and the call was made once more on a fresh one. As a
+// rule its server had closed it unseen, but it may have seen the request, and gone because of it.
+#pragma once
+
+#include <string_view>
+
+namespace pelton::net {
+
+inline constexpr std::string_view kSentAgainHeader = "x-pelton-sent-again";
+
+}  // namespace pelton::net

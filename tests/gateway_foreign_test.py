@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""A gateway before servers of others' that show what they can: with keys and TLS, and answers that go on at the next one where that is
+possible to the letter, or end in one error.
+
+usage: gateway_foreign_test.py BINARY
+"""
+import http.server
+import json
+import os
+import pathlib
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import Process, ask, events, free_port
+
+WORDS = [f" w{i}" for i in range(12)]  # what each of them says, greedily, behind any prompt; a token each
+
+
+class Foreign(http.server.ThreadingHTTPServer):
+    """Says WORDS from where its prompt ends. `able`: of "chat", "text", "tokens"; `cut`: ends amid its answer after so many words."""
+    daemon_threads = True
+
+    def __init__(self, able, metrics="", key=None, tls=None):
+        self.able, self.metrics, self.key, self.cut, self.asked, self.refused, self.running = able, metrics, key, None, [], 0, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def whole(self, status, body, kind="application/json"):
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def may(self):
+                if self.server.key is None or self.headers.get("Authorization") == f"Bearer {self.server.key}":
+                    return True
+                self.server.refused += 1
+                self.whole(401, b'{"error":{"message":"no key"}}')
+                return False
+
+            def do_GET(self):
+                if self.path == "/metrics":
+                    return self.whole(200, self.server.metrics.encode(), "text/plain")
+                if self.may():
+                    self.whole(200, json.dumps({"object": "list", "data": [{"id": "m"}]}).encode())
+                return None
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.may():
+                    return None
+                server, is_chat = self.server, self.path == "/v1/chat/completions"
+                begun, ids = self.begun(body, is_chat)
+                if begun is None:
+                    return self.whole(400, b'{"error":{"message":"not so"}}')
+                most = body.get("max_tokens") or 99
+                words = WORDS[begun:begun + most]
+                if not body.get("stream"):
+                    text = "".join(words[:1])
+                    choice = {"message": {"content": text}} if is_chat else {"text": text}
+                    if ids is not None:
+                        choice |= {"prompt_token_ids": ids, "token_ids": [100]}
+                    return self.whole(200, json.dumps({"choices": [choice]}).encode())
+                server.asked.append(body)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.close_connection = True
+                return self.stream(body, is_chat, words, begun, ids)
+
+            def begun(self, body, is_chat):
+                """How many words its prompt holds already, and the prompt's token ids where they are asked for; None: it cannot."""
+                able = self.server.able
+                if is_chat:
+                    last = body["messages"][-1]
+                    if last["role"] != "assistant":
+                        return 0, None
+                    return (last["content"].count(" w"), None) if "chat" in able and body.get("continue_final_message") else (None, None)
+                if isinstance(body["prompt"], list):
+                    if "tokens" not in able:
+                        return None, None
+                    return sum(one >= 100 for one in body["prompt"]), body["prompt"]
+                if "text" not in able:
+                    return None, None
+                wants = "tokens" in able and body.get("return_token_ids")
+                return body["prompt"].count(" w"), [7, 8, 9] if wants else None
+
+            def stream(self, body, is_chat, words, begun, ids):
+                def say(value):
+                    self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
+                name = {"id": f"id-{id(self)}", "created": 1, "model": "m"}
+                for i, word in enumerate(words):
+                    if self.server.cut is not None and i == self.server.cut:
+                        self.wfile.write(b'data: {"half')
+                        return
+                    choice = {"index": 0, "delta": {"content": word}} if is_chat else {"index": 0, "text": word}
+                    if ids is not None:
+                        choice |= {"token_ids": [100 + begun + i]} | ({"prompt_token_ids": ids} if i == 0 else {})
+                    say({**name, "choices": [choice]})
+                say({**name, "choices": [{"index": 0, **({"delta": {}} if is_chat else {"text": ""}), "finish_reason": "stop"}]})
+                if (body.get("stream_options") or {}).get("include_usage"):
+                    say({**name, "choices": [], "usage": {"prompt_tokens": 3 + begun, "completion_tokens": len(words),
+                                                          "total_tokens": 3 + begun + len(words)}})
+                self.wfile.write(b"data: [DONE]\n\n")
+        super().__init__(("127.0.0.1", 0), Handler)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        pass
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+
+
+class ForeignWorkers(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def start(self, servers, kind, more="", scheme="http", gateway=""):
+        for one in servers:
+            self.addCleanup(one.close)
+        self.admin = free_port()
+        config = self.folder / "gateway.toml"
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nresume_budget = 2\n{gateway}'
+                          f'[[pool]]\nname = "p"\nmodel = "m"\nkind = "{kind}"\n{more}' +
+                          "".join(f'[[worker]]\npool = "p"\nurl = "{scheme}://localhost:{one.server_port}"\n' for one in servers))
+        self.gateway = Process("gateway", "--config", config)
+        self.addCleanup(self.gateway.end)
+        self.wait(lambda: ask(self.gateway.port, "GET", "/ready")[0] == 200)
+
+    def rows(self):
+        return json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"]
+
+    def wait(self, what):
+        end = time.monotonic() + 20
+        while not what() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(what(), (self.rows(), list(self.gateway.log)[-10:]))
+
+    def levels(self, *levels):
+        self.wait(lambda: [row["level"] for row in self.rows()] == list(levels))
+
+    def ask_stream(self, path, body):
+        """Texts, whatever else was said, and the ids."""
+        data = events(self.gateway.port, path, {"model": "m", "stream": True, **body})
+        chunks = [json.loads(one) for one in data if one != "[DONE]"]
+        text = "".join((choice.get("delta") or {}).get("content", "") + choice.get("text", "")
+                       for chunk in chunks for choice in chunk.get("choices", []))
+        return text, data, chunks
+
+    def check_moved(self, path, body, servers, after):
+        """Whichever is asked first is cut after so many words; the other one goes on."""
+        for one in servers:
+            one.asked.clear()
+            one.cut = after
+        done = []
+
+        def uncut():
+            # The second one is not cut.
+            while not done:
+                for one, other in (servers, servers[::-1]):
+                    if one.asked and not other.asked:
+                        other.cut = None
+        thread = threading.Thread(target=uncut)
+        thread.start()
+        try:
+            text, data, chunks = self.ask_stream(path, {**body, "stream_options": {"include_usage": True}})
+        finally:
+            done.append(True)
+            thread.join()
+        self.assertEqual(text, "".join(WORDS), (data, list(self.gateway.log)[-5:]))
+        self.assertEqual((data[-1], data.count("[DONE]")), ("[DONE]", 1))
+        self.assertEqual(len({chunk["id"] for chunk in chunks if "id" in chunk}), 1, "one answer's name")
+        self.assertEqual(chunks[-1]["usage"], {"prompt_tokens": 3, "completion_tokens": 12, "total_tokens": 15})
+        self.assertNotIn("token_ids", json.dumps(chunks))
+        return [one.asked[-1] for one in servers if one.asked]
+
+    def test_text_goes_on_to_the_letter(self):
+        """L2 by tokens, L1 by text, L0 by the last message; each as it was seen in a probe."""
+        servers = [Foreign({"chat", "text", "tokens"}) for _ in range(2)]
+        self.start(servers, "vllm")
+        self.levels("L2", "L2")
+        for after in (1, 5, 11):
+            asked = self.check_moved("/v1/completions", {"prompt": "Count", "max_tokens": 40}, servers, after)
+            by_tokens = next(one for one in asked if isinstance(one["prompt"], list))
+            self.assertEqual(by_tokens["prompt"], [7, 8, 9, *range(100, 100 + after)])
+            self.assertEqual(by_tokens["max_tokens"], 40 - after)
+            asked = self.check_moved("/v1/chat/completions", {"messages": [{"role": "user", "content": "Count"}]}, servers, after)
+            self.assertTrue(any(one.get("continue_final_message") for one in asked))
+        self.assertEqual(self.metric("streams_interrupted_total"), 0)
+
+    def test_text_alone(self):
+        servers = [Foreign({"text"}) for _ in range(2)]
+        self.start(servers, "sglang")
+        self.levels("L1", "L1")
+        self.check_moved("/v1/completions", {"prompt": "Count"}, servers, 4)
+        # Nobody shows that it goes on with a chat: one error, and no end.
+        for one in servers:
+            one.cut = 4
+        text, data, chunks = self.ask_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "Count"}]})
+        self.assertEqual((text, chunks[-1]["error"]["code"]), ("".join(WORDS[:4]), "stream_interrupted"))
+        self.assertNotIn("[DONE]", data)
+        self.assertEqual(sum("error" in chunk for chunk in chunks), 1)
+
+    def metric(self, name):
+        text = ask(self.admin, "GET", "/metrics")[1]
+        return int(next(line for line in text.splitlines() if line.startswith(f"pelton_gateway_{name} ")).split()[1])
+
+    def test_what_is_not_to_go_on_ends_in_one_error(self):
+        servers = [Foreign({"chat", "text", "tokens"}) for _ in range(2)]
+        self.start(servers, "vllm", "continue = false\n")
+        self.levels("opaque", "opaque")
+        for one in servers:
+            one.cut = 3
+        text, data, chunks = self.ask_stream("/v1/completions", {"prompt": "Count"})
+        self.assertEqual((text, chunks[-1]["error"]["code"]), ("".join(WORDS[:3]), "stream_interrupted"))
+        self.assertNotIn("[DONE]", data)
+
+    def test_a_tool_call_does_not_go_on(self):
+        """What the first server knows of it is nobody else's."""
+        servers = [Foreign({"chat", "text"}) for _ in range(2)]
+        self.start(servers, "vllm")
+        self.levels("L1", "L1")
+        for one in servers:
+            one.cut = 3
+        _, data, chunks = self.ask_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}],
+                                                                  "tools": [{"type": "function", "function": {"name": "f"}}]})
+        self.assertEqual(chunks[-1]["error"]["code"], "stream_interrupted")
+        self.assertNotIn("[DONE]", data)
+
+    def test_load_is_read_where_it_is_said(self):
+        busy = 'vllm:num_requests_running{model="m"} 60\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.9\n'
+        servers = [Foreign({"chat"}, busy), Foreign({"chat"}, 'vllm:num_requests_running 0\n')]
+        self.start(servers, "vllm")
+        self.wait(lambda: [(row["running"], row["waiting"], row["kv_used"]) for row in self.rows()] == [(60, 9, 0.9), (0, 0, 0)])
+        for _ in range(6):
+            self.assertEqual(self.ask_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})[1][-1], "[DONE]")
+        self.assertEqual([len(one.asked) for one in servers], [0, 6])
+
+    def test_keys_and_certificates(self):
+        """Its own key and not the client's; whom its certificate's authority does not name it does not speak to."""
+        cert, key = self.folder / "cert.pem", self.folder / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", cert,
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+        secret = self.folder / "secret"
+        secret.write_text("upstream-key\n")
+        keys = self.folder / "keys"
+        keys.write_text("client-key acme\n")
+        server = Foreign({"chat"}, key="upstream-key", tls=(cert, key))
+        self.start([server], "vllm", f'ca_file = "{cert}"\napi_key_file = "{secret}"\n', "https", f'keys_file = "{keys}"\n')
+        status, text = ask(self.gateway.port, "POST", "/v1/chat/completions",
+                           {"model": "m", "messages": [{"role": "user", "content": "x"}]}, Authorization="Bearer client-key")
+        self.assertEqual((status, json.loads(text)["choices"][0]["message"]["content"]), (200, WORDS[0]))
+        self.levels("L0")
+        self.assertEqual(server.refused, 0)
+        printed = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", self.folder / "gateway.toml", "--print-config"],
+                                 capture_output=True, text=True, timeout=30, check=True).stdout
+        self.assertNotIn("upstream-key", printed + "".join(self.gateway.log))
+        self.assertIn("https://localhost", printed)
+        # Another authority: nothing is said to it.
+        other = self.folder / "other.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", self.folder / "k",
+                        "-out", other, "-days", "2", "-subj", "/CN=x"], check=True, capture_output=True)
+        config = self.folder / "gateway.toml"
+        text = config.read_text().replace(str(cert), str(other)).replace(f'admin = "127.0.0.1:{self.admin}"\n', "")
+        config = self.folder / "other.toml"
+        config.write_text(text)
+        stranger = Process("gateway", "--config", config)
+        self.addCleanup(stranger.end)
+        time.sleep(1)
+        self.assertEqual(ask(stranger.port, "GET", "/ready")[0], 503)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Requests through a gateway that are more than one answer over HTTP: gRPC calls, stored responses by the worker that made them, and keys with
+limits.
+
+usage: gateway_requests_test.py BINARY
+"""
+import asyncio
+import http.client
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import Fleet, ask, chat, events, free_port, letters
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "chaos"))
+from wire import Connection, GrpcCall, field, fields  # noqa: E402
+
+CHAT = "/v1/chat/completions"
+UNAUTHENTICATED, NOT_FOUND, INVALID, UNAVAILABLE = 16, 5, 3, 14
+
+
+def grpc(port, method, message, timeout=None, metadata=()):
+    """The messages of a call, its status and what it says."""
+    async def run():
+        link = await Connection.open(port)
+        call = GrpcCall(link)
+        await call.start(method, message, timeout, metadata)
+        said = [data async for data in call.messages()]
+        link.writer.close()
+        return said, call.status, call.message
+    return asyncio.run(run())
+
+
+def chat_message(number, count, seed, kind="check", model="pelton-box"):
+    user = field(1, "user") + field(2, f"{kind} {number} {count} please")
+    return field(1, model) + field(4, field(1, user)) + field(5, field(8, seed))
+
+
+def texts(messages):
+    """Text, reasoning and finish reasons of a stream."""
+    text, reasoning, finish = "", "", []
+    for number, value in (one for data in messages for one in fields(data)):
+        if number == 2:
+            text += value.decode()
+        if number == 3:
+            reasoning += value.decode()
+        if number == 6 and value:
+            finish.append(value.decode())
+    return text, reasoning, finish
+
+
+class Requests(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def fleet(self, *args, **more):
+        fleet = Fleet(self.folder, *args, **more)
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def wait(self, what):
+        end = time.monotonic() + 20
+        while not what() and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(what())
+
+    def test_grpc_passes_and_moves(self):
+        """FT-11: a call goes on at another worker when its own is killed, and when that one is stopped."""
+        port = free_port()
+        fleet = self.fleet(3, gateway=(f'grpc_listen = "127.0.0.1:{port}"\nresume_budget = 1\n',))
+        said, status, words = grpc(port, "Generate", chat_message(71, 60, 9, "think"))
+        self.assertEqual((status, texts(said)), (0, (letters(9, 71, 60), letters(9, 71, 60), ["stop"])), words)
+        answers, faults = {}, []
+
+        def client(number):
+            said, status, words = grpc(port, "Generate", chat_message(number, 700, number))
+            answers[number] = texts(said)
+            if status != 0:
+                faults.append((number, status, words))
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(200, 212)]
+        for one in threads:
+            one.start()
+        self.wait(lambda: fleet.metric("requests_total") == 13)
+        time.sleep(0.4)
+        fleet.kill(0)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        for number, answer in answers.items():
+            self.assertEqual(answer, (letters(number, number, 700), "", ["stop"]), number)
+        self.assertGreater(fleet.metric("migrations_total") + fleet.metric("retries_total"), 0)
+        # One reply: Tokenize. What is wrong is said as a worker says it.
+        said, status, words = grpc(port, "Tokenize", field(1, "pelton-box") + field(2, "Hello there"))
+        self.assertEqual((status, len(said)), (0, 1), words)
+        self.assertGreater(len(dict(fields(said[0]))[1]), 0)
+        self.assertEqual(grpc(port, "Generate", chat_message(1, 1, 1, model="nobody"))[1], NOT_FOUND)
+        self.assertEqual(grpc(port, "Generate", field(1, "pelton-box"))[1], INVALID)
+        # Over HTTP there are no such paths.
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/pelton.v1.Inference/Generate", {})[0], 404)
+        # Nobody is left to go on.
+        heard = []
+        thread = threading.Thread(target=lambda: heard.append(grpc(port, "Generate", chat_message(300, 1500, 1))))
+        thread.start()
+        self.wait(lambda: any(row["running"] for row in fleet.rows()))
+        for victim in (1, 2):
+            fleet.kill(victim)
+        thread.join()
+        self.assertEqual(heard[0][1], UNAVAILABLE, heard[0][2])
+
+    def test_stored_responses_are_found_where_they_were_made(self):
+        fleet = self.fleet(3)
+        other = gateway_fixture.Process("gateway", "--config", self.other_config(fleet))
+        self.addCleanup(other.end)
+        self.wait(lambda: ask(other.port, "GET", "/ready")[0] == 200)
+        made = []
+        for number in range(9):
+            status, text = ask(fleet.gateway.port, "POST", "/v1/responses", {"model": "pelton-box", "seed": 3,
+                                                                            "input": f"check {number} 12 please"})
+            self.assertEqual(status, 200, text)
+            made.append(json.loads(text))
+        self.assertGreater(len([row for row in fleet.rows() if row["requests"] > 0]), 1, "not all at one")
+        # Known here; and another gateway, which knows of none, asks one worker after the other.
+        for port in (fleet.gateway.port, other.port):
+            for number, response in enumerate(made):
+                status, text = ask(port, "GET", f"/v1/responses/{response['id']}")
+                self.assertEqual((status, json.loads(text)["output"]), (200, response["output"]), text)
+                status, text = ask(port, "GET", f"/v1/responses/{response['id']}/input_items")
+                self.assertIn(f"check {number} 12 please", text)
+                status, text = ask(port, "POST", "/v1/responses", {"model": "pelton-box", "seed": 3, "input": f"check 5{number} 8 please",
+                                                                  "previous_response_id": response["id"]})
+                self.assertEqual(status, 200, text)
+                body = json.loads(text)
+                self.assertEqual(body["output"][-1]["content"][0]["text"], letters(3, int(f"5{number}"), 8))
+                self.assertGreater(body["usage"]["input_tokens"], response["usage"]["input_tokens"] + 10)
+        data = [json.loads(one) for one in events(other.port, "/v1/responses", {
+            "model": "pelton-box", "input": "check 60 8 please", "seed": 3, "stream": True, "previous_response_id": made[0]["id"]}) if one != "[DONE]"]
+        self.assertEqual(data[-1]["type"], "response.completed")
+        # One that was made over a stream, too.
+        streamed = data[-1]["response"]["id"]
+        self.assertEqual(ask(fleet.gateway.port, "GET", f"/v1/responses/{streamed}")[0], 200)
+        item = made[1]["output"][-1]["id"]
+        status, text = ask(other.port, "POST", "/v1/responses", {"model": "pelton-box", "seed": 3, "input": [
+            {"type": "item_reference", "id": item}, {"role": "user", "content": "check 61 8 please"}]})
+        self.assertEqual(status, 200, text)
+        self.assertEqual(ask(other.port, "DELETE", f"/v1/responses/{made[2]['id']}")[0], 200)
+        for port in (fleet.gateway.port, other.port):
+            self.assertEqual(ask(port, "GET", f"/v1/responses/{made[2]['id']}")[0], 404)
+        # What nobody has is what nobody has.
+        status, text = ask(fleet.gateway.port, "POST", "/v1/responses", {"model": "pelton-box", "input": "x",
+                                                                        "previous_response_id": "resp_nobody"})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "previous_response_not_found"))
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/responses/resp_nobody")[0], 404)
+        self.assertEqual(fleet.metric("retries_total") + fleet.metric("quarantined_total"), 0)
+        self.assertEqual(fleet.metric("suspects"), 0)
+
+    def other_config(self, fleet):
+        path = self.folder / "other.toml"
+        path.write_text("".join(line for line in fleet.config.read_text().splitlines(True) if not line.startswith("admin")))
+        return path
+
+    def test_a_keys_limits_are_kept(self):
+        """As a worker keeps them: 429 with the time after which it may come again, and what is left in headers."""
+        keys = self.folder / "keys"
+        keys.write_text("key-r acme rpm=3\nkey-c other concurrent=2\nkey-t third tpm=600\nkey-free fourth\n")
+        grpc_port = free_port()
+        fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\ngrpc_listen = "127.0.0.1:{grpc_port}"\n',))
+
+        def post(key, body, port=fleet.gateway.port):
+            link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            link.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
+            answer = link.getresponse()
+            text = answer.read().decode()
+            link.close()
+            return answer.status, json.loads(text), dict(answer.getheaders())
+        for left in (2, 1, 0):
+            status, body, headers = post("key-r", chat(1, 3, 1))
+            self.assertEqual(status, 200, body)
+            self.assertEqual((headers["x-ratelimit-limit-requests"], headers["x-ratelimit-remaining-requests"]), ("3", str(left)))
+        status, body, headers = post("key-r", chat(1, 3, 1))
+        self.assertEqual((status, body["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertGreater(int(headers["Retry-After"]), 0)
+        # Counting tokens is no work; gRPC is.
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/tokenize", {"model": "pelton-box", "prompt": "x"},
+                             Authorization="Bearer key-r")[0], 200)
+        self.assertEqual(grpc(grpc_port, "Generate", chat_message(1, 3, 1), metadata=(("authorization", "Bearer key-r"),))[1], 8)
+        self.assertEqual(grpc(grpc_port, "Generate", chat_message(1, 3, 1))[1], UNAUTHENTICATED)
+        self.assertEqual(post("key-free", chat(1, 3, 1))[0], 200)
+        # At once: two, and the third when one of them has ended.
+        running = [threading.Thread(target=post, args=("key-c", chat(number, 400, 1))) for number in (1, 2)]
+        for one in running:
+            one.start()
+        self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 2)
+        self.assertEqual(post("key-c", chat(3, 3, 1))[0], 429)
+        for one in running:
+            one.join()
+        self.wait(lambda: post("key-c", chat(3, 3, 1))[0] == 200)
+        # Tokens: what was reserved and not used comes back.
+        served = 0
+        while served < 20 and post("key-t", chat(served, 100, 1))[0] == 200:
+            served += 1
+        self.assertTrue(2 <= served < 20, served)
+        text = ask(fleet.admin, "GET", "/metrics")[1]
+        for limit in ("requests", "tokens", "concurrent"):
+            line = next(line for line in text.splitlines() if line.startswith(f'pelton_gateway_limited_total{{limit="{limit}"}}'))
+            self.assertGreater(float(line.split()[-1]), 0, limit)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)
