@@ -10,8 +10,8 @@ fence names its language. A fence of commands is marked in its info string, whic
                    also by --print-config; a script of this repository must exist and know the flags
   ```sh run        run, all lines in one shell, within seconds. MODEL, openai/gpt-oss-20b and a gpt-oss-20b
                    folder are the model in the box; ports of this machine are free ones; files stay for the
-                   page's next fence. `pelton serve` and `pelton gateway` come back once they listen, and serve until
-                   the page ends: one of each, and workers by their --fleet-port
+                   page's next fence. `pelton serve`, `gateway` and `autoscale` come back once they listen, and serve
+                   until the page ends: one of each, and workers by their --fleet-port
   ```sh run server the same, with `pelton serve MODEL` running already
   ```sh run exits=5  the shell's exit code
 
@@ -48,7 +48,7 @@ FOREIGN = {
     "apt", "printf", "apt-get", "brew", "cat", "cd", "claude", "cmake", "cp", "ctest", "curl", "dd", "docker", "echo", "export",
     "ffmpeg", "free", "git", "grep", "hf", "ik_llama.cpp", "journalctl", "jq", "kill", "ldd", "less", "llama-batched-bench",
     "llama-bench", "llama-server", "ls", "lscpu", "man", "mkdir", "mv", "ninja", "node", "npm", "npx", "numactl",
-    "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sed", "source", "ss", "sudo", "systemctl", "tee", "test",
+    "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sbatch", "scancel", "scontrol", "sed", "source", "ss", "sudo", "systemctl", "tee", "test",
     "true", "ulimit", "vllm", "wait",
 }
 # Flags of others that stand alone in a line of text.
@@ -306,9 +306,10 @@ WRAPPER = r"""#!/usr/bin/env bash
 case $1 in
   serve) name=serve; [[ " $* " =~ " --fleet-port "([0-9]+) ]] && name=worker-${BASH_REMATCH[1]};;
   gateway) name=gateway;;
+  autoscale) name=autoscale;;
   *) exec "$REAL" "$@";;
 esac
-if [[ " $* " =~ " --"(print-config|help|check|new-key)" " ]]; then exec "$REAL" "$@"; fi
+if [[ " $* " =~ " --"(print-config|help|check|new-key|explain|replay)" " ]]; then exec "$REAL" "$@"; fi
 pid=$SERVERS/$name.pid
 [[ -e $pid ]] && kill "$(cat "$pid")" && while kill -0 "$(cat "$pid")" 2>/dev/null; do sleep 0.02; done
 "$REAL" "$@" >"$SERVERS/$name.out" 2>"$SERVERS/$name.err" &
@@ -344,7 +345,7 @@ class Shell:
         """The page's script with this shell's model and ports."""
         script = re.sub(r"(?<![\w/-])(?:\./|build/release/)pelton\b", "pelton", script)
         script = re.sub(r"(?<![\w/])(?:openai/gpt-oss-20b|\./gpt-oss-20b|MODEL)(?![\w.-])", str(BOX), script)
-        script = re.sub(r"(pelton (?:serve|gateway) .*?)\s*&$", r"\1", script, flags=re.MULTILINE)
+        script = re.sub(r"(pelton (?:serve|gateway|autoscale) .*?)\s*&$", r"\1", script, flags=re.MULTILINE)
         script = re.sub(r"(127\.0\.0\.1:|localhost:)(\d+)", lambda m: m[1] + self.port(m[2]), script)
         return re.sub(r"(--(?:admin-|grpc-|fleet-)?port[ =])(\d+)", lambda m: m[1] + self.port(m[2]), script)
 

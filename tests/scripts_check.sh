@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -t scripts < <(
-  { ls run test .ci/run; find tools tests -type f -not -path '*/node_modules/*'; } |
+  { ls run test .ci/run; find tools tests deploy -type f -not -path '*/node_modules/*'; } |
     while read -r file; do
       if head -n 1 "$file" | grep -qaE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi
     done

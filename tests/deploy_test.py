@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""What is shipped for Prometheus and Grafana is what the binary exports: deploy/metrics.toml names each metric, the rules and
+dashboards are made of it, each alert has a runbook and cases in which it fires and does not. Under PELTON_FULL=1 Debian's Prometheus
+scrapes a fleet, and every panel of every dashboard has data.
+
+usage: deploy_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import unittest
+import urllib.parse
+
+import gateway_fixture
+from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream, free_port
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+DESCRIBED = tomllib.loads((DEPLOY / "metrics.toml").read_text())
+FULL = os.environ.get("PELTON_FULL") == "1"
+NAME = re.compile(r"\b(?:pelton|vllm|http|process)[_:][a-z0-9_:]*[a-z0-9]")
+
+
+def listed(where, always):
+    return {name for group in DESCRIBED["metrics"] if group["where"] == where and not (always and "when" in group) for name in group["names"]}
+
+
+def exported(port):
+    status, text = ask(port, "GET", "/metrics")
+    assert status == 200, text
+    return set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+
+
+class Files(unittest.TestCase):
+    def test_rules_and_dashboards_are_as_they_are_written(self):
+        done = subprocess.run([sys.executable, ROOT / "tools" / "dashboards", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_whatever_is_looked_at_is_exported(self):
+        known = {name for group in DESCRIBED["metrics"] for name in group["names"]} | {rule["name"] for rule in DESCRIBED["record"]}
+        asked = [rule["expr"] for rule in DESCRIBED["record"] + DESCRIBED["alert"]]
+        asked += [query["expr"] for board in DESCRIBED["dashboard"] for panel in board["panels"] for query in panel["queries"]]
+        for expression in asked:
+            for name in NAME.findall(expression):
+                self.assertTrue(name in known or re.sub(r"_(bucket|sum|count)$", "", name) in known, f"{name} in {expression}")
+
+    def test_each_alert_has_a_runbook_and_cases(self):
+        alerts = {rule["name"] for rule in DESCRIBED["alert"]}
+        folder = ROOT / "docs" / "runbooks"
+        self.assertEqual({page.stem for page in folder.glob("*.md")} - {"README"}, alerts)
+        self.assertEqual(set(re.findall(r"\| \[(\w+)\]", (folder / "README.md").read_text())), alerts)
+        for name in alerts:
+            page = (folder / f"{name}.md").read_text()
+            for part in (f"# {name}\n", "\n## What it means\n", "\n## Look first\n", "\n## Do\n"):
+                self.assertIn(part, page)
+        cases = (DEPLOY / "prometheus" / "rules_test.yaml").read_text()
+        for name in alerts:
+            self.assertRegex(cases, rf"eval_time: \w+\n +alertname: {name}\n", "it fires")
+            self.assertIn(f"alertname: {name}, exp_alerts: []", cases, "and it does not")
+
+    def test_the_rules_do_what_the_cases_say(self):
+        promtool = shutil.which("promtool")
+        if promtool is None:
+            self.assertFalse(FULL, "prometheus is not installed (tools/install_packages --full)")
+            self.skipTest("prometheus is not installed")
+        for words in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml"]):
+            done = subprocess.run([promtool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Exported(unittest.TestCase):
+    """A gateway with its autoscaler, and the replica that it starts."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(cls.scratch.name)
+        (folder / "script.json").write_text(json.dumps({**SCRIPT, "step_ms": 1}))
+        cls.admin = free_port()
+        config = folder / "gateway.toml"
+        serve = json.dumps([str(BOX), "--executor", f"modelled:{folder / 'script.json'}"])
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{cls.admin}"\n[autoscaler]\nstate_dir = "{folder / "state"}"\n'
+                          f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n[pool.scale]\nmin = 1\n[pool.launch]\nserve = {serve}\n')
+        cls.gateway = Process("gateway", "--config", config, "--with-autoscaler")
+        check_stream(cls.gateway.port, 1, 20, 1)
+        check_stream(cls.gateway.port, 1, 20, 1)
+        cls.worker = int(re.search(r"listening on http://[^:]+:(\d+)", (folder / "state" / "box.0.out").read_text()).group(1))
+        cls.folder = folder
+        # Over its own port too: what counts requests there has something to say.
+        status, text = ask(cls.worker, "POST", "/v1/chat/completions", chat(1, 20, 1))
+        assert status == 200, text
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.gateway.end(signal.SIGTERM)
+        cls.scratch.cleanup()
+
+    def test_none_is_missing_and_none_unknown(self):
+        seen = exported(self.worker)
+        self.assertEqual(listed("serve", always=True) - seen, set(), "named in deploy/metrics.toml, and not exported")
+        self.assertEqual(seen - listed("serve", always=False), set(), "exported, and not named in deploy/metrics.toml")
+        seen = exported(self.admin)
+        self.assertEqual((listed("gateway", always=True) | listed("autoscaler", always=True)) - seen, set())
+        self.assertEqual(seen - listed("gateway", always=False) - listed("autoscaler", always=False), set())
+
+    @unittest.skipUnless(FULL, "PELTON_FULL=1")
+    def test_every_panel_has_data(self):
+        prometheus = shutil.which("prometheus")
+        self.assertIsNotNone(prometheus, "tools/install_packages --full")
+        port = free_port()
+        config = self.folder / "prometheus.yml"
+        config.write_text(f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{DEPLOY / 'prometheus' / 'rules.yaml'}]\n"
+                          f"scrape_configs: [{{job_name: pelton, static_configs: [{{targets: ['127.0.0.1:{self.worker}', '127.0.0.1:{self.admin}']}}]}}]\n")
+        with open(self.folder / "prometheus.log", "w", encoding="utf-8") as log, subprocess.Popen(
+                [prometheus, f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"],
+                stdout=log, stderr=log) as process:
+            self.addCleanup(process.terminate)
+            missing = {query["expr"] for board in DESCRIBED["dashboard"] for panel in board["panels"] for query in panel["queries"]}
+            # Nothing of a fleet that is well is refused, so that this one is empty.
+            missing = {expression for expression in missing if "status=~" not in expression}
+            number = 2
+            end = time.monotonic() + 240
+            while missing and time.monotonic() < end:
+                check_stream(self.gateway.port, number, 20, number)
+                number += 1
+                for expression in sorted(missing):
+                    try:
+                        status, text = ask(port, "GET", "/api/v1/query?query=" + urllib.parse.quote(expression))
+                    except OSError:
+                        break
+                    if status == 200 and [row for row in json.loads(text)["data"]["result"] if row["value"][1] != "NaN"]:
+                        missing.discard(expression)
+                time.sleep(0.5)
+            process.terminate()
+        self.assertEqual(missing, set())
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
