@@ -1,26 +1,14 @@
 #include "apps/gateway_scaling.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include <unistd.h>
-
+#include "apps/own_server.h"
 #include "launch/scaler_pages.h"
 #include "net/url.h"
 
 namespace pelton::apps {
 namespace {
-
-// This very program, as a replica runs it.
-Result<std::string> own_program() {
-  std::array<char, 4096> path;
-  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (size > 0 && static_cast<size_t>(size) < path.size()) {
-    return std::string(path.data(), static_cast<size_t>(size));
-  }
-  return Error{ErrorCode::kIo, "/proc/self/exe does not say which program this is", {}};
-}
 
 std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
                                          const std::string& fleet_key_file) {

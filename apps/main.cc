@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
                                   apps::calibrate_verb(),
                                   apps::simulate_verb(),
                                   apps::verify_verb(),
+                                  apps::eval_verb(),
+                                  apps::perplexity_verb(),
                                   apps::synth_verb(),
                                   apps::bench_latency_verb(),
                                   apps::bench_prefix_verb(),

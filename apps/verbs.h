@@ -23,6 +23,8 @@ cli::Verb plan_verb();
 cli::Verb calibrate_verb();
 cli::Verb simulate_verb();
 cli::Verb verify_verb();
+cli::Verb eval_verb();
+cli::Verb perplexity_verb();
 cli::Verb synth_verb();
 cli::Verb bench_latency_verb();
 cli::Verb bench_prefix_verb();

@@ -39,20 +39,30 @@ bool is_metric_key(std::string_view key) {
          find_metric(name).has_value();
 }
 
-Error bad(std::string_view text, const std::string& why) {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'--fail-if' wants KEY>NUMBER (or >=, <, <=), as p99_ttft_ms>500; '{}' "
-                           "{}",
-                           text, why),
-               "fail_if"};
+bool is_load_key(std::string_view key) {
+  return std::find(kPlainKeys.begin(), kPlainKeys.end(), key) != kPlainKeys.end() ||
+         is_metric_key(key);
 }
 
 }  // namespace
 
 Result<Condition> parse_condition(std::string_view text) {
+  return parse_condition(
+      text, [](std::string_view key) { return is_load_key(key); }, "p99_ttft_ms>500");
+}
+
+Result<Condition> parse_condition(std::string_view text,
+                                  base::FunctionRef<bool(std::string_view)> is_key,
+                                  std::string_view example) {
+  const auto bad = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'--fail-if' wants KEY>NUMBER (or >=, <, <=), as {}; '{}' {}", example,
+                             text, why),
+                 "fail_if"};
+  };
   Condition condition{.text = std::string(text), .key = {}};
   const size_t at = text.find_first_of("<>");
-  if (at == std::string_view::npos) return bad(text, "has no relation");
+  if (at == std::string_view::npos) return bad("has no relation");
   const bool equal = at + 1 < text.size() && text[at + 1] == '=';
   condition.key = text.substr(0, at);
   using Relation = Condition::Relation;
@@ -62,11 +72,9 @@ Result<Condition> parse_condition(std::string_view text) {
   const char* const end_wanted = number.data() + number.size();
   const auto [end, failure] = std::from_chars(number.data(), end_wanted, condition.bound);
   if (failure != std::errc{} || end != end_wanted || !std::isfinite(condition.bound)) {
-    return bad(text, "has no number");
+    return bad("has no number");
   }
-  const bool plain =
-      std::find(kPlainKeys.begin(), kPlainKeys.end(), condition.key) != kPlainKeys.end();
-  if (!plain && !is_metric_key(condition.key)) return bad(text, "names nothing that is measured");
+  if (!is_key(condition.key)) return bad("names nothing that is measured");
   return condition;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "base/json.h"
 #include "base/result.h"
 
@@ -21,6 +22,10 @@ struct Condition {
 // KEY>N, KEY>=N, KEY<N, KEY<=N; KEY is one that result files have: the name is checked here, before
 // an hour is spent. Errors: kInvalidArgument.
 Result<Condition> parse_condition(std::string_view text);
+// The same for results of another kind, whose keys `is_key` knows; `example`: a condition on one.
+Result<Condition> parse_condition(std::string_view text,
+                                  base::FunctionRef<bool(std::string_view)> is_key,
+                                  std::string_view example);
 
 // Whether it is so in `result`. Errors: kInvalidArgument if the result has no such number, for
 // example a percentile that was not asked for.

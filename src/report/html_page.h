@@ -1,4 +1,4 @@
-// The frame of our HTML pages: head, style, title. Internal to this room.
+// The frame of our HTML pages: head, style, title. Pure functions.
 #pragma once
 
 #include <string>

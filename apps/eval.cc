@@ -1,0 +1,266 @@
+// pelton eval: how much of what it is asked a model gets right, and whether another is worse.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/input.h"
+#include "apps/load_flags.h"
+#include "apps/own_server.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "bench/probe.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "eval/evaluator.h"
+#include "eval/generated_tasks.h"
+#include "eval/task_file.h"
+#include "report/condition.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr size_t kResultBytesMax = size_t{1} << 30;
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) parts.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
+
+// Sets by name, or files of tasks; of each at most --limit.
+Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
+  const auto seed = static_cast<uint64_t>(arguments.integer("--seed"));
+  const auto count = static_cast<int>(arguments.integer("--num-tasks"));
+  std::vector<eval::Task> tasks;
+  std::vector<std::string> names;
+  for (const std::string& name : split(arguments.text("--tasks"))) {
+    const std::vector<std::string_view> made = eval::generated_sets();
+    std::vector<eval::Task> set;
+    std::string set_name = name;
+    if (std::ranges::find(made, name) != made.end()) {
+      TRY_ASSIGN(set, eval::generate_tasks(name, seed, count));
+    } else if (name.find_first_of("./") == std::string::npos) {
+      return eval::generate_tasks(name, seed, 0).error();  // with the names that there are
+    } else {
+      set_name = std::filesystem::path(name).stem().string();
+      const Result<std::string> text = base::read_file(name, eval::kTaskFileMax);
+      if (!text.ok()) return Error{ErrorCode::kIo, text.error().message, "tasks"};
+      TRY_ASSIGN(set, eval::parse_tasks(*text, set_name));
+      if (arguments.has("--limit")) {
+        set.resize(std::min(set.size(), static_cast<size_t>(arguments.integer("--limit"))));
+      }
+    }
+    if (std::ranges::find(names, set_name) != names.end()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--tasks has two sets of the name '{}'", set_name), "tasks"};
+    }
+    names.push_back(set_name);
+    std::ranges::move(set, std::back_inserter(tasks));
+  }
+  if (tasks.empty()) return Error{ErrorCode::kInvalidArgument, "--tasks names no set", "tasks"};
+  return tasks;
+}
+
+Result<Json> read_sampling(const cli::Arguments& arguments) {
+  Json sampling;
+  sampling.set("temperature", arguments.number("--temperature"))
+      .set("seed", arguments.integer("--seed"))
+      .set("max_completion_tokens", arguments.integer("--max-tokens"));
+  if (!arguments.has("--extra-body")) return sampling;
+  const Result<Json> extra = Json::parse(arguments.text("--extra-body"));
+  if (!extra.ok() || !extra->is_object()) {
+    return Error{ErrorCode::kInvalidArgument, "--extra-body wants a JSON object", "extra-body"};
+  }
+  for (const Json::Member& member : extra->as_object()) sampling.set(member.key, member.value);
+  return sampling;
+}
+
+// A name that --fail-if may use, whatever the result will have.
+bool is_figure(std::string_view key) {
+  constexpr std::string_view kPlain[] = {"score", "errors", "drop", "p"};
+  return std::ranges::find(kPlain, key) != std::end(kPlain) || key.ends_with(".score") ||
+         key.ends_with(".drop");
+}
+
+Result<std::vector<report::Condition>> read_conditions_on_figures(const cli::Arguments& arguments) {
+  std::vector<report::Condition> conditions;
+  for (const std::string& text : arguments.list("--fail-if")) {
+    TRY_ASSIGN(report::Condition condition,
+               report::parse_condition(
+                   text, [](std::string_view key) { return is_figure(key); }, "drop>0.01"));
+    const bool compares =
+        condition.key == "drop" || condition.key == "p" || condition.key.ends_with(".drop");
+    if (compares && !arguments.has("--against")) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--fail-if {} compares; --against says with what", text), "fail-if"};
+    }
+    conditions.push_back(std::move(condition));
+  }
+  return conditions;
+}
+
+Result<void> check(const std::vector<report::Condition>& conditions, const Json& figures) {
+  std::string held;
+  for (const report::Condition& condition : conditions) {
+    TRY_ASSIGN(const bool holds, report::holds(condition, figures));
+    if (!holds) continue;
+    held += fmt::format("{}{} (it is {:.4g})", held.empty() ? "" : ", ", condition.text,
+                        figures.number(condition.key).value_or(0));
+  }
+  if (held.empty()) return {};
+  return Error{ErrorCode::kUnavailable, "--fail-if " + held, {}};
+}
+
+Result<bench::Target> read_target(const cli::Arguments& arguments, const std::string& url) {
+  bench::TargetOptions options{.backend = "openai-chat",
+                               .base_url = url,
+                               .endpoint = {},
+                               .model = arguments.text("--model"),
+                               .headers = {}};
+  const char* key = std::getenv("OPENAI_API_KEY");
+  if (key != nullptr && *key != '\0' && arguments.has("--base-url")) {
+    options.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
+  }
+  return bench::make_target(options);
+}
+
+Result<eval::Evaluation> ask(const cli::Arguments& arguments, const std::vector<eval::Task>& tasks,
+                             const std::string& url, const cli::Interrupt& interrupt) {
+  const base::SystemClock clock;
+  TRY_ASSIGN(const bench::Target target, read_target(arguments, url));
+  eval::Setting setting{.model = target.model, .sampling = {}, .tasks = eval::tasks_digest(tasks)};
+  TRY_ASSIGN(setting.sampling, read_sampling(arguments));
+  if (setting.model.empty()) {
+    const std::atomic<bool> never = false;
+    TRY_ASSIGN(setting.model, bench::first_model(target, clock, {.stop = never}));
+  }
+  eval::EvaluatorOptions options{.call = target.call};
+  options.concurrency = static_cast<int>(arguments.integer("--max-concurrency"));
+  if (arguments.has("--out")) options.journal = arguments.text("--out") + ".partial";
+  options.stopped = [&] { return interrupt.pending(); };
+  cli::Progress progress("asking", cli::Progress::Unit::kCount, clock);
+  options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  return eval::evaluate(tasks, setting, options);
+}
+
+Result<eval::Evaluation> read_result(const std::string& file) {
+  const Result<std::string> text = base::read_file(file, kResultBytesMax);
+  if (!text.ok()) return Error{ErrorCode::kIo, text.error().message, "against"};
+  return eval::parse_result(*text, file);
+}
+
+Result<void> keep(const cli::Arguments& arguments, const eval::Evaluation& evaluation,
+                  const std::vector<eval::SetComparison>& sets) {
+  if (arguments.has("--out")) {
+    const std::string& file = arguments.text("--out");
+    TRY(base::write_file(file, eval::result_text(evaluation)));
+    std::error_code ignored;
+    std::filesystem::remove(file + ".partial", ignored);
+  }
+  if (!arguments.has("--html")) return {};
+  return base::write_file(arguments.text("--html"),
+                          eval::result_page(evaluation, sets, arguments.text("--against")));
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  const cli::Interrupt interrupt;
+  TRY_ASSIGN(const std::vector<report::Condition> conditions,
+             read_conditions_on_figures(arguments));
+  TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
+  std::optional<eval::Evaluation> against;
+  if (arguments.has("--against")) TRY_ASSIGN(against, read_result(arguments.text("--against")));
+  std::optional<OwnServer> server;
+  std::string url = arguments.text("--base-url");
+  if (arguments.has("MODEL")) {
+    TRY_ASSIGN(OwnServer started, OwnServer::start(arguments.text("MODEL"),
+                                                   arguments.list("--serve-flag"), interrupt));
+    server.emplace(std::move(started));
+    url = server->url();
+  }
+  if (url.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "give a MODEL, or a server's --base-url", {}};
+  }
+  TRY_ASSIGN(const eval::Evaluation evaluation, ask(arguments, tasks, url, interrupt));
+  std::vector<eval::SetComparison> sets;
+  if (against) TRY_ASSIGN(sets, eval::compare(*against, evaluation));
+  TRY(keep(arguments, evaluation, sets));
+  TRY(write_text(eval::scores_text(evaluation, output_columns())));
+  if (against) {
+    TRY(write_text("\n" + eval::comparison_text(sets, arguments.text("--against"),
+                                                evaluation.setting.model, output_columns())));
+  }
+  return check(conditions, eval::figures(evaluation, sets));
+}
+
+std::string about() {
+  std::string text =
+      "Asks a server's /v1/chat/completions, or one of its own for MODEL, and prints how many\n"
+      "answers are right, with 95 % intervals. Sets that are made here, by --seed:\n";
+  for (const std::string_view name : eval::generated_sets()) {
+    text += fmt::format("  {:<11} {}\n", name, eval::describe_set(name));
+  }
+  return text +
+         "FILE.jsonl: tasks of yours, or published sets in the shape of GSM8K, MMLU, ARC, IFEval "
+         "or\n"
+         "BFCL (docs/evaluation.md). An evaluation with --out that was interrupted goes on where "
+         "it "
+         "was.\n$OPENAI_API_KEY is sent to --base-url as the key.";
+}
+
+}  // namespace
+
+cli::Verb eval_verb() {
+  Flag serve_flag = text_flag("--serve-flag", "WORD",
+                              "a further word for the server of MODEL, as --serve-flag=--weights "
+                              "--serve-flag=int8");
+  serve_flag.many = true;
+  serve_flag.not_with = {{"--base-url"}};
+  Flag fail_if = text_flag("--fail-if", "COND",
+                           "end with 1 if this holds, as drop>0.01 or json.score<0.9; may be "
+                           "repeated");
+  fail_if.many = true;
+  return {
+      .name = "eval",
+      .summary = "Asks a model tasks with known answers, and says how many it gets right.",
+      .about = about(),
+      .positionals = {{.name = "MODEL",
+                       .help = "a model folder, a .gguf file or a hub id; served here meanwhile",
+                       .required = false}},
+      .flags = {text_flag("--base-url", "URL", "ask this server instead"),
+                text_flag("--model", "NAME", "what requests call it; default the first listed"),
+                text_flag("--tasks", "LIST", "sets and files, with commas between them",
+                          "arithmetic,json,tools,retrieval,korean,french"),
+                count_flag("--num-tasks", "N", "of each set that is made here", "50", 1, 100000),
+                count_flag("--limit", "N", "of each file: its first tasks", "", 1, 1e9),
+                count_flag("--seed", "N", "of the sets made here, and of sampling", "1", 0, 1e15),
+                number_flag("--temperature", "T", "0: greedy", "0", 0, 2),
+                count_flag("--max-tokens", "N", "of an answer, its reasoning included", "2048", 1,
+                           1e6),
+                text_flag("--extra-body", "JSON", "further members of each request"),
+                count_flag("--max-concurrency", "N", "tasks asked at once", "8", 1, 1024),
+                text_flag("--against", "RESULT", "compare with this result, task by task"),
+                text_flag("--out", "RESULT", "keep the result in this file"),
+                text_flag("--html", "FILE", "write a page with scores and wrong answers"),
+                std::move(fail_if), std::move(serve_flag)},
+      .exclusive = {{"MODEL", "--base-url"}},
+      .examples = {"pelton eval models/pelton-box --tasks arithmetic,tools --num-tasks 20",
+                   "pelton eval --base-url http://127.0.0.1:8000 --tasks ./gsm8k.jsonl --limit 200 "
+                   "--out before.json",
+                   "pelton eval ./model --serve-flag=--weights --serve-flag=int8 --against "
+                   "before.json --fail-if 'drop>0.01'"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,37 @@
+// A `pelton serve MODEL` of this verb's own, on a free port of this machine, for verbs that ask a
+// server. It ends with its owner, and with this process however that ends. One thread, the verb's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/result.h"
+#include "cli/interrupt.h"
+
+namespace pelton::apps {
+
+class OwnServer {
+ public:
+  // Waits until it answers; its log goes to this process's stderr. `flags`: further words of its
+  // command line. Errors: kUnavailable if it ends before, kIo, kCancelled by `interrupt`.
+  static Result<OwnServer> start(const std::string& model, const std::vector<std::string>& flags,
+                                 const cli::Interrupt& interrupt);
+  ~OwnServer();
+  OwnServer(OwnServer&& other) noexcept;
+  OwnServer& operator=(OwnServer&&) = delete;
+
+  const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
+
+ private:
+  explicit OwnServer(pid_t pid) : pid_(pid) {}
+
+  pid_t pid_;  // -1: moved from
+  std::string url_;
+};
+
+// This very program's file. Errors: kIo.
+Result<std::string> own_program();
+
+}  // namespace pelton::apps

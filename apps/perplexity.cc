@@ -1,0 +1,202 @@
+// pelton perplexity: how well a model foresees a text, and how far the same model in other weights
+// or another KV cache is from it.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/load_flags.h"
+#include "apps/loading.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "eval/divergence.h"
+#include "kernels/kernels.h"
+#include "models/model.h"
+#include "node/packed_folder.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr int kChunk = 64;  // tokens a step, each with its row of logits
+
+// A checkpoint with what computes it.
+struct Loaded {
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+  std::unique_ptr<kernels::Kernels> kernels;
+  std::unique_ptr<models::Model> model;
+  tensor::DType kv = tensor::DType::kF16;
+};
+
+Result<Loaded> load(checkpoint::Checkpoint checkpoint, kernels::KernelChoice choice,
+                    std::optional<tensor::DType> kv, base::ThreadPool& pool) {
+  Loaded loaded;
+  loaded.checkpoint = std::make_unique<checkpoint::Checkpoint>(std::move(checkpoint));
+  TRY_ASSIGN(loaded.kernels, kernels::make_kernels(choice, pool));
+  TRY_ASSIGN(loaded.model,
+             models::load_model(*loaded.checkpoint, *loaded.kernels,
+                                {.batch_tokens_max = kChunk, .logit_rows_max = kChunk}));
+  loaded.kv = kv.value_or(loaded.kernels->kv_dtype());
+  return loaded;
+}
+
+// The model in the other form that the flags ask for; empty: they ask for none.
+Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
+                                         const checkpoint::Checkpoint& base,
+                                         kernels::KernelChoice choice, base::ThreadPool& pool,
+                                         const cli::Interrupt& interrupt) {
+  const bool has_kv = arguments.has("--against-kv-cache-dtype");
+  if (!arguments.has("--against") && !arguments.has("--against-weights") && !has_kv) {
+    return std::optional<Loaded>();
+  }
+  std::optional<tensor::DType> kv;
+  if (has_kv) TRY_ASSIGN(kv, tensor::parse_kv_type(arguments.text("--against-kv-cache-dtype")));
+  std::string folder = base.folder();
+  if (arguments.has("--against")) {
+    TRY_ASSIGN(folder, checkpoint::resolve_model(arguments.text("--against")));
+  }
+  TRY_ASSIGN(checkpoint::Checkpoint other, checkpoint::Checkpoint::open(folder));
+  if (arguments.has("--against-weights")) {
+    TRY_ASSIGN(const models::WeightChoice weights,
+               models::parse_weight_choice(arguments.text("--against-weights")));
+    models::PackedModel made;
+    TRY_ASSIGN(other,
+               node::pack_into_memory(
+                   other, {.weights = weights, .activations = {}}, pool,
+                   [&](std::string_view, int64_t, int64_t) { return !interrupt.pending(); }, made));
+  }
+  TRY_ASSIGN(Loaded loaded, load(std::move(other), choice, kv, pool));
+  return std::optional<Loaded>(std::move(loaded));
+}
+
+std::string words(const eval::TextComparison& found, bool has_other) {
+  std::string text =
+      fmt::format("{:<22} {}\n{:<22} {:.4f} ({:.5f} nats a token)\n", "tokens", found.base.tokens,
+                  "perplexity", found.base.perplexity(), found.base.nats);
+  if (!has_other) return text;
+  const eval::Divergence& far = found.divergence;
+  return text + fmt::format(
+                    "{:<22} {:.4f} ({:+.3f} %)\n{:<22} {:.3e} mean, {:.3e} p99, {:.3e} most "
+                    "(nats)\n{:<22} {:.3f} %\n",
+                    "of the other", found.other.perplexity(),
+                    100 * (std::exp(found.other.nats - found.base.nats) - 1), "KL divergence",
+                    far.kl_mean, far.kl_p99, far.kl_max, "same likeliest token",
+                    100 * far.agreement);
+}
+
+Json numbers(const eval::TextComparison& found, bool has_other) {
+  Json json;
+  json.set("tokens", found.base.tokens)
+      .set("perplexity", found.base.perplexity())
+      .set("nats_per_token", found.base.nats);
+  if (!has_other) return json;
+  json.set("other_perplexity", found.other.perplexity())
+      .set("other_nats_per_token", found.other.nats)
+      .set("kl_mean", found.divergence.kl_mean)
+      .set("kl_p99", found.divergence.kl_p99)
+      .set("kl_max", found.divergence.kl_max)
+      .set("agreement", found.divergence.agreement);
+  return json;
+}
+
+Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
+                                         const checkpoint::Checkpoint& checkpoint,
+                                         const std::string& model) {
+  std::vector<TokenId> ids;
+  if (arguments.has("--tokens")) {
+    TRY_ASSIGN(const IdsFile file, read_ids_file(arguments.text("--tokens")));
+    ids = file.all();
+  } else {
+    TRY_ASSIGN(const std::string text, read_input(arguments.text("--text")));
+    TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, load_tokenizer(model));
+    ids = tokenizer.encode(text);
+  }
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= checkpoint.config().vocab_size) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("token {} is none of a vocabulary of {}", id, checkpoint.config().vocab_size),
+          "tokens"};
+    }
+  }
+  return ids;
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  const cli::Interrupt interrupt;
+  const base::SystemClock clock;
+  TRY_ASSIGN(const kernels::KernelChoice choice,
+             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::optional<tensor::DType> kv,
+             tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
+  base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(const std::vector<TokenId> tokens, read_tokens(arguments, checkpoint, folder));
+  TRY_ASSIGN(Loaded base, load(std::move(checkpoint), choice, kv, pool));
+  TRY_ASSIGN(std::optional<Loaded> other,
+             load_other(arguments, *base.checkpoint, choice, pool, interrupt));
+
+  eval::TextScoringOptions options;
+  options.window = static_cast<int>(
+      std::min(arguments.integer("--window"), base.checkpoint->config().context_max));
+  options.stride =
+      arguments.has("--stride") ? static_cast<int>(arguments.integer("--stride")) : options.window;
+  cli::Progress progress("computing", cli::Progress::Unit::kCount, clock);
+  options.go_on = [&](int64_t done, int64_t total) {
+    progress.update(done, total);
+    return !interrupt.pending();
+  };
+  const eval::ScoredModel scored{.model = base.model.get(), .kv = base.kv};
+  eval::ScoredModel second;
+  if (other) second = {.model = other->model.get(), .kv = other->kv};
+  TRY_ASSIGN(const eval::TextComparison found,
+             eval::score_text(scored, other ? &second : nullptr, kChunk, tokens, options));
+  progress.clear();
+  return arguments.has("--json") ? write_output(numbers(found, other.has_value()).dump() + "\n")
+                                 : write_text(words(found, other.has_value()));
+}
+
+}  // namespace
+
+cli::Verb perplexity_verb() {
+  return {
+      .name = "perplexity",
+      .summary = "How well a model foresees a text, and what other weights change of that.",
+      .about =
+          "The text goes through the model as it is (teacher forcing), in windows. With "
+          "--against,\n"
+          "--against-weights or --against-kv-cache-dtype it goes through a second form of the "
+          "same\n"
+          "model too: the divergence of its next-token distributions, and how often both have the\n"
+          "same likeliest token, tell what a quantization costs long before answers do.",
+      .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
+      .flags = {text_flag("--text", "FILE", "a text; - for standard input"),
+                text_flag("--tokens", "IDS.json", "its token ids instead"),
+                count_flag("--window", "N", "tokens that are seen at once", "512", 2, 1e7),
+                count_flag("--stride", "N", "from one window to the next; default the window", "",
+                           1, 1e7),
+                text_flag("--against", "MODEL",
+                          "another form of it: a packed folder, a .gguf file"),
+                text_flag("--against-weights", "W", "it in these weights: auto, int8, shipped"),
+                text_flag("--against-kv-cache-dtype", "T",
+                          "it with keys and values in this: auto, f16, bf16, int8, fp8"),
+                switch_flag("--json", "one JSON object"), kernels_flag(), threads_flag(),
+                kv_type_flag()},
+      .exclusive = {{"--text", "--tokens"}},
+      .examples = {"pelton perplexity ./model --text book.txt",
+                   "pelton perplexity ./model --text book.txt --against-weights int8",
+                   "pelton perplexity ./model --text book.txt --against ./model-Q4_K_M.gguf"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps

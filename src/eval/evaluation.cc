@@ -1,0 +1,245 @@
+#include "eval/evaluation.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/digest.h"
+
+namespace pelton::eval {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr int kBootstrapRounds = 2000;
+constexpr uint64_t kBootstrapSeed = 1;
+constexpr std::string_view kAll = "all";
+
+Error wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message), {}};
+}
+
+struct ExpectationText {
+  Json operator()(const ExpectNumber& one) const { return one.number; }
+  Json operator()(const ExpectChoice& one) const {
+    return fmt::format("{} of {}", one.letter, one.count);
+  }
+  Json operator()(const ExpectText& one) const {
+    Json::Array texts(one.accepted.begin(), one.accepted.end());
+    return texts;
+  }
+  Json operator()(const ExpectJson& one) const { return one.value; }
+  Json operator()(const ExpectSchema& one) const { return one.schema; }
+  Json operator()(const ExpectCalls& one) const {
+    Json::Array calls;
+    for (const ExpectCalls::Call& call : one.calls) {
+      Json arguments(Json::Object{});
+      for (const ExpectCalls::Argument& argument : call.arguments) {
+        arguments.set(argument.name, Json(argument.accepted));
+      }
+      Json json;
+      json.set("name", call.name).set("arguments", std::move(arguments));
+      calls.push_back(std::move(json));
+    }
+    return calls;
+  }
+  Json operator()(const ExpectInstructions& one) const {
+    Json::Array all;
+    for (const auto& instruction : one.instructions) {
+      Json json;
+      json.set("id", instruction.id).set("arguments", instruction.arguments);
+      all.push_back(std::move(json));
+    }
+    return all;
+  }
+};
+
+// Right or wrong by (set, id).
+using Verdicts = std::map<std::pair<std::string_view, std::string_view>, bool>;
+
+Verdicts verdicts(const Evaluation& evaluation) {
+  Verdicts all;
+  for (const Outcome& outcome : evaluation.outcomes)
+    all[{outcome.set, outcome.id}] = outcome.is_right;
+  return all;
+}
+
+std::vector<std::string_view> sets_of(const Evaluation& evaluation) {
+  std::vector<std::string_view> sets;
+  for (const Outcome& outcome : evaluation.outcomes) {
+    if (std::ranges::find(sets, outcome.set) == sets.end()) sets.emplace_back(outcome.set);
+  }
+  return sets;
+}
+
+SetComparison compare_set(const std::vector<std::pair<bool, bool>>& pairs, std::string_view name) {
+  SetComparison one{.set = std::string(name), .tasks = static_cast<int64_t>(pairs.size())};
+  std::vector<double> differences;
+  int64_t right_a = 0;
+  int64_t right_b = 0;
+  for (const auto& [a, b] : pairs) {
+    right_a += a ? 1 : 0;
+    right_b += b ? 1 : 0;
+    one.only_a += a && !b ? 1 : 0;
+    one.only_b += b && !a ? 1 : 0;
+    differences.push_back(static_cast<double>(b) - static_cast<double>(a));
+  }
+  const auto count = static_cast<double>(std::max<size_t>(pairs.size(), 1));
+  one.a = static_cast<double>(right_a) / count;
+  one.b = static_cast<double>(right_b) / count;
+  one.difference = bootstrap_interval(differences, kBootstrapSeed, kBootstrapRounds);
+  one.p = mcnemar_p(one.only_a, one.only_b);
+  return one;
+}
+
+}  // namespace
+
+std::string tasks_digest(const std::vector<Task>& tasks) {
+  base::Digest digest(base::Digest::Kind::kSha256);
+  for (const Task& task : tasks) {
+    const Json expected = std::visit(ExpectationText{}, task.expected);
+    digest.update(Json(Json::Array{task.set, task.id, task.request,
+                                   std::string(kind_name(task.expected)), expected})
+                      .dump());
+    digest.update("\n");
+  }
+  return digest.finish();
+}
+
+std::string setting_digest(const Setting& setting) {
+  return base::sha256(Json(Json::Array{setting.model, setting.sampling, setting.tasks}).dump());
+}
+
+Json outcome_json(const Outcome& outcome) {
+  Json json;
+  json.set("set", outcome.set).set("id", outcome.id).set("right", outcome.is_right);
+  if (!outcome.error.empty()) {
+    json.set("error", outcome.error);
+    return json;
+  }
+  json.set("finish_reason", outcome.finish_reason)
+      .set("answer", outcome.answer)
+      .set("prompt_tokens", outcome.prompt_tokens)
+      .set("completion_tokens", outcome.completion_tokens);
+  return json;
+}
+
+Result<Outcome> parse_outcome(const Json& json) {
+  const std::optional<std::string> set = json.string("set");
+  const std::optional<std::string> id = json.string("id");
+  const std::optional<bool> right = json.boolean("right");
+  if (!set || !id || !right) return wrong("an outcome wants `set`, `id` and `right`");
+  return Outcome{.set = *set,
+                 .id = *id,
+                 .is_right = *right,
+                 .error = json.string("error").value_or(""),
+                 .finish_reason = json.string("finish_reason").value_or(""),
+                 .answer = json.string("answer").value_or(""),
+                 .prompt_tokens = json.integer("prompt_tokens").value_or(0),
+                 .completion_tokens = json.integer("completion_tokens").value_or(0)};
+}
+
+std::string result_text(const Evaluation& evaluation) {
+  Json json;
+  json.set("pelton_eval", kFormat)
+      .set("model", evaluation.setting.model)
+      .set("sampling", evaluation.setting.sampling)
+      .set("tasks_sha256", evaluation.setting.tasks);
+  Json::Array sets;
+  for (const SetScore& score : scores(evaluation)) {
+    Json one;
+    one.set("set", score.set)
+        .set("tasks", score.tasks)
+        .set("right", score.right)
+        .set("errors", score.errors)
+        .set("score", score.share())
+        .set("low", score.interval.low)
+        .set("high", score.interval.high);
+    sets.push_back(std::move(one));
+  }
+  json.set("scores", Json(std::move(sets)));
+  std::string text = json.dump();
+  text.back() = ',';
+  text += "\"outcomes\":[";  // a line each, so that two results can be compared as texts
+  for (size_t i = 0; i < evaluation.outcomes.size(); ++i) {
+    text += i == 0 ? "\n" : ",\n";
+    text += outcome_json(evaluation.outcomes[i]).dump();
+  }
+  return text + "\n]}\n";
+}
+
+Result<Evaluation> parse_result(std::string_view text, const std::string& file) {
+  const Result<Json> json = Json::parse(text);
+  if (!json.ok()) return wrong(fmt::format("{}: {}", file, json.error().message));
+  const std::optional<int64_t> format = json->integer("pelton_eval");
+  if (!format) return wrong(fmt::format("{} is no result of an evaluation", file));
+  if (*format != kFormat) {
+    return wrong(fmt::format("{} has format {}, {} is read", file, *format, kFormat));
+  }
+  Evaluation evaluation;
+  evaluation.setting.model = json->string("model").value_or("");
+  evaluation.setting.tasks = json->string("tasks_sha256").value_or("");
+  if (const Json* sampling = json->find("sampling")) evaluation.setting.sampling = *sampling;
+  const Json* outcomes = json->find("outcomes");
+  if (outcomes == nullptr || !outcomes->is_array()) {
+    return wrong(fmt::format("{} has no `outcomes`", file));
+  }
+  for (const Json& one : outcomes->as_array()) {
+    Result<Outcome> outcome = parse_outcome(one);
+    if (!outcome.ok()) return wrong(fmt::format("{}: {}", file, outcome.error().message));
+    evaluation.outcomes.push_back(std::move(*outcome));
+  }
+  return evaluation;
+}
+
+std::vector<SetScore> scores(const Evaluation& evaluation) {
+  std::vector<SetScore> sets;
+  SetScore all{.set = std::string(kAll)};
+  for (const Outcome& outcome : evaluation.outcomes) {
+    auto set = std::ranges::find(sets, outcome.set, &SetScore::set);
+    if (set == sets.end()) set = sets.insert(set, SetScore{.set = outcome.set});
+    for (SetScore* score : {&*set, &all}) {
+      ++score->tasks;
+      score->right += outcome.is_right ? 1 : 0;
+      score->errors += outcome.error.empty() ? 0 : 1;
+    }
+  }
+  if (sets.size() > 1) sets.push_back(std::move(all));
+  for (SetScore& score : sets) score.interval = wilson_interval(score.right, score.tasks);
+  return sets;
+}
+
+Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation& b) {
+  const Verdicts others = verdicts(a);
+  std::vector<SetComparison> sets;
+  std::vector<std::pair<bool, bool>> all;
+  for (const std::string_view name : sets_of(b)) {
+    std::vector<std::pair<bool, bool>> pairs;
+    for (const Outcome& outcome : b.outcomes) {
+      if (outcome.set != name) continue;
+      const auto other = others.find({outcome.set, outcome.id});
+      if (other != others.end()) pairs.emplace_back(other->second, outcome.is_right);
+    }
+    if (pairs.empty()) continue;
+    sets.push_back(compare_set(pairs, name));
+    all.insert(all.end(), pairs.begin(), pairs.end());
+  }
+  if (sets.empty()) return wrong("the two evaluations have no task in common");
+  if (sets.size() > 1) sets.push_back(compare_set(all, kAll));
+  return sets;
+}
+
+Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& sets) {
+  Json named(Json::Object{});
+  const std::vector<SetScore> all = scores(evaluation);
+  for (const SetScore& score : all) named.set(score.set + ".score", score.share());
+  if (!all.empty()) named.set("score", all.back().share()).set("errors", all.back().errors);
+  for (const SetComparison& one : sets) named.set(one.set + ".drop", one.a - one.b);
+  if (!sets.empty()) named.set("drop", sets.back().a - sets.back().b).set("p", sets.back().p);
+  return named;
+}
+
+}  // namespace pelton::eval

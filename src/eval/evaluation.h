@@ -1,0 +1,95 @@
+// What came of an evaluation, as a value: who was asked what, and an outcome for each task. Read
+// from and written to files; compared with another over the same tasks. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "eval/statistics.h"
+#include "eval/task.h"
+
+namespace pelton::eval {
+
+struct Outcome {
+  std::string set;
+  std::string id;
+  bool is_right = false;
+  std::string error;  // why there is no answer; empty: there is one
+  std::string finish_reason;
+  std::string answer;  // what was judged: the text, or the calls as JSON
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+
+// How the model was asked: what makes two evaluations the same experiment, or not.
+struct Setting {
+  std::string model;
+  Json sampling;      // members that went into each request: temperature, seed, max_tokens ...
+  std::string tasks;  // tasks_digest()
+};
+
+struct Evaluation {
+  Setting setting;
+  std::vector<Outcome> outcomes;  // in the order of the tasks
+};
+
+// SHA-256 over sets, ids, requests and expectations, in order.
+std::string tasks_digest(const std::vector<Task>& tasks);
+// Over all of a setting: what an evaluation that is taken up again must agree in.
+std::string setting_digest(const Setting& setting);
+
+Json outcome_json(const Outcome& outcome);
+// Errors: kInvalidArgument.
+Result<Outcome> parse_outcome(const Json& json);
+
+// The result file: an object with the setting, the scores and all outcomes; the same bytes for the
+// same evaluation.
+std::string result_text(const Evaluation& evaluation);
+// Errors: kInvalidArgument, which names `file`.
+Result<Evaluation> parse_result(std::string_view text, const std::string& file);
+
+struct SetScore {
+  std::string set;
+  int64_t tasks = 0;
+  int64_t right = 0;
+  int64_t errors = 0;
+  Interval interval;  // of right / tasks
+
+  double share() const {
+    return tasks == 0 ? 0 : static_cast<double>(right) / static_cast<double>(tasks);
+  }
+};
+// One for each set, in the order of the tasks; with several, one of all at the end, "all".
+std::vector<SetScore> scores(const Evaluation& evaluation);
+
+// Two over the same tasks, `b` against `a`.
+struct SetComparison {
+  std::string set;
+  int64_t tasks = 0;  // that both have
+  int64_t only_a = 0;
+  int64_t only_b = 0;
+  double a = 0;  // shares of right answers
+  double b = 0;
+  Interval difference;  // of b - a
+  double p = 1;         // mcnemar_p()
+};
+// Errors: kInvalidArgument where they have no task in common.
+Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation& b);
+
+// Tables for people, within so many columns (0: as many as it takes).
+std::string scores_text(const Evaluation& evaluation, int columns);
+std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
+                            std::string_view b, int columns);
+// A page that needs nothing else: scores, the comparison if there is one, answers that were wrong.
+std::string result_page(const Evaluation& evaluation, const std::vector<SetComparison>& sets,
+                        std::string_view against);
+
+// An object of numbers, for --fail-if: score, errors, NAME.score of each set; with a comparison
+// drop (a - b of all), NAME.drop, and p.
+Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& sets);
+
+}  // namespace pelton::eval

@@ -1,0 +1,118 @@
+// Evaluations for people: tables in the terminal, and a page.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/terminal_text.h"
+#include "eval/evaluation.h"
+#include "report/html_page.h"
+#include "report/plot.h"
+
+namespace pelton::eval {
+namespace {
+
+constexpr size_t kWrongShown = 200;
+constexpr size_t kAnswerShown = 2000;
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", share * 100);
+}
+
+std::string cut(std::string_view text) {
+  return text.size() <= kAnswerShown ? std::string(text)
+                                     : std::string(text.substr(0, kAnswerShown)) + " ...";
+}
+
+std::string scores_table(const Evaluation& evaluation) {
+  std::string html =
+      "<div "
+      "class=\"scroll\"><table><tr><th>set</th><th>tasks</th><th>right</th><th>share</th><th>95 % "
+      "interval</th>"
+      "<th>no answer</th></tr>\n";
+  for (const SetScore& score : scores(evaluation)) {
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} to {}</td><td>{}</td></tr>\n",
+        report::html_escape(score.set), score.tasks, score.right, percent(score.share()),
+        percent(score.interval.low), percent(score.interval.high), score.errors);
+  }
+  return html + "</table></div>\n";
+}
+
+std::string comparison_table(const std::vector<SetComparison>& sets, std::string_view against) {
+  std::string html = fmt::format(
+      "<h2>Against {}</h2>\n<div "
+      "class=\"scroll\"><table><tr><th>set</th><th>tasks</th><th>before</th><th>now</th>"
+      "<th>change</th><th>95 % interval</th><th>only before right</th><th>only now right</th>"
+      "<th>p (McNemar)</th></tr>\n",
+      report::html_escape(against));
+  for (const SetComparison& one : sets) {
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f}</td><td>{:+.1f} to "
+        "{:+.1f}</td>"
+        "<td>{}</td><td>{}</td><td>{:.3g}</td></tr>\n",
+        report::html_escape(one.set), one.tasks, percent(one.a), percent(one.b),
+        (one.b - one.a) * 100, one.difference.low * 100, one.difference.high * 100, one.only_a,
+        one.only_b, one.p);
+  }
+  return html + "</table></div>\n";
+}
+
+std::string wrong_answers(const Evaluation& evaluation) {
+  std::string html = "<h2>Not right</h2>\n";
+  size_t shown = 0;
+  for (const Outcome& outcome : evaluation.outcomes) {
+    if (outcome.is_right) continue;
+    if (++shown > kWrongShown) break;
+    html += fmt::format(
+        "<details><summary>{} {}</summary><pre>{}</pre></details>\n",
+        report::html_escape(outcome.set), report::html_escape(outcome.id),
+        report::html_escape(
+            cut(outcome.error.empty() ? outcome.answer : "no answer: " + outcome.error)));
+  }
+  if (shown == 0) html += "<p>None.</p>\n";
+  if (shown > kWrongShown) html += fmt::format("<p>The first {} are shown.</p>\n", kWrongShown);
+  return html;
+}
+
+}  // namespace
+
+std::string scores_text(const Evaluation& evaluation, int columns) {
+  base::TextTable table{
+      .headers = {"set", "tasks", "right", "share", "95 % interval", "no answer"}};
+  for (const SetScore& row : scores(evaluation)) {
+    table.rows.push_back({base::one_line(row.set), std::to_string(row.tasks),
+                          std::to_string(row.right), percent(row.share()),
+                          percent(row.interval.low) + " to " + percent(row.interval.high),
+                          std::to_string(row.errors)});
+  }
+  return base::text_table(table, columns, 0);
+}
+
+std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
+                            std::string_view b, int columns) {
+  base::TextTable table{
+      .headers = {"set", "tasks", "before", "now", "change", "95 % interval", "p (McNemar)"}};
+  for (const SetComparison& row : sets) {
+    table.rows.push_back(
+        {base::one_line(row.set), std::to_string(row.tasks), percent(row.a), percent(row.b),
+         fmt::format("{:+.1f}", (row.b - row.a) * 100),
+         fmt::format("{:+.1f} to {:+.1f}", row.difference.low * 100, row.difference.high * 100),
+         fmt::format("{:.3g}", row.p)});
+  }
+  return fmt::format("before: {}; now: {}\n", base::one_line(a), base::one_line(b)) +
+         base::text_table(table, columns, 0);
+}
+
+std::string result_page(const Evaluation& evaluation, const std::vector<SetComparison>& sets,
+                        std::string_view against) {
+  std::string html = report::page_begin("Evaluation of " + evaluation.setting.model);
+  html += fmt::format("<p>Asked with <code>{}</code>.</p>\n",
+                      report::html_escape(evaluation.setting.sampling.dump()));
+  html += scores_table(evaluation);
+  if (!sets.empty()) html += comparison_table(sets, against);
+  return html + wrong_answers(evaluation) + "</main></body></html>\n";
+}
+
+}  // namespace pelton::eval

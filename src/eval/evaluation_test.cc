@@ -1,0 +1,103 @@
+#include "eval/evaluation.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::eval {
+namespace {
+
+using testing::HasSubstr;
+
+Evaluation evaluation_of(const std::vector<std::pair<const char*, std::vector<int>>>& sets) {
+  Evaluation evaluation{.setting = {.model = "m", .sampling = Json(Json::Object{}), .tasks = "t"},
+                        .outcomes = {}};
+  for (const auto& [set, rights] : sets) {
+    for (size_t i = 0; i < rights.size(); ++i) {
+      evaluation.outcomes.push_back({.set = set,
+                                     .id = std::to_string(i),
+                                     .is_right = rights[i] == 1,
+                                     .error = rights[i] == 2 ? "status 500: broken" : "",
+                                     .finish_reason = "stop",
+                                     .answer = "<b>&\x1b[2J",
+                                     .prompt_tokens = 3,
+                                     .completion_tokens = 4});
+    }
+  }
+  return evaluation;
+}
+
+TEST(Evaluation, scores_count_by_set_and_in_all) {
+  const std::vector<SetScore> rows = scores(evaluation_of({{"a", {1, 0, 1, 2}}, {"b", {1}}}));
+  ASSERT_EQ(rows.size(), 3);
+  EXPECT_EQ(rows[0].share(), 0.5);
+  EXPECT_EQ(rows[0].errors, 1);
+  EXPECT_EQ(rows[2].set, "all");
+  EXPECT_EQ(rows[2].right, 3);
+  EXPECT_EQ(scores(evaluation_of({{"a", {1}}})).size(), 1);
+  EXPECT_TRUE(scores({}).empty());
+}
+
+TEST(Evaluation, a_result_file_is_read_back_as_it_was) {
+  const Evaluation before = evaluation_of({{"a", {1, 2}}, {"b", {0}}});
+  const std::string text = result_text(before);
+  const Result<Evaluation> after = parse_result(text, "f.json");
+  ASSERT_TRUE(after.ok()) << after.error().message;
+  Evaluation expected = before;
+  expected.outcomes[1].answer = "";  // of one without an answer nothing else is kept
+  expected.outcomes[1].finish_reason = "";
+  expected.outcomes[1].prompt_tokens = expected.outcomes[1].completion_tokens = 0;
+  EXPECT_EQ(result_text(*after), result_text(expected));
+  EXPECT_EQ(result_text(*after), text);
+  EXPECT_THAT(parse_result("{}", "f.json").error().message, HasSubstr("f.json"));
+  EXPECT_THAT(parse_result("{\"pelton_eval\": 9}", "f.json").error().message,
+              HasSubstr("format 9"));
+  EXPECT_FALSE(parse_result("{\"pelton_eval\": 1}", "f").ok());
+  EXPECT_FALSE(parse_result("{\"pelton_eval\": 1, \"outcomes\": [{}]}", "f").ok());
+}
+
+TEST(Evaluation, comparison_pairs_the_tasks_that_both_have) {
+  const Evaluation a = evaluation_of({{"a", {1, 1, 0, 1}}, {"old", {1}}});
+  const Evaluation b = evaluation_of({{"a", {1, 0, 0, 1, 1}}, {"new", {1}}});
+  const Result<std::vector<SetComparison>> sets = compare(a, b);
+  ASSERT_TRUE(sets.ok());
+  ASSERT_EQ(sets->size(), 1);
+  EXPECT_EQ((*sets)[0].tasks, 4);
+  EXPECT_EQ((*sets)[0].only_a, 1);
+  EXPECT_EQ((*sets)[0].only_b, 0);
+  EXPECT_EQ((*sets)[0].a, 0.75);
+  EXPECT_EQ((*sets)[0].b, 0.5);
+  const Json numbers = figures(b, *sets);
+  EXPECT_EQ(numbers.number("drop"), 0.25);
+  EXPECT_EQ(numbers.number("a.drop"), 0.25);
+  EXPECT_EQ(numbers.number("p"), 1);
+  EXPECT_NEAR(*numbers.number("score"), 4.0 / 6, 1e-12);
+  EXPECT_FALSE(compare(a, evaluation_of({{"z", {1}}})).ok());
+}
+
+TEST(Evaluation, pages_and_tables_are_harmless_whatever_was_answered) {
+  Evaluation evaluation = evaluation_of({{"<script>", {0, 1}}, {"b", {2}}});
+  const std::string page = result_page(evaluation, {}, "");
+  EXPECT_EQ(page.find("<script>"), std::string::npos);
+  EXPECT_EQ(page.find("<b>"), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("no answer: status 500"));
+  evaluation.outcomes[0].set = "x\x1b[2J";
+  EXPECT_EQ(scores_text(evaluation, 80).find('\x1b'), std::string::npos);
+}
+
+TEST(Evaluation, digests_know_tasks_and_settings) {
+  Task task{.set = "s", .id = "1", .request = Json(Json::Object{}), .expected = ExpectNumber{"1"}};
+  const std::string one = tasks_digest({task});
+  task.expected = ExpectNumber{"2"};
+  const std::string other = tasks_digest({task});
+  EXPECT_NE(one, other);
+  task.expected = ExpectText{{"2"}};
+  EXPECT_NE(tasks_digest({task}), other);
+  Setting setting{.model = "m", .sampling = Json(Json::Object{{"seed", 1}}), .tasks = one};
+  const std::string before = setting_digest(setting);
+  setting.sampling.set("seed", 2);
+  EXPECT_NE(setting_digest(setting), before);
+}
+
+}  // namespace
+}  // namespace pelton::eval

@@ -1,0 +1,346 @@
+#include "eval/task_file.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "eval/instruction_checks.h"
+#include "eval/judge.h"
+#include "grammar/json_schema.h"
+
+namespace pelton::eval {
+namespace {
+
+Error wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message), {}};
+}
+
+Json user_message(std::string text) {
+  Json message;
+  message.set("role", "user").set("content", std::move(text));
+  return Json(Json::Array{std::move(message)});
+}
+
+Json asking(std::string text) {
+  Json request;
+  request.set("messages", user_message(std::move(text)));
+  return request;
+}
+
+constexpr int kChoicesMax = 26;
+
+Result<Expectation> choice_of(char letter, size_t count) {
+  if (count < 2 || count > kChoicesMax) return wrong("there must be 2 to 26 choices");
+  if (letter < 'A' || letter >= static_cast<char>('A' + count)) {
+    return wrong(fmt::format("the right choice is none of the {} that there are", count));
+  }
+  return Expectation(ExpectChoice{.letter = letter, .count = static_cast<int>(count)});
+}
+
+std::string choices_text(const std::string& question, const std::vector<std::string>& choices) {
+  std::string text = question + "\n";
+  for (size_t i = 0; i < choices.size(); ++i) {
+    text += fmt::format("\n{}) {}", static_cast<char>('A' + i), choices[i]);
+  }
+  return text + "\n\nAnswer with the letter of the right choice, as in \"Answer: A\".";
+}
+
+Result<std::vector<std::string>> strings_of(const Json* value, const char* name) {
+  if (value == nullptr || !value->is_array())
+    return wrong(fmt::format("`{}` wants an array", name));
+  std::vector<std::string> texts;
+  for (const Json& one : value->as_array()) {
+    if (!one.is_string()) return wrong(fmt::format("`{}` wants strings", name));
+    texts.push_back(one.as_string());
+  }
+  return texts;
+}
+
+// `answer`: the index of the right one or its letter, or (labels given) its label.
+Result<Task> choice_task(const std::string& question, const Json& choices, const Json* answer) {
+  Task task;
+  std::vector<std::string> labels;
+  std::vector<std::string> texts;
+  if (choices.is_object()) {
+    TRY_ASSIGN(texts, strings_of(choices.find("text"), "choices.text"));
+    TRY_ASSIGN(labels, strings_of(choices.find("label"), "choices.label"));
+    if (labels.size() != texts.size()) return wrong("`choices` has as many labels as texts");
+  } else {
+    TRY_ASSIGN(texts, strings_of(&choices, "choices"));
+  }
+  char letter = 0;
+  if (answer != nullptr && answer->is_integer() && labels.empty()) {
+    const int64_t index = answer->as_integer();
+    if (index >= 0 && index < kChoicesMax) letter = static_cast<char>('A' + index);
+  } else if (answer != nullptr && answer->is_string()) {
+    const std::string& said = answer->as_string();
+    const auto label = std::ranges::find(labels, said);
+    if (label != labels.end()) letter = static_cast<char>('A' + (label - labels.begin()));
+    if (labels.empty() && said.size() == 1) letter = said.front();
+  }
+  TRY_ASSIGN(task.expected, choice_of(letter, texts.size()));
+  task.request = asking(choices_text(question, texts));
+  return task;
+}
+
+Result<Task> number_task(const std::string& question, const std::string& answer) {
+  const size_t mark = answer.find("####");
+  const auto number =
+      last_number(std::string_view(answer).substr(mark == std::string::npos ? 0 : mark + 4));
+  if (!number) return wrong("`answer` has no number");
+  Task task;
+  task.request = asking(question + "\n\nEnd your answer with the number alone in the last line.");
+  task.expected = ExpectNumber{*number};
+  return task;
+}
+
+Result<Task> instructions_task(const Json& line) {
+  const std::optional<std::string> prompt = line.string("prompt");
+  if (!prompt) return wrong("`prompt` wants a string");
+  TRY_ASSIGN(const std::vector<std::string> ids,
+             strings_of(line.find("instruction_id_list"), "instruction_id_list"));
+  const Json* arguments = line.find("kwargs");
+  if (arguments == nullptr || !arguments->is_array() ||
+      arguments->as_array().size() != ids.size()) {
+    return wrong("`kwargs` wants an array, one object for each instruction");
+  }
+  ExpectInstructions expected;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    expected.instructions.push_back({.id = ids[i], .arguments = arguments->as_array()[i]});
+    TRY(check_instruction(expected.instructions.back()));
+  }
+  if (expected.instructions.empty()) return wrong("`instruction_id_list` is empty");
+  Task task;
+  task.request = asking(*prompt);
+  task.expected = std::move(expected);
+  return task;
+}
+
+// BFCL writes Python's kinds of values in its schemas.
+Json schema_with_json_kinds(const Json& schema) {
+  if (schema.is_array()) {
+    Json::Array items;
+    for (const Json& item : schema.as_array()) items.push_back(schema_with_json_kinds(item));
+    return Json(std::move(items));
+  }
+  if (!schema.is_object()) return schema;
+  Json::Object members;
+  for (const Json::Member& member : schema.as_object()) {
+    Json value = schema_with_json_kinds(member.value);
+    if (member.key == "type" && value.is_string()) {
+      const std::string& kind = value.as_string();
+      if (kind == "dict") value = Json("object");
+      if (kind == "float") value = Json("number");
+      if (kind == "tuple") value = Json("array");
+    }
+    members.push_back({member.key, std::move(value)});
+  }
+  return Json(std::move(members));
+}
+
+Result<ExpectCalls::Call> call_of(const std::string& name, const Json& arguments,
+                                  bool alternatives) {
+  if (!arguments.is_object()) return wrong("a call's arguments want an object");
+  ExpectCalls::Call call{.name = name, .arguments = {}};
+  for (const Json::Member& member : arguments.as_object()) {
+    ExpectCalls::Argument& argument = call.arguments.emplace_back();
+    argument.name = member.key;
+    if (!alternatives) {
+      argument.accepted = {member.value};
+    } else if (member.value.is_array()) {
+      argument.accepted = member.value.as_array();
+    } else {
+      return wrong(
+          fmt::format("`ground_truth` wants an array of accepted values for '{}'", member.key));
+    }
+  }
+  return call;
+}
+
+Result<Task> calls_task(const Json& line) {
+  const Json* question = line.find("question");
+  const Json* functions = line.find("function");
+  const Json* truth = line.find("ground_truth");
+  if (truth == nullptr || !truth->is_array()) {
+    return wrong("`ground_truth` is missing: join each line with its line of possible_answer");
+  }
+  if (!question->is_array() || question->as_array().size() != 1 ||
+      !question->as_array().front().is_array()) {
+    return wrong(
+        "`question` wants one conversation: [[messages]]; those of several turns are not read");
+  }
+  if (functions == nullptr || !functions->is_array()) return wrong("`function` wants an array");
+  Task task;
+  Json::Array tools;
+  for (const Json& function : functions->as_array()) {
+    Json tool;
+    tool.set("type", "function").set("function", schema_with_json_kinds(function));
+    tools.push_back(std::move(tool));
+  }
+  task.request.set("messages", question->as_array().front()).set("tools", Json(std::move(tools)));
+  ExpectCalls expected;
+  for (const Json& one : truth->as_array()) {
+    if (!one.is_object() || one.as_object().size() != 1) {
+      return wrong("`ground_truth` wants objects of one member: the function's name");
+    }
+    const Json::Member& named = one.as_object().front();
+    TRY_ASSIGN(ExpectCalls::Call call, call_of(named.key, named.value, true));
+    expected.calls.push_back(std::move(call));
+  }
+  task.expected = std::move(expected);
+  return task;
+}
+
+Result<Expectation> calls_expected(const Json& value) {
+  if (!value.is_array()) return wrong("`expect.calls` wants an array");
+  ExpectCalls expected;
+  for (const Json& one : value.as_array()) {
+    const std::optional<std::string> name = one.string("name");
+    const Json* arguments = one.find("arguments");
+    if (!name) return wrong("`expect.calls` wants objects with `name` and `arguments`");
+    TRY_ASSIGN(ExpectCalls::Call call,
+               call_of(*name, arguments == nullptr ? Json(Json::Object{}) : *arguments, false));
+    expected.calls.push_back(std::move(call));
+  }
+  return Expectation(std::move(expected));
+}
+
+Result<Expectation> expectation_of(const Json& expect) {
+  if (!expect.is_object() || expect.as_object().size() != 1) {
+    return wrong("`expect` wants an object with one of number, choice, text, json, schema, calls");
+  }
+  const auto& [kind, value] = expect.as_object().front();
+  if (kind == "number") {
+    if (value.is_number()) return Expectation(ExpectNumber{value.dump()});
+    if (value.is_string() && last_number(value.as_string())) {
+      return Expectation(ExpectNumber{*last_number(value.as_string())});
+    }
+    return wrong("`expect.number` wants a number");
+  }
+  if (kind == "choice") {
+    if (!value.is_string() || value.as_string().size() != 1) {
+      return wrong("`expect.choice` wants a letter");
+    }
+    return choice_of(value.as_string().front(), kChoicesMax);
+  }
+  if (kind == "text") {
+    if (value.is_string()) return Expectation(ExpectText{{value.as_string()}});
+    TRY_ASSIGN(std::vector<std::string> accepted, strings_of(&value, "expect.text"));
+    if (accepted.empty()) return wrong("`expect.text` is empty");
+    return Expectation(ExpectText{std::move(accepted)});
+  }
+  if (kind == "json") return Expectation(ExpectJson{value});
+  if (kind == "calls") return calls_expected(value);
+  if (kind == "schema") {
+    const auto grammar = grammar::compile_json_schema(value, {});
+    if (!grammar.ok()) return wrong("`expect.schema`: " + grammar.error().message);
+    return Expectation(ExpectSchema{value});
+  }
+  return wrong(fmt::format(
+      "`expect` has no kind '{}'; those are number, choice, text, json, schema, calls", kind));
+}
+
+Result<Task> own_task(const Json& line) {
+  Task task;
+  const Json* messages = line.find("messages");
+  const std::optional<std::string> prompt = line.string("prompt");
+  if ((messages == nullptr) == !prompt) return wrong("a task wants one of `messages` and `prompt`");
+  if (messages != nullptr && !messages->is_array()) return wrong("`messages` wants an array");
+  task.request = prompt ? asking(*prompt) : Json(Json::Object{{"messages", *messages}});
+  for (const char* name : {"tools", "tool_choice", "response_format"}) {
+    if (const Json* value = line.find(name); value != nullptr) task.request.set(name, *value);
+  }
+  TRY_ASSIGN(task.expected, expectation_of(*line.find("expect")));
+  for (const Json::Member& member : line.as_object()) {
+    constexpr std::string_view kKnown[] = {"id",          "messages",        "prompt", "tools",
+                                           "tool_choice", "response_format", "expect"};
+    if (std::ranges::find(kKnown, member.key) == std::end(kKnown)) {
+      return wrong(fmt::format("`{}` is no member of a task; those are {}", member.key,
+                               fmt::join(kKnown, ", ")));
+    }
+  }
+  return task;
+}
+
+Result<Task> task_of(const Json& line) {
+  if (line.find("expect") != nullptr) return own_task(line);
+  if (line.find("instruction_id_list") != nullptr) return instructions_task(line);
+  const Json* question = line.find("question");
+  if (question == nullptr) {
+    if (line.find("test") != nullptr && line.find("prompt") != nullptr) {
+      return Error{ErrorCode::kUnsupported,
+                   "tasks whose answer is a program to be run are not judged"};
+    }
+    return wrong(
+        "none of the shapes that are read: `expect`, `question` or `instruction_id_list` is "
+        "missing");
+  }
+  if (line.find("function") != nullptr) return calls_task(line);
+  std::string text = line.string("question").value_or("");
+  const Json* choices = line.find("choices");
+  if (question->is_object()) {  // ARC's first form has its choices within
+    text = question->string("stem").value_or("");
+    if (choices == nullptr) choices = question->find("choices");
+  }
+  if (text.empty()) return wrong("`question` wants a text");
+  const Json* answer = line.find("answerKey");
+  if (answer == nullptr) answer = line.find("answer");
+  if (choices != nullptr) return choice_task(text, *choices, answer);
+  if (answer == nullptr || !answer->is_string()) return wrong("`answer` wants a string");
+  return number_task(text, answer->as_string());
+}
+
+}  // namespace
+
+Result<Task> parse_task(const Json& line, const std::string& set, size_t index) {
+  if (!line.is_object()) return wrong("a task wants an object");
+  TRY_ASSIGN(Task task, task_of(line));
+  task.set = set;
+  task.id = std::to_string(index);
+  for (const char* name : {"id", "task_id", "key"}) {
+    const Json* id = line.find(name);
+    if (id == nullptr || !(id->is_string() || id->is_integer())) continue;
+    task.id = id->is_string() ? id->as_string() : id->dump();
+    break;
+  }
+  return task;
+}
+
+Result<std::vector<Task>> parse_tasks(std::string_view text, const std::string& set) {
+  std::vector<Task> tasks;
+  std::set<std::string> ids;
+  size_t number = 0;
+  const auto at_line = [&](const Error& error) {
+    return Error{error.code, fmt::format("{}, line {}: {}", set, number, error.message),
+                 error.field};
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (line.size() > kTaskLineMax) {
+      return at_line(
+          wrong(fmt::format("{} bytes, at most {} are read", line.size(), kTaskLineMax)));
+    }
+    if (tasks.size() == kTasksMax) {
+      return at_line(wrong(fmt::format("more than {} tasks", kTasksMax)));
+    }
+    const Result<Json> json = Json::parse(line);
+    if (!json.ok()) return at_line(json.error());
+    Result<Task> task = parse_task(*json, set, tasks.size());
+    if (!task.ok()) return at_line(task.error());
+    if (!ids.insert(task->id).second) {
+      return at_line(wrong(fmt::format("the id '{}' is given twice", task->id)));
+    }
+    tasks.push_back(std::move(*task));
+  }
+  if (tasks.empty()) return wrong(fmt::format("{} has no task", set));
+  return tasks;
+}
+
+}  // namespace pelton::eval

@@ -1,0 +1,132 @@
+"""`pelton eval` and `pelton perplexity` as a user meets them.
+
+usage: eval_test.py BINARY
+"""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BINARY = ""
+BOX = os.path.join(ROOT, "models", "pelton-box")
+TINY = os.path.join(ROOT, "testdata", "golden", "tiny")
+
+
+def pelton(*words, code=0):
+    done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout if code == 0 else done.stderr
+
+
+def read_npy(file):
+    """Float32 (rows, columns) as lists."""
+    with open(file, "rb") as opened:
+        data = opened.read()
+    length = struct.unpack("<H", data[8:10])[0]
+    header = data[10:10 + length].decode()
+    shape = [int(n) for n in header[header.index("(") + 1:header.index(")")].split(",") if n.strip()]
+    values = struct.unpack("<%df" % (shape[0] * shape[1]), data[10 + length:])
+    return [values[row * shape[1]:(row + 1) * shape[1]] for row in range(shape[0])]
+
+
+class Perplexity(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        with open(os.path.join(TINY, "tokens.json"), encoding="utf-8") as file:
+            known = json.load(file)
+        self.ids = (known["prompt"] + known["continuation"])[:90]
+        self.tokens = os.path.join(self.folder.name, "ids.json")
+        with open(self.tokens, "w", encoding="utf-8") as file:
+            json.dump(self.ids, file)
+
+    def of(self, *flags):
+        return json.loads(pelton("perplexity", TINY, "--tokens", self.tokens, "--json", *flags))
+
+    def nats_of_logits(self, window, stride):
+        """The same by `pelton logits` and Python's own arithmetic, window by window."""
+        total, count, begin, predicted = 0.0, 0, 0, 1
+        while predicted < len(self.ids):
+            end = min(begin + window, len(self.ids))
+            part, out = os.path.join(self.folder.name, "part.json"), os.path.join(self.folder.name, "l.npy")
+            with open(part, "w", encoding="utf-8") as file:
+                json.dump(self.ids[begin:end], file)
+            pelton("logits", TINY, "--tokens", part, "--out", out, "--kernels", "reference")
+            rows = read_npy(out)
+            for position in range(predicted, end):
+                row = rows[position - 1 - begin]
+                most = max(row)
+                total += most + math.log(sum(math.exp(one - most) for one in row)) - row[self.ids[position]]
+                count += 1
+            predicted, begin = end, begin + stride
+        return total / count
+
+    def test_is_what_logits_say_in_any_windows(self):
+        for window, stride in ((90, 90), (40, 40), (48, 16)):
+            with self.subTest(window=window, stride=stride):
+                found = self.of("--kernels", "reference", "--window", str(window), "--stride", str(stride))
+                self.assertEqual(found["tokens"], 89)
+                self.assertAlmostEqual(found["nats_per_token"], self.nats_of_logits(window, stride), delta=1e-5)
+                self.assertAlmostEqual(found["perplexity"], math.exp(found["nats_per_token"]), delta=1e-9)
+
+    def test_another_form_is_as_far_as_it_is(self):
+        same = self.of("--against", TINY)
+        self.assertEqual((same["kl_max"], same["agreement"], same["other_perplexity"]), (0, 1, same["perplexity"]))
+        eighth = self.of("--against-kv-cache-dtype", "int8")
+        self.assertGreater(eighth["kl_mean"], 0)
+        self.assertLessEqual(eighth["kl_mean"], eighth["kl_p99"])
+        self.assertLessEqual(eighth["kl_p99"], eighth["kl_max"])
+        packed = self.of("--against-weights", "shipped")
+        self.assertLess(packed["kl_mean"], 0.1)
+
+    def test_what_is_wrong_is_said(self):
+        self.assertIn("two tokens", pelton("perplexity", BOX, "--text", "/dev/null", code=2))
+        self.assertIn("stride", pelton("perplexity", TINY, "--tokens", self.tokens, "--window", "8", "--stride", "9", code=2))
+        with open(self.tokens, "w", encoding="utf-8") as file:
+            json.dump([1, 10**6], file)
+        self.assertIn("vocabulary", pelton("perplexity", TINY, "--tokens", self.tokens, code=2))
+        self.assertIn("--text", pelton("perplexity", TINY, code=2))
+
+
+class Eval(unittest.TestCase):
+    def test_a_model_is_asked_and_compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out, page = os.path.join(folder, "a.json"), os.path.join(folder, "a.html")
+            tasks = os.path.join(folder, "mine.jsonl")
+            with open(tasks, "w", encoding="utf-8") as file:
+                file.write('{"prompt": "What is 3 plus 4?", "expect": {"number": 7}}\n')
+                file.write('{"question": "2 and 2?", "answer": "#### 5"}\n')
+            words = ["eval", BOX, "--tasks", "arithmetic,%s" % tasks, "--num-tasks", "6", "--max-tokens", "200"]
+            text = pelton(*words, "--out", out, "--html", page)
+            self.assertIn("mine", text)
+            self.assertFalse(os.path.exists(out + ".partial"))
+            with open(out, encoding="utf-8") as file:
+                result = json.load(file)
+            self.assertEqual([one["set"] for one in result["scores"]], ["arithmetic", "mine", "all"])
+            self.assertEqual(len(result["outcomes"]), 8)
+            self.assertFalse([one for one in result["outcomes"] if "error" in one])
+            self.assertTrue(result["outcomes"][6]["right"], result["outcomes"][6])
+            with open(page, encoding="utf-8") as file:
+                self.assertIn("Evaluation of", file.read())
+            again = os.path.join(folder, "b.json")
+            pelton(*words, "--out", again, "--against", out, "--fail-if", "drop>0", "p<0.5")
+            with open(out, "rb") as first, open(again, "rb") as second:
+                self.assertEqual(first.read(), second.read())
+            self.assertIn("score<1", pelton(*words, "--fail-if", "score<1", code=1))
+
+    def test_what_is_wrong_is_said_before_anything_is_asked(self):
+        self.assertIn("arithmetic", pelton("eval", BOX, "--tasks", "poems", code=4))
+        self.assertIn("--against", pelton("eval", BOX, "--fail-if", "drop>0", code=2))
+        self.assertIn("rhyme", pelton("eval", BOX, "--fail-if", "rhyme>0", code=2))
+        self.assertIn("--base-url", pelton("eval", code=2))
+        self.assertIn("no result", pelton("eval", BOX, "--against", os.path.join(TINY, "config.json"), code=2))
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
