@@ -17,6 +17,8 @@ struct ForwardInput {
     int count = 0;  // rows
     // By KV group: block tables by position / block_tokens.
     kv::PerGroup<const int32_t*> tables;
+    // Of an encoder's pair of texts: where the second one begins; 0: there is one text.
+    int second_text = 0;
   };
   std::vector<TokenId> tokens;
   std::vector<Sequence> sequences;

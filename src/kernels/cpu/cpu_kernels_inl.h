@@ -15,6 +15,7 @@ constexpr int kActivationChunk = 32;  // activations of an expert at a time: one
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
+#include "kernels/cpu/encoder_rows_inl.h"
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 
@@ -85,6 +86,15 @@ class CpuKernels final : public Kernels {
           float* const to = out + t * hidden + i;
           Vector::store(to, Vector::fma(normed, Vector::load(weight + i), Vector::load(to)));
         }
+      }
+    });
+  }
+
+  void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
+                  int hidden, float epsilon) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        layer_norm_row(out + t * hidden, x + t * hidden, weight, bias, hidden, epsilon);
       }
     });
   }
@@ -229,6 +239,22 @@ class CpuKernels final : public Kernels {
       for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk;
            i += kActivationChunk) {
         glu_chunk(gate + i, up + i, shape);
+      }
+    });
+  }
+
+  void activate(float* x, int64_t count, ActivationKind kind) override {
+    const int64_t chunks = (count + kActivationChunk - 1) / kActivationChunk;
+    pool_.parallel_for(chunks, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk && i < count;
+           i += Vector::kLanes) {
+        const int64_t left = count - i;
+        if (left >= Vector::kLanes) {
+          Vector::store(x + i, activation_of(Vector::load(x + i), kind));
+        } else {
+          const int part = static_cast<int>(left);
+          store_part(x + i, activation_of(load_part(x + i, part), kind), part);
+        }
       }
     });
   }
@@ -436,7 +462,8 @@ class CpuKernels final : public Kernels {
       const int64_t index = item / shape.kv_heads;
       const SequenceRows& rows = sequences[sequence_of_row[index]];
       const int64_t row = sequences[0].row_begin + index;
-      const int position = rows.start + static_cast<int>(row - rows.row_begin);
+      const int position = rows.key_count > 0 ? rows.key_count - 1
+                                              : rows.start + static_cast<int>(row - rows.row_begin);
       const int first =
           shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
       return AttentionItem{.row = row,
