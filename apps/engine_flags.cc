@@ -78,12 +78,14 @@ std::vector<Flag> batch_flags() {
            .aliases = {"--max-rolling-batch-size", "--max-running-requests"}},
           {.name = "--max-num-batched-tokens",
            .value = "N",
-           .help = "maximum number of tokens in a batch; longer prompts are prefilled in chunks",
+           .help = "maximum number of tokens in a batch; longer prompts are prefilled in chunks. "
+                   "An encoder's texts are never cut: without the flag it takes its longest text "
+                   "at least, and more as memory has it",
            .kind = Flag::Kind::kSize,
            .default_text = "512",
            .least = 1,
            .most = 1 << 20,
-           .aliases = {"--chunked-prefill-size"}},
+           .aliases = {"--chunked-prefill-size", "--max-batch-tokens"}},
           {.name = "--swap-space",
            .value = "BYTES",
            .help = "host memory, as 2GiB, for the KV cache of preempted sequences, which are "
@@ -104,6 +106,8 @@ Result<void> read_batch_flags(const cli::Arguments& arguments,
   options.executor.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
   options.executor.batch_tokens_max =
       static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  options.executor.batch_from_memory =
+      arguments.source("--max-num-batched-tokens") == cli::Arguments::Source::kDefault;
   options.executor.swap_bytes = arguments.integer("--swap-space");
   constexpr int64_t kSwapBytesMin = int64_t{1} << 20;  // less is a slip of the unit
   if (options.executor.swap_bytes > 0 && options.executor.swap_bytes < kSwapBytesMin) {

@@ -111,6 +111,31 @@ Result<IdsFile> read_ids_file(const std::string& file) {
   return ids;
 }
 
+Result<std::vector<std::vector<TokenId>>> read_sequences_file(const std::string& file) {
+  TRY_ASSIGN(const std::string text, read_input(file));
+  Result<Json> parsed = Json::parse(text);
+  if (!parsed) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, parsed.error().message)};
+  }
+  const Json* named = parsed->is_object() ? parsed->find("sequences") : nullptr;
+  const Json& list = named != nullptr ? *named : *parsed;
+  if (!list.is_array() || list.as_array().empty()) {
+    return Error{ErrorCode::kInvalidArgument, file + ": no token ids in it"};
+  }
+  std::vector<std::vector<TokenId>> sequences;
+  if (!list.as_array()[0].is_array()) {
+    TRY_ASSIGN(std::vector<TokenId> one, to_ids(list, file));
+    sequences.push_back(std::move(one));
+    return sequences;
+  }
+  for (const Json& item : list.as_array()) {
+    TRY_ASSIGN(std::vector<TokenId> ids,
+               to_ids(item, fmt::format("{}, sequence {}", file, sequences.size())));
+    sequences.push_back(std::move(ids));
+  }
+  return sequences;
+}
+
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   struct stat status {};
   const bool is_file = stat(model.c_str(), &status) == 0 && S_ISREG(status.st_mode);

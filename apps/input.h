@@ -30,6 +30,9 @@ struct IdsFile {
 };
 Result<IdsFile> read_ids_file(const std::string& file);
 
+// One array of token ids, an array of such arrays, or {"sequences": [[...], ...]}: a text each.
+Result<std::vector<std::vector<TokenId>>> read_sequences_file(const std::string& file);
+
 // The tokenizer of a model argument, which may also be a tokenizer's own file.
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model);
 

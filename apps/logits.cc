@@ -188,6 +188,11 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const IdsFile file, read_ids_file(arguments.text("--tokens")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
 
+  if (checkpoint.config().is_encoder()) {
+    return Error{ErrorCode::kUnsupported,
+                 "an encoder has no logits of tokens: pelton embed gives its vectors and labels"};
+  }
+
   Job job{.ids = file.all(),
           .chunk = static_cast<int>(arguments.integer("--chunk")),
           .out = arguments.text("--out"),

@@ -15,6 +15,7 @@
 #include "apps/loading.h"
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
+#include "apps/vector_flags.h"
 #include "apps/verbs.h"
 #include "base/log_context.h"
 #include "base/machine.h"
@@ -96,8 +97,6 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .sampling = {},
       .reasoning_field = arguments.text("--reasoning-field"),
       .current_date = {},
-      .pooling =
-          arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
       .unknown_fields = arguments.has("--strict-fields") ? api::UnknownFields::kRefuse
                                                          : api::UnknownFields::kWarn,
@@ -213,6 +212,12 @@ std::string line_of(node::LoadedModel& model, const std::string& id) {
       local == nullptr
           ? "scripted answers, no model"
           : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
+  if (capacity.whole_prompts) {
+    return fmt::format("{}: {}; embeddings and scores; texts of at most {} tokens, {} in a batch",
+                       cli::without_controls(id), device,
+                       cli::format_count(capacity.context_tokens_max),
+                       cli::format_count(capacity.batch_tokens_max));
+  }
   const std::string kv_bytes =
       local == nullptr
           ? ""
@@ -222,6 +227,31 @@ std::string line_of(node::LoadedModel& model, const std::string& id) {
                      cli::without_controls(id), device,
                      cli::format_count(capacity.context_tokens_max), capacity.sequences_max,
                      cli::format_count(capacity.kv_tokens()), kv_bytes);
+}
+
+std::vector<Flag> chat_answer_flags() {
+  return {generation_config_flag(),
+          {.name = "--current-date",
+           .value = "YYYY-MM-DD",
+           .help = "the date that models see; default the clock's"},
+          {.name = "--reasoning-field",
+           .value = "NAME",
+           .help = "the field that reasoning comes in",
+           .default_text = "reasoning_content",
+           .choices = {"reasoning_content", "reasoning"}},
+          {.name = "--allow-control-tokens",
+           .help = "token-id prompts of /v1/completions may hold control tokens",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--strict-fields",
+           .help = "requests with a field that nobody documents are answered 400 instead of "
+                   "with a warning",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--max-logprobs",
+           .value = "N",
+           .help = "alternatives to a token that a request may ask for",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "20",
+           .most = 20}};
 }
 
 // What may be said of one model alone: all but what the models share.
@@ -294,33 +324,9 @@ std::vector<Flag> model_name_flags() {
 }
 
 std::vector<Flag> answer_flags() {
-  return {generation_config_flag(),
-          {.name = "--current-date",
-           .value = "YYYY-MM-DD",
-           .help = "the date that models see; default the clock's"},
-          {.name = "--reasoning-field",
-           .value = "NAME",
-           .help = "the field that reasoning comes in",
-           .default_text = "reasoning_content",
-           .choices = {"reasoning_content", "reasoning"}},
-          {.name = "--pooling",
-           .value = "NAME",
-           .help = "which final states embeddings are made of, unless a request says",
-           .default_text = "last",
-           .choices = {"last", "mean"}},
-          {.name = "--allow-control-tokens",
-           .help = "token-id prompts of /v1/completions may hold control tokens",
-           .kind = Flag::Kind::kSwitch},
-          {.name = "--strict-fields",
-           .help = "requests with a field that nobody documents are answered 400 instead of "
-                   "with a warning",
-           .kind = Flag::Kind::kSwitch},
-          {.name = "--max-logprobs",
-           .value = "N",
-           .help = "alternatives to a token that a request may ask for",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "20",
-           .most = 20}};
+  std::vector<Flag> flags = vector_flags();
+  for (Flag& flag : chat_answer_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& arguments) {
@@ -467,6 +473,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   if (!cli::is_terminal(stderr)) log_capacity(*hosted->loaded, options.engine, parts_.log);
   hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));
   hosted->served->limits = parts_.limits(options.engine);
+  TRY(read_vector_use(*plan.arguments, *hosted->loaded, *hosted->served, parts_.log));
   TRY(finish(plan, *hosted));
   return hosted;
 }

@@ -32,7 +32,8 @@ namespace pelton::apps {
 
 // --alias --served-model-name --step-log.
 std::vector<cli::Flag> model_name_flags();
-// --generation-config --current-date --reasoning-field --pooling --allow-control-tokens.
+// --generation-config --current-date --reasoning-field --pooling --rerank-by
+// --allow-control-tokens.
 std::vector<cli::Flag> answer_flags();
 
 // Of the command line. Errors: kInvalidArgument.

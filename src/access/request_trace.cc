@@ -90,6 +90,11 @@ std::string_view operation_of(std::string_view handler) {
       {"/v2/embed", "embeddings"},
       {"/v1/rerank", "embeddings"},
       {"/v1/score", "embeddings"},
+      {"/classify", "embeddings"},
+      {"/embed", "embeddings"},
+      {"/embed_all", "embeddings"},
+      {"/similarity", "embeddings"},
+      {"/predict", "embeddings"},
       {"/pelton.v1.Inference/Embed", "embeddings"},
   };
   for (const auto& [route, operation] : kOperations) {

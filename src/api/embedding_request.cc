@@ -14,6 +14,7 @@ namespace {
 // The body's own limit (net/) bounds texts; no need for a second one.
 constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
 constexpr int kDimensionsMax = 1 << 20;
+constexpr size_t kPromptNameMax = 256;
 
 EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   EmbeddingFields fields;
@@ -27,13 +28,40 @@ EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   fields.keep_alive_ns = common.keep_alive_ns;
   if (common.stream) body.refuse_unsupported("stream", "streaming embeddings");
   if (const std::string* word = body.text("pooling", 64)) {
-    if (*word == "last" || *word == "mean") {
-      fields.pooling = *word == "last" ? EmbeddingPooling::kLast : EmbeddingPooling::kMean;
+    if (*word == "last" || *word == "mean" || *word == "cls") {
+      fields.pooling = *word == "last"   ? EmbeddingPooling::kLast
+                       : *word == "mean" ? EmbeddingPooling::kMean
+                                         : EmbeddingPooling::kFirst;
     } else {
-      body.refuse("pooling", "'pooling' must be 'last' or 'mean'");
+      body.refuse("pooling", "'pooling' must be 'last', 'mean' or 'cls'");
     }
   }
   return fields;
+}
+
+// Which prompt goes ahead of a text: by its name, or by what the text is for, as Cohere's clients
+// and others say it.
+void read_prompt_choice(const Fields& body, EmbeddingFields& fields) {
+  static constexpr std::string_view kKinds[] = {
+      "query",           "document",       "passage",    "search_query",
+      "search_document", "classification", "clustering", "image"};
+  check_word(body, "input_type", kKinds);
+  if (const std::string* kind = body.text("input_type", 64)) fields.input_type = *kind;
+  if (const std::string* name = body.text("prompt_name", kPromptNameMax)) {
+    fields.prompt_name = *name;
+  }
+  if (!fields.prompt_name.empty() && !fields.input_type.empty()) {
+    body.refuse("prompt_name", "either 'prompt_name' or 'input_type' may be given, and not both");
+  }
+}
+
+// Of models that score.
+template <typename Request>
+void read_scoring(const Fields& body, Request& request) {
+  request.raw_scores = body.boolean("raw_scores").value_or(false);
+  if (const std::string* text = body.text("instruction", kTextBytesMax)) {
+    request.instruction = *text;
+  }
 }
 
 void read_encoding(const Fields& body, EmbeddingRequest& request) {
@@ -133,6 +161,8 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
   }
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
+  read_prompt_choice(fields, request.fields);
+  request.normalises = fields.boolean("normalize").value_or(true);
   read_encoding(fields, request);
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
@@ -150,9 +180,7 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
   }
   if (fields.find("texts") != nullptr) fields.array("texts", kEmbeddingInputsMax);
   request.texts = read_texts(fields, "texts");
-  static constexpr std::string_view kKinds[] = {"search_document", "search_query", "classification",
-                                                "clustering", "image"};
-  check_word(fields, "input_type", kKinds);  // the model knows one kind
+  read_prompt_choice(fields, request.fields);
   read_embedding_types(fields, request);
   read_truncate(fields, request);
   request.max_tokens = fields.integer("max_tokens", {.low = 1});
@@ -180,6 +208,7 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestL
   if (top && *top > 0) request.top_n = static_cast<int>(*top);
   request.tokens_per_document_max = fields.integer("max_tokens_per_doc", {.low = 1});
   request.return_documents = fields.boolean("return_documents").value_or(true);
+  read_scoring(fields, request);
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
@@ -194,6 +223,7 @@ Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLim
   const bool newer = fields.find("queries") != nullptr;  // vLLM's other names
   request.first = read_texts(fields, newer ? "queries" : "text_1");
   request.second = read_texts(fields, newer ? "documents" : "text_2");
+  read_scoring(fields, request);
   const size_t first = request.first.size();
   const size_t second = request.second.size();
   if (first != 1 && first != second) {

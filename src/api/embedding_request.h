@@ -17,12 +17,16 @@ namespace pelton::api {
 inline constexpr size_t kEmbeddingInputsMax = 2048;  // OpenAI's
 
 // How a text's tokens become one vector; absent: as the server was configured.
-enum class EmbeddingPooling { kLast, kMean };
+enum class EmbeddingPooling { kLast, kMean, kFirst };
 
 // What all three say of who asks and how.
 struct EmbeddingFields {
   std::string model;  // empty: the only one there is
   std::optional<EmbeddingPooling> pooling;
+  // Which of the model's prompts goes ahead of each text, by its name, or by what the text is for
+  // ("query", "document"); empty: the model's default.
+  std::string prompt_name;
+  std::string input_type;
   int priority = 0;
   std::string user;
   std::string cache_salt;
@@ -38,6 +42,7 @@ struct EmbeddingRequest {
   bool begins_answer = false;         // that ends with the opening of the model's turn
   bool adds_special = true;           // texts stand between the model's own tokens, if it has such
   std::optional<int> dimensions;      // the first so many, normalised anew
+  bool normalises = true;             // to length one
   bool base64 = false;
 };
 
@@ -61,11 +66,15 @@ struct RerankRequest {
   std::optional<int64_t> tokens_per_document_max;
   std::optional<int> top_n;
   bool return_documents = true;
+  bool raw_scores = false;  // of a model that scores: its logits, not probabilities
+  std::string instruction;  // of Qwen3-Reranker; empty: its default
 };
 
 // Each of `first` with each of `second` where there is one of `first`, otherwise one by one.
 struct ScoreRequest {
   EmbeddingFields fields;
+  bool raw_scores = false;  // as RerankRequest's, also the next
+  std::string instruction;
   std::vector<std::string> first;
   std::vector<std::string> second;
 };

@@ -77,9 +77,15 @@ std::vector<uint8_t> as_bytes(const std::vector<T>& values) {
 
 class Maker {
  public:
-  Maker(const ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {}
+  // `golden`: case.json. Its prefix stands in place of "model.".
+  Maker(const ModelConfig& config, const Json& golden)
+      : config_(config),
+        golden_(golden),
+        seed_(static_cast<uint64_t>(golden.integer("seed").value_or(0))),
+        prefix_(golden.string("prefix").value_or(config.is_encoder() ? "" : "model.")) {}
 
   std::vector<Made> make() {
+    if (config_.is_encoder()) return make_encoder();
     const double hidden = config_.hidden_size;
     // Small where the head is tied, so that logits do not just repeat the token.
     const double embedding = is_gemma() ? 0.03 : 0.1;
@@ -108,14 +114,19 @@ class Maker {
   }
 
   void add(const std::string& name, DType dtype, const Shape& shape, std::vector<uint8_t> bytes) {
-    made_.push_back(
-        {{families::published_name(*config_.family, name), dtype, shape}, std::move(bytes)});
+    made_.push_back({{stored_name(name), dtype, shape}, std::move(bytes)});
+  }
+
+  std::string stored_name(const std::string& name) const {
+    const std::string published = families::published_name(*config_.family, name);
+    constexpr std::string_view kModel = "model.";
+    if (!published.starts_with(kModel)) return published;
+    return prefix_ + published.substr(kModel.size());
   }
 
   std::vector<double> values(const std::string& name, const Shape& shape, double deviation,
                              double mean = 0.0) const {
-    return normals(seed_, families::published_name(*config_.family, name), count_of(shape),
-                   deviation, mean);
+    return normals(seed_, stored_name(name), count_of(shape), deviation, mean);
   }
 
   void bf16(const std::string& name, const Shape& shape, double deviation, double mean = 0.0) {
@@ -266,8 +277,50 @@ class Maker {
     bf16(prefix + "shared_head.head.weight", {config_.vocab_size, hidden}, 0.1);
   }
 
+  void layer_norm(const std::string& name) {
+    bf16(name + ".weight", {config_.hidden_size}, 0.2, 1.0);
+    bf16(name + ".bias", {config_.hidden_size}, 0.2);
+  }
+
+  void biased(const std::string& name, int64_t rows, int64_t columns, double gain) {
+    bf16(name + ".weight", {rows, columns}, gain / std::sqrt(static_cast<double>(columns)));
+    bf16(name + ".bias", {rows}, 0.3);
+  }
+
+  // BERT's names, which are not translated.
+  std::vector<Made> make_encoder() {
+    const int64_t hidden = config_.hidden_size;
+    const std::string embeddings = prefix_ + "embeddings.";
+    bf16(embeddings + "word_embeddings.weight", {config_.vocab_size, hidden}, 0.5);
+    bf16(embeddings + "position_embeddings.weight", {config_.encoder.position_rows, hidden}, 0.3);
+    bf16(embeddings + "token_type_embeddings.weight", {config_.encoder.type_rows, hidden}, 0.3);
+    layer_norm(embeddings + "LayerNorm");
+    for (int i = 0; i < config_.layer_count(); ++i) {
+      const std::string layer = fmt::format("{}encoder.layer.{}.", prefix_, i);
+      for (const char* name : {"query", "key", "value"}) {
+        biased(layer + "attention.self." + name, hidden, hidden, 1.2);
+      }
+      biased(layer + "attention.output.dense", hidden, hidden, 1.0);
+      layer_norm(layer + "attention.output.LayerNorm");
+      biased(layer + "intermediate.dense", config_.intermediate_size, hidden, 1.3);
+      biased(layer + "output.dense", hidden, config_.intermediate_size, 1.3);
+      layer_norm(layer + "output.LayerNorm");
+    }
+    const std::string head = golden_.string("head").value_or("");
+    if (head == "xlmr") {
+      biased("classifier.dense", hidden, hidden, 1.0);
+      biased("classifier.out_proj", config_.label_count, hidden, 1.5);
+    } else if (head == "bert" || golden_.boolean("pooler").value_or(false)) {
+      biased(prefix_ + "pooler.dense", hidden, hidden, 1.0);
+      if (head == "bert") biased("classifier", config_.label_count, hidden, 1.5);
+    }
+    return std::move(made_);
+  }
+
   const ModelConfig& config_;
+  const Json& golden_;
   const uint64_t seed_;
+  const std::string prefix_;
   std::vector<Made> made_;
 };
 
@@ -276,8 +329,7 @@ class Maker {
 Result<std::vector<uint8_t>> family_golden_safetensors(const Json& config, const Json& golden) {
   TRY_ASSIGN(const ModelConfig parsed,
              families::parse_model_config(config, nullptr, "golden config"));
-  const auto seed = static_cast<uint64_t>(golden.integer("seed").value_or(0));
-  const std::vector<Made> made = Maker(parsed, seed).make();
+  const std::vector<Made> made = Maker(parsed, golden).make();
   std::vector<PlannedTensor> plan;
   for (const Made& one : made) plan.push_back(one.tensor);
   const std::string header = safetensors_header(plan);

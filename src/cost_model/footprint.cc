@@ -145,9 +145,46 @@ int64_t latent_elements(const ModelConfig& config) {
          heads * (row + latent.kv_rank);
 }
 
+// What sampling::Sampler::bytes_for and the executor's masks take.
+int64_t sampling_bytes(const ModelConfig& config, const MemoryRequest& request) {
+  constexpr int64_t kBlockLogits = 128;
+  constexpr int64_t kLogitBytes = 16;
+  constexpr int64_t kBlockBytes = 12;
+  const int64_t blocks = (config.vocab_size + kBlockLogits - 1) / kBlockLogits;
+  // What a grammar allows next, a bit for each token of each sequence.
+  constexpr int64_t kMaskBits = 64;
+  return request.threads * (kFloatBytes * config.vocab_size +
+                            blocks * (kBlockLogits * kLogitBytes + kBlockBytes)) +
+         request.sequences_max * ((config.vocab_size + kMaskBits - 1) / kMaskBits) * 8;
+}
+
+// As models/encoder and layers/encoder_layer allocate it: activations, and one layer's keys and
+// values in blocks.
+Workspace count_encoder_workspace(const ModelConfig& config, const MemoryRequest& request) {
+  constexpr int64_t kBlockTokens = 16;
+  constexpr int64_t kPartialBlocks = 64;
+  constexpr int64_t kIndexBytes = 4;
+  constexpr int64_t kPointerBytes = 8;
+  const int64_t tokens = request.batch_tokens_max;
+  const int64_t hidden = config.hidden_size;
+  const int64_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens + kPartialBlocks;
+  Workspace space;
+  space.activations =
+      kFloatBytes * (tokens * (5 * hidden + config.intermediate_size) +
+                     blocks * 2 * kBlockTokens * hidden + (config.label_count > 0 ? hidden : 0)) +
+      kIndexBytes * (blocks + tokens);
+  if (request.kernels == KernelKind::kCpu) {
+    space.kernels = tokens * (kPointerBytes + kIndexBytes) + kIndexBytes;
+  }
+  space.sampling = sampling_bytes(config, request);
+  space.drafting = request.draft_bytes;
+  return space;
+}
+
 // As models/transformer, layers and kernels allocate it; executor/local_executor CHECKs that it is
 // so.
 Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
+  if (config.is_encoder()) return count_encoder_workspace(config, request);
   const int64_t tokens = request.batch_tokens_max;
   const int64_t rows = request.sequences_max + request.draft_rows_max;
   const int64_t hidden = config.hidden_size;
@@ -184,16 +221,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
                          assignments * hidden);
     }
   }
-  // sampling::Sampler::bytes_for
-  constexpr int64_t kBlockLogits = 128;
-  constexpr int64_t kLogitBytes = 16;
-  constexpr int64_t kBlockBytes = 12;
-  const int64_t blocks = (config.vocab_size + kBlockLogits - 1) / kBlockLogits;
-  space.sampling = request.threads * (kFloatBytes * config.vocab_size +
-                                      blocks * (kBlockLogits * kLogitBytes + kBlockBytes));
-  // What a grammar allows next, a bit for each token of each sequence.
-  constexpr int64_t kMaskBits = 64;
-  space.sampling += request.sequences_max * ((config.vocab_size + kMaskBits - 1) / kMaskBits) * 8;
+  space.sampling = sampling_bytes(config, request);
   space.drafting = request.draft_bytes;
   return space;
 }
@@ -349,6 +377,15 @@ Result<void> check_fits(const Footprint& footprint) {
       weights.owned + (streamed ? 0 : weights.mapped) + footprint.workspace.bytes();
   const int64_t asked = footprint.kv.bytes() + footprint.swap.bytes();
   const bool is_known = footprint.memory_bytes > 0;
+  const bool is_encoder = footprint.kv.bytes() == 0 && footprint.kv.token_count() > 0;
+  if (is_known && is_encoder && taken > footprint.memory_bytes) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("weights take {} and working memory {}, of {} of memory; lower "
+                             "--max-num-batched-tokens",
+                             byte_text(weights.bytes()), byte_text(footprint.workspace.bytes()),
+                             byte_text(footprint.memory_bytes)),
+                 "max-num-batched-tokens"};
+  }
   if (!is_known || asked == 0 || taken + asked <= footprint.memory_bytes) return {};
   const bool by_swap = footprint.swap.bytes() > footprint.kv.bytes();
   const int64_t own = by_swap ? footprint.swap.bytes() : footprint.kv.bytes();
@@ -361,6 +398,14 @@ Result<void> check_fits(const Footprint& footprint) {
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
                             const MemoryRequest& request) {
   return add_up(checkpoint.config(), checkpoint.expected(), request, tiles_of(checkpoint));
+}
+
+int encoder_step_tokens(const ModelConfig& config, int64_t memory_bytes) {
+  constexpr int64_t kTokensMax = 16384;  // beyond, larger steps only make others wait
+  const int64_t of_token =
+      kFloatBytes * (7 * int64_t{config.hidden_size} + config.intermediate_size);
+  const int64_t suggested = std::clamp<int64_t>(memory_bytes / 16 / of_token, 512, kTokensMax);
+  return static_cast<int>(std::max<int64_t>(suggested, config.context_max));
 }
 
 int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {

@@ -120,6 +120,10 @@ struct Footprint {
 // kDoesNotFit and kInvalidArgument name the flag, what was asked and what would fit.
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);
 
+// Tokens in a step of an encoder, where nobody has said: its longest text at least, and more while
+// that is little of the memory.
+int encoder_step_tokens(const families::ModelConfig& config, int64_t memory_bytes);
+
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);
 

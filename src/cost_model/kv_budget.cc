@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -170,6 +171,24 @@ KvAllocated bare_groups(const ModelConfig& config, const MemoryRequest& request)
   return kv;
 }
 
+// Of an encoder's blocks, which hold nothing, there are as many as the tokens of two steps can ever
+// need: a text has one for each token at most. It is computed whole, so the step is its bound.
+Result<KvBudget> plan_encoder_blocks(const ModelConfig& config, const MemoryRequest& request,
+                                     KvAllocated kv) {
+  const int step = request.batch_tokens_max;
+  if (request.context_tokens && *request.context_tokens > step) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--max-model-len {} is more than --max-num-batched-tokens {}, and an "
+                             "encoder computes a text whole",
+                             *request.context_tokens, step),
+                 "max-model-len"};
+  }
+  kv.groups[0].block_count = count(std::min<int64_t>(2 * int64_t{step}, kBlocksMax));
+  return KvBudget{
+      .kv = std::move(kv),
+      .context_tokens_max = std::min(request.context_tokens.value_or(config.context_max), step)};
+}
+
 }  // namespace
 
 int64_t conversation_blocks(const kv::GroupSpec& group, int block_tokens) {
@@ -186,6 +205,7 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
                              *request.context_tokens, config.context_max),
                  "max-model-len"};
   }
+  if (config.is_encoder()) return plan_encoder_blocks(config, request, std::move(kv));
   const int64_t context_wanted = request.context_tokens.value_or(config.context_max);
   // Where the user has not said, any context will do that holds a block.
   const int64_t context_needed =

@@ -27,6 +27,9 @@ struct ExecutorCapacity {
   // ones fill a step. 0, and embedding_size 0: this executor makes none.
   int pooled_sequences_max = 0;
   int embedding_size = 0;
+  int label_count = 0;  // of a classification head; 0: there is none
+  // An encoder: it makes embeddings only, and each prompt is computed whole, in one step.
+  bool whole_prompts = false;
   int batch_tokens_max = 512;  // tokens in one step
   int context_tokens_max = 0;  // longest sequence, prompt and output
   // Speculation: guesses behind one sequence's row, and in one step. 0: none is computed.

@@ -384,6 +384,9 @@ void ModelledExecutor::embed(const ScheduledRow& row, Occupant& occupant,
                              std::span<float> embedding) {
   CHECK(occupant.pooling.has_value(), "an embedding of what was not announced as one");
   CHECK(occupant.computed == occupant.prompt_count, "an embedding before the prompt's end");
+  CHECK(
+      *occupant.pooling == request::Pooling::kLast || *occupant.pooling == request::Pooling::kMean,
+      "only these are modelled");
   CHECK(*occupant.pooling != request::Pooling::kMean || occupant.first == 0,
         "a mean over tokens that were not computed here");
   read_seen(occupant, row.start);

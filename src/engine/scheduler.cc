@@ -76,6 +76,13 @@ Result<void> check_request(const request::GenerationRequest& request,
   if (request.pooling && capacity.embedding_size == 0) {
     return Error{ErrorCode::kUnsupported, "this engine makes no embeddings", "model"};
   }
+  if (capacity.whole_prompts && !request.pooling) {
+    return Error{ErrorCode::kUnsupported,
+                 "this model is an encoder: it makes embeddings and scores, and no text", "model"};
+  }
+  if (request.pooling == request::Pooling::kLabels && capacity.label_count == 0) {
+    return Error{ErrorCode::kUnsupported, "this model has no labels to score with", "model"};
+  }
   if (prompt == 0) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", "prompt"};
   if (output < 1 && !request.pooling) {
     return Error{ErrorCode::kInvalidArgument, "max_new_tokens must be at least 1",
@@ -93,6 +100,13 @@ Result<void> check_request(const request::GenerationRequest& request,
                  fmt::format("{} prompt tokens and {} new ones are more than the context of {}",
                              prompt, output, capacity.context_tokens_max),
                  "max_new_tokens"};
+  }
+  for (const TokenId token : request.label_tokens) {
+    if (token >= 0 && token < capacity.vocab_size) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the label token {} is none of the model's, which go from 0 to {}",
+                             token, capacity.vocab_size - 1),
+                 "label_tokens"};
   }
   TRY(check_resumed(request, capacity));
   return check_blocks(prompt, output, capacity);
@@ -356,6 +370,13 @@ void Scheduler::admit_waiting() {
       passed_over.push_back(*next);
       continue;
     }
+    // Whoever is first in line goes into the next step, which is empty: so nobody waits longer than
+    // a step for the room that a shorter one behind it takes.
+    if (capacity_.whole_prompts && sequence.remaining() > std::min(budget_, prompt_budget_)) {
+      if (passed_over.size() == kPassedOverWithoutSlotMax) break;
+      passed_over.push_back(*next);
+      continue;
+    }
     const Found found = look_up(sequence);
     if (comes_soon(sequence, found)) {
       passed_over.push_back(*next);
@@ -513,6 +534,8 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     arrival.prompt_count = sequence.prompt_count;
     arrival.mirostat_bound = sequence.mirostat_bound;
     arrival.pooling = sequence.request.pooling;
+    arrival.label_tokens = sequence.request.label_tokens;
+    arrival.second_text = sequence.request.second_text;
     arrival.guide = sequence.request.guide;
     const bool remembers = sequence.request.sampling.reads_history() || arrival.guide.has_value() ||
                            capacity_.draft_tokens_max > 0;

@@ -247,6 +247,7 @@ class Scheduler {
   void check_slots() const;
   void check_settled(const Sequence& sequence) const;
 
+  int vector_size(const Sequence& sequence) const;
   void commit_row(const PlannedRow& row, size_t index, StepResult& step);
   static bool land_sample(Sequence& sequence);
   void defer(const PlannedRow& row, std::shared_ptr<const Deferral> deferral);

@@ -81,6 +81,20 @@ bool Scheduler::land_sample(Sequence& sequence) {
   return is_news;
 }
 
+// Numbers in what is made of a pooled sequence.
+int Scheduler::vector_size(const Sequence& sequence) const {
+  switch (*sequence.request.pooling) {
+    case request::Pooling::kAll:
+      return capacity_.embedding_size * sequence.prompt_count;
+    case request::Pooling::kLabels:
+      return capacity_.label_count;
+    case request::Pooling::kTokens:
+      return static_cast<int>(sequence.request.label_tokens.size());
+    default:
+      return capacity_.embedding_size;
+  }
+}
+
 void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step) {
   Sequence& sequence = *row.sequence;
   SequenceResult& result = step.sequences[index];
@@ -93,7 +107,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   const bool is_news = row.sampled && land_sample(sequence);
   const bool answers = is_news && !result.error && !result.deferral;
   const bool samples = answers && !sequence.pooled();
-  const int floats = answers && sequence.pooled() ? capacity_.embedding_size : 0;
+  const int floats = answers && sequence.pooled() ? vector_size(sequence) : 0;
   CHECK(samples ? result.tokens.count >= 1 : result.tokens.count == 0,
         "a token for each row that samples");
   CHECK(result.accepted <= result.drafted && result.drafted <= row.draft_max,

@@ -119,8 +119,12 @@ struct Sequence {
   int output_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
 
   bool pooled() const { return request.pooling.has_value(); }
-  // A sum over all tokens: none of them may be found, or come back from the host, computed.
-  bool computes_every_token() const { return request.pooling == request::Pooling::kMean; }
+  // A sum over all tokens, or the first one's state: none of them may be found, or come back from
+  // the host, computed.
+  bool computes_every_token() const {
+    return request.pooling == request::Pooling::kMean ||
+           request.pooling == request::Pooling::kFirst || request.pooling == request::Pooling::kAll;
+  }
 
   // What the positions from here on say of the tokens after them is still to be reported: they must
   // be computed, though somebody has their keys and values.

@@ -69,6 +69,8 @@ struct Arrival {
   float mirostat_bound = 0.0f;   // as it stands; of sampling.mirostat
   // Of the rows that follow, all tokens are one prompt of which an embedding is made.
   std::optional<request::Pooling> pooling;
+  std::vector<TokenId> label_tokens;  // as GenerationRequest's
+  int second_text = 0;                // likewise
   // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
   std::optional<grammar::GrammarState> guide;
   std::string tenant;               // whose work the guide's is; empty without one

@@ -94,6 +94,17 @@ Result<void> HostModel::logits_of(
   return {};
 }
 
+Result<void> HostModel::labels_of(const float* state, float* logits) {
+  model_->labels_of(state, logits);
+  return {};
+}
+
+Result<void> HostModel::token_logits_of(const float* state, std::span<const TokenId> tokens,
+                                        float* logits) {
+  model_->token_logits_of(state, tokens, logits);
+  return {};
+}
+
 Result<void> HostModel::normed_rows(
     std::span<const int> rows, base::FunctionRef<void(size_t index, const float* state)> sees) {
   model_->normed_rows(rows, sees);

@@ -35,6 +35,9 @@ class HostModel final : public StepModel {
   Result<float*> finish() override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
+  Result<void> labels_of(const float* state, float* logits) override;
+  Result<void> token_logits_of(const float* state, std::span<const TokenId> tokens,
+                               float* logits) override;
   Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;

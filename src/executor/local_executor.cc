@@ -21,6 +21,15 @@ namespace {
 // As many short texts as may share a step; a slot of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
 
+// An encoder's steps are filled with texts alone, the next step's while this one's are computed.
+constexpr int kEncodedSequencesMax = 2048;
+
+int pooled_sequences_max(const LocalExecutor::Options& options,
+                         const families::ModelConfig& config) {
+  if (config.is_encoder()) return std::min(2 * options.batch_tokens_max, kEncodedSequencesMax);
+  return std::min(options.batch_tokens_max, kPooledSequencesMax);
+}
+
 constexpr int kDraftRows = 64;
 
 // Rows of guesses in one step: those of every slot, while that are not too many. Each takes a row
@@ -60,10 +69,27 @@ std::vector<std::string> names_of(const speculative::Proposer* proposer) {
   return {names.begin(), names.end()};
 }
 
+// An encoder keeps nothing from step to step that could be found again or make room.
+LocalExecutor::Options fitted(LocalExecutor::Options options, const families::ModelConfig& model) {
+  if (!model.is_encoder()) return options;
+  options.prefix_cache = false;
+  options.swap_bytes = 0;
+  if (!options.batch_from_memory) return options;
+  options.batch_tokens_max = cost_model::encoder_step_tokens(
+      model, options.memory_bytes.value_or(base::memory_limit_bytes()));
+  return options;
+}
+
 }  // namespace
 
 Result<cost_model::MemoryRequest> LocalExecutor::memory_request(
-    const Options& options, const families::ModelConfig& model) {
+    const Options& given, const families::ModelConfig& model) {
+  const Options options = fitted(given, model);
+  if (model.is_encoder() && options.speculation.on()) {
+    return Error{ErrorCode::kUnsupported,
+                 "--speculative-config: an encoder generates nothing that could be guessed",
+                 "speculative-config"};
+  }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   base::ThreadPool pool({.threads = 1});
@@ -113,7 +139,8 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
 }
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
-    const checkpoint::Checkpoint& checkpoint, const Options& options) {
+    const checkpoint::Checkpoint& checkpoint, const Options& given) {
+  const Options options = fitted(given, checkpoint.config());
   if (options.device) TRY(check_device_proposers(options.speculation));
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
@@ -168,8 +195,10 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
       capacity_{.block_tokens = footprint().kv.block_tokens,
                 .groups = footprint().kv_capacity(),
                 .sequences_max = options.sequences_max,
-                .pooled_sequences_max = std::min(options.batch_tokens_max, kPooledSequencesMax),
+                .pooled_sequences_max = pooled_sequences_max(options, config),
                 .embedding_size = config.hidden_size,
+                .label_count = config.label_count,
+                .whole_prompts = config.is_encoder(),
                 .batch_tokens_max = options.batch_tokens_max,
                 .context_tokens_max = footprint().context_tokens_max,
                 .draft_tokens_max = options.speculation.tokens_max,
@@ -184,7 +213,10 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                  .sampled_vocab = sampled_vocab_,
                  .work_max = options.guide_work_max},
                 pool_),
-      pooling_(capacity_.slot_count(), capacity_.embedding_size),
+      pooling_({.slot_count = capacity_.slot_count(),
+                .embedding_size = capacity_.embedding_size,
+                .label_count = capacity_.label_count,
+                .labels_of_first = config.is_encoder()}),
       proposer_(std::move(proposer)),
       drafter_(proposer_.get(), {.slot_count = capacity_.slot_count(),
                                  .vocab_size = sampled_vocab_,

@@ -46,7 +46,10 @@ class LocalExecutor final : public engine::Executor {
     int batch_tokens_max = 512;
     int block_tokens = 16;
     std::optional<tensor::DType> kv_dtype;  // empty: what the kernels prefer
-    bool prefix_cache = true;               // divides the KV cache accordingly
+    // Of an encoder, as many as memory suggests and its longest text at least, whatever
+    // batch_tokens_max says.
+    bool batch_from_memory = false;
+    bool prefix_cache = true;  // divides the KV cache accordingly
     std::optional<int> context_tokens;
     // What keys and values get: so many bytes, or what is left of a share of the machine's memory
     // (not both); half of what is left without either.

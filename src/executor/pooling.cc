@@ -1,6 +1,8 @@
 #include "executor/pooling.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "executor/numerical_error.h"
 
@@ -12,19 +14,28 @@ void Pooling::apply(const engine::StepPlan& plan) {
   }
 }
 
-Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable& slots) {
+bool Pooling::reads_first(request::Pooling kind) const {
+  return kind == request::Pooling::kFirst ||
+         (kind == request::Pooling::kLabels && options_.labels_of_first);
+}
+
+Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable& slots) const {
   Rows wanted;
   int begin = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
     const std::optional<request::Pooling>& kind = slots[row.slot].pooling;
     const int end = begin + row.token_count();
-    int first = end;
-    if (kind == request::Pooling::kMean) first = begin;
-    if (kind == request::Pooling::kLast && row.embed) first = end - 1;
-    for (int at = first; at < end; ++at) {
+    const auto want = [&](int at) {
       wanted.rows.push_back(at);
       wanted.sequences.push_back(i);
+    };
+    if (kind == request::Pooling::kMean || kind == request::Pooling::kAll) {
+      for (int at = begin; at < end; ++at) want(at);
+    } else if (kind && reads_first(*kind)) {
+      if (row.start == 0) want(begin);
+    } else if (kind && row.embed) {
+      want(end - 1);
     }
     begin = end;
   }
@@ -36,40 +47,60 @@ Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable
 Result<void> Pooling::pool(const engine::StepPlan& plan, const SlotTable& slots, StepModel& model,
                            engine::StepResult& result) {
   const Rows wanted = wanted_rows(plan, slots);
-  if (wanted.rows.empty()) return {};
-  const auto size = static_cast<size_t>(embedding_size_);
+  const auto size = static_cast<size_t>(options_.embedding_size);
   const auto add = [&](size_t index, const float* state) {
     const engine::Slot slot = plan.sequences[wanted.sequences[index]].slot;
     std::vector<double>& sum = sums_[static_cast<size_t>(slot)];
-    if (slots[slot].pooling == request::Pooling::kLast) return sum.assign(state, state + size);
+    if (slots[slot].pooling == request::Pooling::kAll) {
+      sum.insert(sum.end(), state, state + size);
+      return;
+    }
+    if (slots[slot].pooling != request::Pooling::kMean) return sum.assign(state, state + size);
     sum.resize(size, 0.0);
     for (size_t i = 0; i < size; ++i) sum[i] += static_cast<double>(state[i]);
   };
-  TRY(model.normed_rows(wanted.rows, add));
+  if (!wanted.rows.empty()) TRY(model.normed_rows(wanted.rows, add));
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
-    if (row.embed) finish(row, slots[row.slot], result.sequences[i], result.floats);
+    if (!row.embed) continue;
+    TRY(finish(row, slots[row.slot], model, result.sequences[i], result.floats));
   }
   return {};
 }
 
-void Pooling::finish(const ScheduledRow& row, const Slot& slot, engine::SequenceResult& given,
-                     std::vector<float>& floats) {
+Result<void> Pooling::finish(const ScheduledRow& row, const Slot& slot, StepModel& model,
+                             engine::SequenceResult& given, std::vector<float>& floats) {
   std::vector<double>& sum = sums_[static_cast<size_t>(row.slot)];
   const bool is_mean = slot.pooling == request::Pooling::kMean;
   const double count = is_mean ? row.start + row.token_count() : 1;
-  const auto first = static_cast<int32_t>(floats.size());
-  bool finite = true;
-  for (const double value : sum) {
-    floats.push_back(static_cast<float>(value / count));
-    finite = finite && std::isfinite(floats.back());
-  }
+  std::vector<float> values;
+  values.reserve(sum.size());
+  for (const double value : sum) values.push_back(static_cast<float>(value / count));
   sum.clear();
-  if (finite) {
-    given.embedding = {first, embedding_size_};
-  } else {
+  TRY(score(slot, model, values));
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
     given.error = std::make_unique<Error>(numerical_error());
+    return {};
   }
+  const auto first = static_cast<int32_t>(floats.size());
+  floats.insert(floats.end(), values.begin(), values.end());
+  given.embedding = {first, static_cast<int32_t>(values.size())};
+  return {};
+}
+
+Result<void> Pooling::score(const Slot& slot, StepModel& model, std::vector<float>& state) const {
+  std::vector<float> scores;
+  if (slot.pooling == request::Pooling::kLabels) {
+    scores.resize(static_cast<size_t>(options_.label_count));
+    TRY(model.labels_of(state.data(), scores.data()));
+  } else if (slot.pooling == request::Pooling::kTokens) {
+    scores.resize(slot.label_tokens.size());
+    TRY(model.token_logits_of(state.data(), slot.label_tokens, scores.data()));
+  } else {
+    return {};
+  }
+  state = std::move(scores);
+  return {};
 }
 
 }  // namespace pelton::executor

@@ -1,5 +1,5 @@
-// Embeddings: the last state of a prompt, or the mean over all of its states, gathered chunk by
-// chunk. Owned by the executor; its thread.
+// Embeddings and scores: one state of a prompt, or the mean over all of its states, gathered chunk
+// by chunk, and what the model's heads make of it. Owned by the executor; its thread.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,20 @@ namespace pelton::executor {
 
 class Pooling {
  public:
-  Pooling(int slot_count, int embedding_size)
-      : embedding_size_(embedding_size), sums_(static_cast<size_t>(slot_count)) {}
+  struct Options {
+    int slot_count = 0;
+    int embedding_size = 0;
+    int label_count = 0;
+    bool labels_of_first = false;  // by the first token's state; otherwise the last one's
+  };
+  explicit Pooling(const Options& options)
+      : options_(options), sums_(static_cast<size_t>(options.slot_count)) {}
 
   // Of every plan, in order, before pool(): arrivals begin anew.
   void apply(const engine::StepPlan& plan);
 
-  // Adds the step's states, and puts the embeddings that are whole into the result, a float each of
-  // embedding_size. One that is not finite fails its own sequence; an error fails the step.
+  // Adds the step's states, and puts what is whole into the result, a float each of embedding_size
+  // or of the labels asked for. What is not finite fails its own sequence; an error fails the step.
   Result<void> pool(const engine::StepPlan& plan, const SlotTable& slots, StepModel& model,
                     engine::StepResult& result);
 
@@ -29,11 +35,14 @@ class Pooling {
     std::vector<int> rows;          // of the step, whose states are wanted
     std::vector<size_t> sequences;  // of each, the index in the plan
   };
-  static Rows wanted_rows(const engine::StepPlan& plan, const SlotTable& slots);
-  void finish(const ScheduledRow& row, const Slot& slot, engine::SequenceResult& given,
-              std::vector<float>& floats);
+  Rows wanted_rows(const engine::StepPlan& plan, const SlotTable& slots) const;
+  bool reads_first(request::Pooling kind) const;
+  Result<void> finish(const ScheduledRow& row, const Slot& slot, StepModel& model,
+                      engine::SequenceResult& given, std::vector<float>& floats);
+  // What the model's head makes of the state, if that is asked for.
+  Result<void> score(const Slot& slot, StepModel& model, std::vector<float>& state) const;
 
-  const int embedding_size_;
+  const Options options_;
   // By slot. Of a mean: the sum of the states so far, in the order of positions; else the state.
   std::vector<std::vector<double>> sums_;
 };

@@ -13,6 +13,8 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     if (arrival == nullptr) continue;
     slot.sampling = arrival->sampling;
     slot.pooling = arrival->pooling;
+    slot.label_tokens = arrival->label_tokens;
+    slot.second_text = arrival->second_text;
     slot.mirostat_bound = arrival->mirostat_bound;
     slot.known_tokens = 0;
     slot.history.clear();

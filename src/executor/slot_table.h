@@ -23,6 +23,8 @@ struct Slot {
   sampling::TokenHistory history;  // empty unless sampling.reads_history()
   engine::SlotTables tables;
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
+  std::vector<TokenId> label_tokens;        // of Pooling::kTokens
+  int second_text = 0;                      // as GenerationRequest's
   TokenId last_token = 0;                   // the newest that was sampled
   float mirostat_bound = 0.0f;              // behind it, of sampling.mirostat
   // Tokens whose ids are known, counted from the sequence's beginning, if jump-forward decoding is

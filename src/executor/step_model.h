@@ -57,6 +57,16 @@ class StepModel {
   virtual Result<void> normed_rows(
       std::span<const int> rows,
       base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
+  // As Model::labels_of and Model::token_logits_of, of a state that normed_rows gave. Errors:
+  // kUnsupported where only states are reported.
+  virtual Result<void> labels_of(const float* /*state*/, float* /*logits*/) {
+    return Error{ErrorCode::kUnsupported, "labels are computed on the processors only", "model"};
+  }
+  virtual Result<void> token_logits_of(const float* /*state*/, std::span<const TokenId> /*tokens*/,
+                                       float* /*logits*/) {
+    return Error{ErrorCode::kUnsupported, "label tokens are computed on the processors only",
+                 "model"};
+  }
   // As Model::logits_of. Errors: kUnsupported where only the rows of a step are reported.
   virtual Result<void> logits_of(
       std::span<const int> rows,

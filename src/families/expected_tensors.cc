@@ -295,6 +295,45 @@ void add_layer(List& list, const ModelConfig& config, int index) {
   }
 }
 
+void add_layer_norm(List& list, const std::string& name, int64_t hidden) {
+  list.vector(name + ".bias", {hidden}, TensorKind::kNorms);
+  list.vector(name + ".weight", {hidden}, TensorKind::kNorms);
+}
+
+void add_biased(List& list, const std::string& name, int64_t rows, int64_t columns,
+                TensorKind kind) {
+  list.vector(name + ".bias", {rows}, kind);
+  list.matrix(name + ".weight", {rows, columns}, kind);
+}
+
+void add_encoder_layer(List& list, const ModelConfig& config, int index) {
+  const std::string layer = "model.layers." + std::to_string(index) + ".";
+  const int64_t hidden = config.hidden_size;
+  for (const char* product : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    add_biased(list, layer + "self_attn." + product, hidden, hidden, TensorKind::kAttention);
+  }
+  add_layer_norm(list, layer + "post_attention_layernorm", hidden);
+  add_biased(list, layer + "mlp.up_proj", config.intermediate_size, hidden, TensorKind::kMlp);
+  add_biased(list, layer + "mlp.down_proj", hidden, config.intermediate_size, TensorKind::kMlp);
+  add_layer_norm(list, layer + "post_feedforward_layernorm", hidden);
+}
+
+std::vector<ExpectedTensor> encoder_tensors(List& list, const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  for (int i = 0; i < config.layer_count(); ++i) add_encoder_layer(list, config, i);
+  list.matrix("model.embed_tokens.weight", {config.vocab_size, hidden}, TensorKind::kEmbedding);
+  list.matrix("model.embed_positions.weight", {config.encoder.position_rows, hidden},
+              TensorKind::kEmbedding);
+  list.matrix("model.embed_types.weight", {config.encoder.type_rows, hidden},
+              TensorKind::kEmbedding);
+  add_layer_norm(list, "model.embed_norm", hidden);
+  if (config.label_count > 0) {
+    add_biased(list, "classifier.dense", hidden, hidden, TensorKind::kHead);
+    add_biased(list, "classifier.out_proj", config.label_count, hidden, TensorKind::kHead);
+  }
+  return list.take();
+}
+
 }  // namespace
 
 bool ExpectedTensor::allows(DType type) const {
@@ -337,6 +376,7 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLa
   for (int i = 0; i < config.layer_count(); ++i) layers.push_back(std::to_string(i));
   std::sort(layers.begin(), layers.end());
   List list(config, layout);
+  if (config.is_encoder()) return encoder_tensors(list, config);
   for (const std::string& layer : layers) add_layer(list, config, std::stoi(layer));
   const int64_t hidden = config.hidden_size;
   const int64_t vocab = config.vocab_size;

@@ -15,8 +15,15 @@ tensor::KvBlockShape kv_block_shape(const ModelConfig& config, int block_tokens)
 }
 
 // Layers of full attention come first, in metrics and memory alike; then those with a window.
+// An encoder keeps none: its blocks are numbers, and hold nothing.
 KvGroups kv_groups(const ModelConfig& config, const KvFormat& format) {
   KvGroups groups;
+  if (config.is_encoder()) {
+    groups.of_layer.resize(config.layers.size());
+    groups.specs.push_back({.name = "full"});
+    groups.layer_block_bytes.push_back(0);
+    return groups;
+  }
   const int64_t layer_bytes =
       tensor::kv_block_bytes(format.dtype, kv_block_shape(config, format.block_tokens));
   groups.of_layer.resize(config.layers.size());

@@ -127,6 +127,23 @@ struct IntWeights {
   bool in_bytes = false;         // compressed-tensors: int8 each, not in words
 };
 
+// Between an encoder's two products: of BERT's `hidden_act`.
+enum class Activation : uint8_t {
+  kGelu,      // x/2 (1 + erf(x / sqrt 2))
+  kGeluTanh,  // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh")
+  kRelu,
+};
+
+// Of an encoder: post-norm layers in which every token of a text sees every other (BERT, arXiv
+// 1810.04805). Its positions are learned rows of a table, and it has no cache.
+struct EncoderConfig {
+  int position_rows = 0;   // 0: the model is a decoder
+  int first_position = 0;  // the row of a text's first token (RoBERTa: pad_token_id + 1)
+  int type_rows = 0;       // token types: of a pair's first and second text
+  double layer_norm_epsilon = 1e-12;
+  Activation activation = Activation::kGelu;
+};
+
 struct ModelConfig {
   std::string name;  // what reports call it: the file, or the published name
   const Family* family = nullptr;
@@ -174,6 +191,12 @@ struct ModelConfig {
 
   WeightQuantization quantization = WeightQuantization::kNone;
   IntWeights int_weights;  // of kGptq, kAwq, kCompressedInts
+  EncoderConfig encoder;
+  // A classification head in place of the output head: logits of so many labels, 0 without one; an
+  // encoder's reads the first token's state, a decoder's the last one's.
+  int label_count = 0;
+  std::vector<std::string> labels;  // their names, where the file has them: as many, or none
+
   // Layers behind the last one that predict further tokens: drafts, which logits do not need.
   int draft_layer_count = 0;
 
@@ -203,6 +226,7 @@ struct ModelConfig {
   int widest_mlp() const {
     return std::max(intermediate_size, shared_expert_count * expert_intermediate_size);
   }
+  bool is_encoder() const { return encoder.position_rows > 0; }
   bool is_latent() const { return latent.kv_rank > 0; }  // then all layers are
 };
 

@@ -9,6 +9,7 @@
 // The constant is defined in the family's file.
 #define PELTON_FAMILIES(X) \
   X(kGptOss)               \
+  X(kBert)                 \
   X(kDeepseekV2)           \
   X(kDeepseekV3)           \
   X(kGemma3)               \

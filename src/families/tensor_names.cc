@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "families/encoder_names.h"
 #include "families/family.h"
 
 namespace pelton::families {
@@ -106,6 +107,7 @@ bool is_activation_scale(std::string_view name) {
 }  // namespace
 
 std::string tensor_name(const ModelConfig& config, std::string_view stored) {
+  if (config.is_encoder()) return encoder_tensor_name(config, stored);
   for (const std::string_view other : kOtherModalities) {
     if (stored.starts_with(other)) return "";
   }

@@ -50,6 +50,12 @@ class Bf16Kernels final : public Kernels {
     add_rounded(out, int64_t{tokens} * hidden);
   }
 
+  void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
+                  int hidden, float epsilon) override {
+    inner_.layer_norm(out, x, weight, bias, tokens, hidden, epsilon);
+    round_rows(out, hidden, tokens, hidden);
+  }
+
   void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
                       int head_size, float epsilon) override {
     inner_.rms_norm_heads(x, stride, weight, tokens, heads, head_size, epsilon);
@@ -126,6 +132,11 @@ class Bf16Kernels final : public Kernels {
     const SequenceRows& last = sequences[sequence_count - 1];
     const int64_t width = int64_t{shape.heads} * shape.rank;
     round_rows(out, width, last.row_begin + last.row_count, width);
+  }
+
+  void activate(float* x, int64_t count, ActivationKind kind) override {
+    inner_.activate(x, count, kind);
+    round_rows(x, count, 1, count);
   }
 
   void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {

@@ -170,6 +170,8 @@ struct SequenceRows {
   int row_count = 0;
   int start = 0;
   const int32_t* blocks = nullptr;  // this layer group's table, by position / block_tokens
+  // Where it is not 0, attention is not causal: every row sees this many keys, from position 0 on.
+  int key_count = 0;
 };
 
 struct AttentionShape {
@@ -297,6 +299,13 @@ struct AdaptedRows {
   int count = 0;
 };
 
+// Between the two products of an MLP without gate.
+enum class ActivationKind : uint8_t {
+  kGelu,      // x/2 (1 + erf(x / sqrt 2))
+  kGeluTanh,  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kRelu,      // max(x, 0)
+};
+
 struct MoeShape {
   int experts_per_token = 0;
   GluShape glu;
@@ -349,6 +358,11 @@ class Kernels {
   // out[t] += x[t] / rms(x[t]) * weight. Shapes as of rms_norm; out is not x.
   virtual void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                             float epsilon) = 0;
+
+  // out[t] = (x[t] - mean) / sqrt(variance + epsilon) * weight + bias (Ba et al. 2016). Shapes as
+  // of rms_norm; bias: float (hidden).
+  virtual void layer_norm(float* out, const float* x, const float* weight, const float* bias,
+                          int tokens, int hidden, float epsilon) = 0;
 
   // Each head of x by itself, in place: head = head / rms(head) * weight (QK norm).
   // x: float (tokens, heads, head_size) with row stride `stride`; weight: float (head_size).
@@ -411,6 +425,9 @@ class Kernels {
 
   // gate[i] = glu(gate[i], up[i]), of a dense MLP. gate, up: float (count); a multiple of 32.
   virtual void glu(float* gate, const float* up, int64_t count, const GluShape& shape) = 0;
+
+  // x[i] = activation(x[i]); x: float (count).
+  virtual void activate(float* x, int64_t count, ActivationKind kind) = 0;
 
   // choices: (tokens, k), the best expert first, the lower one among equals. logits: float (tokens,
   // experts).

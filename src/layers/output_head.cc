@@ -51,6 +51,23 @@ void OutputHead::forward(kernels::Kernels& kernels, float* logits, const float* 
   for (int64_t i = 0; i < count; ++i) logits[i] = softcap_ * std::tanh(logits[i] / softcap_);
 }
 
+void OutputHead::forward_some(kernels::Kernels& kernels, float* logits, const float* x,
+                              std::span<const TokenId> tokens) {
+  const kernels::Format format = exact_.weight.format;
+  const bool in_tiles =
+      format == kernels::Format::kInt8Tiles || format == kernels::Format::kInt4Tiles;
+  if (in_tiles || exact_.weight.cols % 32 != 0) return forward(kernels, logits, x, 1);
+  std::vector<uint64_t> marks(static_cast<size_t>(kernels::mark_words(exact_.weight.rows)));
+  for (const TokenId token : tokens) {
+    marks[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
+  }
+  kernels.linear_marked(logits, x, exact_.weight, marks.data(), 1);
+  if (softcap_ <= 0) return;
+  for (const TokenId token : tokens) {
+    logits[token] = softcap_ * std::tanh(logits[token] / softcap_);
+  }
+}
+
 void OutputHead::find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
   using Output = kernels::Kernels::Output;
   if (coarse_.weight.data == nullptr) {

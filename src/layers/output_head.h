@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/token_id.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
 #include "kernels/logit_rows.h"
@@ -29,6 +30,11 @@ class OutputHead {
 
   // logits: float (rows, vocab); x: float (rows, hidden), normed.
   void forward(kernels::Kernels& kernels, float* logits, const float* x, int rows);
+
+  // The logits of `tokens` alone, in their places of float (vocab); the others may be anything. x:
+  // float (hidden), normed. Only their rows of the head are read where it lies row by row.
+  void forward_some(kernels::Kernels& kernels, float* logits, const float* x,
+                    std::span<const TokenId> tokens);
 
   // Read for so many rows: of the exact head for each as many as in the mean so far.
   int64_t weight_bytes(int rows) const;

@@ -19,6 +19,8 @@ struct ForwardInput {
     // By KV group: block tables by position / block_tokens.
     kv::PerGroup<const int32_t*> tables;
     const lora::Adapter* adapter = nullptr;  // null: the model itself
+    // Of an encoder's pair of texts: where the second one begins; 0: there is one text.
+    int second_text = 0;
   };
   std::vector<TokenId> tokens;
   std::vector<Sequence> sequences;

@@ -20,13 +20,7 @@ Result<KvStorage> KvStorage::allocate(const families::ModelConfig& config, const
   for (int group = 0; group < options.block_counts.size(); ++group) {
     storage.bytes_ += storage.groups_.specs[group].block_bytes * options.block_counts[group];
   }
-  storage.memory_ = ::mmap(nullptr, static_cast<size_t>(storage.bytes_), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (storage.memory_ == MAP_FAILED) {
-    storage.memory_ = nullptr;
-    return Error{ErrorCode::kDoesNotFit,
-                 fmt::format("cannot allocate {} bytes for the KV cache", storage.bytes_)};
-  }
+  if (storage.bytes_ > 0) TRY(storage.map());
   const tensor::KvBlockShape shape = families::kv_block_shape(config, options.block_tokens);
   char* at = static_cast<char*>(storage.memory_);
   for (const int group : storage.groups_.of_layer) {
@@ -39,6 +33,15 @@ Result<KvStorage> KvStorage::allocate(const families::ModelConfig& config, const
     at += storage.groups_.layer_block_bytes[group] * options.block_counts[group];
   }
   return storage;
+}
+
+Result<void> KvStorage::map() {
+  memory_ = ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory_ != MAP_FAILED) return {};
+  memory_ = nullptr;
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("cannot allocate {} bytes for the KV cache", bytes_)};
 }
 
 void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy, int layer) {

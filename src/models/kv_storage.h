@@ -44,6 +44,7 @@ class KvStorage {
 
  private:
   KvStorage() = default;
+  Result<void> map();
 
   Options options_;
   std::vector<kernels::KvLayer> layers_;

@@ -2,14 +2,19 @@
 
 #include <utility>
 
+#include "models/encoder.h"
 #include "models/transformer.h"
 
 namespace pelton::models {
 
-// Every family so far is a pre-norm decoder; one of another build gets its own Model here.
+// A family of another build than a pre-norm decoder or an encoder gets its own Model here.
 Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
                                           kernels::Kernels& kernels,
                                           const Model::Options& options) {
+  if (checkpoint.config().is_encoder()) {
+    TRY_ASSIGN(std::unique_ptr<Encoder> encoder, Encoder::load(checkpoint, kernels, options));
+    return std::unique_ptr<Model>(std::move(encoder));
+  }
   TRY_ASSIGN(std::unique_ptr<Transformer> model, Transformer::load(checkpoint, kernels, options));
   return std::unique_ptr<Model>(std::move(model));
 }

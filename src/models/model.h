@@ -49,6 +49,14 @@ class Model {
   // logits: float (rows, vocab); x: float (rows, hidden), normed.
   virtual void head(float* logits, const float* x, int rows) = 0;
 
+  // The logits of the labels (config().label_count) that the model's classification head gives a
+  // text, of one of its states as normed_rows gives them: an encoder's first, a decoder's last.
+  virtual void labels_of(const float* state, float* logits) = 0;
+
+  // The logits of `tokens` that the output head gives behind such a state.
+  virtual void token_logits_of(const float* state, std::span<const TokenId> tokens,
+                               float* logits) = 0;
+
   // Bytes of weights that a step of so many sequences reads, a token and a row of logits each, as
   // experts fall in the mean (the embedding's rows counted as nothing).
   virtual double weight_bytes_of_step(int sequences) const = 0;

@@ -93,6 +93,13 @@ Result<SelfCheck> self_check(const checkpoint::Checkpoint& checkpoint, kernels::
                              kernels::Kernels& fast, std::span<const TokenId> tokens,
                              base::FunctionRef<void(int64_t, int64_t)> progress) {
   CHECK(tokens.size() >= 2);
+  if (checkpoint.config().is_encoder()) {
+    return Error{
+        ErrorCode::kUnsupported,
+        "an encoder is not compared block by block: pelton embed --kernels reference gives "
+        "exact vectors to compare with",
+        "model"};
+  }
   const int64_t blocks = 1 + 2 * int64_t{checkpoint.config().layer_count()};
   int64_t done = 0;
   const auto block_done = [&] { progress(++done, 2 * blocks); };

@@ -96,6 +96,7 @@ Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpo
   TRY_ASSIGN(model->norm_,
              layers::load_norm(checkpoint, "model.norm.weight", hidden, model->vectors_));
   TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint));
+  TRY_ASSIGN(model->labels_, layers::LabelHead::load(checkpoint));
   for (int layer = 0; layer < config.layer_count(); ++layer) {
     TRY_ASSIGN(auto attention, layers::load_attention(checkpoint, layer));
     TRY_ASSIGN(auto feed_forward, layers::load_feed_forward(checkpoint, layer));
@@ -206,6 +207,16 @@ void Transformer::head(float* logits, const float* x, int rows) {
     head_.forward(kernels_, logits + first * config_.vocab_size, x + first * config_.hidden_size,
                   count);
   }
+}
+
+void Transformer::labels_of(const float* state, float* logits) {
+  labels_.forward(kernels_, logits, state);
+}
+
+void Transformer::token_logits_of(const float* state, std::span<const TokenId> tokens,
+                                  float* logits) {
+  head_.forward_some(kernels_, logits_.data(), state, tokens);
+  for (size_t i = 0; i < tokens.size(); ++i) logits[i] = logits_[static_cast<size_t>(tokens[i])];
 }
 
 double Transformer::weight_bytes_of_step(int sequences) const {

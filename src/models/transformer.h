@@ -9,6 +9,7 @@
 
 #include "layers/attention.h"
 #include "layers/feed_forward.h"
+#include "layers/label_head.h"
 #include "layers/output_head.h"
 #include "layers/rotary.h"
 #include "layers/step_adapters.h"
@@ -31,6 +32,8 @@ class Transformer final : public Model {
   void logits_of(std::span<const int> rows,
                  base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
   void head(float* logits, const float* x, int rows) override;
+  void labels_of(const float* state, float* logits) override;
+  void token_logits_of(const float* state, std::span<const TokenId> tokens, float* logits) override;
   double weight_bytes_of_step(int sequences) const override;
   int64_t owned_weight_bytes() const override;
   int64_t workspace_bytes() const override;
@@ -56,6 +59,7 @@ class Transformer final : public Model {
   kernels::Matrix embedding_;    // (vocab, hidden)
   const float* norm_ = nullptr;  // (hidden), in vectors_
   layers::OutputHead head_;
+  layers::LabelHead labels_;
   std::vector<std::unique_ptr<layers::Attention>> attention_;
   std::vector<std::unique_ptr<layers::FeedForward>> feed_forward_;
 

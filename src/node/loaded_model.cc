@@ -88,6 +88,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  // Nothing of an encoder's is kept that could be found again.
+  if (checkpoint.config().is_encoder()) options.engine.prefix_cache = false;
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
   // Before anything is packed: beside packed weights there are no texts.
@@ -159,6 +161,11 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   if (!options.weights) {
     suggest_packing(options, log);
     return {};
+  }
+  if (config().is_encoder()) {
+    return Error{ErrorCode::kUnsupported,
+                 "--weights: an encoder is computed as its files have it, and not packed",
+                 "weights"};
   }
   // Beside models that compute, which are pinned, it takes what processors are free.
   const bool alone = options.budget == nullptr || options.budget->uses().empty();

@@ -113,9 +113,15 @@ struct StopRule {
   RepetitionRule repetition;
 };
 
-// What becomes of a prompt's final hidden states where one vector is asked for: that of the last
-// token, or the mean over all of them.
-enum class Pooling : uint8_t { kLast, kMean };
+// What becomes of a prompt's final hidden states where one vector is asked for.
+enum class Pooling : uint8_t {
+  kLast,    // that of the last token
+  kMean,    // the mean over all of them
+  kFirst,   // that of the first token (BERT's [CLS])
+  kAll,     // each token's, one after the other
+  kLabels,  // the logits of the model's labels: its classification head's
+  kTokens,  // the logits of `label_tokens` behind the last token
+};
 
 // An answer that began elsewhere: the output that it had. For penalties, stop rules, the thinking
 // budget, the grammar and max_new_tokens it counts as sampled here; it is not emitted again.
@@ -142,6 +148,9 @@ struct GenerationRequest {
   std::string cache_salt;
   // Set: nothing is sampled and `stop` means nothing; the answer is the prompt's embedding.
   std::optional<Pooling> pooling;
+  std::vector<TokenId> label_tokens;  // of Pooling::kTokens
+  // Of an encoder's pair of texts: where in the prompt the second one begins; 0: there is one.
+  int second_text = 0;
   // What the answer must look like, from its first token on; each of several answers has a copy.
   std::optional<grammar::GrammarState> guide;
   // What the caller expects the answer to be, or to have parts of: guesses, if any are computed.

@@ -8,6 +8,15 @@
 #include "server/generation_facts.h"
 
 namespace pelton::server {
+namespace {
+
+// Of one batch; several fill an encoder's steps.
+size_t running_max(const engine::ExecutorCapacity& capacity) {
+  constexpr int kMost = 256;
+  return static_cast<size_t>(std::clamp(2 * capacity.pooled_sequences_max, 2, kMost));
+}
+
+}  // namespace
 
 EmbeddingBatch::EmbeddingBatch(engine::Engine& engine,
                                std::vector<request::GenerationRequest> requests,
@@ -15,7 +24,7 @@ EmbeddingBatch::EmbeddingBatch(engine::Engine& engine,
     : engine_(engine),
       ready_(std::move(ready)),
       // One step's slots are being computed, the next step's wait.
-      running_max_(static_cast<size_t>(std::max(1, engine.capacity().pooled_sequences_max)) * 2),
+      running_max_(running_max(engine.capacity())),
       requests_(std::move(requests)) {
   embeddings_.vectors.resize(requests_.size());
 }
@@ -41,8 +50,13 @@ std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
     running_.pop_back();
   }
   while (next_ < requests_.size() && running_.size() < running_max_) {
-    Result<engine::TokenStream> stream = engine_.submit(std::move(requests_[next_]));
+    // A copy: of a full queue it is asked again when one of ours has ended.
+    Result<engine::TokenStream> stream = engine_.submit(requests_[next_]);
+    const bool can_wait =
+        !running_.empty() && !stream.ok() && stream.error().code == ErrorCode::kOverloaded;
+    if (can_wait) break;
     if (!stream.ok()) return Result<Embeddings>(stream.error());
+    requests_[next_] = {};
     running_.push_back({.index = next_++, .stream = std::move(stream).value()});
     running_.back().stream.on_ready(ready_);
   }
@@ -59,6 +73,12 @@ void normalise(std::vector<std::vector<float>>& vectors, std::optional<int> dime
     const double scale = 1.0 / std::sqrt(square);
     for (float& value : vector) value = static_cast<float>(double{value} * scale);
   }
+}
+
+void finish_vectors(std::vector<std::vector<float>>& vectors, const VectorForm& form) {
+  if (form.normalises) return normalise(vectors, form.dimensions);
+  if (!form.dimensions) return;
+  for (std::vector<float>& vector : vectors) vector.resize(static_cast<size_t>(*form.dimensions));
 }
 
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {

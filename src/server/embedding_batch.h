@@ -53,6 +53,13 @@ class EmbeddingBatch {
 // The first `dimensions` of each (all if none are named), of length one.
 void normalise(std::vector<std::vector<float>>& vectors, std::optional<int> dimensions);
 
+// The same, or of whatever length they are.
+struct VectorForm {
+  std::optional<int> dimensions;
+  bool normalises = true;
+};
+void finish_vectors(std::vector<std::vector<float>>& vectors, const VectorForm& form);
+
 // Of normalised vectors.
 double cosine(const std::vector<float>& a, const std::vector<float>& b);
 

@@ -28,6 +28,20 @@ std::optional<api::ApiError> dimensions_error(const ServedModel& model,
                                               std::optional<int> dimensions,
                                               std::string_view field);
 
+// The text that goes ahead of each text of the request; empty: none does. Errors: a prompt that the
+// model does not have.
+Result<std::string> prompt_ahead(const ServedModel& model, const api::EmbeddingFields& fields);
+
+// Before an input that is a text.
+void put_ahead(const std::string& prompt, api::Prompt& input);
+
+// The most tokens of a text: what the context takes, or less where the model's files say so.
+int64_t text_tokens_max(const ServedModel& model);
+
+// What is wrong with the pooling that is asked for, if anything is.
+std::optional<api::ApiError> pooling_error(const ServedModel& model,
+                                           const api::EmbeddingFields& fields);
+
 // Why inputs that are texts cannot be embedded by a model without a tokenizer; nothing if they can.
 std::optional<Error> no_text_inputs(const ServedModel& model, std::span<const api::Prompt> inputs,
                                     std::string_view field);

@@ -11,9 +11,11 @@
 #include "server/completion_prompt.h"
 #include "server/embedding_request.h"
 #include "server/endpoints.h"
+#include "server/pair_scores.h"
 #include "server/pooled_work.h"
 #include "server/random_id.h"
 #include "server/request_pipeline.h"
+#include "server/reranking.h"
 
 namespace pelton::server {
 namespace {
@@ -77,6 +79,7 @@ class OpenAiEmbeddings final : public ModelRequest {
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
+    if (auto error = pooling_error(scope.model, request_.fields)) return error;
     const std::optional<Error> error = request_.messages.empty()
                                            ? no_text_inputs(scope.model, request_.inputs, "input")
                                            : scope.model.no_chat();
@@ -93,7 +96,10 @@ class OpenAiEmbeddings final : public ModelRequest {
       if (!tokens.ok()) return api::api_error(tokens.error());
       prompts.add("messages", *std::move(tokens));
     }
+    const Result<std::string> ahead = prompt_ahead(scope.model, request_.fields);
+    if (!ahead.ok()) return api::api_error(ahead.error());
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      put_ahead(*ahead, request_.inputs[i]);
       auto tokens =
           completion_prompt(request_.inputs[i], scope.model, "input", request_.adds_special);
       if (!tokens.ok()) return api::api_error(tokens.error());
@@ -106,9 +112,10 @@ class OpenAiEmbeddings final : public ModelRequest {
     start_pooling(
         std::move(call), services, std::move(work_),
         [head = std::move(head_), dimensions = request_.dimensions,
+         normalises = request_.normalises,
          format = request_.base64 ? api::EmbeddingFormat::kBase64
                                   : api::EmbeddingFormat::kFloat](Embeddings made) mutable {
-          normalise(made.vectors, dimensions);
+          finish_vectors(made.vectors, {.dimensions = dimensions, .normalises = normalises});
           head.prompt_tokens = made.prompt_tokens;
           return api::embedding_body(head, made.vectors, format);
         });
@@ -130,15 +137,21 @@ class CohereEmbeddings final : public ModelRequest {
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = needs_text(scope.model, "texts")) return error;
+    if (auto error = pooling_error(scope.model, request_.fields)) return error;
     return dimensions_error(scope.model, request_.dimensions, "output_dimension");
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("embd-", request_.fields, scope);
+    const Result<std::string> ahead = prompt_ahead(scope.model, request_.fields);
+    if (!ahead.ok()) return api::api_error(ahead.error());
     PooledPrompts prompts;
-    prompts.add_texts("texts", request_.texts, scope.model.tokenizer);
+    for (size_t i = 0; i < request_.texts.size(); ++i) {
+      prompts.add(api::item_path("texts", i),
+                  scope.model.tokenizer.encode_prompt(*ahead + request_.texts[i]));
+    }
     const int64_t tokens_max =
-        std::min(scope.model.context_limit(), request_.max_tokens.value_or(INT64_MAX));
+        std::min(text_tokens_max(scope.model), request_.max_tokens.value_or(INT64_MAX));
     for (std::vector<TokenId>& tokens : prompts.tokens()) {
       truncate(tokens, tokens_max, request_.truncate, scope.model.tokenizer);
     }
@@ -173,45 +186,42 @@ class Reranking final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return needs_text(scope.model, "query");
+    return PairScores::refusal(scope.model, "query");
   }
 
   // A text that is longer than the context loses its end.
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("rerank-", request_.fields, scope);
-    PooledPrompts prompts;
-    prompts.add("query", scope.model.tokenizer.encode_prompt(request_.query));
-    prompts.add_texts("documents", request_.documents, scope.model.tokenizer);
-    const int64_t document_tokens_max = request_.tokens_per_document_max.value_or(INT64_MAX);
-    for (size_t i = 0; i < prompts.tokens().size(); ++i) {
-      truncate(prompts.tokens()[i],
-               std::min(scope.model.context_limit(), i == 0 ? INT64_MAX : document_tokens_max),
-               api::EmbedRequest::Truncate::kEnd, scope.model.tokenizer);
-    }
-    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+    auto pairs = PairScores::of({.query_field = "query",
+                                 .queries = {&request_.query, 1},
+                                 .document_field = "documents",
+                                 .documents = request_.documents,
+                                 .instruction = request_.instruction,
+                                 .document_tokens_max = request_.tokens_per_document_max,
+                                 .raw_scores = request_.raw_scores},
+                                scope.model);
+    if (!pairs.ok()) return api::api_error(pairs.error());
+    pairs_.emplace(*std::move(pairs));
+    return keep(pairs_->take_prompts().work(head_.id, request_.fields, with, scope), work_);
   }
 
   void start(Call call, Services& services) override {
-    start_pooling(std::move(call), services, std::move(work_),
-                  [head = std::move(head_), request = std::move(request_),
-                   api_version = api_version_](Embeddings made) mutable {
-                    normalise(made.vectors, std::nullopt);
-                    head.prompt_tokens = made.prompt_tokens;
-                    return ranking(head, request, made, api_version);
-                  });
+    start_pooling(
+        std::move(call), services, std::move(work_),
+        [head = std::move(head_), request = std::move(request_), pairs = *std::move(pairs_),
+         api_version = api_version_](Embeddings made) mutable {
+          head.prompt_tokens = made.prompt_tokens;
+          return ranking(head, request, pairs.scores(made), api_version);
+        });
   }
 
  private:
   static std::string ranking(const api::EmbeddingAnswer& head, const api::RerankRequest& request,
-                             const Embeddings& made, std::string_view api_version) {
-    std::vector<api::RankedDocument> ranked;
-    for (size_t i = 0; i < request.documents.size(); ++i) {
-      ranked.push_back({.index = i,
-                        .score = cosine(made.vectors[0], made.vectors[i + 1]),
-                        .text = request.return_documents ? &request.documents[i] : nullptr});
+                             const std::vector<double>& scores, std::string_view api_version) {
+    std::vector<api::RankedDocument> ranked = ranked_by(scores);
+    for (api::RankedDocument& one : ranked) {
+      if (request.return_documents) one.text = &request.documents[one.index];
     }
-    std::stable_sort(ranked.begin(), ranked.end(),
-                     [](const auto& a, const auto& b) { return a.score > b.score; });
     ranked.resize(std::min(ranked.size(), static_cast<size_t>(request.top_n.value_or(INT32_MAX))));
     return api::rerank_body(head, {.documents = ranked,
                                    .documents_compared = request.documents.size(),
@@ -220,6 +230,7 @@ class Reranking final : public ModelRequest {
 
   const std::string_view api_version_;
   api::RerankRequest request_;
+  std::optional<PairScores> pairs_;
   api::EmbeddingAnswer head_;
   PooledWork work_;
 };
@@ -231,34 +242,35 @@ class Scoring final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return needs_text(scope.model, "text_1");
+    return PairScores::refusal(scope.model, "text_1");
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("score-", request_.fields, scope);
-    PooledPrompts prompts;
-    prompts.add_texts("text_1", request_.first, scope.model.tokenizer);
-    prompts.add_texts("text_2", request_.second, scope.model.tokenizer);
-    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+    auto pairs = PairScores::of({.query_field = "text_1",
+                                 .queries = request_.first,
+                                 .document_field = "text_2",
+                                 .documents = request_.second,
+                                 .instruction = request_.instruction,
+                                 .cuts = false,
+                                 .raw_scores = request_.raw_scores},
+                                scope.model);
+    if (!pairs.ok()) return api::api_error(pairs.error());
+    pairs_.emplace(*std::move(pairs));
+    return keep(pairs_->take_prompts().work(head_.id, request_.fields, with, scope), work_);
   }
 
   void start(Call call, Services& services) override {
     start_pooling(std::move(call), services, std::move(work_),
-                  [head = std::move(head_), first = request_.first.size(),
-                   second = request_.second.size()](Embeddings made) mutable {
-                    normalise(made.vectors, std::nullopt);
+                  [head = std::move(head_), pairs = *std::move(pairs_)](Embeddings made) mutable {
                     head.prompt_tokens = made.prompt_tokens;
-                    std::vector<double> scores;
-                    for (size_t i = 0; i < second; ++i) {
-                      const size_t other = first == 1 ? 0 : i;
-                      scores.push_back(cosine(made.vectors[other], made.vectors[first + i]));
-                    }
-                    return api::score_body(head, scores);
+                    return api::score_body(head, pairs.scores(made));
                   });
   }
 
  private:
   api::ScoreRequest request_;
+  std::optional<PairScores> pairs_;
   api::EmbeddingAnswer head_;
   PooledWork work_;
 };
@@ -273,8 +285,12 @@ void embed(Call call, Services& services) {
   run_request(std::move(call), services, std::make_unique<CohereEmbeddings>(), Work::kPooled);
 }
 
+std::unique_ptr<ModelRequest> documents_reranking(std::string_view api_version) {
+  return std::make_unique<Reranking>(api_version);
+}
+
 void rerank(Call call, Services& services) {
-  auto request = std::make_unique<Reranking>(call.request.path.starts_with("/v2/") ? "2" : "1");
+  auto request = documents_reranking(call.request.path.starts_with("/v2/") ? "2" : "1");
   run_request(std::move(call), services, std::move(request), Work::kPooled);
 }
 

@@ -34,6 +34,14 @@ void embed(Call call, Services& services);
 void rerank(Call call, Services& services);
 void score(Call call, Services& services);
 
+void tei_embed(Call call, Services& services);  // tei.cc, also the next six
+void tei_embed_all(Call call, Services& services);
+void tei_similarity(Call call, Services& services);
+void rerank_any(Call call, Services& services);
+void predict(Call call, Services& services);
+void classify(Call call, Services& services);
+void tei_info(Call call, Services& services);
+
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next
 void detokenize(Call call, Services& services);

@@ -35,13 +35,17 @@ class GrpcEmbedding final : public ModelRequest {
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
+    if (auto error = pooling_error(scope.model, request_.fields)) return error;
     const std::optional<Error> error = no_text_inputs(scope.model, request_.inputs, "inputs");
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     PooledPrompts prompts;
+    const Result<std::string> ahead = prompt_ahead(scope.model, request_.fields);
+    if (!ahead.ok()) return api::api_error(ahead.error());
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      put_ahead(*ahead, request_.inputs[i]);
       auto tokens = completion_prompt(request_.inputs[i], scope.model, "inputs");
       if (!tokens.ok()) return api::api_error(tokens.error());
       prompts.add(api::item_path("inputs", i), *std::move(tokens));

@@ -52,8 +52,9 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
 
 }  // namespace
 
-void PooledPrompts::add(std::string field, std::vector<TokenId> tokens) {
+void PooledPrompts::add(std::string field, std::vector<TokenId> tokens, int second_text) {
   tokens_.push_back(std::move(tokens));
+  second_texts_.push_back(second_text);
   fields_.push_back(std::move(field));
 }
 
@@ -78,6 +79,12 @@ std::variant<PooledWork, api::ApiError> PooledPrompts::work(const std::string& i
     auto made = embedding_request(scope.model, fields, source, std::move(tokens_[i]), fields_[i]);
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     work.requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
+    request::GenerationRequest& request = work.requests.back();
+    request.second_text = second_texts_[i];
+    if (head_) {
+      request.pooling = head_->pooling;
+      request.label_tokens = head_->label_tokens;
+    }
     work.prompt_tokens += static_cast<int64_t>(work.requests.back().prompt.size());
   }
   return work;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,12 +25,19 @@ struct PooledWork {
 
 class PooledPrompts {
  public:
-  // `field`: where it stands in the body, for errors.
-  void add(std::string field, std::vector<TokenId> tokens);
+  // `field`: where it stands in the body, for errors. second_text: as GenerationRequest's.
+  void add(std::string field, std::vector<TokenId> tokens, int second_text = 0);
   void add_texts(std::string_view field, const std::vector<std::string>& texts,
                  const tokenizer::Tokenizer& tokenizer);
 
   std::vector<std::vector<TokenId>>& tokens() { return tokens_; }
+
+  // What is made of all of them, whatever request and model say of embeddings.
+  struct Head {
+    request::Pooling pooling = request::Pooling::kLast;
+    std::vector<TokenId> label_tokens;
+  };
+  void pool_by(Head head) { head_ = std::move(head); }
 
   // Or the answer if one of them is too long for the model.
   std::variant<PooledWork, api::ApiError> work(const std::string& id,
@@ -39,6 +48,8 @@ class PooledPrompts {
  private:
   std::vector<std::vector<TokenId>> tokens_;
   std::vector<std::string> fields_;
+  std::vector<int> second_texts_;
+  std::optional<Head> head_;
 };
 
 // Has them computed; the call is answered with the body that `body_of` makes of the vectors. On the

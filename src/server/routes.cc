@@ -6,6 +6,7 @@
 #include "api/generate_request.h"
 #include "api/messages_request.h"
 #include "api/response_request.h"
+#include "api/tei_request.h"
 #include "api/tokenize_request.h"
 #include "server/endpoints.h"
 
@@ -58,6 +59,12 @@ void note_invocation_fields(FieldTable& table) {
   note_fields<api::parse_embedding_request>(table);
   note_fields<api::parse_rerank_request>(table);
   note_fields<api::parse_score_request>(table);
+}
+
+// Cohere's and TEI's.
+void note_any_rerank_fields(FieldTable& table) {
+  note_fields<api::parse_rerank_request>(table);
+  note_fields<api::parse_tei_rerank_request>(table);
 }
 
 constexpr auto kChatFields = &note_fields<api::parse_chat_request>;
@@ -214,11 +221,11 @@ constexpr Endpoint kEndpoints[] = {
      .response = "Ranking"},
     {.method = "POST",
      .path = "/rerank",
-     .function = rerank,
+     .function = rerank_any,
      .summary = "Orders documents by their likeness to a query",
      .needs = Capability::kEmbed,
      .request = "RerankRequest",
-     .note_fields = kRerankFields,
+     .note_fields = &note_any_rerank_fields,
      .response = "Ranking"},
     {.method = "POST",
      .path = "/v1/reranking",
@@ -252,6 +259,51 @@ constexpr Endpoint kEndpoints[] = {
      .request = "ScoreRequest",
      .note_fields = kScoreFields,
      .response = "Scores"},
+    {.method = "POST",
+     .path = "/embed",
+     .function = tei_embed,
+     .summary = "A vector for each input, in TEI's protocol",
+     .needs = Capability::kEmbed,
+     .request = "TeiEmbedRequest",
+     .note_fields = &note_fields<api::parse_tei_embed_request>,
+     .response = "Vectors"},
+    {.method = "POST",
+     .path = "/embed_all",
+     .function = tei_embed_all,
+     .summary = "A vector for each token of each input",
+     .needs = Capability::kEmbed,
+     .request = "TeiEmbedRequest",
+     .note_fields = &note_fields<api::parse_tei_embed_request>,
+     .response = "Vectors"},
+    {.method = "POST",
+     .path = "/similarity",
+     .function = tei_similarity,
+     .summary = "How alike sentences are to one",
+     .needs = Capability::kEmbed,
+     .request = "SimilarityRequest",
+     .note_fields = &note_fields<api::parse_tei_similarity_request>,
+     .response = "Similarities"},
+    {.method = "POST",
+     .path = "/predict",
+     .function = predict,
+     .summary = "A text's labels, in TEI's protocol",
+     .needs = Capability::kEmbed,
+     .request = "PredictRequest",
+     .note_fields = &note_fields<api::parse_predict_request>,
+     .response = "Predictions"},
+    {.method = "POST",
+     .path = "/classify",
+     .function = classify,
+     .summary = "Texts' labels, in vLLM's protocol",
+     .needs = Capability::kEmbed,
+     .request = "ClassifyRequest",
+     .note_fields = &note_fields<api::parse_classify_request>,
+     .response = "Classification"},
+    {.method = "GET",
+     .path = "/info",
+     .function = tei_info,
+     .summary = "What TEI's clients ask of a model",
+     .response = "Info"},
     {.method = "POST",
      .path = "/tokenize",
      .function = tokenize,

@@ -1,5 +1,8 @@
 #include "tokenizer/post_processor.h"
 
+#include <span>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace pelton::tokenizer {
@@ -19,7 +22,8 @@ class Reader {
     if (type == "ByteLevel") return {};
     if (type == "Sequence") return read_sequence(value, depth);
     if (type == "TemplateProcessing") return read_template(value);
-    if (type == "BertProcessing" || type == "RobertaProcessing") return read_pair(value);
+    if (type == "BertProcessing") return read_named(value, {.doubled = false});
+    if (type == "RobertaProcessing") return read_named(value, {.doubled = true});
     return unsupported_tokenizer(name_, kField, fmt::format("is of the kind \"{}\"", type));
   }
 
@@ -46,18 +50,32 @@ class Reader {
   }
 
   Result<void> read_template(const Json& value) {
-    const Json* const single = value.find("single");
     const Json* const tokens = value.find("special_tokens");
-    if (single == nullptr || !single->is_array()) return bad("has no list 'single'");
-    bool is_behind = false;
-    for (const Json& item : single->as_array()) {
+    std::vector<TokenId>* const sides[] = {&frame_.begin, &frame_.end};
+    TRY(read_items(value, "single", tokens, sides));
+    const Json* const pair = value.find("pair");
+    if (pair == nullptr || pair->is_null()) return {};
+    PromptFrame::Pair& both = frame_.pair.emplace();
+    std::vector<TokenId>* const thirds[] = {&both.begin, &both.middle, &both.end};
+    return read_items(value, "pair", tokens, thirds);
+  }
+
+  // The items of `key`, special tokens between texts: what stands before the first text into
+  // sides[0], and so on.
+  Result<void> read_items(const Json& value, const char* key, const Json* tokens,
+                          std::span<std::vector<TokenId>* const> sides) const {
+    const Json* const items = value.find(key);
+    if (items == nullptr || !items->is_array()) return bad(fmt::format("has no list '{}'", key));
+    size_t side = 0;
+    for (const Json& item : items->as_array()) {
       if (item.is_object() && item.find("Sequence") != nullptr) {
-        is_behind = true;
+        if (++side == sides.size()) return bad(fmt::format("has too many texts in '{}'", key));
         continue;
       }
       const Json* const special = item.is_object() ? item.find("SpecialToken") : nullptr;
       if (special == nullptr || !special->is_object()) {
-        return bad("has an item in 'single' that is neither Sequence nor SpecialToken");
+        return bad(
+            fmt::format("has an item in '{}' that is neither Sequence nor SpecialToken", key));
       }
       const std::string text = special->string("id").value_or("");
       const Json* const entry =
@@ -66,13 +84,16 @@ class Reader {
       if (ids == nullptr || !ids->is_array()) {
         return bad(fmt::format("names \"{}\", for which 'special_tokens' has no ids", text));
       }
-      for (const Json& id : ids->as_array()) TRY(add(id, is_behind ? frame_.end : frame_.begin));
+      for (const Json& id : ids->as_array()) TRY(add(id, *sides[side]));
     }
     return {};
   }
 
   // "cls": ["[CLS]", 101], "sep": ["[SEP]", 102].
-  Result<void> read_pair(const Json& value) {
+  struct Separators {
+    bool doubled = false;  // two between a pair's texts
+  };
+  Result<void> read_named(const Json& value, Separators separators) {
     for (const auto& [key, to] : {std::pair("cls", &frame_.begin), {"sep", &frame_.end}}) {
       const Json* const pair = value.find(key);
       if (pair == nullptr || !pair->is_array() || pair->as_array().size() != 2) {
@@ -80,6 +101,9 @@ class Reader {
       }
       TRY(add(pair->as_array()[1], *to));
     }
+    std::vector<TokenId> middle = frame_.end;
+    if (separators.doubled) middle.insert(middle.end(), frame_.end.begin(), frame_.end.end());
+    frame_.pair = {.begin = frame_.begin, .middle = std::move(middle), .end = frame_.end};
     return {};
   }
 

@@ -40,6 +40,32 @@ TEST(PostProcessor, TokensOnBothSides) {
   EXPECT_THAT(behind->end, ElementsAre(3, 4));
 }
 
+TEST(PostProcessor, TwoTextsAreOnePrompt) {
+  const auto bert =
+      frame_of(R"({"type":"BertProcessing","sep":["[SEP]",102],"cls":["[CLS]",101]})");
+  ASSERT_TRUE(bert.ok() && bert->pair);
+  EXPECT_THAT(bert->pair->begin, ElementsAre(101));
+  EXPECT_THAT(bert->pair->middle, ElementsAre(102));
+  EXPECT_THAT(bert->pair->end, ElementsAre(102));
+  const auto roberta = frame_of(R"({"type":"RobertaProcessing","sep":["</s>",2],"cls":["<s>",0]})");
+  ASSERT_TRUE(roberta.ok() && roberta->pair);
+  EXPECT_THAT(roberta->pair->middle, ElementsAre(2, 2));
+  const auto written = frame_of(
+      R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}}],
+          "pair":[{"SpecialToken":{"id":"b"}},{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"m"}},
+                  {"Sequence":{"id":"B"}},{"SpecialToken":{"id":"m"}}],
+          "special_tokens":{"b":{"ids":[5]},"m":{"ids":[6]}}})");
+  ASSERT_TRUE(written.ok() && written->pair) << written.error().message;
+  EXPECT_THAT(written->pair->begin, ElementsAre(5));
+  EXPECT_THAT(written->pair->middle, ElementsAre(6));
+  EXPECT_THAT(written->pair->end, ElementsAre(6));
+  const auto three = frame_of(
+      R"({"type":"TemplateProcessing","single":[{"Sequence":{}},{"Sequence":{}},{"Sequence":{}}],
+          "special_tokens":{}})");
+  ASSERT_FALSE(three.ok());
+  EXPECT_THAT(three.error().message, HasSubstr("too many texts"));
+}
+
 TEST(PostProcessor, NothingWhereThereIsNone) {
   EXPECT_TRUE(read_post_processor(nullptr, "t.json")->begin.empty());
   EXPECT_TRUE(frame_of("null")->begin.empty());

@@ -328,6 +328,35 @@ std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
   return all;
 }
 
+std::optional<Tokenizer::PairPrompt> Tokenizer::encode_pair(std::string_view first,
+                                                            std::string_view second,
+                                                            size_t tokens_max) const {
+  if (!state_->frame.pair) return std::nullopt;
+  const PromptFrame::Pair& frame = *state_->frame.pair;
+  std::vector<TokenId> a = encode(first);
+  std::vector<TokenId> b = encode(second);
+  const size_t framed = frame.begin.size() + frame.middle.size() + frame.end.size();
+  const size_t room = tokens_max > framed ? tokens_max - framed : 0;
+  PairPrompt pair;
+  pair.is_cut = a.size() + b.size() > room;
+  if (pair.is_cut) {
+    // Of the second text one token stays, if there is room for any.
+    const size_t second_least = std::min<size_t>(b.size(), room > 0 ? 1 : 0);
+    a.resize(std::min(a.size(), room - second_least));
+    b.resize(std::min(b.size(), room - a.size()));
+  }
+  const auto append = [&](const std::vector<TokenId>& part) {
+    pair.tokens.insert(pair.tokens.end(), part.begin(), part.end());
+  };
+  append(frame.begin);
+  append(a);
+  append(frame.middle);
+  pair.second_text = static_cast<int>(pair.tokens.size());
+  append(b);
+  append(frame.end);
+  return pair;
+}
+
 std::span<const TokenId> Tokenizer::prompt_begin() const {
   return state_->frame.begin;
 }

@@ -48,6 +48,16 @@ class Tokenizer {
   // Of a text that is a prompt by itself: with what the model's files put before and behind one (a
   // bos token; an encoder's [CLS] and [SEP]). A chat template writes those tokens itself.
   std::vector<TokenId> encode_prompt(std::string_view text) const;
+  // Of two texts that are one prompt, as the model's files put them together ([CLS] a [SEP] b
+  // [SEP]); at most `tokens_max` tokens: the second text loses its end, then the first one. Nothing
+  // if the files say nothing of two.
+  struct PairPrompt {
+    std::vector<TokenId> tokens;
+    int second_text = 0;  // where the second text begins
+    bool is_cut = false;
+  };
+  std::optional<PairPrompt> encode_pair(std::string_view first, std::string_view second,
+                                        size_t tokens_max) const;
   std::span<const TokenId> prompt_begin() const;
   std::span<const TokenId> prompt_end() const;
   // At most `tokens_max` tokens of such a prompt, but what was put before and behind the text stays

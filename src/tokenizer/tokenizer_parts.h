@@ -57,6 +57,14 @@ struct SentencePieces {
 struct PromptFrame {
   std::vector<TokenId> begin;  // a bos token
   std::vector<TokenId> end;
+  // Of two texts that are one prompt: begin, the first text, middle, the second, end. Absent: the
+  // file says nothing of two.
+  struct Pair {
+    std::vector<TokenId> begin;
+    std::vector<TokenId> middle;
+    std::vector<TokenId> end;
+  };
+  std::optional<Pair> pair = std::nullopt;
 };
 
 struct TokenizerParts {

@@ -16,6 +16,7 @@ constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
+#include "kernels/cpu/encoder_rows_inl.h"
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 #include "kernels/cpu/low_rank_inl.h"
@@ -94,6 +95,15 @@ class CpuKernels final : public Kernels {
         float* const to = out + t * hidden + i;
         const F normed = Vector::mul(load_part(x + t * hidden + i, rest), scale);
         store_part(to, Vector::fma(normed, load_part(weight + i, rest), load_part(to, rest)), rest);
+      }
+    });
+  }
+
+  void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
+                  int hidden, float epsilon) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        layer_norm_row(out + t * hidden, x + t * hidden, weight, bias, hidden, epsilon);
       }
     });
   }
@@ -240,6 +250,22 @@ class CpuKernels final : public Kernels {
            i += kActivationChunk) {
         if (count - i < kActivationChunk) return glu_rest(gate + i, up + i, count - i, shape);
         glu_chunk(gate + i, up + i, shape);
+      }
+    });
+  }
+
+  void activate(float* x, int64_t count, ActivationKind kind) override {
+    const int64_t chunks = (count + kActivationChunk - 1) / kActivationChunk;
+    pool_.parallel_for(chunks, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk && i < count;
+           i += Vector::kLanes) {
+        const int64_t left = count - i;
+        if (left >= Vector::kLanes) {
+          Vector::store(x + i, activation_of(Vector::load(x + i), kind));
+        } else {
+          const int part = static_cast<int>(left);
+          store_part(x + i, activation_of(load_part(x + i, part), kind), part);
+        }
       }
     });
   }
@@ -487,7 +513,8 @@ class CpuKernels final : public Kernels {
       const int64_t index = item / shape.kv_heads;
       const SequenceRows& rows = sequences[sequence_of_row[index]];
       const int64_t row = sequences[0].row_begin + index;
-      const int position = rows.start + static_cast<int>(row - rows.row_begin);
+      const int position = rows.key_count > 0 ? rows.key_count - 1
+                                              : rows.start + static_cast<int>(row - rows.row_begin);
       const int first =
           shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
       return AttentionItem{.row = row,

@@ -161,6 +161,22 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
+                  int hidden, float epsilon) override {
+    for (int64_t t = 0; t < tokens; ++t) {
+      const float* row = x + t * hidden;
+      double mean = 0;
+      for (int i = 0; i < hidden; ++i) mean += row[i];
+      mean /= hidden;
+      double squares = 0;
+      for (int i = 0; i < hidden; ++i) squares += (row[i] - mean) * (row[i] - mean);
+      const double scale = 1.0 / std::sqrt(squares / hidden + epsilon);
+      for (int i = 0; i < hidden; ++i) {
+        out[t * hidden + i] = static_cast<float>((row[i] - mean) * scale * weight[i] + bias[i]);
+      }
+    }
+  }
+
   void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
                       int head_size, float epsilon) override {
     for (int t = 0; t < tokens; ++t) {
@@ -342,6 +358,10 @@ class ReferenceKernels final : public Kernels {
     for (int64_t i = 0; i < count; ++i) gate[i] = glu_of(gate[i], up[i], shape);
   }
 
+  void activate(float* x, int64_t count, ActivationKind kind) override {
+    for (int64_t i = 0; i < count; ++i) x[i] = activation_of(x[i], kind);
+  }
+
   void route(ExpertChoice* choices, const float* logits, int tokens,
              const RouterShape& shape) override {
     for (int64_t t = 0; t < tokens; ++t) {
@@ -463,7 +483,7 @@ class ReferenceKernels final : public Kernels {
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
                      const AttentionShape& shape, const SequenceRows& rows, int row, int head) {
     const KvAccess access(cache);
-    const int position = rows.start + row;
+    const int position = rows.key_count > 0 ? rows.key_count - 1 : rows.start + row;
     const int first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0;
     const int kv_head = head / (shape.heads / shape.kv_heads);
     const float* query = q + (rows.row_begin + row) * stride + int64_t{head} * shape.head_size;
@@ -554,6 +574,21 @@ class ReferenceKernels final : public Kernels {
     gate = std::min(gate, limit);
     up = std::clamp(up, -limit, limit);
     return static_cast<float>(gate / (1.0 + std::exp(-shape.alpha * gate)) * (up + 1.0));
+  }
+
+  static float activation_of(double x, ActivationKind kind) {
+    switch (kind) {
+      case ActivationKind::kGelu:
+        // By erfc, which keeps what 1 + erf loses below zero.
+        return static_cast<float>(0.5 * x * std::erfc(-x / std::numbers::sqrt2));
+      case ActivationKind::kGeluTanh:
+        return static_cast<float>(
+            0.5 * x *
+            (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x))));
+      case ActivationKind::kRelu:
+        break;
+    }
+    return static_cast<float>(std::max(x, 0.0));
   }
 
   base::ThreadPool& pool_;

@@ -1,0 +1,111 @@
+#include "audio/log_mel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace pelton::audio {
+namespace {
+
+// Slaney's mel scale: linear up to 1000 Hz, logarithmic from there on.
+constexpr double kLinearHz = 200.0 / 3.0;
+constexpr double kBreakHz = 1000.0;
+constexpr double kBreakMel = kBreakHz / kLinearHz;
+const double kLogStep = std::log(6.4) / 27.0;
+
+double mel_of(double hz) {
+  return hz < kBreakHz ? hz / kLinearHz : kBreakMel + std::log(hz / kBreakHz) / kLogStep;
+}
+
+double hz_of(double mel) {
+  return mel < kBreakMel ? mel * kLinearHz : kBreakHz * std::exp(kLogStep * (mel - kBreakMel));
+}
+
+// Triangles of unit area between neighbouring points of the scale.
+std::vector<double> mel_filters(int bands) {
+  std::vector<double> points(static_cast<size_t>(bands) + 2);
+  const double top = mel_of(LogMel::kSampleRate / 2.0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    points[i] = hz_of(top * static_cast<double>(i) / static_cast<double>(bands + 1));
+  }
+  std::vector<double> filters(static_cast<size_t>(bands) * LogMel::kBins);
+  for (size_t b = 0; b < static_cast<size_t>(bands); ++b) {
+    for (size_t k = 0; k < LogMel::kBins; ++k) {
+      const double hz = static_cast<double>(k) * LogMel::kSampleRate / LogMel::kWindow;
+      const double rising = (hz - points[b]) / (points[b + 1] - points[b]);
+      const double falling = (points[b + 2] - hz) / (points[b + 2] - points[b + 1]);
+      const double height = 2.0 / (points[b + 2] - points[b]);
+      filters[b * LogMel::kBins + k] = std::max(0.0, std::min(rising, falling)) * height;
+    }
+  }
+  return filters;
+}
+
+}  // namespace
+
+LogMel::LogMel(int bands) : bands_(bands), filters_(mel_filters(bands)) {
+  for (int i = 0; i < kWindow; ++i) {
+    const double angle = 2.0 * std::numbers::pi * i / kWindow;
+    cosines_.push_back(std::cos(angle));
+    sines_.push_back(std::sin(angle));
+    window_.push_back(0.5 - 0.5 * std::cos(angle));
+  }
+}
+
+void LogMel::power(std::span<const float> samples, int64_t centre, double* bins) const {
+  const auto count = static_cast<int64_t>(samples.size());
+  double frame[kWindow];
+  bool silent = true;
+  for (int i = 0; i < kWindow; ++i) {
+    int64_t at = centre - kWindow / 2 + i;
+    if (at < 0) at = -at;
+    if (at >= count) at = 2 * (count - 1) - at;
+    frame[i] = window_[static_cast<size_t>(i)] * double{samples[static_cast<size_t>(at)]};
+    silent = silent && frame[i] == 0.0;
+  }
+  if (silent) {
+    std::fill_n(bins, kBins, 0.0);
+    return;
+  }
+  for (int k = 0; k < kBins; ++k) {
+    double real = 0.0;
+    double imaginary = 0.0;
+    int turn = 0;  // k * i modulo kWindow
+    for (const double value : frame) {
+      real += value * cosines_[static_cast<size_t>(turn)];
+      imaginary -= value * sines_[static_cast<size_t>(turn)];
+      turn += k;
+      if (turn >= kWindow) turn -= kWindow;
+    }
+    bins[k] = real * real + imaginary * imaginary;
+  }
+}
+
+std::vector<float> LogMel::of(std::span<const float> samples) const {
+  CHECK(samples.size() > kWindow / 2, "too short to be mirrored");
+  const auto frames = static_cast<size_t>(samples.size() / kHop);
+  std::vector<double> logs(static_cast<size_t>(bands_) * frames);
+  double highest = -1e300;
+  double bins[kBins];
+  for (size_t t = 0; t < frames; ++t) {
+    power(samples, static_cast<int64_t>(t) * kHop, bins);
+    for (size_t b = 0; b < static_cast<size_t>(bands_); ++b) {
+      double sum = 0.0;
+      for (size_t k = 0; k < kBins; ++k) sum += filters_[b * kBins + k] * bins[k];
+      const double log = std::log10(std::max(sum, 1e-10));
+      logs[b * frames + t] = log;
+      highest = std::max(highest, log);
+    }
+  }
+  std::vector<float> mel;
+  mel.reserve(logs.size());
+  for (const double log : logs) {
+    mel.push_back(static_cast<float>((std::max(log, highest - 8.0) + 4.0) / 4.0));
+  }
+  return mel;
+}
+
+}  // namespace pelton::audio

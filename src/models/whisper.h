@@ -1,0 +1,113 @@
+// Whisper (arXiv 2212.04356): an encoder over a window of 30 s of sound, and a decoder that attends
+// to its states. The keys and values of the encoder's states are computed once for each window. One
+// thread; weights stay mapped.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+#include "checkpoint/tensor_file.h"
+#include "kernels/kernels.h"
+#include "layers/encoder_layer.h"
+#include "layers/weights.h"
+#include "models/whisper_config.h"
+
+namespace pelton::models {
+
+// One window while it is decoded: keys and values of the encoder's states, and of the tokens so
+// far. Made by Whisper::window.
+class WhisperWindow {
+ public:
+  int length() const { return length_; }
+  // Tokens from `length` on are forgotten.
+  void rewind(int length);
+
+ private:
+  friend class Whisper;
+  int length_ = 0;
+  std::vector<std::vector<float>> cross_;  // by layer: blocks of the encoder's keys and values
+  std::vector<std::vector<float>> self_;   // by layer: blocks of the tokens'
+};
+
+class Whisper {
+ public:
+  // Of a folder with config.json, generation_config.json and model.safetensors. `kernels` outlives
+  // it. Errors name file, key or tensor.
+  static Result<std::unique_ptr<Whisper>> load(const std::string& folder,
+                                               kernels::Kernels& kernels);
+
+  const WhisperConfig& config() const { return config_; }
+
+  // mel: float (bands, frames()), as audio::LogMel gives it. Returns float (source_positions,
+  // hidden), normed.
+  std::vector<float> encode(std::span<const float> mel);
+  WhisperWindow window(std::span<const float> states);
+
+  // Appends tokens: at most target_positions in all. float (tokens, vocab), until the next call.
+  std::span<const float> step(WhisperWindow& window, std::span<const TokenId> tokens);
+
+ private:
+  struct Attention {
+    layers::LayerNorm norm;
+    kernels::Linear q, k, v, out;
+  };
+  struct Mlp {
+    layers::LayerNorm norm;
+    kernels::Linear up, down;
+  };
+  struct EncoderLayer {
+    Attention self;
+    Mlp mlp;
+  };
+  struct DecoderLayer {
+    Attention self;
+    Attention cross;
+    Mlp mlp;
+  };
+
+  Whisper(WhisperConfig config, checkpoint::TensorFile file, kernels::Kernels& kernels);
+  Result<void> load_all();
+  Result<void> load_encoder();
+  Result<void> load_decoder();
+  Result<const float*> vector(const std::string& name, int size);
+  Result<layers::LayerNorm> norm(const std::string& name);
+  Result<kernels::Matrix> matrix(const std::string& name, std::vector<int64_t> shape);
+  Result<kernels::Linear> linear(const std::string& name, int rows, int cols, layers::Bias bias);
+  Result<Attention> attention(const std::string& prefix, const std::string& norm_name);
+  Result<Mlp> mlp(const std::string& prefix, int inner);
+
+  // x += attention(norm(x)) over keys that lie in `blocks`; `stored`: those of x itself are put
+  // there first, from position `start` on.
+  struct Keys {
+    std::vector<float>& blocks;
+    int start = 0;
+    int key_count = 0;  // 0: causal
+    bool stored = true;
+  };
+  void attend(const Attention& part, std::vector<float>& x, int tokens, int heads, Keys keys);
+  void feed_forward(const Mlp& part, std::vector<float>& x, int tokens);
+  kernels::KvLayer blocks_of(std::vector<float>& memory, int heads) const;
+
+  const WhisperConfig config_;
+  checkpoint::TensorFile file_;
+  kernels::Kernels& kernels_;
+  layers::FloatVectors vectors_;
+  kernels::Linear conv1_;  // (hidden, bands * 3)
+  kernels::Linear conv2_;  // (hidden, hidden * 3)
+  kernels::Matrix encoder_positions_;
+  std::vector<EncoderLayer> encoder_;
+  layers::LayerNorm encoder_norm_;
+  kernels::Matrix words_;
+  kernels::Matrix decoder_positions_;
+  std::vector<DecoderLayer> decoder_;
+  layers::LayerNorm decoder_norm_;
+
+  std::vector<int32_t> block_ids_;  // 0, 1, 2, ...
+  std::vector<float> normed_, qkv_, mixed_, inner_, logits_;
+};
+
+}  // namespace pelton::models

@@ -1,0 +1,141 @@
+#include "models/whisper_decoding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace pelton::models {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// log of the sum of e^x, of [begin, end).
+double log_sum(std::span<const float> logits, size_t begin, size_t end) {
+  double highest = kNever;
+  for (size_t i = begin; i < end; ++i) highest = std::max(highest, double{logits[i]});
+  if (highest == double{kNever}) return highest;
+  double sum = 0.0;
+  for (size_t i = begin; i < end; ++i) sum += std::exp(logits[i] - highest);
+  return highest + std::log(sum);
+}
+
+void forbid(std::span<float> logits, TokenId begin, TokenId end) {
+  const auto size = static_cast<TokenId>(logits.size());
+  for (TokenId id = std::max<TokenId>(begin, 0); id < std::min(end, size); ++id) {
+    logits[static_cast<size_t>(id)] = kNever;
+  }
+}
+
+// Timestamps come in pairs, never go back, and are taken where together they are likelier than any
+// text.
+void mask_timestamps(std::span<float> logits, std::span<const TokenId> generated,
+                     const WhisperConfig& config) {
+  const TokenId begin = config.timestamp_begin;
+  const auto size = static_cast<TokenId>(logits.size());
+  logits[static_cast<size_t>(config.no_timestamps)] = kNever;
+  const size_t count = generated.size();
+  const bool last = count >= 1 && generated[count - 1] >= begin;
+  const bool one_before = count < 2 || generated[count - 2] >= begin;
+  if (last && one_before) forbid(logits, begin, size);             // a pair is complete
+  if (last && !one_before) forbid(logits, 0, config.end_of_text);  // its twin, or the end
+  for (size_t i = count; i-- > 0;) {
+    if (generated[i] < begin) continue;
+    // The same one again may only close a pair.
+    const bool closes = last && !one_before;
+    forbid(logits, begin, closes ? generated[i] : generated[i] + 1);
+    break;
+  }
+  if (count == 0) {
+    forbid(logits, 0, begin);
+    forbid(logits, begin + config.initial_timestamp_max + 1, size);
+  }
+  const double all = log_sum(logits, 0, logits.size());
+  const double stamps = log_sum(logits, static_cast<size_t>(begin), logits.size()) - all;
+  double text = kNever;
+  for (TokenId id = 0; id < begin; ++id) {
+    text = std::max(text, double{logits[static_cast<size_t>(id)]} - all);
+  }
+  if (stamps > text) forbid(logits, 0, begin);
+}
+
+}  // namespace
+
+void mask_logits(std::span<float> logits, std::span<const TokenId> generated,
+                 const WhisperConfig& config, const WhisperMasks& masks) {
+  if (generated.empty()) {
+    for (const TokenId id : config.suppressed_first) logits[static_cast<size_t>(id)] = kNever;
+  }
+  for (const TokenId id : config.suppressed) logits[static_cast<size_t>(id)] = kNever;
+  if (masks.timestamps) mask_timestamps(logits, generated, config);
+}
+
+std::vector<double> language_probabilities(Whisper& model, WhisperWindow& window) {
+  const int before = window.length();
+  const std::span<const float> logits = model.step(window, {&model.config().start, 1});
+  window.rewind(before);
+  double highest = kNever;
+  for (const auto& [name, token] : model.config().languages) {
+    highest = std::max(highest, double{logits[static_cast<size_t>(token)]});
+  }
+  std::vector<double> shares;
+  double total = 0.0;
+  for (const auto& [name, token] : model.config().languages) {
+    shares.push_back(std::exp(logits[static_cast<size_t>(token)] - highest));
+    total += shares.back();
+  }
+  for (double& share : shares) share /= total;
+  return shares;
+}
+
+std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task) {
+  std::vector<TokenId> prompt;
+  if (!task.previous.empty()) {
+    const auto most = static_cast<size_t>(config.target_positions / 2 - 1);
+    const size_t kept = std::min(task.previous.size(), most);
+    prompt.push_back(config.start_of_previous);
+    prompt.insert(prompt.end(), task.previous.end() - static_cast<std::ptrdiff_t>(kept),
+                  task.previous.end());
+  }
+  prompt.push_back(config.start);
+  if (config.multilingual) {
+    CHECK(task.language >= 0, "a multilingual model needs a language");
+    prompt.push_back(task.language);
+    prompt.push_back(task.translates ? config.translate : config.transcribe);
+  }
+  if (!task.timestamps) prompt.push_back(config.no_timestamps);
+  return prompt;
+}
+
+WhisperText decode_greedily(Whisper& model, WhisperWindow& window, const WhisperTask& task) {
+  const WhisperConfig& config = model.config();
+  const auto vocab = static_cast<size_t>(config.vocab_size);
+  const std::vector<TokenId> prompt = whisper_prompt(config, task);
+  window.rewind(0);
+  WhisperText text;
+  std::span<const float> all = model.step(window, prompt);
+  {
+    const auto start =
+        static_cast<size_t>(std::ranges::find(prompt, config.start) - prompt.begin());
+    const auto row = all.subspan(start * vocab, vocab);
+    text.no_speech = std::exp(row[static_cast<size_t>(config.no_speech)] - log_sum(row, 0, vocab));
+  }
+  double sum = 0.0;
+  while (static_cast<int>(text.tokens.size()) < task.tokens_max) {
+    std::vector<float> logits(all.end() - static_cast<std::ptrdiff_t>(vocab), all.end());
+    mask_logits(logits, text.tokens, config, {.timestamps = task.timestamps});
+    const auto best = std::ranges::max_element(logits);
+    const auto token = static_cast<TokenId>(best - logits.begin());
+    sum += double{*best} - log_sum(logits, 0, vocab);
+    text.ended = token == config.end_of_text;
+    if (text.ended) break;
+    text.tokens.push_back(token);
+    if (window.length() == config.target_positions) break;
+    all = model.step(window, {&token, 1});
+  }
+  text.average_logprob = sum / static_cast<double>(text.tokens.size() + 1);
+  return text;
+}
+
+}  // namespace pelton::models

@@ -1,0 +1,45 @@
+// How Whisper's logits become tokens: its masks in their order, language detection, greedy search.
+// One window; pure but for the model's working memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/token_id.h"
+#include "models/whisper.h"
+
+namespace pelton::models {
+
+// What may not come next becomes minus infinity. `generated`: behind the prompt, so far.
+struct WhisperMasks {
+  bool timestamps = true;
+};
+void mask_logits(std::span<float> logits, std::span<const TokenId> generated,
+                 const WhisperConfig& config, const WhisperMasks& masks);
+
+// The probability of each of config.languages, by the sound alone. The window is as before.
+std::vector<double> language_probabilities(Whisper& model, WhisperWindow& window);
+
+struct WhisperTask {
+  TokenId language = -1;  // -1: none is named (English-only models)
+  bool translates = false;
+  bool timestamps = true;
+  std::vector<TokenId> previous;  // text before the window, or a prompt; its end is used
+  int tokens_max = 224;
+};
+// What the decoder is given first: [previous], start, language, task, whether there are timestamps.
+std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task);
+
+struct WhisperText {
+  std::vector<TokenId> tokens;  // timestamps among them; without the end of text
+  double average_logprob = 0.0;
+  double no_speech = 0.0;  // its probability
+  bool ended = false;      // by itself, not by tokens_max
+};
+// Temperature 0: the likeliest token each time.
+WhisperText decode_greedily(Whisper& model, WhisperWindow& window, const WhisperTask& task);
+
+}  // namespace pelton::models
