@@ -19,7 +19,7 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters
+from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters, text_of
 
 FULL = False
 
@@ -200,6 +200,42 @@ class Gateway(unittest.TestCase):
             thread.join()
             self.assertEqual(raised, [], list(fleet.gateway.log)[-20:])
         self.assertEqual(fleet.metric("migrations_total") + fleet.metric("streams_interrupted_total"), 0, "left, not lost")
+
+    def test_a_worker_that_is_stopped_is_left_warm(self):
+        """The next one computes prompt and answer while this one goes on; then it finds them, and computes some tokens."""
+        fleet = self.fleet(2, script={**SCRIPT, "us_per_prefill_token": 300, "step_ms": 8})
+        long = "A wheel turns by the river and the miller counts his sacks. " * 40
+        count, answers, faults = 700, {}, []
+
+        def client(number):
+            body = {"model": "pelton-box", "seed": 3, "stream": True, "stream_options": {"include_usage": True},
+                    "messages": [{"role": "user", "content": f"Story {number}. {long} check {number} {count} please"}]}
+            try:
+                data = events(fleet.gateway.port, "/v1/chat/completions", body)
+                chunks = [json.loads(one) for one in data[:-1]]
+                answers[number] = (text_of(chunks), chunks[-1]["usage"])
+            except Exception as error:
+                faults.append(repr(error)[:600])
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(6)]
+        for one in clients:
+            one.start()
+        while sum(row["running"] for row in fleet.rows()) < 6:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        victim = max(fleet.rows(), key=lambda row: row["running"])["name"]
+        worker, fleet.workers[int(victim[1])] = fleet.workers[int(victim[1])], None
+        worker.end(signal.SIGTERM)
+        for one in clients:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        for number, (said, _) in answers.items():
+            self.assertEqual(said, (letters(3, number, count), ["stop"]), number)
+        moved = fleet.metric("warm_moves_total")
+        self.assertGreater(moved, 0, list(fleet.gateway.log)[-30:])
+        self.assertEqual((fleet.metric("drain_moves_total"), fleet.metric("migrations_total")), (moved, 0))
+        self.assertGreater(fleet.metric("warm_tokens_total"), moved, "it went on talking meanwhile")
+        found = [usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values()]
+        self.assertGreaterEqual(sum(cached > 400 for cached in found), moved, "found there, and not computed")
 
     def test_the_last_worker_of_a_pool_ends_its_streams_itself(self):
         """FT-22: nobody is there to go on; they have --drain-seconds."""
