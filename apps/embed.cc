@@ -204,7 +204,8 @@ Result<void> run(const cli::Arguments& arguments) {
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
-  job.request.kv_dtype = kv.value_or(kernels->kv_dtype());
+  // Exact, unless another type is asked for: nobody keeps these keys and values.
+  job.request.kv_dtype = kv.value_or(tensor::DType::kF32);
   const int longest = checkpoint.config().is_encoder()
                           ? std::min(step_tokens(job), std::max(checkpoint.config().context_max, 1))
                           : kStepTokensMin;

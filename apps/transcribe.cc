@@ -170,10 +170,6 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const std::vector<float> samples, read_sound(arguments.text("FILE")));
   TRY_ASSIGN(const auto tokenizer, read_tokenizer(folder));
-  if (tokenizer == nullptr && format != "json") {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("{} has no tokenizer.json; --format json gives token ids", folder)};
-  }
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
@@ -181,6 +177,10 @@ Result<void> run(const cli::Arguments& arguments) {
   const audio::LogMel front(model->config().mel_bands);
   TRY_ASSIGN(const bool is_done, write_exact(arguments, *model, samples, front));
   if (is_done) return {};
+  if (tokenizer == nullptr && format != "json") {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{} has no tokenizer.json; --format json gives token ids", folder)};
+  }
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const models::Transcription made,
              models::transcribe(

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 // A line for each family, in the order of the alphabet behind gpt-oss, which messages name first.
 // The constant is defined in the family's file.
@@ -40,6 +42,16 @@ constexpr const Family* kOnDevices[] = {&kGptOss};
 // A family that has a line above has none here: Qwen 2 with experts, Granite.
 constexpr std::string_view kPlannedTypes[] = {"qwen2_moe", "granite"};
 
+// Of a family with many names only the model types, each once: the text stands in an error.
+std::string types_of(const Family& family) {
+  std::vector<std::string_view> types = {family.model_type};
+  for (const FamilyAlias& alias : family.aliases) {
+    if (std::ranges::find(types, alias.model_type) == types.end())
+      types.push_back(alias.model_type);
+  }
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
 }  // namespace
 
 const Registry& Registry::built_in() {
@@ -72,11 +84,16 @@ const Family* Registry::find_gguf(std::string_view architecture, const GgufKind&
 }
 
 std::string Registry::supported() const {
+  constexpr size_t kNamedAliases = 3;
   std::string text;
   const auto add = [&](std::string_view architecture, std::string_view model_type) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", architecture, model_type);
   };
   for (const Family* family : families_) {
+    if (family->aliases.size() > kNamedAliases) {
+      add(family->architecture, types_of(*family));
+      continue;
+    }
     add(family->architecture, family->model_type);
     for (const FamilyAlias& alias : family->aliases) add(alias.architecture, alias.model_type);
   }
