@@ -1,9 +1,11 @@
 #include "apps/admin_listener.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "apps/listener_flags.h"
+#include "console/bundle.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -33,6 +35,7 @@ std::vector<Flag> admin_flags() {
 Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                  std::shared_ptr<const net::TlsIdentity> tls) {
   if (!arguments.has("--admin-port")) return {};
+  open_console(arguments, tls != nullptr);
   if (arguments.has("--no-admin-tls")) tls = nullptr;
   tls_ = tls != nullptr;
   host_ = arguments.text("--admin-host");
@@ -46,6 +49,7 @@ Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
       [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+        if (console_ != nullptr && console_->handle(request, exchange)) return;
         admin_.handle(request, exchange);
       },
       log_);
@@ -60,6 +64,14 @@ Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
 void AdminListener::close() {
   if (http_ != nullptr) http_->stop(std::chrono::milliseconds(0));
   http_.reset();
+  console_.reset();
+}
+
+// `tls`: of the public listener.
+void AdminListener::open_console(const cli::Arguments& arguments, bool tls) {
+  if (arguments.text("--console") == "off" || console::bundle().empty()) return;
+  console_ = std::make_unique<server::LiveConsole>(server::LiveConsole::Parts{
+      .services = services_, .chat_port = std::max(public_.port(), 0), .chat_tls = tls});
 }
 
 std::string AdminListener::line() const {

@@ -10,6 +10,7 @@
 #include "cli/command_line.h"
 #include "net/http_server.h"
 #include "server/admin_server.h"
+#include "server/live_console.h"
 
 namespace pelton::apps {
 
@@ -19,7 +20,7 @@ class AdminListener {
  public:
   // What `parts` refers to and the log outlive it.
   AdminListener(server::AdminServer::Parts parts, base::Log& log)
-      : admin_(std::move(parts)), log_(log) {}
+      : services_(parts.services), public_(parts.listener), admin_(std::move(parts)), log_(log) {}
 
   // `tls`: null without. Of several replicas each has a port of its own (listener_flags.h).
   Result<void> open(const cli::Arguments& arguments, int replica,
@@ -31,7 +32,12 @@ class AdminListener {
   std::string line() const;
 
  private:
+  void open_console(const cli::Arguments& arguments, bool tls);
+
+  const server::Services& services_;
+  const net::HttpServer& public_;
   server::AdminServer admin_;
+  std::unique_ptr<server::LiveConsole> console_;  // null: there is none
   base::Log& log_;
   std::string host_;
   bool tls_ = false;

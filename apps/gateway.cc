@@ -10,6 +10,7 @@
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
+#include "apps/scaling_exchange.h"
 #include "apps/verbs.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
@@ -35,7 +36,7 @@ struct Listeners {
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  GatewayReload& reload, const GatewayScaling* scaling,
-                                 base::Log& log) {
+                                 ScalingExchange& others, base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -70,12 +71,14 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway, &reload, scaling](const net::HttpRequest& request,
-                                   const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, &reload, &others, scaling](const net::HttpRequest& request,
+                                            const std::shared_ptr<net::Exchange>& exchange) {
         if (request.path == "/v1/config") return exchange->send(reload.answer(request));
         if (scaling != nullptr && request.path == "/v1/autoscaler") {
           return exchange->send(scaling->page());
         }
+        // One that is in this process is the only one.
+        if (scaling == nullptr && others.handle(request, exchange)) return;
         gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
           if (scaling != nullptr) scaling->add_metrics(text);
         });
@@ -98,6 +101,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TextsByFile texts;
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   const bool scales = arguments.has("--with-autoscaler");
+  const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -108,14 +112,20 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
-  options.on_demand = [&demand] { demand.notify(); };
+  DemandCount demand_count;
+  options.on_demand = [&demand, &demand_count] {
+    demand.notify();
+    demand_count.notify();
+  };
   gateway::Gateway gateway(std::move(options), clock, log);
   GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
-    TRY_ASSIGN(scaling, GatewayScaling::make(config, gateway, demand, clock, log));
+    TRY_ASSIGN(scaling, GatewayScaling::make(config, facts_file, gateway, demand, clock, log));
   }
-  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, reload, scaling.get(), log));
+  ScalingExchange others(gateway, demand_count);
+  TRY_ASSIGN(Listeners listeners,
+             open_listeners(config, gateway, reload, scaling.get(), others, log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
@@ -172,6 +182,12 @@ cli::Verb gateway_verb() {
                      "say (docs/scaling.md)",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}},
+                {.name = "--record-facts",
+                 .value = "FILE",
+                 .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
+                         "autoscale --replay; at 64 MiB it becomes FILE.1",
+                 .may_be_empty = false,
+                 .only_with = {{"--with-autoscaler"}}},
                 {.name = "--open",
                  .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,

@@ -3,35 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "apps/own_server.h"
+#include "apps/scaled_pools.h"
 #include "launch/scaler_pages.h"
-#include "net/url.h"
 
 namespace pelton::apps {
-namespace {
-
-std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
-                                         const std::string& fleet_key_file) {
-  std::vector<std::string> words = {"serve"};
-  words.insert(words.end(), launch.serve.begin(), launch.serve.end());
-  for (const char* word : {"--port", "0", "--fleet-port", "0", "--fleet-name", "{name}"}) {
-    words.emplace_back(word);
-  }
-  if (fleet_key_file.empty()) return words;
-  words.emplace_back("--fleet-key-file");
-  words.push_back(fleet_key_file);
-  return words;
-}
-
-bool is_ready(cluster::WorkerState state) {
-  return state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
-}
-
-bool is_silent(cluster::WorkerState state) {
-  return state == cluster::WorkerState::kDown || state == cluster::WorkerState::kSuspect;
-}
-
-}  // namespace
 
 void DemandSignal::notify() {
   {
@@ -66,39 +41,29 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
                "with-autoscaler"};
 }
 
-Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(const gateway::GatewayConfig& config,
-                                                             gateway::Gateway& gateway,
-                                                             DemandSignal& signal,
-                                                             const base::Clock& clock,
-                                                             base::Log& log) {
-  launch::LocalLauncher::Options options{.folder = config.state_dir};
-  std::vector<launch::ScaledPool> pools;
-  for (const gateway::PoolConfig& pool : config.pools) {
-    if (!pool.scaling || !pool.scaling->launch) continue;
-    const gateway::LaunchConfig& launch = *pool.scaling->launch;
-    options.pools[pool.name] = serve_arguments(launch, config.fleet_key_file);
-    pools.push_back({.name = pool.name,
-                     .policy = pool.scaling->policy,
-                     .start_s = launch.start_s,
-                     .progress_s = launch.progress_s,
-                     .stop_grace_s = launch.stop_grace_s,
-                     .is_advised_only = pool.scaling->is_advised_only});
+Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
+    const gateway::GatewayConfig& config, const std::string& facts_file, gateway::Gateway& gateway,
+    DemandSignal& signal, const base::Clock& clock, base::Log& log) {
+  TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_launcher(config, clock, log));
+  std::unique_ptr<launch::FactsRecorder> recorder;
+  if (!facts_file.empty()) {
+    TRY_ASSIGN(recorder,
+               launch::FactsRecorder::open(facts_file, launch::FactsRecorder::kBytesMax, log));
   }
-  TRY_ASSIGN(options.program, own_program());
-  TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher,
-             launch::LocalLauncher::open(std::move(options), clock, log));
-  return std::unique_ptr<GatewayScaling>(
-      new GatewayScaling(std::move(pools), std::move(launcher), gateway, signal, clock, log));
+  return std::unique_ptr<GatewayScaling>(new GatewayScaling(
+      scaled_pools(config), std::move(launcher), std::move(recorder), gateway, signal, clock, log));
 }
 
 GatewayScaling::GatewayScaling(std::vector<launch::ScaledPool> pools,
                                std::unique_ptr<launch::LocalLauncher> launcher,
+                               std::unique_ptr<launch::FactsRecorder> recorder,
                                gateway::Gateway& gateway, DemandSignal& signal,
                                const base::Clock& clock, base::Log& log)
     : gateway_(gateway),
       signal_(signal),
       launcher_(std::move(launcher)),
-      scaler_(std::move(pools), *launcher_, *this, clock, log) {}
+      recorder_(std::move(recorder)),
+      scaler_(std::move(pools), *launcher_, *this, clock, log, recorder_.get()) {}
 
 void GatewayScaling::start() {
   thread_ = std::thread([this] { run(); });
@@ -140,29 +105,11 @@ std::vector<autoscaler::GatewayReport> GatewayScaling::reports(const std::string
 }
 
 std::vector<launch::ScaledFleet::Worker> GatewayScaling::workers(const std::string& pool) {
-  std::vector<Worker> workers;
-  for (const gateway::Fleet::Row& row : gateway_.workers()) {
-    const Result<net::HostPort> address = net::parse_host_port(row.url);
-    if (row.pool != pool || !address.ok()) continue;
-    workers.push_back({.host = address->host,
-                       .port = address->port,
-                       .is_ready = is_ready(row.state),
-                       .is_silent = is_silent(row.state),
-                       .slots = row.record.slots,
-                       .open = row.open,
-                       .running = row.load.running,
-                       .waiting = row.load.waiting,
-                       .kv_used = row.load.kv_used});
-  }
-  return workers;
+  return scaled_workers(gateway_, pool);
 }
 
 void GatewayScaling::set_launched(const std::vector<Address>& addresses) {
-  std::vector<gateway::WorkerConfig> workers;
-  for (const Address& one : addresses) {
-    workers.push_back({.pool = one.pool, .host = one.host, .port = one.port});
-  }
-  gateway_.set_launched(std::move(workers));
+  gateway_.set_launched(launched_workers(addresses));
 }
 
 void GatewayScaling::set_draining(const Address& address, bool draining) {

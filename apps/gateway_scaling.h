@@ -37,8 +37,10 @@ class GatewayScaling final : public launch::ScaledFleet {
  public:
   // Errors: kBadConfig: nothing there says what is to be started.
   static Result<void> check(const gateway::GatewayConfig& config);
-  // All outlive it; the configuration has been checked. Errors: launch::LocalLauncher::open()'s.
+  // All outlive it; the configuration has been checked. `facts_file`: where facts are recorded;
+  // empty: nowhere. Errors: launch::LocalLauncher::open()'s, kIo.
   static Result<std::unique_ptr<GatewayScaling>> make(const gateway::GatewayConfig& config,
+                                                      const std::string& facts_file,
                                                       gateway::Gateway& gateway,
                                                       DemandSignal& signal,
                                                       const base::Clock& clock, base::Log& log);
@@ -64,13 +66,15 @@ class GatewayScaling final : public launch::ScaledFleet {
 
  private:
   GatewayScaling(std::vector<launch::ScaledPool> pools,
-                 std::unique_ptr<launch::LocalLauncher> launcher, gateway::Gateway& gateway,
+                 std::unique_ptr<launch::LocalLauncher> launcher,
+                 std::unique_ptr<launch::FactsRecorder> recorder, gateway::Gateway& gateway,
                  DemandSignal& signal, const base::Clock& clock, base::Log& log);
   void run();
 
   gateway::Gateway& gateway_;
   DemandSignal& signal_;
   const std::unique_ptr<launch::LocalLauncher> launcher_;
+  const std::unique_ptr<launch::FactsRecorder> recorder_;  // null: facts are not kept
   launch::FleetScaler scaler_;
   std::thread thread_;
 };

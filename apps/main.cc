@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   std::vector<cli::Verb> described;
   std::vector<cli::Verb> verbs = {apps::serve_verb(),
                                   apps::gateway_verb(),
+                                  apps::autoscale_verb(),
                                   apps::chat_verb(),
                                   apps::generate_verb(),
                                   apps::logits_verb(),

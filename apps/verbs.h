@@ -10,6 +10,7 @@ namespace pelton::apps {
 
 cli::Verb serve_verb();
 cli::Verb gateway_verb();
+cli::Verb autoscale_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 cli::Verb chat_verb();

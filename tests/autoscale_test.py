@@ -37,12 +37,16 @@ def alive(pid):
 class Scaled:
     """A gateway that scales one pool of the model in the box, from zero to `most` replicas."""
 
-    def __init__(self, folder, most=1, scale="", serve=None, launch=""):
+    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None):
         self.folder = pathlib.Path(folder)
         self.state = self.folder / "replicas"
         script = self.folder / "script.json"
         script.write_text(json.dumps(SCRIPT))
         self.admin = free_port()
+        self.apart = apart
+        self.record = record
+        self.scaler = None  # the autoscaler, where it is a process of its own
+        self.scaler_port = free_port()
         serve = serve or [str(BOX), "--executor", f"modelled:{script}"]
         self.config = self.folder / "gateway.toml"
         self.config.write_text(f"""[gateway]
@@ -51,6 +55,8 @@ admin = "127.0.0.1:{self.admin}"
 
 [autoscaler]
 state_dir = "{self.state}"
+gateways = ["http://127.0.0.1:{self.admin}"]
+listen = "127.0.0.1:{self.scaler_port}"
 
 [[pool]]
 name = "box"
@@ -71,9 +77,24 @@ start_seconds = 1
         self.start()
 
     def start(self):
-        self.gateway = Process("gateway", "--config", self.config, "--with-autoscaler")
+        record = ["--record-facts", self.record] if self.record else []
+        if not self.apart:
+            self.gateway = Process("gateway", "--config", self.config, "--with-autoscaler", *record)
+            return
+        self.gateway = Process("gateway", "--config", self.config)
+        self.start_scaler(*record)
+
+    def start_scaler(self, *flags):
+        self.scaler = Process("autoscale", "--config", self.config, *flags)
 
     def close(self):
+        if self.scaler and self.scaler.process.poll() is None:
+            self.scaler.end(signal.SIGTERM)
+            assert self.scaler.process.returncode == 0, list(self.scaler.log)[-10:]
+        # Replicas of an autoscaler that is gone stay for the next one: the test is the last.
+        for pid in self.starts() if self.apart else []:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
         self.gateway.end(signal.SIGTERM)
         assert self.gateway.process.returncode == 0, list(self.gateway.log)[-10:]
 
@@ -82,7 +103,8 @@ start_seconds = 1
         return self.gateway.port
 
     def log(self, words):
-        return [line for line in list(self.gateway.log) if words in line]
+        log = self.scaler.log if self.apart else self.gateway.log
+        return [line for line in list(log) if words in line]
 
     def starts(self):
         """Process ids of all that were started, in their order."""
@@ -203,6 +225,97 @@ class Autoscale(unittest.TestCase):
         fleet.gateway.end(signal.SIGTERM)
         self.assertFalse(alive(replica))
         fleet.start()
+
+    def test_an_autoscaler_that_is_a_process_of_its_own(self):
+        """From nothing to one and back; it is killed amid a start, and the next one goes on with what is there."""
+        fleet = self.scaled(apart=True)
+        threads, faults = self.at_once(fleet, range(1, 21))
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.starts()), 1)
+        fleet.wait_for("cold")
+        first = fleet.starts()[0]
+        fleet.wait(lambda: not alive(first))
+
+        threads, faults = self.at_once(fleet, range(21, 31))
+        fleet.wait(lambda: len(fleet.starts()) == 2)
+        second = fleet.starts()[1]
+        fleet.scaler.end(signal.SIGKILL)
+        fleet.start_scaler()
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.log("is found again")), 1)
+        self.assertEqual(fleet.starts(), [], "what the last one has started serves")
+        # With nobody to decide gateways route on.
+        fleet.scaler.end(signal.SIGKILL)
+        check_stream(fleet.port, 31, 20, 31)
+        self.assertTrue(alive(second))
+        fleet.start_scaler()
+        page = json.loads(ask(fleet.scaler_port, "GET", "/v1/autoscaler")[1])["pools"][0]
+        self.assertEqual((page["pool"], page["desired"]), ("box", 1), page)
+        self.assertIn('pelton_autoscaler_desired_replicas{pool="box"} 1', ask(fleet.scaler_port, "GET", "/metrics")[1])
+        said = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", fleet.config, "--explain", "box"], capture_output=True,
+                              text=True, timeout=30, check=True).stdout
+        self.assertTrue(said.startswith("1 replica: "), said)
+        self.assertRegex(said, r"(?m)^  backlog_ahead +[0-9.]+$")
+        wrong = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", fleet.config, "--explain", "bix"], capture_output=True,
+                               text=True, timeout=30, check=False)
+        self.assertIn("there is box", wrong.stderr)
+        fleet.wait_for("cold")
+        fleet.wait(lambda: not alive(second))
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+
+    def test_an_older_autoscaler_is_obeyed_no_longer(self):
+        fleet = self.scaled(apart=True)
+        fleet.wait(lambda: "desired_replicas" in ask(fleet.scaler_port, "GET", "/metrics")[1])
+        newer = {"epoch": 1 << 50, "launched": [], "draining": [], "pools": []}
+        status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)
+        self.assertEqual(status, 200, text)
+        fleet.scaler.process.wait(30)
+        self.assertEqual(fleet.scaler.process.returncode, 1)
+        fleet.wait(lambda: fleet.log("a newer autoscaler is obeyed"))
+        status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": 5})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (409, "superseded"), text)
+        status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {"epoch": "now"})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_exchange"), text)
+
+    def test_advice_starts_nothing(self):
+        fleet = self.scaled(apart=True, scale="hold_seconds = 1")
+        fleet.scaler.end(signal.SIGTERM)
+        fleet.start_scaler("--advise")
+        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
+        self.assertEqual(status, 503, text)
+        fleet.wait(lambda: fleet.log("(advice): 1 replica, 1 to start"))
+        self.assertEqual(fleet.starts(), [])
+
+    def test_recorded_facts_give_the_same_decisions_byte_for_byte(self):
+        record = pathlib.Path(self.folder) / "facts.jsonl"
+        fleet = self.scaled(record=record)
+        check_stream(fleet.port, 5, 20, 5)
+        fleet.wait_for("cold")
+        lines = record.read_text().splitlines()
+        self.assertGreater(len(lines), 3)
+        self.assertNotIn("check ", record.read_text(), "numbers only")
+
+        def replay(text):
+            copy = pathlib.Path(self.folder) / "copy.jsonl"
+            copy.write_text(text)
+            return subprocess.run([gateway_fixture.BINARY, "autoscale", "--replay", copy], capture_output=True, text=True, timeout=60,
+                                  check=False)
+        done = replay("\n".join(lines) + "\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), lines[1:])
+        # Of one that was killed while it wrote the last line has no end.
+        done = replay("\n".join(lines)[:-20])
+        self.assertEqual((done.returncode, done.stdout.splitlines()), (0, lines[1:-1]), done.stderr)
+        other = [*lines[:2], lines[2].replace('"desired":', '"desired":1'), *lines[3:]]
+        done = replay("\n".join(other) + "\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("copy.jsonl:3: decided otherwise", done.stderr)
+        done = replay(lines[1] + "\n")
+        self.assertIn("copy.jsonl:1: nothing says under which policy", done.stderr)
 
     def test_who_does_not_want_to_wait_learns_when(self):
         fleet = self.scaled()

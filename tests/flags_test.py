@@ -86,6 +86,9 @@ class Flags(unittest.TestCase):
                                                                      {"from": "gpt", "value": "hello to you and to all of them"}]}]))
         (f / "custom.jsonl").write_text('{"prompt": "hello", "output_tokens": 3}\n')
         (f / "faults.json").write_text("[]")
+        (f / "scaled.toml").write_text('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "box"\nmodel = "m"\n[pool.scale]\n'
+                                       '[pool.launch]\nserve = ["m"]\n')
+        shutil.copy(ROOT / "src" / "autoscaler" / "testdata" / "facts_log_fuzz" / "begin", f / "facts.jsonl")
         (f / "gateway.toml").write_text('[[pool]]\nname = "a"\nmodel = "m"\n[[worker]]\npool = "a"\nurl = "http://127.0.0.1:1"\n')
         (f / "steps.jsonl").write_text("".join(
             json.dumps({"ns": 1_000_000 + 250_000 * rows, "rows": [n for _ in range(rows) for n in (context, 1, 1)]})
@@ -173,6 +176,8 @@ class Flags(unittest.TestCase):
             "ps": [["ps"]],
             "stop": [["stop", "nobody"]],  # never --all alone: others' servers run here
             "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
+            "autoscale": [["autoscale", "--config", f / "scaled.toml", "--check"], ["autoscale", "--replay", f / "facts.jsonl"],
+                          ["autoscale", "--explain", "box", "--admin", "http://127.0.0.1:1"]],
             "fleet explain": [["fleet", "explain", f / "schema.json", "--admin", "http://127.0.0.1:1"],
                               ["fleet", "explain", f / "schema.json"]],
             "fleet config get": [["fleet", "config", "get", "--admin", "http://127.0.0.1:1"]],
@@ -199,6 +204,8 @@ class Flags(unittest.TestCase):
                    ("pull", "--endpoint"): "http://127.0.0.1:1", ("simulate", "--goodput"): "ttft:500",
                    ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
+                   ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
+                   ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation"}
         if (verb, flag) in special:
             return special[(verb, flag)]

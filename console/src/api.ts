@@ -39,6 +39,25 @@ export async function get(path: string): Promise<any> {
   return (await check(await fetch(path, { headers: headers(false), cache: "no-store" }))).json();
 }
 
+// A stream of events that goes on for ever, from behind the one that `after` names; each one's data.
+// Comes back when it is cut.
+export async function follow(path: string, after: number, signal: AbortSignal, on_data: (data: unknown) => void): Promise<void> {
+  const response = await check(await fetch(path, {
+    headers: { ...headers(false), "Last-Event-ID": String(after) }, signal, cache: "no-store" }));
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop()!;
+    for (const part of parts) {
+      const data = part.split("\n").find((line) => line.startsWith("data: "));
+      if (data) on_data(JSON.parse(data.slice(6)));
+    }
+  }
+}
+
 // The events of a streamed answer, as they come.
 export async function stream(path: string, body: unknown, signal: AbortSignal,
                              on_event: (event: any) => void): Promise<void> {

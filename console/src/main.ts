@@ -2,11 +2,12 @@
 import { ApiError, set_api_key } from "./api";
 import { Chat } from "./chat";
 import { button, h } from "./dom";
+import { Live } from "./live";
 import { models_page } from "./models";
 import { say, words } from "./words";
 
 type Config = { version: string; pages: string[]; asks_key: boolean; chat_port: number; chat_tls: boolean };
-type Page = "chat" | "models";
+type Page = "chat" | "models" | "live";
 
 const kThemes = ["auto", "light", "dark"] as const;
 const kThemeName = "pelton-theme";
@@ -14,6 +15,7 @@ const kThemeName = "pelton-theme";
 const main = h("main", { id: "page", tabindex: -1 });
 const nav = h("nav", { "aria-label": words.product });
 let chat: Chat | null = null;
+let live: Live | null = null;
 
 function theme_button(): HTMLElement {
   let mode = localStorage.getItem(kThemeName) ?? "auto";
@@ -78,14 +80,17 @@ async function show(config: Config): Promise<void> {
   }
   document.title = `${words.pages[page]} – ${words.product}`;
   document.body.dataset.page = page;
+  if (page !== "live") live?.stop();
   const pages: Record<Page, () => Promise<HTMLElement>> = {
     chat: () => show_chat(decodeURIComponent(model ?? "")),
     models: () => with_key(() => models_page(config.pages.includes("chat"))),
+    live: async () => (live ??= new Live(ask_key)).element,
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   try {
     main.replaceChildren(await pages[page]());
     if (page === "chat") chat!.focus();
+    if (page === "live") live!.start();
   } catch (error) {
     const why = error instanceof ApiError ? error.message : words.offline;
     main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),
@@ -100,6 +105,11 @@ async function begin(): Promise<void> {
   } }, words.skip), h("header", {}, h("span", { class: "name" }, words.product), nav, theme_button()), main);
   const config: Config = await (await fetch("console/config.json", { cache: "no-store" })).json();
   nav.replaceChildren(...config.pages.map((page) => h("a", { href: "#" + page }, words.pages[page as Page])));
+  // The chat is at the listener of the API, if this is another one.
+  if (config.chat_port > 0 && !config.pages.includes("chat")) {
+    const host = `${config.chat_tls ? "https" : "http"}://${location.hostname}:${config.chat_port}`;
+    nav.append(h("a", { href: host + "/console" }, words.pages.chat));
+  }
   document.querySelector(".name")!.setAttribute("title", config.version);
   addEventListener("hashchange", () => void show(config));
   await show(config);

@@ -92,7 +92,6 @@ export const words = {
     waiting: "Waiting for the first figures …",
     cut: "The connection was cut; trying again.",
     resting: "Resting while nobody looks.",
-    minutes: "the last {minutes} min",
     now: "now",
     ago: "-{minutes} min",
     tokens: "Tokens/s",
@@ -105,6 +104,8 @@ export const words = {
     requests: "Requests",
     running: "running",
     waiting_requests: "waiting",
+    running_now: "Requests running",
+    waiting_now: "Requests waiting",
     kv: "KV cache in use",
     hits: "Prefix cache hits",
     share: "share",
@@ -112,7 +113,6 @@ export const words = {
     steps: "steps",
     nothing: "nothing yet",
     table: "Figures of this second",
-    chat: "Open the chat",
   },
 };
 

@@ -114,4 +114,63 @@ Demand::Window Demand::over(double seconds, int64_t now_ns) const {
   return window;
 }
 
+void Demand::save(base::JsonWriter& w) const {
+  w.begin_object().key("observed_ns").integer(observed_ns_);
+  w.key("last_request_ns").integer(last_request_ns_).key("last_report_ns").integer(last_report_ns_);
+  w.key("rejected").integer(rejected_).key("buckets").begin_array();
+  for (const Bucket& one : buckets_) {
+    if (one.index < 0) continue;
+    w.begin_object().key("index").integer(one.index).key("requests").integer(one.requests);
+    w.key("finished").integer(one.finished).key("in_service_s");
+    write_exact(w, one.in_service_s);
+    w.key("held_s");
+    write_exact(w, one.held_s);
+    w.key("span_s");
+    write_exact(w, one.span_s);
+    w.end_object();
+  }
+  w.end_array().key("seen").begin_array();
+  for (const auto& [gateway, seen] : seen_) {
+    w.begin_object().key("gateway").string(gateway);
+    w.key("incarnation").integer(static_cast<int64_t>(seen.incarnation));
+    w.key("sequence").integer(static_cast<int64_t>(seen.sequence));
+    w.key("requests").integer(seen.requests).key("finished").integer(seen.finished);
+    w.key("in_service_s");
+    write_exact(w, seen.in_service_s);
+    w.key("held_s");
+    write_exact(w, seen.held_s);
+    w.end_object();
+  }
+  w.end_array().end_object();
+}
+
+void Demand::load(StateReader state) {
+  constexpr size_t kGatewaysMax = 10'000;
+  constexpr int64_t kCountMax = int64_t{1} << 53;  // sixty of them fit into one sum
+  buckets_.assign(kBuckets, {});
+  seen_.clear();
+  observed_ns_ = state.time("observed_ns");
+  last_request_ns_ = state.time("last_request_ns");
+  last_report_ns_ = state.time("last_report_ns");
+  rejected_ = state.integer("rejected", 0);
+  state.each("buckets", kBuckets, [&](StateReader one) {
+    const int64_t index = one.integer("index", 0);
+    buckets_[static_cast<size_t>(index % kBuckets)] = {
+        .index = index,
+        .requests = one.integer("requests", 0, kCountMax),
+        .finished = one.integer("finished", 0, kCountMax),
+        .in_service_s = one.number("in_service_s"),
+        .held_s = one.number("held_s"),
+        .span_s = one.number("span_s")};
+  });
+  state.each("seen", kGatewaysMax, [&](StateReader one) {
+    seen_[one.text("gateway")] = {.incarnation = one.bits("incarnation"),
+                                  .sequence = one.bits("sequence"),
+                                  .requests = one.integer("requests", 0, kCountMax),
+                                  .finished = one.integer("finished", 0, kCountMax),
+                                  .in_service_s = one.number("in_service_s"),
+                                  .held_s = one.number("held_s")};
+  });
+}
+
 }  // namespace pelton::autoscaler

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "autoscaler/pool_facts.h"
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
 
 namespace pelton::autoscaler {
 
@@ -43,6 +45,9 @@ class Demand {
   int64_t last_request_ns() const { return last_request_ns_; }  // when one was last received
   int64_t last_report_ns() const { return last_report_ns_; }    // 0: none yet
   int64_t rejected() const { return rejected_; }
+
+  void save(base::JsonWriter& w) const;
+  void load(StateReader state);
 
  private:
   static constexpr int kBuckets = 60;

@@ -32,4 +32,15 @@ int KnativePolicy::desired(double stable_concurrency, double panic_concurrency, 
   return panic_max_;
 }
 
+void KnativePolicy::save(base::JsonWriter& w) const {
+  w.begin_object().key("panicked").boolean(panicked_).key("panic_ns").integer(panic_ns_);
+  w.key("panic_max").integer(panic_max_).end_object();
+}
+
+void KnativePolicy::load(StateReader state) {
+  panicked_ = state.boolean("panicked");
+  panic_ns_ = state.time("panic_ns");
+  panic_max_ = state.count("panic_max");
+}
+
 }  // namespace pelton::autoscaler

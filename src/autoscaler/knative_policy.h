@@ -12,6 +12,9 @@
 
 #include <cstdint>
 
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
+
 namespace pelton::autoscaler {
 
 class KnativePolicy {
@@ -26,6 +29,9 @@ class KnativePolicy {
   // Both averages count what is in service and what is held.
   int desired(double stable_concurrency, double panic_concurrency, int ready, int64_t now_ns);
   bool in_panic() const { return panicked_; }
+
+  void save(base::JsonWriter& w) const;
+  void load(StateReader state);
 
  private:
   const Options options_;

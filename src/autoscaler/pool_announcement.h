@@ -18,6 +18,8 @@ struct PoolAnnouncement {
   double eta_s = 0;     // until a request that comes now would be served; 0 when ready
   std::string failure;  // why it does not start; empty: it does
   double again_s = 0;   // with a failure: until the next attempt
+
+  bool operator==(const PoolAnnouncement&) const = default;
 };
 
 }  // namespace pelton::autoscaler

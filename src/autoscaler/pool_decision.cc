@@ -24,6 +24,12 @@ std::string_view reason_name(Reason reason) {
       return "replicas_min";
     case Reason::kMaximum:
       return "replicas_max";
+    case Reason::kSchedule:
+      return "schedule";
+    case Reason::kGpus:
+      return "limit of GPUs";
+    case Reason::kPrice:
+      return "limit of price";
     case Reason::kIdle:
       return "idle";
     case Reason::kHold:

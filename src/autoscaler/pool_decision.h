@@ -19,6 +19,9 @@ enum class Reason {
   kOneDirection,  // the other direction was taken within the window
   kMinimum,       // replicas_min
   kMaximum,       // replicas_max
+  kSchedule,      // a schedule's minimum or maximum
+  kGpus,          // no more GPUs
+  kPrice,         // no more money
   kIdle,          // nothing for idle_to_zero_s
   kHold,          // no facts, or old ones: nothing goes down
 };

@@ -58,6 +58,7 @@ struct PoolFacts {
   double start_s_assumed = 30;    // of a replica, until one has been seen
   // The launcher's last start failed; no further one before this time. 0: none did.
   int64_t start_again_ns = 0;
+  int64_t unix_s = 0;  // the time of day, for schedules
 };
 
 }  // namespace pelton::autoscaler

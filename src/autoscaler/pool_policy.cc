@@ -1,8 +1,12 @@
 #include "autoscaler/pool_policy.h"
 
+#include <algorithm>
+#include <bitset>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "autoscaler/replica_count.h"
 
 namespace pelton::autoscaler {
 namespace {
@@ -13,10 +17,139 @@ Result<void> in_range(const char* field, double value, double least, double most
                fmt::format("{} must be {:g} to {:g}, not {:g}", field, least, most, value), field};
 }
 
+constexpr int kWeekMinutes = 7 * Schedule::kDayMinutes;
+using Week = std::bitset<kWeekMinutes>;  // minutes from Monday 00:00 UTC
+
+// Which minutes it covers.
+Week week_of(const Schedule& schedule) {
+  Week week;
+  const int length = schedule.to_minute > schedule.from_minute
+                         ? schedule.to_minute - schedule.from_minute
+                         : schedule.to_minute - schedule.from_minute + Schedule::kDayMinutes;
+  for (int day = 0; day < 7; ++day) {
+    if ((schedule.days >> day & 1) == 0) continue;
+    const int begin =
+        day * Schedule::kDayMinutes + schedule.from_minute - schedule.utc_offset_minutes;
+    for (int i = 0; i < length; ++i) {
+      week.set(static_cast<size_t>((begin + i + kWeekMinutes) % kWeekMinutes));
+    }
+  }
+  return week;
+}
+
+Result<void> check_schedule(const Schedule& one, int replicas_min, int replicas_max) {
+  constexpr int kOffsetMax = 14 * 60;
+  const auto bad = [](std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message), "schedules"};
+  };
+  if (one.days == 0 || one.days > Schedule::kEveryDay) return bad("a schedule needs a day");
+  TRY(in_range("schedules.from", one.from_minute, 0, Schedule::kDayMinutes - 1));
+  TRY(in_range("schedules.to", one.to_minute, 0, Schedule::kDayMinutes));
+  TRY(in_range("schedules.zone", one.utc_offset_minutes, -kOffsetMax, kOffsetMax));
+  if (one.from_minute == one.to_minute) return bad("a schedule ends when it begins");
+  if (!one.replicas_min && !one.replicas_max) return bad("a schedule needs a min or a max");
+  const int least = one.replicas_min.value_or(replicas_min);
+  const int most = one.replicas_max.value_or(replicas_max);
+  TRY(in_range("schedules.min", least, 0, kReplicasMax));
+  TRY(in_range("schedules.max", most, 1, kReplicasMax));
+  if (least <= most) return {};
+  return bad(fmt::format("a schedule's min ({}) is more than its max ({})", least, most));
+}
+
 }  // namespace
 
+bool Schedule::covers(int64_t unix_s) const {
+  // 1970-01-01 was a Thursday.
+  constexpr int64_t kThursday = 3 * int64_t{kDayMinutes};
+  const int64_t local = unix_s / 60 + utc_offset_minutes + kThursday;
+  const auto minute = static_cast<int>((local % kWeekMinutes + kWeekMinutes) % kWeekMinutes);
+  const int day = minute / kDayMinutes;
+  const int of_day = minute % kDayMinutes;
+  const auto on = [&](int which) { return (days >> which & 1) != 0; };
+  if (to_minute > from_minute) return on(day) && of_day >= from_minute && of_day < to_minute;
+  return (on(day) && of_day >= from_minute) || (on((day + 6) % 7) && of_day < to_minute);
+}
+
+int PoolPolicy::affordable() const {
+  int most = kReplicasMax;
+  if (gpus_max && gpus_each > 0) most = std::min(most, *gpus_max / gpus_each);
+  // Half a millionth of a replica more is a rounding error.
+  if (price_max && price_each > 0) {
+    most = static_cast<int>(std::min(static_cast<double>(most), *price_max / price_each + 5e-7));
+  }
+  return most;
+}
+
+PoolPolicy::Bounds PoolPolicy::bounds(int64_t unix_s) const {
+  Bounds bounds{.least = replicas_min, .most = replicas_max};
+  for (const Schedule& one : schedules) {
+    if (!one.covers(unix_s)) continue;
+    if (one.replicas_min) {
+      bounds.least = *one.replicas_min;
+      bounds.least_by = Bounds::Source::kSchedule;
+    }
+    if (one.replicas_max) {
+      bounds.most = *one.replicas_max;
+      bounds.most_by = Bounds::Source::kSchedule;
+    }
+  }
+  if (gpus_max && gpus_each > 0 && *gpus_max / gpus_each < bounds.most) {
+    bounds.most = *gpus_max / gpus_each;
+    bounds.most_by = Bounds::Source::kGpus;
+  }
+  if (affordable() < bounds.most) {
+    bounds.most = affordable();
+    bounds.most_by = Bounds::Source::kPrice;
+  }
+  bounds.least = std::min(bounds.least, bounds.most);
+  return bounds;
+}
+
+Result<void> PoolPolicy::check_limits() const {
+  constexpr double kGpusMax = 1e5;
+  constexpr double kPriceMax = 1e9;
+  TRY(in_range("gpus_each", gpus_each, 0, kGpusMax));
+  TRY(in_range("price_each", price_each, 0, kPriceMax));
+  if (gpus_max) TRY(in_range("gpus_max", *gpus_max, 1, kGpusMax));
+  if (price_max) TRY(in_range("price_max", *price_max, 1e-6, kPriceMax));
+  const auto bad = [](const char* field, std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message), field};
+  };
+  if (gpus_max && gpus_each == 0) {
+    return bad("gpus_max", "gpus_max says nothing without gpus_each, which a replica takes");
+  }
+  if (price_max && price_each == 0) {
+    return bad("price_max", "price_max says nothing without price_each, which a replica costs");
+  }
+  int most_needed = std::max(replicas_min, 1);
+  for (const Schedule& one : schedules) {
+    most_needed = std::max(most_needed, one.replicas_min.value_or(0));
+  }
+  if (affordable() >= most_needed) return {};
+  return bad(gpus_max ? "gpus_max" : "price_max",
+             fmt::format("the limits by GPUs and price allow {} replicas, and {} are the least",
+                         affordable(), most_needed));
+}
+
+Result<void> PoolPolicy::check_schedules() const {
+  constexpr size_t kSchedulesMax = 64;
+  TRY(in_range("schedules", static_cast<double>(schedules.size()), 0, kSchedulesMax));
+  Week taken;
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    TRY(check_schedule(schedules[i], replicas_min, replicas_max));
+    const Week week = week_of(schedules[i]);
+    if ((week & taken).any()) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("schedule {} overlaps an earlier one: which bounds hold then?", i + 1),
+          "schedules"};
+    }
+    taken |= week;
+  }
+  return {};
+}
+
 Result<void> PoolPolicy::check() const {
-  constexpr double kReplicasMax = 10'000;
   constexpr double kHour = 3600;
   TRY(in_range("replicas_min", replicas_min, 0, kReplicasMax));
   TRY(in_range("replicas_max", replicas_max, 1, kReplicasMax));
@@ -35,7 +168,9 @@ Result<void> PoolPolicy::check() const {
   TRY(in_range("scale_down_rate_max", scale_down_rate_max, 0.01, 1));
   if (backlog_s) TRY(in_range("backlog_s", *backlog_s, 1, kHour));
   TRY(in_range("idle_to_zero_s", idle_to_zero_s, 1, 24 * kHour));
-  return in_range("standby", standby, 0, kReplicasMax);
+  TRY(in_range("standby", standby, 0, kReplicasMax));
+  TRY(check_schedules());
+  return check_limits();
 }
 
 }  // namespace pelton::autoscaler

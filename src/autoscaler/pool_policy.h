@@ -2,11 +2,30 @@
 // Knative and Baseten know. A value; read from a file by whoever owns the file.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 
 namespace pelton::autoscaler {
+
+// Other bounds for certain hours of certain days. `to` at or before `from`: over midnight, and
+// whose day it is then says its beginning.
+struct Schedule {
+  static constexpr int kDayMinutes = 24 * 60;
+  static constexpr uint8_t kEveryDay = 0x7f;
+
+  uint8_t days = kEveryDay;  // bit 0: Monday
+  int from_minute = 0;       // of the day
+  int to_minute = kDayMinutes;
+  int utc_offset_minutes = 0;  // of the clock that the hours are meant by
+  std::optional<int> replicas_min;
+  std::optional<int> replicas_max;
+
+  bool covers(int64_t unix_s) const;
+};
 
 struct PoolPolicy {
   enum class Rule {
@@ -31,9 +50,31 @@ struct PoolPolicy {
   std::optional<double> backlog_s;
   double idle_to_zero_s = 600;  // without a request, until the last replica goes
   int standby = 0;              // replicas beyond those needed
+  // What one replica takes, and what all may together: ceilings that nothing relaxes.
+  int gpus_each = 0;
+  std::optional<int> gpus_max;
+  double price_each = 0;  // an hour, in whatever currency
+  std::optional<double> price_max;
+  std::vector<Schedule> schedules;  // no two at the same time
+
+  // What GPUs and price allow; replicas_max is not among them.
+  int affordable() const;
+  struct Bounds {
+    enum class Source { kPolicy, kSchedule, kGpus, kPrice };
+    int least = 0;
+    int most = 0;
+    Source least_by = Source::kPolicy;
+    Source most_by = Source::kPolicy;
+  };
+  // `unix_s`: the time of day decides which schedule holds.
+  Bounds bounds(int64_t unix_s) const;
 
   // Errors: kInvalidArgument, whose field names the setting and whose message its range.
   Result<void> check() const;
+
+ private:
+  Result<void> check_limits() const;
+  Result<void> check_schedules() const;
 };
 
 }  // namespace pelton::autoscaler

@@ -19,7 +19,22 @@ constexpr int kQueueLong = 5;  // requests waiting, per ready replica
 constexpr int64_t kVictimAgeMin_ns = 60'000'000'000;
 
 int64_t nanoseconds(double seconds) {
-  return static_cast<int64_t>(seconds * 1e9);
+  constexpr double kMost_s = 1e9;
+  return static_cast<int64_t>(std::min(seconds, kMost_s) * 1e9);
+}
+
+Reason ceiling_reason(PoolPolicy::Bounds::Source source) {
+  switch (source) {
+    case PoolPolicy::Bounds::Source::kSchedule:
+      return Reason::kSchedule;
+    case PoolPolicy::Bounds::Source::kGpus:
+      return Reason::kGpus;
+    case PoolPolicy::Bounds::Source::kPrice:
+      return Reason::kPrice;
+    case PoolPolicy::Bounds::Source::kPolicy:
+      break;
+  }
+  return Reason::kMaximum;
 }
 
 // Slots in use, R of them on average, leave 1.3 x sqrt(R) free: small pools keep a large share.
@@ -66,6 +81,7 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   const int64_t rejected = demand_.rejected();
   demand_.note(facts.gateways, now_ns);
   learn(facts);
+  bounds_ = policy_.bounds(facts.unix_s);
   const Supply supply = this->supply(facts, now_ns);
 
   PoolDecision decision;
@@ -285,8 +301,11 @@ int PoolScaler::guard_need(const PoolFacts& facts, const Supply& supply, int64_t
 }
 
 PoolScaler::Need PoolScaler::bounded(Need need) const {
-  if (need.replicas < policy_.replicas_min) return {policy_.replicas_min, Reason::kMinimum};
-  if (need.replicas > policy_.replicas_max) return {policy_.replicas_max, Reason::kMaximum};
+  if (need.replicas < bounds_.least) {
+    const bool scheduled = bounds_.least_by == PoolPolicy::Bounds::Source::kSchedule;
+    return {bounds_.least, scheduled ? Reason::kSchedule : Reason::kMinimum};
+  }
+  if (need.replicas > bounds_.most) return {bounds_.most, ceiling_reason(bounds_.most_by)};
   return need;
 }
 
@@ -297,7 +316,7 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
   const int64_t window_ns = nanoseconds(policy_.window_s);
   const bool by_concurrency = policy_.rule == PoolPolicy::Rule::kConcurrency;
   const int lasting = by_concurrency ? std::max(terms.by_flow, terms.by_forecast) : need.replicas;
-  terms.over_delay = greatest_need_.note(std::min(lasting, policy_.replicas_max), now_ns, delay_ns);
+  terms.over_delay = greatest_need_.note(std::min(lasting, bounds_.most), now_ns, delay_ns);
   const int present = supply.present();
   if (!by_concurrency) {  // all at once, once the delay is over
     return terms.over_delay > need.replicas ? Need{terms.over_delay, Reason::kDelay} : need;
@@ -305,7 +324,7 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
   if (need.replicas >= present) {
     // The other direction within a window only where requests wait, or the load has jumped.
     const bool just_down = last_down_ns_ >= 0 && now_ns - last_down_ns_ < window_ns;
-    const bool urgent = supply.waiting > 0 || in_panic_ || need.replicas <= policy_.replicas_min;
+    const bool urgent = supply.waiting > 0 || in_panic_ || need.replicas <= bounds_.least;
     if (need.replicas > present && just_down && !urgent && present > 0) {
       return {present, Reason::kOneDirection};
     }
@@ -348,7 +367,7 @@ int PoolScaler::affordable_drop(int drop, const Supply& supply,
 void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                         PoolDecision& decision) {
   const int64_t idle_ns = now_ns - demand_.last_request_ns();
-  const bool idle = policy_.replicas_min == 0 && supply.held == 0 && supply.in_service == 0 &&
+  const bool idle = bounds_.least == 0 && supply.held == 0 && supply.in_service == 0 &&
                     supply.running == 0 && supply.waiting == 0 &&
                     idle_ns >= nanoseconds(policy_.idle_to_zero_s) && demand_.last_report_ns() > 0;
   if (!idle || decision.desired > 1) {
@@ -393,7 +412,7 @@ void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now
     decision.wake.push_back(one.id);
     --to_wake;
   }
-  const int room = policy_.replicas_max - supply.present() - supply.standby - supply.draining;
+  const int room = bounds_.most - supply.present() - supply.standby - supply.draining;
   if (now_ns >= facts.start_again_ns) decision.start = std::clamp(missing, 0, std::max(room, 0));
 
   int surplus = supply.present() - decision.desired;

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autoscaler/demand.h"
@@ -42,6 +43,11 @@ class PoolScaler {
   explicit PoolScaler(const PoolPolicy& policy);
 
   PoolDecision decide(PoolFacts facts, int64_t now_ns);
+
+  // What it remembers, as JSON. One of the same policy that restores it decides as this one would.
+  std::string state() const;
+  // Errors: kInvalidArgument: this is no such state; all is as it was.
+  Result<void> restore(std::string_view state);
 
  private:
   struct Supply;
@@ -68,7 +74,10 @@ class PoolScaler {
   void order(const PoolFacts& facts, const Supply& supply, int64_t now_ns, PoolDecision& decision);
   void note_direction(const PoolDecision& decision, const Supply& supply, int64_t now_ns);
 
+  void load(StateReader state);
+
   const PoolPolicy policy_;
+  PoolPolicy::Bounds bounds_;  // of this decision
   Demand demand_;
   Trend trend_;
   StartTimes starts_;

@@ -321,6 +321,59 @@ TEST(PoolScalerTest, WhoGoesFirst) {
   EXPECT_THAT(decision.drain, ElementsAre("taken", "dear", "young", "old"));
 }
 
+// A working day that is known: replicas are there when it begins, and go after it.
+TEST(PoolScalerExample, AScheduleHoldsReplicasThroughItsHours) {
+  PoolPolicy asked{.replicas_min = 0, .replicas_max = 8, .idle_to_zero_s = 60};
+  asked.scale_down_delay_s = 0;
+  asked.schedules = {{.from_minute = 1, .to_minute = 10, .replicas_min = 3}};
+  PoolScaler scaler(asked);
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  facts.gateways = {{.gateway = "g", .incarnation = 1}};
+  const auto at = [&](int64_t second) {
+    facts.unix_s = second;
+    facts.gateways[0].sequence = static_cast<uint64_t>(second);
+    facts.gateways[0].holds_for = 1;
+    facts.gateways[0].at_ns = second * kSecond;
+    return scaler.decide(facts, second * kSecond);
+  };
+  EXPECT_EQ(at(58).desired, 0);
+  const PoolDecision begins = at(60);
+  EXPECT_EQ(begins.start, 3);
+  EXPECT_EQ(begins.reason, Reason::kSchedule);
+  for (int i = 0; i < 3; ++i) {
+    facts.replicas.push_back({.id = "r" + std::to_string(i),
+                              .phase = ReplicaPhase::kReady,
+                              .ready_ns = 65 * kSecond,
+                              .slots = 4});
+  }
+  for (int64_t second = 70; second < 600; second += 2) {
+    ASSERT_THAT(at(second).drain, IsEmpty()) << second;
+  }
+  size_t gone = 0;
+  for (int64_t second = 600; second < 1'000 && gone < 3; second += 2) {
+    const PoolDecision decision = at(second);
+    for (const std::string& id : decision.drain) {
+      std::erase_if(facts.replicas, [&](const auto& one) { return one.id == id; });
+      ++gone;
+    }
+  }
+  EXPECT_EQ(gone, 3u) << "to nothing, once it is over";
+}
+
+TEST(PoolScalerTest, NoMoreThanGpusAndPriceAllow) {
+  for (const bool by_price : {false, true}) {
+    PoolPolicy asked = policy(64);
+    asked.gpus_each = 8;
+    asked.gpus_max = by_price ? 800 : 47;
+    asked.price_each = 10;
+    asked.price_max = by_price ? 45 : 4'500;
+    TestPool pool({.policy = asked, .start_s = 5});
+    pool.seconds(300, 40);
+    EXPECT_EQ(pool.replicas(), by_price ? 4 : 5);
+    EXPECT_EQ(pool.decision().reason, by_price ? Reason::kPrice : Reason::kGpus);
+  }
+}
+
 uint64_t from_environment(const char* name, uint64_t otherwise) {
   const char* const given = std::getenv(name);
   return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
@@ -374,6 +427,17 @@ TEST(PoolScalerProperty, BoundsAndOneDirection) {
                      .scale_down_delay_s = static_cast<double>(draw(100)),
                      .standby = static_cast<int>(draw(2))};
     if (draw(2) == 0) asked.rule = PoolPolicy::Rule::kKnative;
+    if (draw(3) == 0) {
+      asked.gpus_each = 2;
+      asked.gpus_max = 2 * (3 + static_cast<int>(draw(8)));
+    }
+    if (draw(3) == 0) {
+      const int begin = static_cast<int>(draw(Schedule::kDayMinutes));
+      asked.schedules = {{.from_minute = begin,
+                          .to_minute = (begin + 1) % Schedule::kDayMinutes,
+                          .replicas_min = static_cast<int>(draw(3)),
+                          .replicas_max = 3 + static_cast<int>(draw(4))}};
+    }
     ASSERT_TRUE(asked.check().ok());
     PoolScaler scaler(asked);
     PoolScaler reversed(asked);
@@ -385,10 +449,19 @@ TEST(PoolScalerProperty, BoundsAndOneDirection) {
     for (int tick = 0; tick < 100; ++tick) {
       now_ns += draw(3 * kSecond);
       draw_facts(draw, now_ns, facts);
+      facts.unix_s = now_ns / kSecond + draw(2) * 43'200;
+      const PoolPolicy::Bounds bounds = asked.bounds(facts.unix_s);
+      if (draw(10) == 0) {
+        // Another one takes over, from the bytes that the first has left.
+        PoolScaler next(asked);
+        ASSERT_TRUE(next.restore(reversed.state()).ok());
+        ASSERT_EQ(next.decide(facts, now_ns).text(),
+                  PoolScaler(reversed).decide(facts, now_ns).text());
+      }
       const PoolDecision decision = scaler.decide(facts, now_ns);
-      ASSERT_GE(decision.desired, asked.replicas_min);
+      ASSERT_GE(decision.desired, bounds.least);
       ASSERT_LE(decision.desired,
-                std::max(asked.replicas_max, decision.terms.ready + decision.terms.coming));
+                std::max(bounds.most, decision.terms.ready + decision.terms.coming));
       ASSERT_GE(decision.start, 0);
       if (!decision.drain.empty()) {
         ASSERT_EQ(decision.start, 0);
@@ -397,7 +470,7 @@ TEST(PoolScalerProperty, BoundsAndOneDirection) {
                   decision.terms.ready + decision.terms.coming - decision.desired);
       }
       ASSERT_LE(decision.terms.ready + decision.terms.coming + decision.start,
-                std::max(asked.replicas_max, decision.terms.ready + decision.terms.coming));
+                std::max(bounds.most, decision.terms.ready + decision.terms.coming));
       // Whichever gateway reports first.
       PoolFacts reordered = facts;
       std::reverse(reordered.gateways.begin(), reordered.gateways.end());

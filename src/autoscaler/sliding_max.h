@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <deque>
 
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
+
 namespace pelton::autoscaler {
 
 class SlidingMax {
@@ -17,7 +20,21 @@ class SlidingMax {
     while (kept_.front().at_ns <= now_ns - window_ns && kept_.size() > 1) kept_.pop_front();
     return kept_.front().value;
   }
-  void clear() { kept_.clear(); }
+
+  void save(base::JsonWriter& w) const {
+    w.begin_object().key("kept").begin_array();
+    for (const Noted& one : kept_) {
+      w.begin_object().key("value").integer(one.value).key("at_ns").integer(one.at_ns).end_object();
+    }
+    w.end_array().end_object();
+  }
+  void load(StateReader state) {
+    constexpr size_t kMost = 10'001;  // they fall from replica to replica
+    kept_.clear();
+    state.each("kept", kMost, [&](StateReader one) {
+      kept_.push_back({one.count("value"), one.time("at_ns")});
+    });
+  }
 
  private:
   struct Noted {

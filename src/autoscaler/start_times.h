@@ -4,6 +4,9 @@
 
 #include <deque>
 
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
+
 namespace pelton::autoscaler {
 
 class StartTimes {
@@ -12,7 +15,11 @@ class StartTimes {
   // Nearest-rank percentile of the last 20; `assumed_s` until one was seen.
   double percentile(double share, double assumed_s) const;
 
+  void save(base::JsonWriter& w) const;
+  void load(StateReader state);
+
  private:
+  static constexpr size_t kKept = 20;
   std::deque<double> seen_;
 };
 

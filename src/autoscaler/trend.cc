@@ -49,4 +49,25 @@ std::optional<double> Trend::ahead(double seconds) const {
   return std::min(last + slope * seconds, 2 * last);
 }
 
+void Trend::save(base::JsonWriter& w) const {
+  w.begin_object().key("samples").begin_array();
+  for (const Sample& one : samples_) {
+    w.begin_object().key("index").integer(one.index).key("sum");
+    write_exact(w, one.sum);
+    w.key("count").integer(one.count).end_object();
+  }
+  w.end_array().end_object();
+}
+
+void Trend::load(StateReader state) {
+  samples_.clear();
+  state.each("samples", kSamples, [&](StateReader one) {
+    const int64_t index = one.time("index");
+    const int count = one.count("count");
+    // They are in order, and none is empty.
+    if (count == 0 || (!samples_.empty() && index <= samples_.back().index)) return one.fail();
+    samples_.push_back({.index = index, .sum = one.number("sum"), .count = count});
+  });
+}
+
 }  // namespace pelton::autoscaler

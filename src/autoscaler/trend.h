@@ -9,6 +9,9 @@
 #include <deque>
 #include <optional>
 
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
+
 namespace pelton::autoscaler {
 
 class Trend {
@@ -18,6 +21,9 @@ class Trend {
   // The rate `seconds` ahead, between the last one and twice that; none: it does not climb, or not
   // beyond its noise.
   std::optional<double> ahead(double seconds) const;
+
+  void save(base::JsonWriter& w) const;
+  void load(StateReader state);
 
  private:
   static constexpr int64_t kSample_ns = 5'000'000'000;

@@ -415,7 +415,7 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   TRY(read_table(tree, "gateway", file,
                  [&](const Table& table) { return read_gateway(table, rules, config); }));
   TRY(read_table(tree, "autoscaler", file,
-                 [&](const Table& table) { return read_autoscaler(table, config.state_dir); }));
+                 [&](const Table& table) { return read_autoscaler(table, config.autoscaler); }));
   TRY(read_table(tree, "etcd", file,
                  [&](const Table& table) { return read_etcd(table, config.etcd); }));
   TRY(read_table(tree, "kubernetes", file,

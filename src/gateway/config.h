@@ -123,7 +123,7 @@ struct GatewayConfig {
   double resume_budget_s = 10;                // how long a request waits for a worker to go on
   std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
   std::vector<std::string> allowed_cidr_texts;  // as they are written
-  std::string state_dir = "pelton-replicas";    // of the local launcher
+  AutoscalerConfig autoscaler;
   EtcdConfig etcd;
   KubernetesConfig kubernetes;
   std::vector<PoolConfig> pools;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "gateway/schedule_config.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
@@ -58,6 +59,11 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
   put_number(out, "backlog", policy.backlog_s);
   put_number(out, "idle_to_zero", policy.idle_to_zero_s);
+  put(out, "gpus", fmt::format("{}", policy.gpus_each));
+  if (policy.gpus_max) put(out, "max_gpus", fmt::format("{}", *policy.gpus_max));
+  put_number(out, "price", policy.price_each);
+  put_number(out, "max_price", policy.price_max);
+  put(out, "schedules", schedules_text(policy.schedules));
   put(out, "hold_requests", fmt::format("{}", scaling.hold.requests_max));
   put(out, "hold_bytes", fmt::format("{}", scaling.hold.bytes_max));
   put_number(out, "hold_seconds", scaling.hold.time_max_s);
@@ -134,7 +140,11 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
   out += "\n[autoscaler]\n";
-  put_text(out, "state_dir", config.state_dir);
+  put_text(out, "state_dir", config.autoscaler.state_dir);
+  put(out, "gateways", list(config.autoscaler.gateways));
+  if (config.autoscaler.port >= 0) {
+    put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));
+  }
   if (!config.etcd.endpoints.empty()) {
     out += "\n[etcd]\n";
     put(out, "endpoints", list(config.etcd.endpoints));

@@ -234,7 +234,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
   if (config.etcd != old->etcd) kept.emplace_back("[etcd]");
   if (config.kubernetes.ca_file != old->kubernetes.ca_file) kept.emplace_back("ca_file");
-  if (config.state_dir != old->state_dir) kept.emplace_back("state_dir");
+  if (config.autoscaler.state_dir != old->autoscaler.state_dir) kept.emplace_back("state_dir");
   for (const PoolConfig& pool : config.pools) {
     const std::shared_ptr<PoolGate> gate = gate_of(pool.name);
     const bool is_same = gate == nullptr ? !pool.scaling

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gateway/config_table.h"
+#include "gateway/schedule_config.h"
 
 namespace pelton::gateway {
 namespace {
@@ -34,6 +35,26 @@ Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
   return {};
 }
 
+Result<void> read_limits(const ConfigTable& table, PoolPolicy& policy) {
+  constexpr double kGpusMax = 1e5;
+  constexpr double kPriceMax = 1e9;
+  TRY(table.read("gpus", {0, kGpusMax}, policy.gpus_each));
+  std::optional<double> gpus;
+  TRY(table.read("max_gpus", {1, kGpusMax}, gpus));
+  if (gpus) policy.gpus_max = static_cast<int>(*gpus);
+  TRY(table.read("price", {0, kPriceMax}, policy.price_each));
+  TRY(table.read("max_price", {1e-6, kPriceMax}, policy.price_max));
+  return read_schedules(table, policy.schedules);
+}
+
+// As a policy's setting is called in the file.
+std::string_view key_of(std::string_view field) {
+  if (field == "gpus_max") return "max_gpus";
+  if (field == "price_max") return "max_price";
+  if (field.starts_with("schedules")) return "schedules";
+  return "policy";
+}
+
 Result<void> read_hold(const ConfigTable& table, HoldConfig& hold) {
   TRY(table.read("hold_requests", {1, 1e6}, hold.requests_max));
   TRY(table.read("hold_bytes", {1 << 20, 1e12}, hold.bytes_max));
@@ -42,10 +63,27 @@ Result<void> read_hold(const ConfigTable& table, HoldConfig& hold) {
 }
 
 Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
-  TRY(table.expect_only({"min", "max", "policy", "mode", "window", "panic_window",
-                         "concurrency_target", "target_utilization", "scale_down_delay",
-                         "max_scale_down_rate", "backlog", "idle_to_zero", "hold_requests",
-                         "hold_bytes", "hold_seconds", "hold_keepalive_seconds"}));
+  TRY(table.expect_only({"min",
+                         "max",
+                         "policy",
+                         "mode",
+                         "window",
+                         "panic_window",
+                         "concurrency_target",
+                         "target_utilization",
+                         "scale_down_delay",
+                         "max_scale_down_rate",
+                         "backlog",
+                         "idle_to_zero",
+                         "gpus",
+                         "max_gpus",
+                         "price",
+                         "max_price",
+                         "schedules",
+                         "hold_requests",
+                         "hold_bytes",
+                         "hold_seconds",
+                         "hold_keepalive_seconds"}));
   PoolPolicy& policy = scaling.policy;
   constexpr double kHour_s = 3600;
   TRY(table.read("min", {0, 10'000}, policy.replicas_min));
@@ -67,14 +105,15 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   policy.scale_down_rate_max = share.value_or(policy.scale_down_rate_max);
   TRY(table.read("backlog", {1, kHour_s}, policy.backlog_s));
   TRY(table.read("idle_to_zero", {1, 24 * kHour_s}, policy.idle_to_zero_s));
+  TRY(read_limits(table, policy));
   TRY(read_hold(table, scaling.hold));
   if (policy.replicas_min > policy.replicas_max) {
     return table.bad("min", fmt::format("({}) is more than 'max' ({})", policy.replicas_min,
                                         policy.replicas_max));
   }
   const Result<void> sound = policy.check();
-  if (!sound.ok()) return table.bad("policy", "does not fit: " + sound.error().message);
-  return {};
+  if (sound.ok()) return {};
+  return table.bad(key_of(sound.error().field), "does not fit: " + sound.error().message);
 }
 
 Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
@@ -111,11 +150,20 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
   return {};
 }
 
-Result<void> read_autoscaler(const ConfigTable& table, std::string& state_dir) {
-  TRY(table.expect_only({"state_dir"}));
-  TRY(table.read("state_dir", state_dir));
-  if (state_dir.empty()) return table.bad("state_dir", "is empty: a folder for replicas' files");
-  return {};
+Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
+  TRY(table.expect_only({"state_dir", "gateways", "listen"}));
+  TRY(table.read("state_dir", autoscaler.state_dir));
+  if (autoscaler.state_dir.empty()) {
+    return table.bad("state_dir", "is empty: a folder for replicas' files");
+  }
+  TRY(table.read("gateways", autoscaler.gateways));
+  for (const std::string& one : autoscaler.gateways) {
+    const Result<net::HttpUrl> url = net::parse_http_url(one);
+    if (url.ok() && url->target == "/" && !one.ends_with('/')) continue;
+    return table.bad("gateways",
+                     "must be URLs of admin listeners without a path, as in http://127.0.0.1:8091");
+  }
+  return table.read_address("listen", autoscaler.host, autoscaler.port);
 }
 
 }  // namespace pelton::gateway

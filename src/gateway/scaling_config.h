@@ -39,9 +39,17 @@ struct ScalingConfig {
   std::optional<LaunchConfig> launch;
 };
 
+// [autoscaler]: of the launcher, and of an autoscaler that is a process of its own.
+struct AutoscalerConfig {
+  std::string state_dir = "pelton-replicas";  // of the local launcher
+  std::vector<std::string> gateways;          // URLs of their admin listeners
+  std::string host = "127.0.0.1";             // where it says what it decides
+  int port = -1;                              // -1: nowhere
+};
+
 // Of a [[pool]]. Errors: kBadConfig with the line.
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling);
-Result<void> read_autoscaler(const ConfigTable& table, std::string& state_dir);
+Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler);
 
 }  // namespace pelton::gateway

@@ -12,15 +12,24 @@ namespace {
 const std::string kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
 
 TEST(ScalingConfig, IsReadAndWrittenAgain) {
-  const std::string text = "[autoscaler]\nstate_dir = \"/tmp/r\"\n" + kPool +
-                           "[pool.scale]\nmin = 1\nmax = 9\npolicy = \"kpa\"\nmode = \"advise\"\n"
-                           "window = 30\ntarget_utilization = 70\nconcurrency_target = 8\n"
-                           "hold_seconds = 20.5\n"
-                           "[pool.launch]\nserve = [\"m\", \"--max-num-seqs\", \"8\"]\n"
-                           "start_seconds = 3\n";
+  const std::string text =
+      "[autoscaler]\nstate_dir = \"/tmp/r\"\nlisten = \"127.0.0.1:8092\"\n"
+      "gateways = [\"http://127.0.0.1:8091\"]\n" +
+      kPool +
+      "[pool.scale]\nmin = 1\nmax = 9\npolicy = \"kpa\"\nmode = \"advise\"\n"
+      "window = 30\ntarget_utilization = 70\nconcurrency_target = 8\n"
+      "hold_seconds = 20.5\ngpus = 2\nmax_gpus = 18\nprice = 2.5\n"
+      "max_price = 30\n"
+      "schedules = [{days = \"mon-fri\", from = \"22:00\", to = \"06:30\", "
+      "zone = \"-03:30\", max = 4}, {days = [\"sat\", \"sun\"], "
+      "from = \"10:00\", to = \"24:00\", min = 2}]\n"
+      "[pool.launch]\nserve = [\"m\", \"--max-num-seqs\", \"8\"]\n"
+      "start_seconds = 3\n";
   const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(read->state_dir, "/tmp/r");
+  EXPECT_EQ(read->autoscaler.state_dir, "/tmp/r");
+  EXPECT_EQ(read->autoscaler.gateways, (std::vector<std::string>{"http://127.0.0.1:8091"}));
+  EXPECT_EQ(read->autoscaler.port, 8092);
   const ScalingConfig& scaling = read->pools.at(0).scaling.value();
   EXPECT_EQ(scaling.policy.replicas_min, 1);
   EXPECT_EQ(scaling.policy.replicas_max, 9);
@@ -30,13 +39,24 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(scaling.policy.scale_down_delay_s, std::nullopt);
   EXPECT_TRUE(scaling.is_advised_only);
   EXPECT_EQ(scaling.hold.time_max_s, 20.5);
+  EXPECT_EQ(scaling.policy.gpus_max, 18);
+  EXPECT_EQ(scaling.policy.affordable(), 9);
+  ASSERT_EQ(scaling.policy.schedules.size(), 2u);
+  EXPECT_EQ(scaling.policy.schedules[0].days, 0x1f);
+  EXPECT_EQ(scaling.policy.schedules[0].from_minute, 22 * 60);
+  EXPECT_EQ(scaling.policy.schedules[0].to_minute, 6 * 60 + 30);
+  EXPECT_EQ(scaling.policy.schedules[0].utc_offset_minutes, -210);
+  EXPECT_EQ(scaling.policy.schedules[1].days, 0x60);
+  EXPECT_EQ(scaling.policy.schedules[1].replicas_min, 2);
   EXPECT_EQ(scaling.launch.value().serve.size(), 3u);
   EXPECT_EQ(scaling.launch->start_s, 3);
 
   const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(scaling));
-  EXPECT_EQ(again->state_dir, read->state_dir);
+  EXPECT_EQ(again->autoscaler.state_dir, read->autoscaler.state_dir);
+  EXPECT_EQ(again->autoscaler.gateways, read->autoscaler.gateways);
+  EXPECT_EQ(again->autoscaler.port, 8092);
 }
 
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
@@ -61,6 +81,29 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "policy = \"hpa\"\n", "f:5: [[pool]]: 'scale': 'policy' must be concurrency"},
       {scale + "mode = \"talk\"\n", "f:5: [[pool]]: 'scale': 'mode' must be act or advise"},
       {scale + "hold_requests = 0\n", "f:5: [[pool]]: 'scale': 'hold_requests' must be"},
+      {scale + "max_gpus = 4\n", "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: gpus_max says"},
+      {scale + "price = -1\n", "f:5: [[pool]]: 'scale': 'price' must be"},
+      {scale + "min = 1\ngpus = 8\nmax_gpus = 4\n",
+       "f:7: [[pool]]: 'scale': 'max_gpus' does not fit: the limits by GPUs and price allow 0"},
+      {scale + "schedules = 3\n", "f:5: [[pool]]: 'scale': 'schedules' must be a list"},
+      {scale + "schedules = [{from = \"7\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'from' must be a time"},
+      {scale + "schedules = [{from = \"07:00\", to = \"08:00\"}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule needs a min or a max"},
+      {scale + "schedules = [{from = \"07:00\", to = \"07:00\", max = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule ends when it begins"},
+      {scale + "schedules = [{days = \"day\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'days' must be days"},
+      {scale + "schedules = [{zone = \"CET\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be UTC or an offset"},
+      {scale + "max = 2\nschedules = [{from = \"07:00\", to = \"08:00\", min = 3}]\n",
+       "f:6: [[pool]]: 'scale': 'schedules' does not fit: a schedule's min (3) is more than"},
+      {scale + "schedules = [{from = \"07:00\", to = \"09:00\", min = 1}, "
+               "{from = \"08:00\", to = \"10:00\", max = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: schedule 2 overlaps"},
+      {"[autoscaler]\ngateways = [\"127.0.0.1:8091\"]\n",
+       "f:2: [autoscaler]: 'gateways' must be URLs"},
+      {"[autoscaler]\nlisten = \"here\"\n", "f:2: [autoscaler]: 'listen' must be ADDRESS:PORT"},
       {kPool + "scale = 3\n", "f:4: [[pool]]: 'scale' must be a table"},
       {kPool + "[pool.launch]\nserve = [\"m\"]\n",
        "f:4: [[pool]]: 'launch' says nothing without [pool.scale]"},

@@ -43,14 +43,16 @@ std::string shown(const ReplicaOrder& order) {
 }  // namespace
 
 FleetScaler::FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
-                         const base::Clock& clock, base::Log& log)
+                         const base::Clock& clock, base::Log& log, FactsRecorder* recorder)
     : launcher_(launcher),
       fleet_(fleet),
       clock_(clock),
       log_(log),
+      recorder_(recorder),
       token_(launcher.newest_token()) {
   pools_.reserve(pools.size());
   for (ScaledPool& pool : pools) pools_.emplace_back(pool);
+  begin_record();
 }
 
 std::chrono::milliseconds FleetScaler::turn(bool asked) {
@@ -217,7 +219,8 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
                   .slots_assumed = kSlotsAssumed,
                   .service_s_assumed = pool.service_s,
                   .start_s_assumed = pool.asked.start_s,
-                  .start_again_ns = pool.start_again_ns};
+                  .start_again_ns = pool.start_again_ns,
+                  .unix_s = clock_.unix_ms() / 1000};
   for (const auto& [ordinal, replica] : pool.replicas) {
     ReplicaPhase phase = ReplicaPhase::kDraining;
     if (replica.phase == Phase::kStarting) {
@@ -247,7 +250,9 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   if (pool.start_again_ns > now_ns) {
     pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
   }
-  const PoolDecision decision = pool.scaler.decide(facts(pool), now_ns);
+  const PoolFacts facts = this->facts(pool);
+  const PoolDecision decision = pool.scaler.decide(facts, now_ns);
+  record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
   if (decision.terms.service_s > 0) pool.service_s = decision.terms.service_s;
   const bool acts = decision.start > 0 || !decision.drain.empty() || !decision.recall.empty();
@@ -259,6 +264,22 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   pool.logged = std::move(line);
   pool.state.decision = decision;
   if (!pool.asked.is_advised_only) carry_out(pool, decision, now_ns);
+}
+
+void FleetScaler::begin_record() {
+  if (recorder_ == nullptr) return;
+  for (const Pool& pool : pools_) {
+    recorder_->begin(pool.asked.name, pool.asked.policy, pool.scaler.state());
+  }
+}
+
+void FleetScaler::record(const Pool& pool, int64_t now_ns, const PoolFacts& facts,
+                         const PoolDecision& decision) {
+  if (recorder_ == nullptr) return;
+  recorder_->note(pool.asked.name, now_ns, facts, decision);
+  if (!recorder_->is_full()) return;
+  recorder_->renew();
+  begin_record();
 }
 
 void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {

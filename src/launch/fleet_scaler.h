@@ -21,6 +21,7 @@
 #include "autoscaler/pool_scaler.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "launch/facts_recorder.h"
 #include "launch/launcher.h"
 
 namespace pelton::launch {
@@ -72,9 +73,9 @@ struct ScaledPool {
 
 class FleetScaler {
  public:
-  // All outlive it.
+  // All outlive it. `recorder`: null: facts are not kept.
   FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
-              const base::Clock& clock, base::Log& log);
+              const base::Clock& clock, base::Log& log, FactsRecorder* recorder = nullptr);
 
   // Looks and acts; `asked`: something has happened that is not to wait for the next decision, as
   // a first request at an empty pool. Gives back when it wants to be called next.
@@ -135,6 +136,9 @@ class FleetScaler {
   void end_overdue(Pool& pool, int64_t now_ns);
   void finish_drains(Pool& pool, int64_t now_ns);
   void decide(Pool& pool, int64_t now_ns);
+  void record(const Pool& pool, int64_t now_ns, const autoscaler::PoolFacts& facts,
+              const autoscaler::PoolDecision& decision);
+  void begin_record();
   void carry_out(Pool& pool, const autoscaler::PoolDecision& decision, int64_t now_ns);
   void start_one(Pool& pool, int64_t now_ns);
   autoscaler::PoolFacts facts(Pool& pool) const;
@@ -145,6 +149,7 @@ class FleetScaler {
   ScaledFleet& fleet_;
   const base::Clock& clock_;
   base::Log& log_;
+  FactsRecorder* const recorder_;
   std::vector<Pool> pools_;
   std::vector<ScaledFleet::Address> members_;  // as the fleet has them
   bool members_set_ = false;

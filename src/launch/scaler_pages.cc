@@ -1,28 +1,15 @@
 #include "launch/scaler_pages.h"
 
+#include <utility>
+
+#include "autoscaler/facts_log.h"
 #include "base/json_writer.h"
 
 namespace pelton::launch {
 namespace {
 
-using autoscaler::PoolDecision;
 using State = FleetScaler::PoolState;
 using telemetry::PrometheusText;
-
-void write_terms(base::JsonWriter& w, const PoolDecision::Terms& terms) {
-  w.begin_object();
-  w.key("rate_fast").number(terms.rate_fast).key("rate_slow").number(terms.rate_slow);
-  w.key("rate").number(terms.rate).key("service_s").number(terms.service_s);
-  w.key("concurrency_target").number(terms.concurrency_target);
-  w.key("flow").number(terms.flow).key("backlog").number(terms.backlog);
-  w.key("backlog_ahead").number(terms.backlog_ahead);
-  w.key("by_flow").integer(terms.by_flow).key("by_demand").integer(terms.by_demand);
-  w.key("by_panic").integer(terms.by_panic).key("by_forecast").integer(terms.by_forecast);
-  w.key("by_guard").integer(terms.by_guard).key("over_delay").integer(terms.over_delay);
-  w.key("start_s_p90").number(terms.start_s_p90);
-  w.key("held").integer(terms.held).key("waiting").integer(terms.waiting);
-  w.end_object();
-}
 
 void write_state(base::JsonWriter& w, const State& state) {
   w.begin_object().key("pool").string(state.pool);
@@ -37,7 +24,7 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("draining").integer(state.draining).key("stopping").integer(state.stopping);
   w.key("starts").integer(state.starts).key("failed_starts").integer(state.failed_starts);
   w.key("lost").integer(state.lost).key("terms");
-  write_terms(w, state.decision.terms);
+  autoscaler::write_terms(w, state.decision.terms);
   w.end_object();
 }
 
@@ -78,6 +65,29 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
       [](const State& one) { return one.lost; });
   add("pelton_autoscaler_alarm", kGauge, "1: facts are missing, old or impossible.",
       [](const State& one) { return one.decision.alarm ? 1 : 0; });
+}
+
+net::HttpResponse scaler_answer(const net::HttpRequest& request, std::span<const State> states) {
+  const auto answer = [](std::string_view type, std::string body) {
+    net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
+    response.headers.add("Content-Type", std::string(type));
+    return response;
+  };
+  const bool is_known =
+      request.path == "/v1/autoscaler" || request.path == "/metrics" || request.path == "/health";
+  if (!is_known) {
+    return net::error_response(
+        {.status = 404, .code = "not_found", .message = "there is nothing at " + request.path});
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    return net::error_response(
+        {.status = 405, .code = "method_not_allowed", .message = request.path + " is for GET"});
+  }
+  if (request.path == "/health") return answer("text/plain", "");
+  if (request.path == "/v1/autoscaler") return answer("application/json", states_body(states));
+  PrometheusText text;
+  add_metrics(states, text);
+  return answer(telemetry::kPrometheusContentType, text.text());
 }
 
 }  // namespace pelton::launch

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launch/fleet_scaler.h"
+#include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
 
 namespace pelton::launch {
@@ -14,5 +15,9 @@ namespace pelton::launch {
 std::string states_body(std::span<const FleetScaler::PoolState> states);
 // pelton_autoscaler_*, by pool.
 void add_metrics(std::span<const FleetScaler::PoolState> states, telemetry::PrometheusText& text);
+
+// Of a process that does nothing else: GET /v1/autoscaler, /metrics, /health; 404, 405.
+net::HttpResponse scaler_answer(const net::HttpRequest& request,
+                                std::span<const FleetScaler::PoolState> states);
 
 }  // namespace pelton::launch

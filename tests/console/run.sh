@@ -42,11 +42,11 @@ for model in one two; do
   printf '# A model of the test\n\nIts card, with a [link](https://example.org).\n' >"$model/README.md"
 done
 : >server.out # exists before the server opens it
-PELTON_API_KEY=$API_KEY "$pelton" serve one two --port 0 --executor "modelled:$here/script.json" >server.out 2>server.err &
+PELTON_API_KEY=$API_KEY "$pelton" serve one two --port 0 --admin-port 0 --executor "modelled:$here/script.json" >server.out 2>server.err &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true' EXIT
 for _ in {1..300}; do
-  grep -q '^listening on ' server.out && break
+  grep -q '^admin on ' server.out && break
   if ! kill -0 "$server" 2>/dev/null; then
     cat server.err >&2
     exit 1
@@ -54,8 +54,9 @@ for _ in {1..300}; do
   sleep 0.1
 done
 BASE_URL=$(sed -n 's/^listening on //p' server.out)
-export BASE_URL
+ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
+export BASE_URL ADMIN_URL
 
-tests=(chat.test.mjs)
+tests=(chat.test.mjs live.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 timeout 600 node --test --test-concurrency=1 --test-timeout=300000 "${tests[@]}"

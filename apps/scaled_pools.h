@@ -1,0 +1,29 @@
+// The pools of a configuration as whoever scales them has them, and the launcher that starts their
+// replicas: for the gateway with its autoscaler and for the autoscaler's own process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/gateway.h"
+#include "launch/fleet_scaler.h"
+#include "launch/local_launcher.h"
+
+namespace pelton::apps {
+
+// Those with [pool.scale] and [pool.launch].
+std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
+// Errors: launch::LocalLauncher::open()'s. `clock` and `log` outlive it.
+Result<std::unique_ptr<launch::LocalLauncher>> open_launcher(const gateway::GatewayConfig& config,
+                                                             const base::Clock& clock,
+                                                             base::Log& log);
+// A gateway's workers, as the decider sees them.
+std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,
+                                                        const std::string& pool);
+std::vector<gateway::WorkerConfig> launched_workers(
+    const std::vector<launch::ScaledFleet::Address>& addresses);
+
+}  // namespace pelton::apps

@@ -1,0 +1,155 @@
+#include "apps/scaling_exchange.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/scaled_pools.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr size_t kWaitingMax = 64;
+constexpr int64_t kWaitMax_ms = 60'000;
+
+net::HttpResponse json(std::string body) {
+  net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
+  response.headers.add("Content-Type", "application/json");
+  return response;
+}
+
+net::HttpResponse refusal(int status, std::string code, std::string message) {
+  return net::error_response(
+      {.status = status, .code = std::move(code), .message = std::move(message)});
+}
+
+// A number of the query; 0 where it is none.
+int64_t number_of(std::string_view query, std::string_view key) {
+  while (!query.empty()) {
+    const std::string_view part = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(part.size() + 1, query.size()));
+    if (!part.starts_with(key) || part.size() <= key.size() || part[key.size()] != '=') continue;
+    int64_t value = 0;
+    const char* const begin = part.data() + key.size() + 1;
+    const auto [end, error] = std::from_chars(begin, part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() ? value : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int64_t DemandCount::count() {
+  std::lock_guard lock(mutex_);
+  return count_;
+}
+
+void DemandCount::notify() {
+  std::vector<std::shared_ptr<Waiting>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    ++count_;
+    waiting = std::exchange(waiting_, {});
+  }
+  for (const std::shared_ptr<Waiting>& one : waiting) {
+    const std::shared_ptr<net::Exchange> exchange = one->exchange.lock();
+    if (exchange == nullptr) continue;
+    exchange->post([this, one] {
+      if (const auto kept = one->exchange.lock()) send(kept, *one, count());
+    });
+  }
+}
+
+void DemandCount::send(const std::shared_ptr<net::Exchange>& exchange, Waiting& waiting,
+                       int64_t count) {
+  if (std::exchange(waiting.is_answered, true)) return;
+  exchange->send(json(fmt::format("{{\"count\":{}}}", count)));
+}
+
+void DemandCount::answer(const std::shared_ptr<net::Exchange>& exchange, int64_t after,
+                         std::chrono::milliseconds wait) {
+  const auto one = std::make_shared<Waiting>(Waiting{.exchange = exchange});
+  {
+    std::lock_guard lock(mutex_);
+    // Those whose client has gone, or whose time was over.
+    std::erase_if(waiting_, [](const auto& other) { return other->exchange.expired(); });
+    if (count_ <= after && waiting_.size() < kWaitingMax && wait.count() > 0) {
+      waiting_.push_back(one);
+    } else {
+      wait = std::chrono::milliseconds(0);
+    }
+  }
+  // It keeps the exchange until then.
+  const auto over = [this, exchange, one] { send(exchange, *one, count()); };
+  if (wait.count() == 0) return over();
+  exchange->post_after(wait, over);
+}
+
+bool ScalingExchange::handle(const net::HttpRequest& request,
+                             const std::shared_ptr<net::Exchange>& exchange) {
+  const bool is_order = request.path == "/v1/autoscaler/exchange";
+  const bool is_demand = request.path == "/v1/autoscaler/demand";
+  if (!is_order && !is_demand) return false;
+  if (request.method != (is_order ? "POST" : "GET")) {
+    exchange->send(refusal(405, "method_not_allowed",
+                           fmt::format("{} is for {}", request.path, is_order ? "POST" : "GET")));
+  } else if (is_demand) {
+    const int64_t wait_ms =
+        std::clamp<int64_t>(number_of(request.query, "wait_ms"), 0, kWaitMax_ms);
+    demand_.answer(exchange, number_of(request.query, "after"), std::chrono::milliseconds(wait_ms));
+  } else {
+    exchange->send(this->exchange(request));
+  }
+  return true;
+}
+
+net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
+  // A page that an operator looks at may not command the fleet.
+  if (!request.headers.get("Origin").empty()) {
+    return refusal(403, "forbidden_origin", "replicas are not commanded by pages in a browser");
+  }
+  const Result<launch::ExchangeOrder> order = launch::parse_order_body(request.body);
+  if (!order.ok()) return refusal(400, "invalid_exchange", order.error().message);
+  {
+    std::lock_guard lock(mutex_);
+    if (order->epoch < last_.epoch) {
+      return refusal(409, "superseded",
+                     fmt::format("a newer autoscaler ({}) is obeyed here", last_.epoch));
+    }
+    apply(*order);
+    last_ = *order;
+  }
+  launch::ExchangeReport report;
+  for (const launch::ExchangeOrder::Pool& pool : order->pools) {
+    std::vector<autoscaler::GatewayReport> reports = gateway_.demand(pool.name);
+    report.pools.push_back({.name = pool.name,
+                            .report = reports.empty() ? std::nullopt : std::optional(reports[0]),
+                            .workers = scaled_workers(gateway_, pool.name)});
+  }
+  return json(launch::report_body(report));
+}
+
+// What is as it was is not said again: an operator's own `fleet drain` stands.
+void ScalingExchange::apply(const launch::ExchangeOrder& order) {
+  const auto has = [](const std::vector<launch::ScaledFleet::Address>& all,
+                      const launch::ScaledFleet::Address& one) {
+    return std::ranges::find(all, one) != all.end();
+  };
+  if (order.launched != last_.launched) gateway_.set_launched(launched_workers(order.launched));
+  for (const auto& one : order.draining) {
+    if (!has(last_.draining, one)) gateway_.set_draining(one.host, one.port, true);
+  }
+  for (const auto& one : last_.draining) {
+    const bool is_there = has(order.launched, one);
+    if (is_there && !has(order.draining, one)) gateway_.set_draining(one.host, one.port, false);
+  }
+  for (const launch::ExchangeOrder::Pool& pool : order.pools) {
+    gateway_.retire(pool.name, pool.retirement);
+    gateway_.announce(pool.name, pool.announcement);
+  }
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,58 @@
+// A gateway's side of an autoscaler that is another process (launch/exchange.h): two pages of the
+// operator's listener. Owned by the verb, behind the gateway; DemandCount is there before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gateway/gateway.h"
+#include "launch/exchange.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+
+namespace pelton::apps {
+
+// How often a request has come that no replica took, and who waits to hear of the next. Any thread.
+class DemandCount {
+ public:
+  void notify();
+  // Answers once there are more than `after`, or `wait` is over.
+  void answer(const std::shared_ptr<net::Exchange>& exchange, int64_t after,
+              std::chrono::milliseconds wait);
+
+ private:
+  struct Waiting {
+    std::weak_ptr<net::Exchange> exchange;
+    bool is_answered = false;  // its net thread's
+  };
+  static void send(const std::shared_ptr<net::Exchange>& exchange, Waiting& waiting, int64_t count);
+  int64_t count();
+
+  std::mutex mutex_;
+  int64_t count_ = 0;                              // guarded by mutex_, as the next
+  std::vector<std::shared_ptr<Waiting>> waiting_;  // bounded
+};
+
+class ScalingExchange {
+ public:
+  // Both outlive it.
+  ScalingExchange(gateway::Gateway& gateway, DemandCount& demand)
+      : gateway_(gateway), demand_(demand) {}
+
+  // Whether the request is one of these pages; then it has been, or will be, answered.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+
+ private:
+  net::HttpResponse exchange(const net::HttpRequest& request);
+  void apply(const launch::ExchangeOrder& order);
+
+  gateway::Gateway& gateway_;
+  DemandCount& demand_;
+  std::mutex mutex_;
+  launch::ExchangeOrder last_;  // guarded by mutex_
+};
+
+}  // namespace pelton::apps

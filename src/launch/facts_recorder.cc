@@ -1,0 +1,58 @@
+#include "launch/facts_recorder.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/line_file.h"
+
+namespace pelton::launch {
+
+Result<std::unique_ptr<FactsRecorder>> FactsRecorder::open(std::string path, int64_t bytes_max,
+                                                           base::Log& log) {
+  TRY_ASSIGN(base::OutputFile file, base::open_output(path, base::OutputMode::kReplace));
+  return std::unique_ptr<FactsRecorder>(
+      new FactsRecorder(std::move(path), bytes_max, std::move(file), log));
+}
+
+FactsRecorder::FactsRecorder(std::string path, int64_t bytes_max, base::OutputFile file,
+                             base::Log& log)
+    : path_(std::move(path)), bytes_max_(bytes_max), file_(std::move(file)), log_(log) {}
+
+void FactsRecorder::begin(std::string_view pool, const autoscaler::PoolPolicy& policy,
+                          std::string_view state) {
+  write(autoscaler::begin_line(pool, policy, state));
+}
+
+void FactsRecorder::note(std::string_view pool, int64_t now_ns, const autoscaler::PoolFacts& facts,
+                         const autoscaler::PoolDecision& decision) {
+  write(autoscaler::decision_line(pool, now_ns, facts, decision));
+}
+
+void FactsRecorder::write(std::string line) {
+  line += '\n';
+  bytes_ += static_cast<int64_t>(line.size());
+  if (failed_) return;  // a line that is missing makes the rest another story
+  const base::LineFile::Written written = base::LineFile(::fileno(file_.get())).write(line);
+  if (written.lost == 0) return;
+  failed_ = true;
+  log_.error(
+      fmt::format("{}: {}; facts are not recorded until the next file", path_, written.why()));
+}
+
+void FactsRecorder::renew() {
+  bytes_ = 0;
+  const std::string earlier = path_ + ".1";
+  if (std::rename(path_.c_str(), earlier.c_str()) != 0) {
+    log_.error(fmt::format("{}: {}; it is begun anew", path_, std::strerror(errno)));
+  }
+  Result<base::OutputFile> file = base::open_output(path_, base::OutputMode::kReplace);
+  failed_ = !file.ok();
+  if (failed_) return log_.error(file.error().message);
+  file_ = *std::move(file);
+}
+
+}  // namespace pelton::launch

@@ -1,0 +1,229 @@
+#include "launch/remote_fleet.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace pelton::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kPushAgain{200};
+constexpr std::chrono::milliseconds kPushFewest{10};  // between two, however much changes
+constexpr std::chrono::milliseconds kTryAgain{500};
+constexpr std::chrono::milliseconds kListenTime{500};
+constexpr std::chrono::seconds kAnswerTime{5};
+constexpr size_t kAnswerBytesMax = size_t{16} << 20;
+constexpr int kStale = 409;
+
+}  // namespace
+
+RemoteFleet::RemoteFleet(Options options, const base::Clock& clock, base::Log& log)
+    : options_(std::move(options)), clock_(clock), log_(log), client_({.threads = 1}) {
+  order_.epoch = options_.epoch;
+  for (const std::string& pool : options_.pools) order_.pools.push_back({.name = pool});
+  for (const std::string& url : options_.gateways) {
+    auto gateway = std::make_unique<Gateway>();
+    gateway->url = url;
+    gateway->pusher = std::thread([this, one = gateway.get()] { push(*one); });
+    gateway->listener = std::thread([this, one = gateway.get()] { listen(*one); });
+    gateways_.push_back(std::move(gateway));
+  }
+}
+
+RemoteFleet::~RemoteFleet() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (const std::unique_ptr<Gateway>& one : gateways_) {
+    one->pusher.join();
+    one->listener.join();
+  }
+}
+
+bool RemoteFleet::is_stopping() const {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void RemoteFleet::push(Gateway& gateway) {
+  uint64_t sent = 0;
+  for (;;) {
+    ExchangeOrder order;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain,
+                        [&] { return stopping_ || (version_ != sent && gateway.trouble.empty()); });
+      if (stopping_) return;
+      order = order_;
+      sent = version_;
+    }
+    note(gateway, exchange(gateway, order));
+    std::this_thread::sleep_for(kPushFewest);
+  }
+}
+
+Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order) {
+  TRY_ASSIGN(net::HttpCall call,
+             net::make_http_call("POST", gateway.url + "/v1/autoscaler/exchange"));
+  call.headers.add("Content-Type", "application/json");
+  call.body = order_body(order);
+  call.whole_time_max = kAnswerTime;
+  call.body_bytes_max = kAnswerBytesMax;
+  TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
+  if (answer.status == kStale) {
+    superseded_ = true;
+    options_.on_demand();
+  }
+  if (answer.status != 200) {
+    const Result<Json> json = Json::parse(answer.body);
+    const Json* error = json.ok() ? json->find("error") : nullptr;
+    return Error{ErrorCode::kIo,
+                 fmt::format("it answers {}: {}", answer.status,
+                             error == nullptr ? "no reason was given"
+                                              : error->string("message").value_or("")),
+                 {}};
+  }
+  TRY_ASSIGN(ExchangeReport report, parse_report_body(answer.body));
+  const int64_t now_ns = clock_.now_ns();
+  // When something was heard counts by our clock, not by theirs.
+  for (ExchangeReport::Pool& pool : report.pools) {
+    if (pool.report) pool.report->at_ns = now_ns;
+  }
+  std::lock_guard lock(mutex_);
+  gateway.report = std::move(report);
+  gateway.heard_ns = now_ns;
+  return {};
+}
+
+void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
+  const std::string trouble = done.ok() ? "" : done.error().message;
+  if (trouble == gateway.trouble) return;
+  if (trouble.empty()) {
+    log_.info(fmt::format("gateway {} answers again", gateway.url));
+  } else {
+    log_.warning(fmt::format("gateway {}: {}", gateway.url, trouble));
+  }
+  gateway.trouble = trouble;
+}
+
+void RemoteFleet::listen(const Gateway& gateway) {
+  int64_t count = 0;
+  while (!is_stopping()) {
+    const Result<int64_t> heard = [&]() -> Result<int64_t> {
+      const std::string query =
+          fmt::format("/v1/autoscaler/demand?after={}&wait_ms={}", count, kListenTime.count());
+      TRY_ASSIGN(net::HttpCall call, net::make_http_call("GET", gateway.url + query));
+      call.whole_time_max = kAnswerTime;
+      TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
+      TRY_ASSIGN(const Json json, Json::parse(answer.body));
+      const std::optional<int64_t> said = json.integer("count");
+      if (answer.status != 200 || !said) return Error{ErrorCode::kIo, "it does not say", {}};
+      return *said;
+    }();
+    if (!heard.ok()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kTryAgain, [this] { return stopping_; });
+      continue;
+    }
+    // Less: another start of that gateway.
+    if (*heard == count) {
+      std::this_thread::sleep_for(kPushFewest);  // however soon it answers
+      continue;
+    }
+    count = *heard;
+    options_.on_demand();
+  }
+}
+
+std::vector<autoscaler::GatewayReport> RemoteFleet::reports(const std::string& pool) {
+  std::lock_guard lock(mutex_);
+  std::vector<autoscaler::GatewayReport> reports;
+  for (const std::unique_ptr<Gateway>& gateway : gateways_) {
+    for (const ExchangeReport::Pool& one : gateway->report.pools) {
+      if (one.name == pool && one.report) reports.push_back(*one.report);
+    }
+    // One that has never been heard may send requests all the same, and holds for nobody.
+    if (gateway->heard_ns == 0) reports.push_back({.gateway = gateway->url});
+  }
+  return reports;
+}
+
+// As all gateways together see them: ready if one sends it requests, silent if nobody hears it.
+std::vector<ScaledFleet::Worker> RemoteFleet::workers(const std::string& pool) {
+  std::lock_guard lock(mutex_);
+  std::map<std::pair<std::string, int>, Worker> all;
+  for (const std::unique_ptr<Gateway>& gateway : gateways_) {
+    for (const ExchangeReport::Pool& one : gateway->report.pools) {
+      if (one.name != pool) continue;
+      for (const Worker& seen : one.workers) {
+        const auto [found, is_new] = all.try_emplace({seen.host, seen.port}, seen);
+        if (is_new) continue;
+        Worker& known = found->second;
+        known.is_ready = known.is_ready || seen.is_ready;
+        known.is_silent = known.is_silent && seen.is_silent;
+        known.slots = std::max(known.slots, seen.slots);
+        known.open += seen.open;
+        known.running = std::max(known.running, seen.running);
+        known.waiting = std::max(known.waiting, seen.waiting);
+        known.kv_used = std::max(known.kv_used, seen.kv_used);
+      }
+    }
+  }
+  std::vector<Worker> workers;
+  for (auto& [address, worker] : all) workers.push_back(std::move(worker));
+  return workers;
+}
+
+template <typename Change>
+void RemoteFleet::change(const Change& change) {
+  {
+    std::lock_guard lock(mutex_);
+    const ExchangeOrder before = order_;
+    change();
+    if (order_ == before) return;
+    ++version_;
+  }
+  changed_.notify_all();
+}
+
+ExchangeOrder::Pool* RemoteFleet::pool_of(const std::string& name) {
+  const auto found = std::ranges::find(order_.pools, name, &ExchangeOrder::Pool::name);
+  return found == order_.pools.end() ? nullptr : &*found;
+}
+
+void RemoteFleet::set_launched(const std::vector<Address>& addresses) {
+  change([&] {
+    order_.launched = addresses;
+    std::erase_if(order_.draining, [&](const Address& one) {
+      return std::ranges::find(addresses, one) == addresses.end();
+    });
+  });
+}
+
+void RemoteFleet::set_draining(const Address& address, bool draining) {
+  change([&] {
+    std::erase(order_.draining, address);
+    if (draining) order_.draining.push_back(address);
+  });
+}
+
+void RemoteFleet::retire(const std::string& pool, uint64_t retirement) {
+  change([&] {
+    if (ExchangeOrder::Pool* found = pool_of(pool)) found->retirement = retirement;
+  });
+}
+
+void RemoteFleet::announce(const std::string& pool,
+                           const autoscaler::PoolAnnouncement& announcement) {
+  change([&] {
+    if (ExchangeOrder::Pool* found = pool_of(pool)) found->announcement = announcement;
+  });
+}
+
+}  // namespace pelton::launch

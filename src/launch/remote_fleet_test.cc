@@ -1,0 +1,171 @@
+// Over the loopback, with a gateway that is played.
+#include "launch/remote_fleet.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "net/http_server.h"
+
+namespace pelton::launch {
+namespace {
+
+using autoscaler::PoolPhase;
+
+class PlayedGateway {
+ public:
+  explicit PlayedGateway(base::Log& log)
+      : server_(
+            {.address = "127.0.0.1", .port = 0},
+            [this](const net::HttpRequest& request,
+                   const std::shared_ptr<net::Exchange>& exchange) {
+              exchange->send(answer(request));
+            },
+            log) {
+    EXPECT_TRUE(server_.start().ok());
+  }
+  ~PlayedGateway() { server_.stop(std::chrono::milliseconds(0)); }
+  PlayedGateway(const PlayedGateway&) = delete;
+  PlayedGateway& operator=(const PlayedGateway&) = delete;
+
+  std::string url() const { return fmt::format("http://127.0.0.1:{}", server_.port()); }
+  ExchangeOrder last() {
+    std::lock_guard lock(mutex_);
+    return last_;
+  }
+  void set_worker(ScaledFleet::Worker worker) {
+    std::lock_guard lock(mutex_);
+    worker_ = std::move(worker);
+  }
+  void demand() {
+    std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void obey_only(uint64_t epoch) {
+    std::lock_guard lock(mutex_);
+    epoch_ = epoch;
+  }
+
+ private:
+  net::HttpResponse answer(const net::HttpRequest& request) {
+    std::lock_guard lock(mutex_);
+    if (request.path == "/v1/autoscaler/demand") {
+      return {.status = 200, .headers = {}, .body = fmt::format("{{\"count\":{}}}", count_)};
+    }
+    const Result<ExchangeOrder> order = parse_order_body(request.body);
+    EXPECT_TRUE(order.ok());
+    if (!order.ok()) return {.status = 400, .headers = {}, .body = {}};
+    if (order->epoch < epoch_) return {.status = 409, .headers = {}, .body = "{}"};
+    last_ = *order;
+    ExchangeReport report;
+    report.pools.push_back(
+        {.name = "p",
+         .report = autoscaler::GatewayReport{.gateway = url(), .incarnation = 1, .sequence = 5},
+         .workers = {worker_}});
+    return {.status = 200, .headers = {}, .body = report_body(report)};
+  }
+
+  std::mutex mutex_;
+  ExchangeOrder last_;  // guarded by mutex_, as all below
+  ScaledFleet::Worker worker_{.host = "h", .port = 7, .is_silent = true};
+  int64_t count_ = 0;
+  uint64_t epoch_ = 0;
+  net::HttpServer server_;
+};
+
+class RemoteFleetTest : public testing::Test {
+ protected:
+  void connect(std::vector<std::string> gateways) {
+    fleet_ = std::make_unique<RemoteFleet>(RemoteFleet::Options{.gateways = std::move(gateways),
+                                                                .pools = {"p"},
+                                                                .epoch = 10,
+                                                                .on_demand = [this] { ++asked_; }},
+                                           clock_, log_);
+  }
+  // For ever, on a busy machine: the test's own bound ends it.
+  template <typename Condition>
+  static void wait(const Condition& is_so) {
+    while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  std::atomic<int> asked_ = 0;
+  std::unique_ptr<RemoteFleet> fleet_;
+};
+
+TEST_F(RemoteFleetTest, WhatIsInForceReachesTheGatewayAndWhatItKnowsComesBack) {
+  PlayedGateway gateway(log_);
+  connect({gateway.url()});
+  const ScaledFleet::Address address{"p", "h", 7};
+  fleet_->set_launched({address});
+  fleet_->set_draining(address, true);
+  fleet_->retire("p", 3);
+  fleet_->announce("p", {.phase = PoolPhase::kStarting, .eta_s = 4});
+  wait([&] { return !gateway.last().pools.empty() && gateway.last().pools[0].retirement == 3; });
+  wait([&] { return gateway.last().pools[0].announcement.eta_s == 4; });
+  EXPECT_EQ(gateway.last().epoch, 10u);
+  EXPECT_EQ(gateway.last().launched, std::vector{address});
+  EXPECT_EQ(gateway.last().draining, std::vector{address});
+  // A replica that is gone does not drain.
+  fleet_->set_launched({});
+  wait([&] { return gateway.last().launched.empty(); });
+  EXPECT_TRUE(gateway.last().draining.empty());
+
+  wait([&] { return !fleet_->workers("p").empty(); });
+  EXPECT_EQ(fleet_->workers("p")[0].port, 7);
+  EXPECT_TRUE(fleet_->workers("other").empty());
+  ASSERT_EQ(fleet_->reports("p").size(), 1u);
+  EXPECT_EQ(fleet_->reports("p")[0].gateway, gateway.url());
+  EXPECT_GT(fleet_->reports("p")[0].at_ns, 0) << "by our clock";
+}
+
+TEST_F(RemoteFleetTest, SeveralGatewaysSeeOneFleet) {
+  PlayedGateway one(log_);
+  PlayedGateway two(log_);
+  one.set_worker({.host = "h", .port = 7, .is_ready = true, .slots = 8, .open = 2, .running = 5});
+  two.set_worker({.host = "h", .port = 7, .is_silent = true, .slots = 8, .open = 3, .running = 4});
+  connect({one.url(), two.url()});
+  wait([&] { return !fleet_->workers("p").empty() && fleet_->workers("p")[0].open == 5; });
+  const ScaledFleet::Worker seen = fleet_->workers("p")[0];
+  EXPECT_TRUE(seen.is_ready) << "one of them sends it requests";
+  EXPECT_FALSE(seen.is_silent) << "one of them hears it";
+  EXPECT_EQ(seen.running, 5);
+  EXPECT_EQ(fleet_->workers("p").size(), 1u);
+  EXPECT_EQ(fleet_->reports("p").size(), 2u);
+}
+
+TEST_F(RemoteFleetTest, DemandIsAnEvent) {
+  PlayedGateway gateway(log_);
+  connect({gateway.url()});
+  const int before = asked_;
+  gateway.demand();
+  wait([&] { return asked_ > before; });
+}
+
+// It may send requests to a replica, so nothing goes to nothing while it is not heard.
+TEST_F(RemoteFleetTest, AGatewayThatNeverAnsweredHoldsForNobody) {
+  PlayedGateway gateway(log_);
+  connect({gateway.url(), "http://127.0.0.1:1"});
+  wait([&] { return !fleet_->workers("p").empty(); });
+  const std::vector<autoscaler::GatewayReport> reports = fleet_->reports("p");
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[1].holds_for, 0u);
+}
+
+TEST_F(RemoteFleetTest, ANewerAutoscalerIsTheEndOfThis) {
+  PlayedGateway gateway(log_);
+  connect({gateway.url()});
+  wait([&] { return gateway.last().epoch == 10; });
+  EXPECT_FALSE(fleet_->is_superseded());
+  gateway.obey_only(11);
+  wait([&] { return fleet_->is_superseded(); });
+}
+
+}  // namespace
+}  // namespace pelton::launch
