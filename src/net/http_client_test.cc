@@ -228,7 +228,9 @@ TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
       const int link = ::accept(listener, nullptr, nullptr);
       EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
       EXPECT_GT(::send(link, kAnswer.data(), kAnswer.size(), 0), 0);
-      if (i == 0) EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+      if (i == 0) {
+        EXPECT_GT(::recv(link, request.data(), request.size(), 0), 0);
+      }
       ::close(link);
     }
     ::close(listener);
