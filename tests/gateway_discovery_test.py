@@ -279,6 +279,7 @@ class Discovery(unittest.TestCase):
         etcd.process.send_signal(signal.SIGCONT)
         # One that is gone gives its part back, when its lease is over.
         second.end(signal.SIGKILL)
+        self.admin = first_admin
         self.wait(lambda: metric(first_admin, "limit_gateways") == 1, first.log)
         self.wait(lambda: self.limit_of(first) == 60, first.log)
 

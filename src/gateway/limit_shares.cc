@@ -93,7 +93,8 @@ void LimitShares::turn() {
 }
 
 Result<void> LimitShares::exchange() {
-  demands_ = take_demands();
+  LimitDemands fresh = take_demands();
+  const LimitDemands before = std::exchange(demands_, std::move(fresh));
   if (lease_ != 0 && !client_.renew(lease_).ok()) lease_ = 0;
   if (lease_ == 0) {
     TRY_ASSIGN(lease_, client_.grant(options_.lease));
@@ -106,7 +107,9 @@ Result<void> LimitShares::exchange() {
     Result<LimitDemands> demands = decode_limit_demands(entry.value);
     all[entry.key.substr(folder.size())] = demands.ok() ? *std::move(demands) : LimitDemands();
   }
-  all[options_.gateway] = demands_;
+  // Its own counts a turn later than others hear of it: by then they have said theirs, so that two
+  // who are asked for more at once do not both take it.
+  all[options_.gateway] = before;
   std::lock_guard lock(mutex_);
   all_ = std::move(all);
   return {};
