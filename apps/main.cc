@@ -50,6 +50,51 @@ std::vector<std::string> variables_read_elsewhere() {
           "PELTON_CCACHE",  "PELTON_SLOWNESS",       "PELTON_CUDA_ARCHITECTURES"};
 }
 
+// `described`: all of them, once they run; outlives them.
+std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program& program,
+                                         const std::vector<pelton::cli::Verb>& described) {
+  namespace apps = pelton::apps;
+  std::vector<pelton::cli::Verb> verbs = {apps::serve_verb(),
+                                          apps::gateway_verb(),
+                                          apps::autoscale_verb(),
+                                          apps::chat_verb(),
+                                          apps::generate_verb(),
+                                          apps::logits_verb(),
+                                          apps::embed_verb(),
+                                          apps::transcribe_verb(),
+                                          apps::snac_verb(),
+                                          apps::tokenize_verb(),
+                                          apps::grammar_verb(),
+                                          apps::inspect_verb(),
+                                          apps::pack_verb(),
+                                          apps::plan_verb(),
+                                          apps::calibrate_verb(),
+                                          apps::simulate_verb(),
+                                          apps::verify_verb(),
+                                          apps::eval_verb(),
+                                          apps::perplexity_verb(),
+                                          apps::synth_verb(),
+                                          apps::bench_latency_verb(),
+                                          apps::bench_prefix_verb(),
+                                          apps::bench_serve_verb(),
+                                          apps::bench_throughput_verb(),
+                                          apps::bench_compare_verb(),
+                                          apps::bench_sweep_verb(),
+                                          apps::bench_history_verb(),
+                                          apps::bench_bandwidth_verb(),
+                                          apps::pull_verb(),
+                                          apps::ps_verb(),
+                                          apps::stop_verb(),
+                                          apps::list_verb(),
+                                          apps::rm_verb(),
+                                          apps::cache_list_verb(),
+                                          apps::cache_purge_verb(),
+                                          apps::completion_verb(program, described),
+                                          apps::manual_verb(program, described)};
+  for (pelton::cli::Verb& verb : apps::fleet_verbs()) verbs.push_back(std::move(verb));
+  return verbs;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -73,44 +118,7 @@ int main(int argc, char** argv) {
       .variables = variables_read_elsewhere()};
   // Filled below: what describes every verb is among them. Outlives those, as it holds them.
   std::vector<cli::Verb> described;
-  std::vector<cli::Verb> verbs = {apps::serve_verb(),
-                                  apps::gateway_verb(),
-                                  apps::autoscale_verb(),
-                                  apps::chat_verb(),
-                                  apps::generate_verb(),
-                                  apps::logits_verb(),
-                                  apps::embed_verb(),
-                                  apps::transcribe_verb(),
-                                  apps::snac_verb(),
-                                  apps::tokenize_verb(),
-                                  apps::grammar_verb(),
-                                  apps::inspect_verb(),
-                                  apps::pack_verb(),
-                                  apps::plan_verb(),
-                                  apps::calibrate_verb(),
-                                  apps::simulate_verb(),
-                                  apps::verify_verb(),
-                                  apps::eval_verb(),
-                                  apps::perplexity_verb(),
-                                  apps::synth_verb(),
-                                  apps::bench_latency_verb(),
-                                  apps::bench_prefix_verb(),
-                                  apps::bench_serve_verb(),
-                                  apps::bench_throughput_verb(),
-                                  apps::bench_compare_verb(),
-                                  apps::bench_sweep_verb(),
-                                  apps::bench_history_verb(),
-                                  apps::bench_bandwidth_verb(),
-                                  apps::pull_verb(),
-                                  apps::ps_verb(),
-                                  apps::stop_verb(),
-                                  apps::list_verb(),
-                                  apps::rm_verb(),
-                                  apps::cache_list_verb(),
-                                  apps::cache_purge_verb(),
-                                  apps::completion_verb(program, described),
-                                  apps::manual_verb(program, described)};
-  for (cli::Verb& verb : apps::fleet_verbs()) verbs.push_back(std::move(verb));
+  std::vector<cli::Verb> verbs = all_verbs(program, described);
   const cli::CommandLine command_line(program, std::move(verbs));
   described = command_line.verbs();
   apps::ArgumentCopy arguments(argc, argv);

@@ -1,4 +1,4 @@
-// pelton perplexity: how well a model foresees a text, and how far the same model in other weights
+// pelton perplexity: how well a model predicts a text, and how far the same model in other weights
 // or another KV cache is from it.
 #include <cmath>
 #include <memory>
@@ -170,14 +170,14 @@ Result<void> run(const cli::Arguments& arguments) {
 cli::Verb perplexity_verb() {
   return {
       .name = "perplexity",
-      .summary = "How well a model foresees a text, and what other weights change of that.",
+      .summary = "How well a model predicts a text, and what other weights change of that.",
       .about =
-          "The text goes through the model as it is (teacher forcing), in windows. With "
+          "The text goes through the model as it is (teacher-forced), in windows. With "
           "--against,\n"
           "--against-weights or --against-kv-cache-dtype it goes through a second form of the "
           "same\n"
           "model too: the divergence of its next-token distributions, and how often both have the\n"
-          "same likeliest token, tell what a quantization costs long before answers do.",
+          "same likeliest token, say what a quantization costs long before answers do.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {text_flag("--text", "FILE", "a text; - for standard input"),
                 text_flag("--tokens", "IDS.json", "its token ids instead"),

@@ -1,4 +1,4 @@
-// What a pool's decider was told and what it said, as lines of JSON: written by whoever decides
+// What a pool's decider was given and what it decided, as lines of JSON: written by whoever decides
 // (launch/facts_recorder.h), decided again from the file by `pelton autoscale --replay`. Numbers
 // and names of pools, gateways and replicas; nothing of what anybody asked a model.
 //

@@ -1,5 +1,5 @@
-// How well a model foresees a text, and how far another form of the same model (other weights or
-// keys and values) is from it, token by token with the text as it is (teacher forcing). One thread,
+// How well a model predicts a text, and how far another form of the same model (other weights or
+// keys and values) is from it, token by token with the text as it is (teacher-forced). One thread,
 // whose pool the kernels use.
 #pragma once
 

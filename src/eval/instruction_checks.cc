@@ -133,8 +133,11 @@ struct Check {
   std::function<bool(const Json& arguments, std::string_view answer)> holds;
 };
 
-const std::map<std::string_view, Check>& checks() {
-  static const std::map<std::string_view, Check> kChecks = {
+using Checks = std::map<std::string_view, Check>;
+
+// Which words an answer has, and how many.
+Checks checks_of_words() {
+  return {
       {"keywords:existence", {{{"keywords", 'a'}}, has_keywords}},
       {"keywords:forbidden_words", {{{"forbidden_words", 'a'}}, lacks_words}},
       {"keywords:frequency",
@@ -169,6 +172,12 @@ const std::map<std::string_view, Check>& checks() {
           return static_cast<int64_t>(parts(answer, "***").size()) ==
                  *arguments.integer("num_paragraphs");
         }}},
+  };
+}
+
+// How an answer is laid out and written.
+Checks checks_of_form() {
+  return {
       {"detectable_content:number_placeholders", {{{"num_placeholders", 'i'}}, has_placeholders}},
       {"detectable_content:postscript",
        {{{"postscript_marker", 's'}},
@@ -218,6 +227,14 @@ const std::map<std::string_view, Check>& checks() {
           return lowered(text).ends_with(lowered(trimmed(*arguments.string("end_phrase"))));
         }}},
   };
+}
+
+const Checks& checks() {
+  static const Checks kChecks = [] {
+    Checks all = checks_of_words();
+    all.merge(checks_of_form());
+    return all;
+  }();
   return kChecks;
 }
 

@@ -17,7 +17,7 @@ std::optional<std::string> last_number(std::string_view text);
 
 // The letter that a text chooses among the first `count`: the last of "answer is (B)", "Answer: B",
 // "**B**" or a line that is a letter alone; else the only letter that stands alone as a word. Zero:
-// none, or it cannot be told.
+// none, or it is unclear.
 char chosen_letter(std::string_view text, int count);
 
 // A document in a text: the text itself, or what stands between the first code fence's lines.

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kTextBytesMax = size_t{16} << 20;
 constexpr std::string_view kData = "data:";
 
-// What makes an answer more than the text of one choice, or a state that cannot be told.
+// What makes an answer more than the text of one choice, or a state that is unknown.
 bool is_plain_text(const Json& body) {
   constexpr std::array<std::string_view, 16> kMore = {
       "tools",        "functions",       "response_format", "structured_outputs",

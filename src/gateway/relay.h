@@ -174,7 +174,7 @@ class Relay final : public WorkerListener,
   bool waits_for_trial_ = false;  // of another such request, at workers that would be free
   bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
   std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
-  std::vector<size_t> tried_;     // since the last progress
+  std::vector<size_t> tried_;                      // since the last progress
   // For the next attempt: a worker that has computed it already, or has what it asks for.
   std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;

@@ -1,4 +1,4 @@
-// What an autoscaler that is a process of its own and a gateway tell each other, over the gateway's
+// What an autoscaler that is a process of its own and a gateway exchange over the gateway's
 // admin listener. The autoscaler sends all that is in force, each time; the gateway answers with
 // what it knows: so one that is lost, or a gateway that was started anew, costs nothing.
 //

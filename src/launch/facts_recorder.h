@@ -1,8 +1,8 @@
-// Keeps what deciders are told and what they say, in a file of lines (autoscaler/facts_log.h), for
-// `pelton autoscale --replay`. Bounded: a file that has become too long is renamed to FILE.1, in
-// the place of the one before it, and the next one begins with what the deciders remember then, so
-// that each is replayed by itself. A disk that is full costs lines, not decisions; the log says so
-// once. One owner, one thread.
+// Keeps what deciders are given and what they decide, in a file of lines (autoscaler/facts_log.h),
+// for `pelton autoscale --replay`. Bounded: a file that has become too long is renamed to FILE.1,
+// in the place of the one before it, and the next one begins with what the deciders remember then,
+// so that each is replayed by itself. A disk that is full costs lines, not decisions; the log says
+// so once. One owner, one thread.
 #pragma once
 
 #include <cstdint>

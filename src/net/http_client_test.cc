@@ -213,7 +213,7 @@ TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable) << refused.error().message;
 }
 
-// Who answers then may be another start of it: the caller is told.
+// Who answers then may be another start of it: the caller learns of it.
 TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};

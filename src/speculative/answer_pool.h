@@ -23,8 +23,8 @@ class AnswerPool {
     int tokens_max = 1 << 18;  // of all answers
     int answers_max = 10'000;
   };
-  // Of a text's end, so many tokens must stand in an answer; longer matches than this are not told
-  // apart.
+  // Of a text's end, so many tokens must stand in an answer; longer matches than this are not
+  // distinguished.
   static constexpr int kMatchMin = 3;
   static constexpr int kMatchMax = 24;
   // Places that a search looks at, the latest first.

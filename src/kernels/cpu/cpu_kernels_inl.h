@@ -13,6 +13,7 @@ constexpr int kMarkWords = 8;         // the same, where some of the rows are ma
 constexpr int kActivationChunk = 32;  // activations of an expert at a time: one MXFP4 block
 constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 
+#include "kernels/cpu/activations_inl.h"
 #include "kernels/cpu/attention_inl.h"
 #include "kernels/cpu/dot_picks_inl.h"
 #include "kernels/cpu/dot_rows_inl.h"
@@ -20,27 +21,6 @@ constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 #include "kernels/cpu/low_rank_inl.h"
-
-// Puts each group of 32 into the order in which MXFP4 rows are read: evens first, 0 2 4 ... 30 1 3
-// ... 31.
-inline void interleave(float* to, const float* from, int count) {
-  for (int base = 0; base < count; base += 32) {
-    for (int i = 0; i < 16; ++i) {
-      to[base + i] = from[base + 2 * i];
-      to[base + 16 + i] = from[base + 2 * i + 1];
-    }
-  }
-}
-
-inline bool reads_evens_first(Format format) {
-  return format == Format::kMxfp4Pairs || format == Format::kMxfp4Blocks;
-}
-
-// Activations in the order in which a matrix of that format reads its weights.
-inline void arrange(float* to, const float* from, int count, Format format) {
-  if (reads_evens_first(format)) return interleave(to, from, count);
-  __builtin_memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-}
 
 class CpuKernels final : public Kernels {
  public:
@@ -744,56 +724,6 @@ class CpuKernels final : public Kernels {
     if (bias == nullptr) return;
     for (int t = 0; t < tokens; ++t) {
       for (int i = 0; i < chunk.count; ++i) chunks[t][i] += bias[chunk.first + i * step];
-    }
-  }
-
-  // As glu_chunk, of less than kActivationChunk.
-  static void glu_rest(float* gate, const float* up, int64_t count, const GluShape& shape) {
-    float gates[kActivationChunk] = {};
-    float ups[kActivationChunk] = {};
-    __builtin_memcpy(gates, gate, static_cast<size_t>(count) * sizeof(float));
-    __builtin_memcpy(ups, up, static_cast<size_t>(count) * sizeof(float));
-    glu_chunk(gates, ups, shape);
-    __builtin_memcpy(gate, gates, static_cast<size_t>(count) * sizeof(float));
-  }
-
-  // gate[i] = glu(gate[i], up[i]) of kActivationChunk.
-  static void glu_chunk(float* gate, const float* up, const GluShape& shape) {
-    if (shape.kind == GluShape::Kind::kClampedSwiglu) return clamped_swiglu(gate, up, shape);
-    if (shape.kind == GluShape::Kind::kGegluTanh) return geglu_tanh(gate, up);
-    const F one = Vector::set1(1.0f);
-    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
-      const F g = Vector::load(gate + i);
-      const F minus = Vector::sub(Vector::zero(), g);
-      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(minus)));
-      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::load(up + i)));
-    }
-  }
-
-  // gate <- gelu(gate) * up, where x/2 (1 + tanh(y)) = x sigmoid(2y)
-  static void geglu_tanh(float* gate, const float* up) {
-    const F one = Vector::set1(1.0f);
-    const F cubic = Vector::set1(-2.0f * 0.7978845608f * 0.044715f);
-    const F linear = Vector::set1(-2.0f * 0.7978845608f);
-    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
-      const F g = Vector::load(gate + i);
-      const F minus_2y = Vector::mul(g, Vector::fma(cubic, Vector::mul(g, g), linear));
-      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(minus_2y)));
-      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::load(up + i)));
-    }
-  }
-
-  // gate <- min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
-  static void clamped_swiglu(float* gate, const float* up, const GluShape& shape) {
-    const F limit = Vector::set1(shape.limit);
-    const F low = Vector::set1(-shape.limit);
-    const F alpha = Vector::set1(-shape.alpha);
-    const F one = Vector::set1(1.0f);
-    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
-      const F g = Vector::min(Vector::load(gate + i), limit);
-      const F u = Vector::max(Vector::min(Vector::load(up + i), limit), low);
-      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(Vector::mul(alpha, g))));
-      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::add(u, one)));
     }
   }
 
