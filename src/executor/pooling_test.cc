@@ -36,7 +36,7 @@ class PoolingUnit : public testing::Test {
   }
 
   SlotTable slots_{3};
-  Pooling pooling_{3, 2};
+  Pooling pooling_{{.slot_count = 3, .embedding_size = 2}};
   FakeStepModel model_;
   engine::StepResult result_;
 };
