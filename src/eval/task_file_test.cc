@@ -116,7 +116,9 @@ TEST(GeneratedTasks, are_the_same_for_a_seed_and_right_by_their_own_answers) {
     const std::vector<Task> others = *generate_tasks(name, 4, 40);
     int same = 0;
     for (size_t i = 0; i < tasks.size(); ++i) {
-      if (i < fewer.size()) EXPECT_EQ(tasks[i].request, fewer[i].request);
+      if (i < fewer.size()) {
+        EXPECT_EQ(tasks[i].request, fewer[i].request);
+      }
       same += tasks[i].request == others[i].request ? 1 : 0;
       EXPECT_EQ(tasks[i].set, name);
     }
