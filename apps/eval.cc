@@ -179,7 +179,9 @@ Result<void> run(const cli::Arguments& arguments) {
              read_conditions_on_figures(arguments));
   TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
   std::optional<eval::Evaluation> against;
-  if (arguments.has("--against")) TRY_ASSIGN(against, read_result(arguments.text("--against")));
+  if (arguments.has("--against")) {
+    TRY_ASSIGN(against, read_result(arguments.text("--against")));
+  }
   std::optional<OwnServer> server;
   std::string url = arguments.text("--base-url");
   if (arguments.has("MODEL")) {
@@ -193,7 +195,9 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   TRY_ASSIGN(const eval::Evaluation evaluation, ask(arguments, tasks, url, interrupt));
   std::vector<eval::SetComparison> sets;
-  if (against) TRY_ASSIGN(sets, eval::compare(*against, evaluation));
+  if (against) {
+    TRY_ASSIGN(sets, eval::compare(*against, evaluation));
+  }
   TRY(keep(arguments, evaluation, sets));
   TRY(write_text(eval::scores_text(evaluation, output_columns())));
   if (against) {

@@ -57,7 +57,9 @@ Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
     return std::optional<Loaded>();
   }
   std::optional<tensor::DType> kv;
-  if (has_kv) TRY_ASSIGN(kv, tensor::parse_kv_type(arguments.text("--against-kv-cache-dtype")));
+  if (has_kv) {
+    TRY_ASSIGN(kv, tensor::parse_kv_type(arguments.text("--against-kv-cache-dtype")));
+  }
   std::string folder = base.folder();
   if (arguments.has("--against")) {
     TRY_ASSIGN(folder, checkpoint::resolve_model(arguments.text("--against")));
@@ -147,7 +149,7 @@ Result<void> run(const cli::Arguments& arguments) {
 
   eval::TextScoringOptions options;
   options.window = static_cast<int>(
-      std::min(arguments.integer("--window"), base.checkpoint->config().context_max));
+      std::min<int64_t>(arguments.integer("--window"), base.checkpoint->config().context_max));
   options.stride =
       arguments.has("--stride") ? static_cast<int>(arguments.integer("--stride")) : options.window;
   cli::Progress progress("computing", cli::Progress::Unit::kCount, clock);
