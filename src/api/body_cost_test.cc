@@ -64,8 +64,9 @@ TEST(BodyCost, JB_11_less_than_ten_milliseconds_a_megabyte) {
   };
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // On a machine that does nothing else. Another's may have other work on the other half of each
-  // core, where this took 25; a cost that is not linear would be seconds.
-  const double most = std::getenv("PELTON_FULL") != nullptr ? 10 : 75;
+  // core, where this took 25, or be another's in part, where it took 105; a cost that is not linear
+  // would be seconds.
+  const double most = std::getenv("PELTON_FULL") != nullptr ? 10 : 600;
 #else
   const double most = 300;  // what checks every access takes its time
 #endif
