@@ -113,6 +113,11 @@ Words all_flags(const Verb& verb, bool last) {
       if (hinders) way = last ? ways.front() : ways.back();
       const Words wanted = circumstances_of(verb, other);
       if (!wanted.empty() && wanted.front() == flag.name) way = wanted;
+      // Amid a chain of them: --a wants --b, which wants --c.
+      const bool is_wanted = std::ranges::any_of(other.only_with, [&](const auto& circumstance) {
+        return circumstance.flag == flag.name && circumstance.values.empty();
+      });
+      if (is_wanted && flag.kind == Flag::Kind::kSwitch) way = ways.front();
     }
     words.insert(words.end(), way.begin(), way.end());
   }
