@@ -24,6 +24,11 @@ BINARY = None
 
 # A value that each flag takes; where the way of use matters, under "verb flag".
 VALUES = {
+    "--tasks": "arithmetic", "--num-tasks": "1", "--limit": "1", "--serve-flag": "--offline", "--window": "64", "--stride": "2",
+    "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
+    "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
+    "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
+    "--rerank-by": "cosine", "--console": "off",
     "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--api-key": "k",
     "--cors-origin": "https://a.example", "--drain-delay-seconds": "0", "--drain-seconds": "1",
     "--generation-config": "auto", "--grpc-port": "0", "--http-threads": "2", "--log-level": "info",
@@ -80,6 +85,7 @@ class Flags(unittest.TestCase):
         (f / "batch").mkdir()
         (f / "batch" / "one.json").write_text('{"schema": {}, "tests": []}')
         (f / "seven.json").write_text("7")
+        (f / "tasks.jsonl").write_text('{"prompt": "x", "expect": {"text": "a wheel"}}\n')
         (f / "text.txt").write_text("Hello")
         (f / "trace.jsonl").write_text('{"timestamp": 0, "input_length": 8, "output_length": 4}\n')
         (f / "share.json").write_text(json.dumps([{"conversations": [{"from": "human", "value": "hi there you all out there today"},
@@ -150,6 +156,12 @@ class Flags(unittest.TestCase):
                          ["simulate", BOX, "--num-prompts", "2", "--autoscale", "concurrency"],
                          ["simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2"]],
             "verify": [["verify", TINY]],
+            "eval": [["eval", "--base-url", self.url, "--tasks", "arithmetic", "--num-tasks", "1", "--max-tokens", "8"],
+                     ["eval", "--base-url", self.url, "--tasks", f / "tasks.jsonl"]],
+            "perplexity": [["perplexity", TINY, "--tokens", f / "ids.json"], ["perplexity", m, "--text", f / "text.txt"]],
+            "embed": [["embed", TINY, "--tokens", f / "ids.json"], ["embed", m, "--text", "hi"]],
+            "transcribe": [["transcribe", f / "nowhere", f / "text.txt"]],  # no such model is here
+            "snac": [["snac", f / "nowhere", "--codes", f / "ids.json", "--out", f / "o.wav"]],
             "synth": [["synth", "--like", TINY / "config.json", "{new}"],
                       ["synth", "--like", TINY / "config.json", "--format", "gguf", "{new}"]],
             "bench latency": [["bench", "latency", TINY, "--input-len", "4", "--output-len", "2", "--runs", "1",
@@ -206,7 +218,9 @@ class Flags(unittest.TestCase):
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
                    ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
-                   ("plan", "--json"): None, ("plan", "--workload"): "conversation"}
+                   ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
+                   ("eval", "--model"): "model", ("eval", "--against"): self.folder / "before.json",
+                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy"}
         if (verb, flag) in special:
             return special[(verb, flag)]
         return files.get(flag, VALUES.get(flag))

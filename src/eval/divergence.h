@@ -44,7 +44,7 @@ struct TextComparison {
 struct TextScoringOptions {
   int window = 512;  // tokens seen at once; the model's context at most
   // The next window begins so far on; only tokens that no window before it has predicted count.
-  // stride == window: windows that do not overlap.
+  // stride == window: windows that do not overlap; the first token of each is then not predicted.
   int stride = 512;
   std::function<bool(int64_t done, int64_t total)> go_on;  // tokens; false stops. May be empty
 };

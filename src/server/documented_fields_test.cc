@@ -307,7 +307,7 @@ constexpr Case kWhereTheyStand[] = {
     {kText, R"("tools":[{"type":"function","function":{"name":"f"}}])", kRefused, "tools"},
     {"/v1/embeddings", R"("truncate_prompt_tokens":3)", kRefused, "truncate_prompt_tokens"},
     {"/v1/embeddings", R"("embed_dtype":"int8")", kRefused, "embed_dtype"},
-    {"/v1/embeddings", R"("normalize":false)", kRefused, "normalize"},
+    {"/v1/embeddings", R"("normalize":false)", kObeyed, ""},
     {"/v1/rerank", R"("rank_fields":["title"])", kRefused, "rank_fields"},
     {"/inference/v1/generate", R"("temperature":0.5)", kRefused, "temperature"},
     {"/inference/v1/generate", R"("sampling_params":{"logits_processors":["x"]})", kRefused,
