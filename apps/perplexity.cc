@@ -115,6 +115,8 @@ Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
   if (arguments.has("--tokens")) {
     TRY_ASSIGN(const IdsFile file, read_ids_file(arguments.text("--tokens")));
     ids = file.all();
+  } else if (!arguments.has("--text")) {
+    return Error{ErrorCode::kInvalidArgument, "give a text with --text, or ids with --tokens", {}};
   } else {
     TRY_ASSIGN(const std::string text, read_input(arguments.text("--text")));
     TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, load_tokenizer(model));
