@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/loading.h"
+#include "apps/packing.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/thread_pool.h"
@@ -9,6 +10,7 @@
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/phased_progress.h"
+#include "node/kept_measurement.h"
 #include "node/packed_folder.h"
 
 namespace pelton::apps {
@@ -18,20 +20,38 @@ using checkpoint::Checkpoint;
 using cli::Flag;
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const std::string model, checkpoint::resolve_model(arguments.text("MODEL")));
-  TRY_ASSIGN(const Checkpoint source, Checkpoint::open(model));
-  if (source.weight_layout() == families::WeightLayout::kTiled) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{} is packed already", model)};
-  }
   node::PackFolderOptions options;
   if (const std::string& bits = arguments.text("--activations"); bits != "auto") {
     options.activations =
         bits == "int8" ? kernels::Activations::kInt8 : kernels::Activations::kInt16;
   }
   TRY_ASSIGN(options.weights, models::parse_weight_choice(arguments.text("--weights")));
-  const std::string& out = arguments.text("OUT");
+  return pack_model_into(arguments.text("MODEL"), arguments.text("OUT"), options,
+                         static_cast<int>(arguments.integer("--threads")),
+                         arguments.has("--details"));
+}
+
+}  // namespace
+
+cli::Flag packed_weights_flag() {
+  return {.name = "--weights",
+          .value = "W",
+          .help =
+              "attention: 8-bit integers, as shipped, or what loses little; shipped keeps the head "
+              "as it is, too",
+          .default_text = "auto",
+          .choices = {"auto", "int8", "shipped"}};
+}
+
+Result<void> pack_model_into(const std::string& model, const std::string& out,
+                             const node::PackFolderOptions& options, int threads, bool details) {
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(const Checkpoint source, Checkpoint::open(folder));
+  if (source.weight_layout() == families::WeightLayout::kTiled) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} is packed already", folder)};
+  }
   const base::SystemClock clock;
-  base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
+  base::ThreadPool pool({.threads = threads});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   const cli::Interrupt interrupt;
   cli::PhasedProgress progress(clock);
@@ -45,12 +65,14 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(out));
   fmt::print(stderr, "{}: {}; {}\n", out,
              cli::format_bytes(static_cast<double>(packed.weight_bytes())), verdict(made));
-  if (arguments.has("--details")) fmt::print(stderr, "{}\n", details(made));
+  if (details) fmt::print(stderr, "{}\n", models::details(made));
   if (!made.excess.empty()) fmt::print(stderr, "warning: {}\n", made.excess);
+  if (const auto kept = node::keep_measurement(node::measurements_folder(), source, made);
+      !kept.ok()) {
+    fmt::print(stderr, "warning: what was measured is not kept: {}\n", kept.error().message);
+  }
   return {};
 }
-
-}  // namespace
 
 cli::Verb pack_verb() {
   return {
@@ -66,13 +88,7 @@ cli::Verb pack_verb() {
           "Only models with MXFP4 experts can be packed.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
-      .flags = {{.name = "--weights",
-                 .value = "W",
-                 .help =
-                     "attention: 8-bit integers, as shipped, or what loses little; shipped keeps "
-                     "the head as it is, too",
-                 .default_text = "auto",
-                 .choices = {"auto", "int8", "shipped"}},
+      .flags = {packed_weights_flag(),
                 {.name = "--activations",
                  .value = "A",
                  .help =

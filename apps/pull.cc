@@ -1,13 +1,16 @@
 // pelton pull: a model from a hub into the Hugging Face cache.
 #include "hub/pull.h"
 
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "apps/input.h"
 #include "apps/model_fetch.h"
+#include "apps/packing.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "cli/human_size.h"
@@ -53,8 +56,21 @@ Result<hub::PullReport> pull_with_progress(hub::PullOptions options, const base:
   });
 }
 
+cli::Flag packed_only(Flag flag) {
+  flag.only_with = {{"--pack"}};
+  return flag;
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const hub::PullOptions options, pull_options(arguments));
+  // Not found out when all has been fetched.
+  std::error_code ignored;
+  if (arguments.has("--pack") && std::filesystem::exists(arguments.text("--pack"), ignored)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--pack: {} is there already; name a new folder, or remove it",
+                             arguments.text("--pack")),
+                 "pack"};
+  }
   const base::SystemClock clock;
   const int64_t start_ns = clock.now_ns();
   Result<hub::PullReport> report = pull_with_progress(options, clock);
@@ -70,7 +86,12 @@ Result<void> run(const cli::Arguments& arguments) {
   for (const std::string& file : report->unchecked) {
     fmt::print(stderr, "{}: the hub gives no hash of it, so it was not checked\n", file);
   }
-  return write_output(report->folder + "\n");
+  if (!arguments.has("--pack")) return write_output(report->folder + "\n");
+  const std::string& out = arguments.text("--pack");
+  node::PackFolderOptions packing;
+  TRY_ASSIGN(packing.weights, models::parse_weight_choice(arguments.text("--weights")));
+  TRY(pack_model_into(report->folder, out, packing, 0, false));
+  return write_output(out + "\n");
 }
 
 }  // namespace
@@ -102,9 +123,16 @@ cli::Verb pull_verb() {
                  .default_text = "8",
                  .least = 1,
                  .most = 64},
-                {.name = "--endpoint", .value = "URL", .help = "another hub, or a mirror"}},
+                {.name = "--endpoint", .value = "URL", .help = "another hub, or a mirror"},
+                {.name = "--pack",
+                 .value = "OUT",
+                 .help =
+                     "then pack the model into this folder, as pelton pack does, and print that",
+                 .may_be_empty = false},
+                packed_only(packed_weights_flag())},
       .examples = {"pelton pull openai/gpt-oss-20b",
                    "pelton pull openai/gpt-oss-20b --include 'original/*,tokenizer.json'",
+                   "pelton pull openai/gpt-oss-20b --pack ./packed --weights int8",
                    "HF_TOKEN=hf_... pelton pull my/private-model --revision v2"},
       .run = run,
   };

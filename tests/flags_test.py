@@ -65,7 +65,7 @@ VALUES = {
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
     "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--text": "Hi",
     "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
-    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
+    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--pack": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
 }
 
 

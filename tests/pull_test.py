@@ -134,6 +134,20 @@ class Pull(unittest.TestCase):
         self.expect(4, self.pelton("inspect", MODEL))
         self.expect(0, self.pelton("cache", "purge", "--all"))
 
+    def test_a_pulled_model_is_packed_where_asked(self):
+        hub = self.hub(self.tiny_files())
+        out = pathlib.Path(self.folder.name) / "packed"
+        done = self.expect(0, self.pelton("pull", MODEL, "--endpoint", hub.url, "--pack", out, "--weights", "int8"))
+        self.assertEqual(done.stdout.decode().strip(), str(out))
+        self.assertIn(b"attention int8", done.stderr)
+        self.expect(0, self.pelton("inspect", out))
+        sent = hub.sent
+        done = self.expect(2, self.pelton("pull", MODEL, "--endpoint", hub.url, "--pack", out))
+        self.assertIn(b"is there already", done.stderr)
+        self.assertEqual(hub.sent, sent)  # nothing is fetched in vain
+        # What it costs is kept for who starts the model without packing it.
+        self.assertEqual(len(list(pathlib.Path(self.folder.name).glob(".cache/pelton/measured/*-int8.json"))), 1)
+
     def tiny_files(self):
         return {name: (TINY / name).read_bytes() for name in ("config.json", "generation_config.json", "model.safetensors")}
 

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
+#include "checkpoint/compact_weights.h"
 #include "checkpoint/golden_cases.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
@@ -142,6 +144,30 @@ TEST_P(Families, AnAnswerDoesNotDependOnWhatRunsBesideIt) {
       EXPECT_GT(preemptions_, 0) << condition.name;
     }
   }
+}
+
+// bf16 matrices in 12 bits: the same answers, in memory that is known before.
+TEST_P(Families, TwelveBitsGiveTheSameAnswers) {
+  const Condition condition{.name = "chunks of 23", .threads = 2, .batch_tokens = 23};
+  const std::vector<Tokens> expected = answers(condition);
+  const LocalExecutor::Options options = options_of(condition);
+  cost_model::MemoryRequest request = *LocalExecutor::memory_request(options);
+  request.compact_from = 0;
+  const auto predicted = cost_model::footprint(*checkpoint_, request);
+  ASSERT_TRUE(predicted.ok()) << predicted.error().message;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto made =
+      checkpoint::compact_weights(*checkpoint_, pool, [](int64_t, int64_t) { return true; });
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_GT(made->tensors, 0);
+  request.compact_from.reset();
+  const auto found = cost_model::footprint(*checkpoint_, request);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->weights.compact, made->bytes);
+  if (made->left == 0 && request.kernels == cost_model::KernelKind::kCpu) {
+    EXPECT_EQ(cost_model::to_json(*found), cost_model::to_json(*predicted));
+  }
+  EXPECT_EQ(answers(condition), expected);  // the executor CHECKs what it allocates
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Families,

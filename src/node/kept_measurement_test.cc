@@ -1,0 +1,80 @@
+#include "node/kept_measurement.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace pelton::node {
+namespace {
+
+using testing::HasSubstr;
+
+class KeptMeasurement : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "kept_measurement_" + std::to_string(::getpid());
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+    std::filesystem::copy(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny",
+                          root_ + "/tiny");
+    folder_ = root_ + "/cache/measured";
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  checkpoint::Checkpoint source() const {
+    return std::move(checkpoint::Checkpoint::open(root_ + "/tiny").value());
+  }
+  static models::PackedModel measured() {
+    models::PackedModel made;
+    made.coarse_head = true;
+    made.measured.emplace();
+    made.measured->loss = {.divergence = 2.13e-4, .agreement = 0.984};
+    return made;
+  }
+
+  std::string root_;
+  std::string folder_;
+};
+
+TEST_F(KeptMeasurement, IsOfTheseFiles) {
+  EXPECT_EQ(kept_measurement(folder_, source()), std::nullopt);
+  ASSERT_TRUE(keep_measurement(folder_, source(), measured()).ok());
+  const auto kept = kept_measurement(folder_, source());
+  ASSERT_TRUE(kept);
+  EXPECT_THAT(*kept, HasSubstr("at 1.6 % of positions"));
+  EXPECT_THAT(*kept, HasSubstr("2.1e-04 nats"));
+  EXPECT_EQ(kept_measurement("", source()), std::nullopt);
+  const std::string weights = root_ + "/tiny/model.safetensors";
+  std::filesystem::last_write_time(
+      weights, std::filesystem::last_write_time(weights) + std::chrono::seconds(1));
+  EXPECT_EQ(kept_measurement(folder_, source()), std::nullopt) << "these are other files now";
+}
+
+TEST_F(KeptMeasurement, NothingIsKeptThatWasNotMeasured) {
+  models::PackedModel made = measured();
+  made.measured.reset();
+  ASSERT_TRUE(keep_measurement(folder_, source(), made).ok());
+  made = measured();
+  made.coarse_head = false;
+  ASSERT_TRUE(keep_measurement(folder_, source(), made).ok());
+  ASSERT_TRUE(keep_measurement("", source(), measured()).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(KeptMeasurement, WhatCannotBeReadIsNone) {
+  ASSERT_TRUE(keep_measurement(folder_, source(), measured()).ok());
+  const std::string file = std::filesystem::directory_iterator(folder_)->path().string();
+  for (const char* text :
+       {"", "[]", "{", R"({"agreement":2,"divergence":0.1,"activations":"int8"})",
+        R"({"agreement":0.9,"divergence":0.1,"activations":"\u001b[2J"})",
+        R"({"agreement":"x","divergence":0.1,"activations":"int8"})"}) {
+    std::ofstream(file) << text;
+    EXPECT_EQ(kept_measurement(folder_, source()), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::node
