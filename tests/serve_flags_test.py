@@ -224,6 +224,10 @@ class Flags(unittest.TestCase):
 
     # The engine.
 
+    def test_weights_of_the_cpu_are_refused_on_a_gpu(self):
+        for weights in ("int8", "auto"):
+            self.assertIn(f"--weights {weights}", self.refused(2, "--device", "cuda", "--weights", weights))
+
     def test_engine_line(self):
         line = self.serve("--max-num-seqs", 3, "--max-num-batched-tokens", 99, "--max-num-queued-reqs", 5,
                           "--max-num-queued-tokens", "3k", "--steps-in-flight", 1, "--scheduling-policy",

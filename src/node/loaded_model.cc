@@ -128,9 +128,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
 }
 
 Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) {
-  const bool names_kernels = options.device == "auto" && options.executor.kernels != "auto";
+  // Packed weights and named kernels are the processors'.
+  const bool names_cpu = options.executor.kernels != "auto" || options.weights.has_value();
+  const bool prefers_cpu = options.device == "auto" && names_cpu;
   TRY_ASSIGN(executor::DeviceChoice choice,
-             executor::choose_device(names_kernels ? "cpu" : options.device));
+             executor::choose_device(prefers_cpu ? "cpu" : options.device));
   log.info(choice.text);
   device_ = std::move(choice.device);
   return {};
