@@ -21,7 +21,8 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Dr
       tables.push_back(slots[row.slot].tables.of(group).data());
     }
     const auto guess_count = static_cast<int>(guesses.size());
-    input.sequences.push_back({row.start, row.token_count() + guess_count, tables});
+    input.sequences.push_back(
+        {row.start, row.token_count() + guess_count, tables, slots[row.slot].adapter});
     if (!slots.samples(row)) continue;
     for (int guess = 0; guess <= guess_count; ++guess) {
       input.logit_rows.push_back(first_sampled + guess);

@@ -3,7 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "executor/loaded_adapter.h"
+
 namespace pelton::executor {
+namespace {
+
+const lora::Adapter* adapter_of(const engine::Arrival& arrival) {
+  if (arrival.adapter == nullptr) return nullptr;
+  return &static_cast<const LoadedAdapter*>(arrival.adapter)->adapter();
+}
+
+}  // namespace
 
 void SlotTable::apply(const engine::StepPlan& plan) {
   for (const ScheduledRow& row : plan.sequences) {
@@ -13,6 +23,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     if (arrival == nullptr) continue;
     slot.sampling = arrival->sampling;
     slot.pooling = arrival->pooling;
+    slot.adapter = adapter_of(*arrival);
     slot.mirostat_bound = arrival->mirostat_bound;
     slot.known_tokens = 0;
     slot.history.clear();

@@ -11,6 +11,7 @@
 #include "base/token_id.h"
 #include "engine/seat_tables.h"
 #include "engine/step_plan.h"
+#include "lora/adapter.h"
 #include "request/generation_request.h"
 #include "sampling/token_history.h"
 
@@ -22,6 +23,7 @@ struct Slot {
   request::SamplingParams sampling;
   sampling::TokenHistory history;  // empty unless sampling.reads_history()
   engine::SlotTables tables;
+  const lora::Adapter* adapter = nullptr;   // its rows' (Arrival::adapter); null: none
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   TokenId last_token = 0;                   // the newest that was sampled
   float mirostat_bound = 0.0f;              // behind it, of sampling.mirostat
