@@ -14,13 +14,12 @@ import unittest
 import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
+DRAFT_MODEL = {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False}
 EAGLE3 = {"method": "eagle3", "model": MODEL + "/eagle3", "num_speculative_tokens": 3, "adaptive": False}
 MEDUSA = {**EAGLE3, "method": "medusa", "model": MODEL + "/medusa"}
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
            {"method": "suffix"}, {"method": "suffix_shared", "adaptive": False},
-           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False},
-           EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
-DRAFT_MODEL = METHODS[3]
+           DRAFT_MODEL, EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object", "properties": {
