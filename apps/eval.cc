@@ -80,10 +80,11 @@ Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
                  "limit"};
   }
   if (arguments.source("--num-tasks") > cli::Arguments::Source::kDefault && !has_made) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--num-tasks is for sets that are generated, and --tasks names none; --limit takes "
-                 "the first tasks of each file",
-                 "num-tasks"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "--num-tasks is for sets that are generated, and --tasks names none; --limit takes "
+        "the first tasks of each file",
+        "num-tasks"};
   }
   return tasks;
 }

@@ -1,11 +1,10 @@
-// How far off a worker's predicted times are: measured by predicted, lately, in logarithms (twice as
-// slow and twice as fast are as far from 1). A worker that nothing is measured of fades to what is
-// typical of its pool, not to 1: where every prediction is three times too long, one that was slow
-// once would else look three times slower than those that are used, and never be tried again.
+// How far off a worker's predicted times are: measured by predicted, lately, in logarithms (twice
+// as slow and twice as fast are as far from 1). A worker that nothing is measured of fades to what
+// is typical of its pool, not to 1: where every prediction is three times too long, one that was
+// slow once would else look three times slower than those that are used, and never be tried again.
 //
-// Example: a pool's answers take 0.3 of what was predicted. A worker that took 1.2 is priced at 1.2;
-// 10 s later, unused, at 0.6; after 20 s at 0.42.
-// Guarded by its owner.
+// Example: a pool's answers take 0.3 of what was predicted. A worker that took 1.2 is priced
+// at 1.2; 10 s later, unused, at 0.6; after 20 s at 0.42. Guarded by its owner.
 #pragma once
 
 #include <cstdint>
