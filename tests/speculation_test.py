@@ -19,6 +19,7 @@ EAGLE3 = {"method": "eagle3", "model": MODEL + "/eagle3", "num_speculative_token
 MEDUSA = {**EAGLE3, "method": "medusa", "model": MODEL + "/medusa"}
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
            {"method": "suffix"}, {"method": "suffix_shared", "adaptive": False},
+           {"method": "lookahead", "num_speculative_tokens": 4, "adaptive": False},
            DRAFT_MODEL, EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
@@ -218,7 +219,7 @@ class Speculation(unittest.TestCase):
 
     def test_what_is_refused(self):
         for config, said, code in (('{"method":"eagle9"}', "method", 2), (json.dumps({**MEDUSA, "num_speculative_tokens": 4}), "3 Medusa heads", 2),
-                                   ('{"method":"lookahead"}', '"lookahead" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
+                                   ('{"method":"mtp"}', '"mtp" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
                                    ("suffix", "JSON object", 2)):
             result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", config],
                                     capture_output=True, text=True, timeout=60)

@@ -224,7 +224,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
       samplers_(static_cast<size_t>(pool_.size())),
       row_sampler_({.vocab_size = config.vocab_size,
                     .sampled_vocab = sampled_vocab_,
-                    .jump_tokens_max = options.jump_tokens_max},
+                    .jump_tokens_max = options.jump_tokens_max,
+                    .draws_rejected = drafter_.wants_rejected()},
                    pool_, samplers_, slots_, grammars_) {
   int64_t sampling = grammars_.bytes();
   for (sampling::Sampler& sampler : samplers_) {
@@ -339,6 +340,7 @@ Result<void> LocalExecutor::complete(Flight& flight) {
                       logits, flight.result);
   drafter_.append(flight.result);
   drafter_.observe(plan, flight.drafts);
+  if (drafter_.wants_rejected()) drafter_.see_rejected(plan, flight.rows);
   const ScoreContext context{.slots = slots_,
                              .model = *model_,
                              .pool = pool_,
