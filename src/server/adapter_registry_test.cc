@@ -139,7 +139,7 @@ TEST_F(AdapterRegistryTest, LR_07_a_name_with_other_weights_is_another_adapter) 
 }
 
 TEST_F(AdapterRegistryTest, two_names_of_one_adapter_share_it) {
-  start(options(1));
+  start(options(2));
   ASSERT_TRUE(load("a", "same").ok());
   files_["copy"] = "same";
   ASSERT_TRUE(load("b", "copy").ok());
