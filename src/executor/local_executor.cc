@@ -11,6 +11,7 @@
 #include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
+#include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
 #include "executor/step_overlap.h"
 #include "kernels/kernels.h"
@@ -90,7 +91,15 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(
                  "--speculative-config: an encoder generates nothing that could be guessed",
                  "speculative-config"};
   }
+  if (model.is_encoder() && options.adapters_max > 0) {
+    return Error{ErrorCode::kUnsupported, "--enable-lora: encoders have no adapters",
+                 "enable-lora"};
+  }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
+  if (options.adapters_max > 0) {
+    request.adapter_bytes =
+        (options.adapters_kept_max + 1) * adapter_place_bytes(model, options.adapter_limits);
+  }
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   base::ThreadPool pool({.threads = 1});
   TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
@@ -133,6 +142,8 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
       .prefix_cache = options.prefix_cache,
       .context_tokens = options.context_tokens,
       .swap_bytes = options.swap_bytes,
+      .adapter_rank_max = options.adapters_max > 0 ? options.adapter_limits.rank_max : 0,
+      .expert_adapters = options.adapter_limits.targets != lora::Targets::kAttention,
       .kv_bytes = options.kv_bytes,
       .memory_utilization = options.memory_utilization,
       .memory_bytes = options.memory_bytes.value_or(base::memory_limit_bytes())};
@@ -142,6 +153,12 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& given) {
   const Options options = fitted(given, checkpoint.config());
   if (options.device) TRY(check_device_proposers(options.speculation));
+  if (options.device && options.adapters_max > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "--enable-lora: adapters are computed with on the processors (--device cpu), not "
+                 "yet on a GPU",
+                 "enable-lora"};
+  }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
@@ -163,7 +180,9 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                HostModel::load(checkpoint,
                                {.kernels = choice,
                                 .batch_tokens_max = options.batch_tokens_max,
-                                .logit_rows_max = options.sequences_max + request.draft_rows_max},
+                                .logit_rows_max = options.sequences_max + request.draft_rows_max,
+                                .adapter_rank_max = request.adapter_rank_max,
+                                .expert_adapters = request.expert_adapters},
                                footprint, pool));
   }
   std::shared_ptr<speculative::Proposer> proposer = options.proposer;
@@ -204,6 +223,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .draft_tokens_max = options.speculation.tokens_max,
                 .draft_rows_max = draft_rows_max(options),
                 .proposers = names_of(proposer.get()),
+                .adapters_max = options.adapters_max,
                 .vocab_size = config.vocab_size},
       sampled_vocab_(sampled_vocab(options, config.vocab_size)),
       slots_(capacity_.slot_count()),
