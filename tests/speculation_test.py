@@ -175,6 +175,7 @@ class Speculation(unittest.TestCase):
         self.assertEqual(said["proposers"]["draft_model"]["accepted_tokens"], timings["draft_n_accepted"])
         self.assertIn(said["state"], ("on", "idle"))
         self.assertGreater(min(said["acceptance"][0], said["draft_ms"], said["drafted_share"]), 0)
+        self.assertIsNone(said["gain"])  # nobody forecasts it where nobody chooses
 
     def test_generate_says_the_same(self):
         with tempfile.TemporaryDirectory() as folder:
