@@ -19,6 +19,7 @@
 #include "base/thread_pool.h"
 #include "bench/latency_report.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/compact_weights.h"
 #include "checkpoint/residency.h"
 #include "cli/progress.h"
 #include "families/kv_groups.h"
@@ -191,12 +192,29 @@ Result<std::vector<lora::Adapter>> load_adapters(const cli::Arguments& arguments
   return adapters;
 }
 
+// As `serve` does it.
+Result<void> hold_compact(const cli::Arguments& arguments, const Arithmetic& arithmetic,
+                          checkpoint::Checkpoint& checkpoint) {
+  const bool asked = arguments.text("--weights") == "shipped" &&
+                     arithmetic.kernels != kernels::KernelChoice::kReference;
+  if (!asked || checkpoint::compactible_bytes(checkpoint) < checkpoint::kCompactFromBytes) {
+    return {};
+  }
+  base::ThreadPool pool({.threads = arithmetic.threads});
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
+  TRY_ASSIGN(const checkpoint::CompactWeights made,
+             checkpoint::compact_weights(checkpoint, pool, [](int64_t, int64_t) { return true; }));
+  fmt::print(stderr, "{} bytes of bf16 weights held in 12 bits each: {} bytes\n", made.file_bytes,
+             made.bytes);
+  return {};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(arithmetic.kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
-  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   TRY_ASSIGN(const auto asked, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   TRY_ASSIGN(const std::vector<lora::Adapter> adapters,
@@ -213,6 +231,7 @@ Result<void> run(const cli::Arguments& arguments) {
                           bytes_beside_weights(shape, checkpoint.config(),
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
+  TRY(hold_compact(arguments, arithmetic, checkpoint));
   if (arguments.has("--speculative-config")) {
     return run_speculation(arguments, checkpoint, arithmetic, shape);
   }
@@ -263,6 +282,7 @@ cli::Verb bench_latency_verb() {
                 kernels_flag(),
                 kv_type_flag(),
                 load_mode_flag(),
+                unpacked_weights_flag(),
                 BandwidthProbe::buffer_size_flag(),
                 {.name = "--speculative-config",
                  .value = "JSON",

@@ -100,16 +100,28 @@ Flag load_mode_flag() {
       .choices = {"auto", "mmap", "lock", "read"}};
 }
 
+Flag unpacked_weights_flag() {
+  return {.name = "--weights",
+          .value = "W",
+          .help =
+              "large bf16 matrices held exactly in 12 bits, as serve does (shipped), or all as "
+              "mapped files; packed ones are those of a folder that pelton pack made",
+          .default_text = "shipped",
+          .choices = {"shipped", "mapped"}};
+}
+
 std::vector<Flag> model_flags() {
   std::vector<Flag> flags = memory_flags();
   flags.push_back({.name = "--weights",
                    .value = "W",
-                   .help = "the bits as shipped; or, of models with MXFP4 experts and dense ones, "
-                           "packed, which is faster: attention and dense MLPs in 8 bits and the "
-                           "head in 4 with likely tokens exact "
-                           "(int8), or so if that loses little (auto)",
+                   .help =
+                       "the bits as shipped, large bf16 matrices held exactly in 12 bits "
+                       "(shipped), or all as mapped files, shared with other processes (mapped); "
+                       "or, of models with MXFP4 experts and dense ones, packed, which is faster: "
+                       "attention and dense MLPs in 8 bits and the head in 4 with likely tokens "
+                       "exact (int8), or so if that loses little (auto)",
                    .default_text = "shipped",
-                   .choices = {"shipped", "int8", "auto"}});
+                   .choices = {"shipped", "mapped", "int8", "auto"}});
   flags.push_back({.name = "--weights-cache",
                    .value = "DIR",
                    .help = "where packed weights are kept for the next start, some gigabytes of "
@@ -184,7 +196,9 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                              weights),
                  "weights"};
   }
-  if (weights != "shipped") {
+  if (weights == "mapped") {
+    options.compact_from.reset();
+  } else if (weights != "shipped") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
     const std::string& cache = arguments.text("--weights-cache");
     if (cache != "none") options.packed_cache = cache;

@@ -20,6 +20,8 @@ namespace pelton::apps {
 cli::Flag kernels_flag();
 cli::Flag threads_flag();
 cli::Flag load_mode_flag();
+// --weights where nothing is packed: shipped or mapped.
+cli::Flag unpacked_weights_flag();
 // --kv-cache-dtype; tensor::parse_kv_type reads its text.
 cli::Flag kv_type_flag();
 

@@ -90,14 +90,15 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
   TRY(read_lora_memory_flags(arguments, options.executor));
-  TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
+  TRY_ASSIGN(cost_model::MemoryRequest request, request_of(model, options.executor));
+  if (arguments.text("--weights") == "shipped") request.compact_from = options.compact_from;
   const Result<Footprint> seen = estimate_footprint(model, request);
   if (!seen) return with_what_fits(seen.error(), model, request);
   const Footprint& footprint = *seen;
   TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(
-                 mode, checkpoint::load_facts(footprint.weights.mapped,
+                 mode, checkpoint::load_facts(footprint.weights.mapped + footprint.weights.dropped,
                                               footprint.bytes() - footprint.weights.mapped)));
   if (arguments.has("--json")) {
     Json json = cost_model::to_json(footprint);
@@ -242,6 +243,7 @@ std::vector<cli::Flag> flags_of_this_machine() {
   for (std::vector<cli::Flag> some : {memory_flags(), batch_flags(), lora_memory_flags()}) {
     for (cli::Flag& flag : some) flags.push_back(std::move(flag));
   }
+  flags.push_back(unpacked_weights_flag());
   flags.push_back(load_mode_flag());
   flags.push_back(speculation_flag());
   for (cli::Flag& flag : flags) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/foreign_text.h"
@@ -455,6 +456,17 @@ void Checkpoint::leave_out_tied_head() {
   if (!config_.tied_head || head == tensors_.end()) return;
   weight_bytes_ -= static_cast<int64_t>(head->second.bytes.size());
   tensors_.erase(head);
+}
+
+void Checkpoint::replace(std::string_view name, TensorView view,
+                         std::shared_ptr<const void> owner) {
+  const auto found = tensors_.find(name);
+  CHECK(found != tensors_.end() && found->second.shape == view.shape, name);
+  weight_bytes_ += std::ssize(view.bytes) - std::ssize(found->second.bytes);
+  found->second = std::move(view);
+  if (replacements_.empty() || replacements_.back() != owner) {
+    replacements_.push_back(std::move(owner));
+  }
 }
 
 std::vector<families::ExpectedTensor> Checkpoint::expected() const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,6 +81,9 @@ class Checkpoint {
                                     std::span<const int64_t> shape) const;
   // The same, whatever its type.
   Result<tensor::TensorView> tensor(std::string_view name, std::span<const int64_t> shape) const;
+  // From here on that tensor's weights lie elsewhere in memory, the same numbers in another type,
+  // which `owner` keeps. Before anything points at it.
+  void replace(std::string_view name, tensor::TensorView view, std::shared_ptr<const void> owner);
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
   // What the configuration and the layout ask for, with the types that are there.
@@ -125,6 +129,7 @@ class Checkpoint {
   std::vector<base::MappedFile> files_;
   std::vector<std::vector<uint64_t>>
       realigned_;  // copies of tensors at odd offsets; hardly ever any
+  std::vector<std::shared_ptr<const void>> replacements_;  // of tensors that lie elsewhere
   std::map<std::string, tensor::TensorView, std::less<>> tensors_;
   std::map<std::string, std::string, std::less<>> file_of_tensor_;  // for messages
   std::map<std::string, std::string, std::less<>> file_of_stored_;  // by the names in the files

@@ -85,6 +85,8 @@ std::string_view type_name(tensor::DType dtype) {
       return tensor::dtype_name(tensor::DType::kQ8_0);
     case tensor::DType::kInt4Tiles:
       return "INT4";
+    case tensor::DType::kCompactBf16:  // the same numbers
+      return tensor::dtype_name(tensor::DType::kBf16);
     default:
       return tensor::dtype_name(dtype);
   }
@@ -275,8 +277,11 @@ std::string weight_types(const Checkpoint& checkpoint) {
     if (largest == nullptr) continue;
     // The published files call their blocks bytes.
     const bool is_blocks = published && kind == families::TensorKind::kExperts;
+    const bool is_compact = largest->dtype == tensor::DType::kCompactBf16;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
-                        is_blocks ? "MXFP4" : tensor::dtype_name(largest->dtype));
+                        is_blocks    ? "MXFP4"
+                        : is_compact ? "BF16 (held in 12 bits)"
+                                     : tensor::dtype_name(largest->dtype));
   }
   return text;
 }

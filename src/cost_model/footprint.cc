@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "checkpoint/compact_weights.h"
 #include "cost_model/byte_text.h"
 #include "cost_model/kv_budget.h"
 #include "families/kv_groups.h"
@@ -85,9 +86,20 @@ int64_t widest_input(const ModelConfig& config) {
       {config.hidden_size, config.expert_intermediate_size, config.widest_mlp(), config.q_size()});
 }
 
-Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {
+// Held in 12 bits already, or, if `compacts`, to be.
+Weights count_weights(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config,
+                      bool compacts, bool has_coarse_head) {
   Weights weights;
   for (const ExpectedTensor& tensor : tensors) {
+    const bool is_compact = tensor.dtype == tensor::DType::kCompactBf16;
+    if (is_compact || (compacts && checkpoint::can_be_compact(tensor, config, has_coarse_head))) {
+      const int64_t bytes = checkpoint::compact_bytes(tensor);
+      weights.owned += bytes + (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
+      weights.compact += bytes;
+      weights.dropped += 2 * tensor.parameters();
+      group_of(weights, tensor.kind) += bytes + (is_expert_apart(tensor) ? kExpertMatrixBytes : 0);
+      continue;
+    }
     const int64_t mapped = tensor.bytes();
     const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters() +
                           kFloatBytes * widened_scales(tensor, config) +
@@ -325,9 +337,20 @@ Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& reque
   return allowed - taken;
 }
 
+// With bf16 matrices in 12 bits where there are enough of them and all then fits; a model that is
+// read from the disk again and again keeps what the system can drop.
+Weights weights_of(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config,
+                   const MemoryRequest& request, bool has_coarse_head) {
+  const Weights as_files_have_them = count_weights(tensors, config, false, has_coarse_head);
+  if (!request.compact_from || request.kernels != KernelKind::kCpu) return as_files_have_them;
+  const Weights compact = count_weights(tensors, config, true, has_coarse_head);
+  const bool fits = request.memory_bytes == 0 || compact.bytes() <= request.memory_bytes / 10 * 9;
+  return compact.dropped >= *request.compact_from && fits ? compact : as_files_have_them;
+}
+
 Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTensor>& tensors,
                          const MemoryRequest& request, Tiles tiles) {
-  Footprint footprint{.weights = count_weights(tensors, config),
+  Footprint footprint{.weights = weights_of(tensors, config, request, tiles.coarse_head),
                       .workspace = count_workspace(config, request, tiles),
                       .kv_formula = count_formula(config, request.kv_dtype),
                       .adapter_bytes = request.adapter_bytes,
@@ -437,8 +460,9 @@ int encoder_step_tokens(const ModelConfig& config, int64_t memory_bytes) {
 
 int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {
   const Workspace space = count_workspace(checkpoint.config(), request, tiles_of(checkpoint));
-  return count_weights(checkpoint.expected(), checkpoint.config()).bytes() + space.activations +
-         space.logits + space.kernels;
+  const Weights weights = count_weights(checkpoint.expected(), checkpoint.config(), false,
+                                        checkpoint.has(families::kCoarseHead));
+  return weights.bytes() + space.activations + space.logits + space.kernels;
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
@@ -469,6 +493,7 @@ Json to_json(const Footprint& footprint) {
   groups.set("attention", weights.attention);
   groups.set("embedding", weights.embedding).set("head", weights.head);
   groups.set("other", weights.other).set("mapped", weights.mapped).set("owned", weights.owned);
+  groups.set("compact", weights.compact);
   const Workspace& space = footprint.workspace;
   Json working;
   working.set("activations", space.activations).set("logits", space.logits);

@@ -38,6 +38,10 @@ struct MemoryRequest {
   int adapter_rank_max = 0;
   bool expert_adapters = false;
   int64_t adapter_bytes = 0;
+  // From so many bytes of them on, bf16 matrices are held in 12 bits a weight
+  // (checkpoint/compact_weights.h), if the weights then fit into memory; empty: they stay as the
+  // files have them.
+  std::optional<int64_t> compact_from = {};
 
   // What it may take: one of the two, or neither (then half of what the rest leaves is for KV).
   std::optional<int64_t> kv_bytes;           // --kv-cache-memory
@@ -53,9 +57,11 @@ struct Weights {
   int64_t experts = 0;
   int64_t mlp = 0;  // of dense layers
   int64_t head = 0;
-  int64_t other = 0;   // norms and routers
-  int64_t mapped = 0;  // of all: in the files
-  int64_t owned = 0;   // of all: beside them
+  int64_t other = 0;    // norms and routers
+  int64_t mapped = 0;   // of all: in the files
+  int64_t owned = 0;    // of all: beside them
+  int64_t compact = 0;  // of owned: bf16 in 12 bits, in place of
+  int64_t dropped = 0;  // so many bytes of the files, which are counted nowhere else
 
   int64_t bytes() const { return mapped + owned; }
 };

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
+#include "checkpoint/compact_weights.h"
 #include "checkpoint/golden_cases.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
@@ -143,6 +145,40 @@ TEST_P(Families, AnAnswerDoesNotDependOnWhatRunsBesideIt) {
     }
   }
 }
+
+// bf16 matrices in 12 bits: the same answers, in memory that is known before.
+TEST_P(Families, TwelveBitsGiveTheSameAnswers) {
+  const Condition condition{.name = "chunks of 23", .threads = 2, .batch_tokens = 23};
+  const std::vector<Tokens> expected = answers(condition);
+  const LocalExecutor::Options options = options_of(condition);
+  cost_model::MemoryRequest request = *LocalExecutor::memory_request(options);
+  request.compact_from = 0;
+  const auto predicted = cost_model::footprint(*checkpoint_, request);
+  ASSERT_TRUE(predicted.ok()) << predicted.error().message;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto made =
+      checkpoint::compact_weights(*checkpoint_, pool, [](int64_t, int64_t) { return true; });
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  // Where no width is of whole blocks of 32, all stays as it is.
+  const bool uneven = GetParam().name.find("uneven") != std::string::npos;
+  EXPECT_EQ(made->tensors > 0, !uneven);
+  request.compact_from.reset();
+  const auto found = cost_model::footprint(*checkpoint_, request);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->weights.compact, made->bytes);
+  if (made->left == 0 && request.kernels == cost_model::KernelKind::kCpu) {
+    EXPECT_EQ(cost_model::to_json(*found), cost_model::to_json(*predicted));
+  }
+  EXPECT_EQ(answers(condition), expected);  // the executor CHECKs what it allocates
+}
+
+std::vector<checkpoint::GoldenFolder> gpt_oss() {
+  auto found = checkpoint::golden_folders(PELTON_SOURCE_DIR "/testdata/golden");
+  std::erase_if(found, [](const checkpoint::GoldenFolder& golden) { return golden.name != "tiny"; });
+  return found;
+}
+INSTANTIATE_TEST_SUITE_P(GptOss, Families, testing::ValuesIn(gpt_oss()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(All, Families,
                          testing::ValuesIn(checkpoint::family_folders(PELTON_SOURCE_DIR

@@ -55,7 +55,8 @@ enum class Format : uint8_t {
   kQ6_K,
   kIq4Nl,
   kIq4Xs,
-  kF8Blocks,  // E4M3; a float32 for each block of them lies apart (BlockScales)
+  kF8Blocks,     // E4M3; a float32 for each block of them lies apart (BlockScales)
+  kCompactBf16,  // bf16 in 12 bits (tensor/compact_bf16.h)
 };
 
 // The scales of a kF8Blocks matrix: float (rows / `rows`, cols / `cols`), both rounded up.
@@ -86,7 +87,8 @@ enum class Activations : uint8_t { kInt8, kInt16 };
 // Bytes of one row, scales included.
 int64_t row_bytes(Format format, int64_t cols);
 
-// kF32, kF16, kBf16, GGUF's blocks but for MXFP4, kF8Blocks, kInt8Tiles or kInt4Tiles.
+// kF32, kF16, kBf16, kCompactBf16, GGUF's blocks but for MXFP4, kF8Blocks, kInt8Tiles or
+// kInt4Tiles.
 struct Matrix {
   const void* data = nullptr;
   int rows = 0;

@@ -1,10 +1,12 @@
 #include "kernels/weight_row.h"
 
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/tiles.h"
 #include "tensor/bits.h"
+#include "tensor/compact_bf16.h"
 #include "tensor/dtype.h"
 
 namespace pelton::kernels {
@@ -68,6 +70,12 @@ void read_ggml_blocks(Format format, const uint8_t* row, int64_t cols, float* ou
   }
 }
 
+void read_compact(const uint8_t* row, int64_t cols, float* out) {
+  std::vector<uint16_t> bits(static_cast<size_t>(cols));
+  tensor::read_compact_row(row, cols, bits.data());
+  for (int64_t i = 0; i < cols; ++i) out[i] = bf16_to_float(bits[static_cast<size_t>(i)]);
+}
+
 void read_f8_blocks(const uint8_t* from, const BlockScales& scales, int64_t row, int64_t cols,
                     float* out) {
   const float* const of_row = scales.data + row / scales.rows * scales.per_row(cols);
@@ -91,6 +99,8 @@ int64_t row_bytes(Format format, int64_t cols) {
       return cols;
     case Format::kQ8_0:
       return tensor::row_bytes(tensor::DType::kQ8_0, cols);
+    case Format::kCompactBf16:
+      return tensor::row_bytes(tensor::DType::kCompactBf16, cols);
     case Format::kMxfp4Blocks:
     case Format::kMxfp4Pairs:
       return tensor::row_bytes(tensor::DType::kMxfp4, cols);
@@ -131,6 +141,8 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
       return read_mxfp4_blocks(bytes + row * row_bytes(matrix.format, cols), cols, out);
     case Format::kMxfp4Pairs:
       return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
+    case Format::kCompactBf16:
+      return read_compact(bytes + row * row_bytes(matrix.format, cols), cols, out);
     case Format::kF8Blocks:
       return read_f8_blocks(bytes + row * cols, matrix.block_scales, row, cols, out);
     case Format::kInt8Tiles:

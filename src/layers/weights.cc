@@ -42,6 +42,8 @@ std::optional<Format> row_format(DType dtype) {
       return Format::kInt4Tiles;
     case DType::kF8E4m3:
       return Format::kF8Blocks;
+    case DType::kCompactBf16:
+      return Format::kCompactBf16;
     default:
       if (tensor::is_ggml_block_type(dtype)) return kernels::ggml_format(dtype);
       return std::nullopt;

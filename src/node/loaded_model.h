@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "chat/format.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/compact_weights.h"
 #include "checkpoint/residency.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
@@ -63,9 +64,12 @@ class LoadedModel {
     engine::Engine::Options engine;
     std::string step_log;  // a file for engine/step_log.h; empty: none
     // Packs the weights: into memory, or into this folder, where later loads find them
-    // (node/packed_cache.h). None: the model's files as they are, no bit changed.
+    // (node/packed_cache.h). None: the bits of the model's files, none changed.
     std::optional<models::WeightChoice> weights;
     std::string packed_cache;  // empty: memory
+    // Of weights that are not packed: from so many bytes on bf16 matrices are held in 12 bits each,
+    // exactly (checkpoint/compact_weights.h); empty: all are computed with where they are mapped.
+    std::optional<int64_t> compact_from = checkpoint::kCompactFromBytes;
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     ChatOptions chat = {};
     TokenizerCache* tokenizers = nullptr;  // outlives the load; null: the model reads its own
@@ -128,6 +132,7 @@ class LoadedModel {
   void unite_stop_tokens();
   Result<cost_model::Footprint> take_memory(const Options& options);
   Result<void> read_weights(const Options& options, base::Log& log);
+  Result<void> hold_compact(const Options& options, base::Log& log);
   Result<void> choose_device(const Options& options, base::Log& log);
   Result<void> make_executor(const Options& options, base::Log& log);
   Result<std::unique_ptr<executor::LocalExecutor>> make_local(

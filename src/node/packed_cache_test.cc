@@ -236,6 +236,24 @@ TEST_F(PackedCache, WithoutACacheWeightsArePackedInMemory) {
   }
 }
 
+// As they are shipped: large bf16 matrices in 12 bits, which `mapped` leaves alone.
+TEST_F(PackedCache, WhatIsNotPackedIsHeldInTwelveBits) {
+  LoadedModel::Options options;
+  options.executor.context_tokens = 256;
+  options.compact_from = 0;
+  const auto loaded = LoadedModel::load(model(), options, clock_, log_);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const bool fast = (*loaded)->local_executor()->kernels_name() != "reference";
+  const std::string held = "attention BF16 (held in 12 bits)";
+  EXPECT_EQ((*loaded)->weights_text().find(held) != std::string::npos, fast);
+  EXPECT_EQ((*loaded)->local_executor()->footprint().weights.compact > 0, fast);
+  options.compact_from.reset();
+  const auto mapped = LoadedModel::load(model(), options, clock_, log_);
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_THAT((*mapped)->weights_text(), testing::Not(HasSubstr("12 bits")));
+  EXPECT_EQ((*mapped)->local_executor()->footprint().weights.compact, 0);
+}
+
 TEST_F(PackedCache, AWishThatCannotBeFulfilledIsNone) {
   LoadedModel::Options options;
   options.executor.context_tokens = 256;

@@ -68,6 +68,7 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   table.detail("embedding", weights.embedding);
   table.detail("head", weights.head);
   table.detail("norms and routers", weights.other);
+  table.detail("of it in 12 bits", weights.compact);
   table.part("working memory", footprint.workspace.bytes());
   table.detail("speculation", footprint.workspace.drafting);
   table.detail("adapters' products", footprint.workspace.adapters);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "tensor/compact_bf16.h"
 #include "tensor/tile.h"
 
 namespace pelton::tensor {
@@ -16,7 +17,7 @@ struct Row {
   HalfPlaces scales{};
 };
 
-constexpr std::array<Row, 27> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 28> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -42,7 +43,8 @@ constexpr std::array<Row, 27> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kQ5_K, "Q5_K", 176, 256, {0, 2}},
                                         {DType::kQ6_K, "Q6_K", 210, 256, {208}},
                                         {DType::kIq4Nl, "IQ4_NL", 18},
-                                        {DType::kIq4Xs, "IQ4_XS", 136, 256}}};
+                                        {DType::kIq4Xs, "IQ4_XS", 136, 256},
+                                        {DType::kCompactBf16, "BF16_COMPACT", kCompactBlockBytes}}};
 
 const Row& row_of(DType dtype) {
   return kRows[static_cast<size_t>(dtype)];
@@ -52,7 +54,7 @@ const Row& row_of(DType dtype) {
 
 bool is_block_type(DType dtype) {
   return dtype == DType::kQ8_0 || dtype == DType::kMxfp4 || is_tiled(dtype) ||
-         is_ggml_block_type(dtype);
+         is_ggml_block_type(dtype) || dtype == DType::kCompactBf16;
 }
 
 bool is_ggml_block_type(DType dtype) {
@@ -86,7 +88,8 @@ int64_t row_bytes(DType dtype, int64_t elements) {
   if (!is_block_type(dtype)) return elements * bytes;
   CHECK(elements % block_elements(dtype) == 0);
   if (is_tiled(dtype)) return tile_bytes(dtype, elements) / kTileRows;
-  return elements / block_elements(dtype) * bytes;
+  const int64_t header = dtype == DType::kCompactBf16 ? kCompactHeaderBytes : 0;
+  return header + elements / block_elements(dtype) * bytes;
 }
 
 std::string_view dtype_name(DType dtype) {

@@ -40,6 +40,8 @@ enum class DType : uint8_t {
   kQ6_K,
   kIq4Nl,
   kIq4Xs,
+  // Pelton's own, in memory only: bf16 in 12 bits (tensor/compact_bf16.h).
+  kCompactBf16,
 };
 
 inline constexpr int kBlockElements = 32;
@@ -47,7 +49,7 @@ inline constexpr int kQ8_0BlockBytes = 34;
 inline constexpr int kMxfp4BlockBytes = 17;
 inline constexpr int kTileRows = 16;
 
-// Stored in blocks: kQ8_0, kMxfp4, the tiles and kQ4_0 to kIq4Xs.
+// Stored in blocks: kQ8_0, kMxfp4, the tiles, kQ4_0 to kIq4Xs and kCompactBf16.
 bool is_block_type(DType dtype);
 // From kQ4_0 to kIq4Xs.
 bool is_ggml_block_type(DType dtype);

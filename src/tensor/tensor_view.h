@@ -13,7 +13,8 @@ namespace pelton::tensor {
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  std::span<const uint8_t> bytes;  // exactly what the shape's rows of that type need
+  // Exactly what the shape's rows of that type need; of kCompactBf16 its raw blocks behind them.
+  std::span<const uint8_t> bytes;
 
   int64_t element_count() const {
     int64_t count = 1;

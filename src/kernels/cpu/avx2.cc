@@ -13,6 +13,7 @@
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
+#include "tensor/compact_bf16.h"
 #include "tensor/dtype.h"
 
 namespace pelton::kernels {
@@ -148,6 +149,30 @@ struct Vector {
       even[half] = signed_value(low);
       odd[half] = signed_value(high);
     }
+  }
+
+  // The 32 weights of a block of bf16 in 12 bits: the first 16 in two vectors, the last 16.
+  static void expand_compact(const uint8_t* block, F* first, F* second) {
+    const __m256i base = _mm256_set1_epi32(block[0]);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i nibbles = _mm256_cvtepu8_epi32(load_8(block + 1 + 8 * half));
+      const __m256i low = _mm256_and_si256(nibbles, _mm256_set1_epi32(15));
+      first[half] = join_compact(block + 17 + 8 * half, low, base);
+      second[half] = join_compact(block + 33 + 8 * half, _mm256_srli_epi32(nibbles, 4), base);
+    }
+  }
+  // 8 bytes of sign and mantissa: the sign comes to bit 31, the mantissa to 16 to 22. Code 0 is
+  // exponent 0.
+  static F join_compact(const uint8_t* bytes, __m256i codes, __m256i base) {
+    const __m256i moved = _mm256_slli_epi32(_mm256_cvtepi8_epi32(load_8(bytes)), 16);
+    const int mask = static_cast<int>(0x807F0000u);
+    const __m256i is_zero = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+    const __m256i exponents = _mm256_andnot_si256(is_zero, _mm256_add_epi32(codes, base));
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(moved, _mm256_set1_epi32(mask)),
+                                               _mm256_slli_epi32(exponents, 23)));
+  }
+  static __m128i load_8(const uint8_t* from) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
   }
 };
 

@@ -13,6 +13,7 @@
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
+#include "tensor/compact_bf16.h"
 #include "tensor/dtype.h"
 
 namespace pelton::kernels {
@@ -120,6 +121,33 @@ struct Vector {
     // vpermps looks at the low four bits only: no masking.
     even[0] = _mm512_permutexvar_ps(bytes, scaled);
     odd[0] = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), scaled);
+  }
+
+  // The 32 weights of a block of bf16 in 12 bits: the first 16, the last 16.
+  static void expand_compact(const uint8_t* block, F* first, F* second) {
+    // The float32's exponent of each code, 0 of code 0.
+    const __m512i codes =
+        _mm512_setr_epi32(0, 1 << 23, 2 << 23, 3 << 23, 4 << 23, 5 << 23, 6 << 23, 7 << 23, 8 << 23,
+                          9 << 23, 10 << 23, 11 << 23, 12 << 23, 13 << 23, 14 << 23, 15 << 23);
+    const __m512i exponents =
+        _mm512_maskz_add_epi32(0xFFFE, codes, _mm512_set1_epi32(int{block[0]} << 23));
+    const __m512i nibbles = _mm512_cvtepu8_epi32(load_16(block + 1));
+    // vpermd looks at the low four bits only: no masking.
+    first[0] = join_compact(block + 17, _mm512_permutexvar_epi32(nibbles, exponents));
+    second[0] = join_compact(block + 33,
+                             _mm512_permutexvar_epi32(_mm512_srli_epi32(nibbles, 4), exponents));
+  }
+  // 16 bytes of sign and mantissa: the sign comes to bit 31, the mantissa to 16 to 22.
+  static F join_compact(const uint8_t* bytes, __m512i exponents) {
+    const __m512i moved = _mm512_slli_epi32(_mm512_cvtepi8_epi32(load_16(bytes)), 16);
+    // moved & mask | exponents
+    constexpr int kAndOr = 0xEA;
+    const int mask = static_cast<int>(0x807F0000u);
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(moved, _mm512_set1_epi32(mask), exponents, kAndOr));
+  }
+  static __m128i load_16(const uint8_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
 };
 

@@ -21,6 +21,7 @@ constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 #include "kernels/cpu/low_rank_inl.h"
+#include "kernels/cpu/rows_compact_inl.h"
 
 class CpuKernels final : public Kernels {
  public:
@@ -598,6 +599,9 @@ class CpuKernels final : public Kernels {
         return body(Q8Rows{static_cast<const uint8_t*>(data), cols / 32});
       case Format::kF8Blocks:
         return body(F8BlockRows{static_cast<const F8*>(data), matrix.block_scales, cols});
+      case Format::kCompactBf16:
+        return body(CompactRows{static_cast<const uint8_t*>(data),
+                                kernels::row_bytes(matrix.format, cols)});
       default:
         CHECK(matrix.format == Format::kBf16);
         return body(PlainRows<Bf16>{static_cast<const Bf16*>(data), cols});
@@ -609,6 +613,9 @@ class CpuKernels final : public Kernels {
   static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
                         const float* const* x, int tokens, const Emit& emit) {
     if (is_ggml_blocks(matrix.format)) return dot_ggml_rows(matrix, begin, end, x, tokens, emit);
+    if (matrix.format == Format::kCompactBf16) {
+      return dot_compact_rows(matrix, begin, end, x, tokens, emit);
+    }
     const bool has_rest = matrix.cols % 32 != 0;
     const int blocks = static_cast<int>(matrix.cols / 32);
     with_plain_rows(matrix, [&](const auto& rows) {
