@@ -6,6 +6,7 @@ usage: lora_serve_test.py BINARY
 """
 import array
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -245,6 +246,26 @@ class Served(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertRegex(self.http("/metrics")[1], r"pelton_lora_adapters_active\{[^}]*\} 0\n")
+
+    def test_a_model_that_sleeps_keeps_its_adapters_names(self):
+        many = self.root / "many"
+        write_adapter(many / "x", strong_q(1))
+        write_adapter(many / "y", strong_q(2))
+        self.start("--enable-lora", "--lora-folder", many, "--lora-modules", f"one={many / 'y'}", "--enable-sleep-mode",
+                   "--access-log", "json", env={**os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"})
+        self.assertEqual(self.http("/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(many / "x")})[0], 200)
+        wanted = {name: self.tokens(name) for name in ("one", "two", "x")}
+        for _ in range(2):
+            self.assertEqual(self.http("/sleep", {})[0], 200)
+            listed = {card["id"]: card for card in json.loads(self.http("/v1/models")[1])["data"]}
+            self.assertEqual(listed["two"]["parent"], "base")
+            self.assertEqual({name: self.tokens(name) for name in wanted}, wanted)
+        self.assertEqual(self.tokens("base"), self.foretold(PROMPT, 6))
+        lines = [json.loads(line) for line in (self.root / "log").read_text().splitlines() if line.startswith("{")]
+        of_two = [line["adapter"] for line in lines if line.get("model") == "two"]
+        of_x = [line["adapter"] for line in lines if line.get("model") == "x"]
+        self.assertEqual(len(set(of_two + of_x)), 1)  # the digest: two names of one adapter
+        self.assertEqual(len(of_two[0]), 64)
 
     def test_what_is_refused(self):
         good = write_adapter(self.root / "good", on_q())

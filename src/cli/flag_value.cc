@@ -46,10 +46,10 @@ Result<void> check_choice(const Flag& flag, const std::string& text) {
 }
 
 std::optional<bool> switch_value(std::string_view text) {
-  for (const std::string_view on : {"1", "true", "yes", "on"}) {
+  for (const std::string_view on : {"1", "true", "True", "yes", "on"}) {
     if (text == on) return true;
   }
-  for (const std::string_view off : {"0", "false", "no", "off"}) {
+  for (const std::string_view off : {"0", "false", "False", "no", "off"}) {
     if (text == off) return false;
   }
   return std::nullopt;
