@@ -17,11 +17,14 @@ void SpeculationLog::note(int64_t now_ns, const SchedulerCounters& counters,
     const auto share = [](int64_t part, int64_t whole) {
       return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1));
     };
+    const auto ms = [](double ns) {
+      return ns > 0 ? fmt::format("takes {:.2f} ms", ns * 1e-6) : std::string("was not seen");
+    };
     log_.info(fmt::format(
         "speculation is {}: of {} decoded rows {} had guesses, {:.2f} each, of which {:.0f} % were "
-        "right: {:.2f} tokens a row; a step of one row takes {:.2f} ms, guessing {:.2f} ms",
+        "right: {:.2f} tokens a row; a step of one row {}, guessing {}",
         name_of(report.state), rows, drafts, share(guesses, drafts), 100 * share(right, guesses),
-        1 + share(right, rows), report.step_ns * 1e-6, report.draft_ns * 1e-6));
+        1 + share(right, rows), ms(report.step_ns), ms(report.draft_ns)));
   }
   begun_ns_ = now_ns;
   before_ = counters;
