@@ -10,6 +10,7 @@
 #include "apps/decode_bench.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/lora_flags.h"
 #include "apps/speculation_bench.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -23,6 +24,7 @@
 #include "cli/progress.h"
 #include "families/kv_groups.h"
 #include "kernels/kernels.h"
+#include "lora/adapter.h"
 #include "models/model.h"
 #include "tensor/kv_block.h"
 
@@ -54,20 +56,35 @@ double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelCon
   return tokens * token_bytes;
 }
 
-// The measured runs, each decode between two probes.
-std::vector<LatencyRun> measure_runs(DecodeBench& timed, base::ThreadPool& pool,
-                                     int64_t probe_bytes, int count) {
+LatencyRun measure_run(DecodeBench& timed, BandwidthProbe& probe, const base::Clock& clock) {
+  LatencyRun run;
+  run.prefill_s = timed.time_prefill(clock);
+  run.bandwidth_before = probe.bytes_per_second(clock);
+  run.step_s = timed.time_decode(clock);
+  run.bandwidth_after = probe.bytes_per_second(clock);
+  return run;
+}
+
+// The measured runs, each decode between two probes; with adapters, each behind one of the model
+// alone.
+struct Runs {
+  std::vector<LatencyRun> measured;
+  std::vector<LatencyRun> of_base;
+};
+Runs measure_runs(DecodeBench& timed, base::ThreadPool& pool, int64_t probe_bytes, int count,
+                  bool has_adapters) {
   const base::SystemClock clock;
   cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
   BandwidthProbe probe(pool, probe_bytes);
-  std::vector<LatencyRun> runs;
+  Runs runs;
   for (int i = 0; i < count; ++i) {
     progress.update(i, count);
-    LatencyRun& run = runs.emplace_back();
-    run.prefill_s = timed.time_prefill(clock);
-    run.bandwidth_before = probe.bytes_per_second(clock);
-    run.step_s = timed.time_decode(clock);
-    run.bandwidth_after = probe.bytes_per_second(clock);
+    if (has_adapters) {
+      timed.use_adapters(false);
+      runs.of_base.push_back(measure_run(timed, probe, clock));
+      timed.use_adapters(true);
+    }
+    runs.measured.push_back(measure_run(timed, probe, clock));
   }
   return runs;
 }
@@ -85,6 +102,7 @@ Result<LatencyReport> measure_model(const checkpoint::Checkpoint& checkpoint,
              models::load_model(checkpoint, *kernels, DecodeBench::model_options(shape)));
   TRY_ASSIGN(DecodeBench timed, DecodeBench::make(*model, kv_type, shape));
 
+  timed.use_adapters(!shape.adapters.empty());
   timed.fill_depth();
   timed.time_prefill(clock);  // warms files, caches and clocks; not counted
   timed.time_decode(clock);
@@ -101,7 +119,14 @@ Result<LatencyReport> measure_model(const checkpoint::Checkpoint& checkpoint,
       .bytes_per_step = model->weight_bytes_of_step(shape.batch_size) + shape.batch_size * kv_bytes,
       // All is allocated by now, and the probe's buffer is not the model's.
       .peak_rss = base::peak_rss_bytes()};
-  bench::summarize_runs(measure_runs(timed, pool, probe_bytes, runs), report);
+  const Runs all = measure_runs(timed, pool, probe_bytes, runs, !shape.adapters.empty());
+  bench::summarize_runs(all.measured, report);
+  if (all.of_base.empty()) return report;
+  LatencyReport base = report;
+  bench::summarize_runs(all.of_base, base);
+  report.adapters = static_cast<int>(shape.adapters.size());
+  report.base_prefill_tok_s = base.prefill_tok_s;
+  report.base_decode_tok_s = base.decode_tok_s;
   return report;
 }
 
@@ -150,6 +175,23 @@ Result<void> run_speculation(const cli::Arguments& arguments,
   return write_report(arguments, to_json(report), to_text(report));
 }
 
+// Of --lora-modules, or the first alone: --lora-mix.
+Result<std::vector<lora::Adapter>> load_adapters(const cli::Arguments& arguments,
+                                                 const families::ModelConfig& base) {
+  std::vector<lora::Adapter> adapters;
+  TRY_ASSIGN(const auto modules, lora_modules(arguments, {}));
+  for (const auto& module : modules) {
+    Result<lora::Adapter> adapter = lora::Adapter::load(module.path, base, {});
+    if (!adapter.ok()) {
+      return Error{adapter.error().code, "--lora-modules: " + adapter.error().message,
+                   "lora-modules"};
+    }
+    adapters.push_back(std::move(adapter).value());
+    if (arguments.text("--lora-mix") == "same") break;
+  }
+  return adapters;
+}
+
 // As `serve` does it.
 Result<void> hold_compact(const cli::Arguments& arguments, const Arithmetic& arithmetic,
                           checkpoint::Checkpoint& checkpoint) {
@@ -175,12 +217,14 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   TRY_ASSIGN(const auto asked, checkpoint::parse_load_mode(arguments.text("--load-mode")));
-  const DecodeBench::Options shape{
-      .batch_size = static_cast<int>(arguments.integer("--batch-size")),
-      .depth = static_cast<int>(arguments.integer("--depth")),
-      .input_len = static_cast<int>(arguments.integer("--input-len")),
-      .output_len = static_cast<int>(arguments.integer("--output-len")),
-      .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
+  TRY_ASSIGN(const std::vector<lora::Adapter> adapters,
+             load_adapters(arguments, checkpoint.config()));
+  DecodeBench::Options shape{.batch_size = static_cast<int>(arguments.integer("--batch-size")),
+                             .depth = static_cast<int>(arguments.integer("--depth")),
+                             .input_len = static_cast<int>(arguments.integer("--input-len")),
+                             .output_len = static_cast<int>(arguments.integer("--output-len")),
+                             .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
+  for (const lora::Adapter& adapter : adapters) shape.adapters.push_back(&adapter);
   const int64_t probe_bytes = BandwidthProbe::bytes_of(arguments);
   TRY_ASSIGN(const checkpoint::LoadChoice taken,
              read_weights(checkpoint, asked,
@@ -246,10 +290,22 @@ cli::Verb bench_latency_verb() {
                      "instead: what speculative decoding gains (docs/serving.md), through the "
                      "whole engine and by turns with none; an oracle without answers takes its own",
                  .not_with = {{"--depth"}, {"--buffer-size"}}},
+                {.name = "--lora-modules",
+                 .value = "NAME=PATH",
+                 .help = "with LoRA adapters, by turns with the model alone",
+                 .many = true,
+                 .not_with = {{"--speculative-config"}}},
+                {.name = "--lora-mix",
+                 .value = "HOW",
+                 .help = "whether sequences have adapters of their own, in turn, or all the first",
+                 .default_text = "distinct",
+                 .choices = {"distinct", "same"},
+                 .only_with = {{"--lora-modules"}}},
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
                    "--json b.json",
                    "pelton bench latency ./model --depth 16K --threads 2",
+                   "pelton bench latency ./model --batch-size 8 --lora-modules a=./a b=./b",
                    "pelton bench latency ./model --speculative-config "
                    "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
       .run = run,

@@ -25,8 +25,13 @@ int blocks_of_sequence(const kv::GroupSpec& group, int length) {
 }  // namespace
 
 models::Model::Options DecodeBench::model_options(const Options& options) {
-  return {.batch_tokens_max = std::max(kChunk, options.batch_size),
-          .logit_rows_max = options.batch_size};
+  models::Model::Options model{.batch_tokens_max = std::max(kChunk, options.batch_size),
+                               .logit_rows_max = options.batch_size};
+  for (const lora::Adapter* adapter : options.adapters) {
+    model.adapter_rank_max = std::max(model.adapter_rank_max, adapter->rank_max());
+    model.expert_adapters |= adapter->adds_to_experts();
+  }
+  return model;
 }
 
 Result<DecodeBench> DecodeBench::make(models::Model& model, tensor::DType kv_dtype,
@@ -120,7 +125,10 @@ models::ForwardInput::Sequence DecodeBench::sequence(int index, int start, int c
   for (const std::vector<int32_t>& table : tables_[static_cast<size_t>(index)]) {
     tables.push_back(table.data());
   }
-  return {.start = start, .count = count, .tables = tables};
+  const std::vector<const lora::Adapter*>& adapters = options_.adapters;
+  const lora::Adapter* const adapter =
+      uses_adapters_ ? adapters[static_cast<size_t>(index) % adapters.size()] : nullptr;
+  return {.start = start, .count = count, .tables = tables, .adapter = adapter};
 }
 
 void DecodeBench::prefill(int sequence_index, int from, int to) {

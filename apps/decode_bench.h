@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "lora/adapter.h"
 #include "models/kv_storage.h"
 #include "models/model.h"
 #include "sampling/sampler.h"
@@ -21,6 +22,9 @@ class DecodeBench {
     int input_len = 512;
     int output_len = 64;
     uint64_t seed = 1;
+    // Which sequence is computed with which, in turn; empty: all are the model's. They outlive the
+    // bench.
+    std::vector<const lora::Adapter*> adapters = {};
   };
 
   // What one sequence may have at most besides the context: enough rows for a whole batch.
@@ -33,6 +37,9 @@ class DecodeBench {
   // Computes the depth, of the first sequence; the others get copies of their own, which take a
   // step as long to read. Once, before the first measured run.
   void fill_depth();
+
+  // Whether the next runs are computed with the adapters.
+  void use_adapters(bool use) { uses_adapters_ = use; }
 
   // A run is one of each, in this order. In seconds; of decoding, each step.
   double time_prefill(const base::Clock& clock);
@@ -56,6 +63,7 @@ class DecodeBench {
   std::vector<kv::PerGroup<std::vector<int32_t>>> tables_;  // by sequence
   std::vector<TokenId> next_;                               // each sequence's newest token
   uint64_t draws_ = 0;
+  bool uses_adapters_ = false;
 };
 
 }  // namespace pelton::apps

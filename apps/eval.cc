@@ -44,15 +44,19 @@ Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
   const auto count = static_cast<int>(arguments.integer("--num-tasks"));
   std::vector<eval::Task> tasks;
   std::vector<std::string> names;
+  bool has_file = false;
+  bool has_made = false;
   for (const std::string& name : split(arguments.text("--tasks"))) {
     const std::vector<std::string_view> made = eval::generated_sets();
     std::vector<eval::Task> set;
     std::string set_name = name;
     if (std::ranges::find(made, name) != made.end()) {
+      has_made = true;
       TRY_ASSIGN(set, eval::generate_tasks(name, seed, count));
     } else if (name.find_first_of("./") == std::string::npos) {
       return eval::generate_tasks(name, seed, 0).error();  // with the names that there are
     } else {
+      has_file = true;
       set_name = std::filesystem::path(name).stem().string();
       const Result<std::string> text = base::read_file(name, eval::kTaskFileMax);
       if (!text.ok()) return Error{ErrorCode::kIo, text.error().message, "tasks"};
@@ -69,6 +73,19 @@ Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
     std::ranges::move(set, std::back_inserter(tasks));
   }
   if (tasks.empty()) return Error{ErrorCode::kInvalidArgument, "--tasks names no set", "tasks"};
+  if (arguments.has("--limit") && !has_file) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--limit is for files of tasks, and --tasks names none; --num-tasks says how many "
+                 "are generated",
+                 "limit"};
+  }
+  if (arguments.source("--num-tasks") > cli::Arguments::Source::kDefault && !has_made) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "--num-tasks is for sets that are generated, and --tasks names none; --limit takes "
+        "the first tasks of each file",
+        "num-tasks"};
+  }
   return tasks;
 }
 

@@ -13,8 +13,10 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
 #include "apps/loading.h"
+#include "apps/lora_flags.h"
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
+#include "apps/served_adapters.h"
 #include "apps/vector_flags.h"
 #include "apps/verbs.h"
 #include "base/log_context.h"
@@ -114,13 +116,16 @@ std::string memory_line(const cost_model::Footprint& footprint) {
   const auto human = [](int64_t bytes) { return cli::format_bytes(static_cast<double>(bytes)); };
   const std::string swap =
       footprint.swap.bytes() == 0 ? "" : fmt::format(", swap {}", human(footprint.swap.bytes()));
+  const std::string adapters = footprint.adapter_bytes == 0
+                                   ? ""
+                                   : fmt::format(", adapters {}", human(footprint.adapter_bytes));
   return fmt::format(
       "memory: {} of {}: weights {}, working memory {}, KV cache {} in {} ({} tokens; {} sequences "
-      "of {} tokens at once){}",
+      "of {} tokens at once){}{}",
       human(footprint.bytes()), human(footprint.memory_bytes), human(footprint.weights.bytes()),
       human(footprint.workspace.bytes()), human(footprint.kv.bytes()),
       tensor::kv_type_name(footprint.kv.dtype), footprint.kv.token_count(),
-      footprint.max_sequences(), footprint.context_tokens_max, swap);
+      footprint.max_sequences(), footprint.context_tokens_max, swap, adapters);
 }
 
 // "speculation: suffix and eagle3 guess at most 3 tokens, where that pays; 20.1 MiB of the working
@@ -257,7 +262,7 @@ std::vector<Flag> chat_answer_flags() {
 // What may be said of one model alone: all but what the models share.
 std::vector<Flag> flags_of_one_model() {
   std::vector<Flag> flags = answer_flags();
-  for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags()}) {
+  for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags(), lora_flags()}) {
     std::move(more.begin(), more.end(), std::back_inserter(flags));
   }
   std::erase_if(flags, [](const Flag& flag) { return flag.name == "--threads"; });
@@ -335,7 +340,9 @@ Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& argumen
     given.served_names = arguments.list("--served-model-name");
   }
   given.aliases = arguments.list("--alias");
-  return node::name_models(given);
+  TRY_ASSIGN(std::vector<node::NamedModel> named, node::name_models(given));
+  TRY(check_lora_bases(arguments, named));
+  return named;
 }
 
 Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& arguments,
@@ -344,6 +351,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   TRY(read_batch_flags(arguments, options));
   TRY(read_queue_flags(arguments, options));
   TRY(read_prompt_flags(arguments, options));
+  TRY(read_lora_memory_flags(arguments, options.executor));
   options.step_log = arguments.text("--step-log");
   TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
   return options;
@@ -352,6 +360,10 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
 // What goes first stands last.
 struct ModelHost::Hosted {
   explicit Hosted(std::unique_ptr<node::LoadedModel> model) : loaded(std::move(model)) {}
+  // Their memory is the model's: it sleeps, or is gone.
+  ~Hosted() {
+    if (served && served->adapters != nullptr) served->adapters->clear();
+  }
 
   std::unique_ptr<node::LoadedModel> loaded;
   std::optional<server::ServedModel> served;
@@ -474,8 +486,20 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));
   hosted->served->limits = parts_.limits(options.engine);
   TRY(read_vector_use(*plan.arguments, *hosted->loaded, *hosted->served, parts_.log));
+  TRY(add_adapters(plan, *hosted, stopped));
   TRY(finish(plan, *hosted));
   return hosted;
+}
+
+Result<void> ModelHost::add_adapters(const Plan& plan, Hosted& hosted,
+                                     const std::function<bool()>& stopped) {
+  if (*plan.adapters == nullptr) {
+    TRY_ASSIGN(*plan.adapters,
+               make_adapters(*plan.arguments, *hosted.loaded, plan.options, plan.named, stopped,
+                             {.clock = parts_.clock, .log = parts_.log}));
+  }
+  hosted.served->adapters = *plan.adapters;
+  return {};
 }
 
 // What watches it, and what its answers begin with.

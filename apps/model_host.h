@@ -84,6 +84,9 @@ class ModelHost {
     node::NamedModel named;
     std::shared_ptr<const cli::Arguments> arguments;
     node::LoadedModel::Options options;
+    // Made by its first load, kept while it sleeps; null: it has none.
+    std::shared_ptr<std::shared_ptr<server::AdapterRegistry>> adapters =
+        std::make_shared<std::shared_ptr<server::AdapterRegistry>>();
     bool is_only = false;  // no other model is served: lines of the log need not name it
   };
 
@@ -92,6 +95,7 @@ class ModelHost {
   server::ModelMemory memory() const;
   server::ModelLoader::Order order_of(Plan plan, std::shared_ptr<std::string> line);
   Result<std::shared_ptr<Hosted>> load_one(const Plan& plan, const server::ModelLoader::Stop& stop);
+  Result<void> add_adapters(const Plan& plan, Hosted& hosted, const std::function<bool()>& stopped);
   Result<void> finish(const Plan& plan, Hosted& hosted);
   void report_health();
 

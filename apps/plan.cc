@@ -13,6 +13,7 @@
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/lora_flags.h"
 #include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/file.h"
@@ -79,7 +80,9 @@ Error with_what_fits(Error error, const std::string& model,
 // What a proposer keeps depends on the model that it guesses for.
 Result<cost_model::MemoryRequest> request_of(const std::string& model,
                                              const executor::LocalExecutor::Options& options) {
-  if (!options.speculation.on()) return executor::LocalExecutor::memory_request(options);
+  if (!options.speculation.on() && options.adapters_max == 0) {
+    return executor::LocalExecutor::memory_request(options);
+  }
   TRY_ASSIGN(const families::ModelConfig config, planned_config(model));
   return executor::LocalExecutor::memory_request(options, config);
 }
@@ -137,6 +140,7 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
+  TRY(read_lora_memory_flags(arguments, options.executor));
   TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
   if (arguments.text("--device") == "cuda") return plan_device(arguments, model, request);
   const Result<Footprint> seen = footprint_here(arguments, model, request);
@@ -297,7 +301,7 @@ std::vector<cli::Flag> flags_of_hardware() {
 
 std::vector<cli::Flag> flags_of_this_machine() {
   std::vector<cli::Flag> flags;
-  for (std::vector<cli::Flag> some : {memory_flags(), batch_flags()}) {
+  for (std::vector<cli::Flag> some : {memory_flags(), batch_flags(), lora_memory_flags()}) {
     for (cli::Flag& flag : some) flags.push_back(std::move(flag));
   }
   flags.push_back(

@@ -16,6 +16,7 @@
 #include "apps/life_cycle.h"
 #include "apps/listener_flags.h"
 #include "apps/loading.h"
+#include "apps/lora_flags.h"
 #include "apps/model_fetch.h"
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
@@ -97,6 +98,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.sampling_seed = sampling_seed(arguments);
   options.root_path = arguments.text("--root-path");
   options.sleep_mode = arguments.has("--enable-sleep-mode");
+  options.lora_updating = arguments.has("--allow-runtime-lora-updating");
   options.console = has_console(arguments);
   return options;
 }
@@ -274,6 +276,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));

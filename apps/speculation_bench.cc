@@ -1,6 +1,7 @@
 #include "apps/speculation_bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -186,17 +187,22 @@ std::string to_text(const SpeculationReport& report) {
   std::string right;
   for (const double share : report.accepted_by_place)
     right += fmt::format(" {:.1f} %", share * 100);
+  // Not seen, or with "adaptive": false, where nobody forecasts.
+  const auto known = [](double value) {
+    return value > 0 ? fmt::format("{:10.3f}", value) : fmt::format("{:>10}", "-");
+  };
   return fmt::format(
       "without      {:10.2f} tokens/s\n"
       "{:<12} {:10.2f} tokens/s, {:.3f} times as many\n"
       "steps        {:10.2f} tokens each of a sequence\n"
       "rows         {:10.2f} tokens each with drafts, {:.2f} draft tokens\n"
       "accepted    {} of the rows with drafts, by position\n"
-      "time         {:10.3f} ms a step of one row, {:.3f} ms of drafting, {:.1f} % of the steps\n"
-      "forecast     {:10.3f} times as many tokens, by step times and acceptance\n",
+      "time         {} ms a step of one row, {:.3f} ms of drafting, {:.1f} % of the steps\n"
+      "forecast     {} times as many tokens, by step times and acceptance\n",
       report.plain_tok_s, report.method, report.tok_s, report.gain(), report.tokens_per_step,
-      report.tokens_per_row, report.drafted_per_row, right.empty() ? " 0 %" : right, report.step_ms,
-      report.draft_ms, report.drafting_share * 100, report.forecast_gain);
+      report.tokens_per_row, report.drafted_per_row, right.empty() ? " 0 %" : right,
+      known(report.step_ms), report.draft_ms, report.drafting_share * 100,
+      known(report.forecast_gain));
 }
 
 std::string to_json(const SpeculationReport& report) {
@@ -214,8 +220,10 @@ std::string to_json(const SpeculationReport& report) {
   for (const double share : report.accepted_by_place) w.number(share);
   w.end_array();
   w.key("drafting_share").number(report.drafting_share);
-  w.key("forecast_gain").number(report.forecast_gain);
-  w.key("step_ms").number(report.step_ms);
+  // Not finite, which is written as null: not known.
+  const auto known = [](double value) { return value > 0 ? value : std::nan(""); };
+  w.key("forecast_gain").number(known(report.forecast_gain));
+  w.key("step_ms").number(known(report.step_ms));
   w.key("draft_ms").number(report.draft_ms);
   w.key("runs").integer(report.runs);
   w.end_object();

@@ -13,6 +13,7 @@
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "families/published_config.h"
+#include "lora/random_adapter.h"
 #include "speculative/random_eagle3.h"
 #include "speculative/random_medusa.h"
 #include "tokenizer/ggml_vocabulary.h"
@@ -93,6 +94,29 @@ Result<void> write_drafter(const checkpoint::SyntheticOptions& options,
                                           options.seed, out);
 }
 
+// A LoRA adapter for a model of that shape, instead of the model.
+Result<void> write_adapter(const checkpoint::SyntheticOptions& options,
+                           const cli::Arguments& arguments) {
+  TRY_ASSIGN(const families::ModelConfig base,
+             families::parse_model_config(options.config, nullptr, arguments.text("--like")));
+  const std::string& targets = arguments.text("--lora");
+  const bool is_fused = base.glu == families::Glu::kClampedSwiglu;
+  lora::RandomAdapter adapter{.base = arguments.text("--like"),
+                              .seed = options.seed,
+                              .rank = static_cast<int>(arguments.integer("--lora-rank"))};
+  adapter.alpha = 2.0 * adapter.rank;
+  if (targets == "experts") adapter.parts.clear();
+  if (targets != "attention") {
+    const std::vector<std::string> of_experts =
+        is_fused ? std::vector<std::string>{"gate_up", "down"}
+                 : std::vector<std::string>{"gate", "up", "down"};
+    adapter.parts.insert(adapter.parts.end(), of_experts.begin(), of_experts.end());
+  }
+  return lora::write_random_adapter(
+      adapter, base, is_fused ? lora::WrittenLayout::kPeft : lora::WrittenLayout::kApart,
+      arguments.text("OUT"));
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const std::string& out = arguments.text("OUT");
   const std::string& format = arguments.text("--format");
@@ -101,6 +125,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   if (arguments.has("--drafter")) return write_drafter(options, arguments);
+  if (arguments.has("--lora")) return write_adapter(options, arguments);
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
   const std::string model_type = options.config.string("model_type").value_or("");
   TRY_ASSIGN(const tokenizer::SyntheticTokenizer tokenizer, make_tokenizer(vocab_size, model_type));
@@ -168,6 +193,20 @@ cli::Verb synth_verb() {
                          "nothing, and cost what those of a trained one do",
                  .choices = {"eagle3", "medusa"},
                  .not_with = {{"--format"}, {"--gguf-type"}}},
+                {.name = "--lora",
+                 .value = "WHICH",
+                 .help = "not the model but a LoRA adapter for it, on these matrices (of dense "
+                         "models 'experts' are MLPs)",
+                 .choices = {"attention", "experts", "all"},
+                 .not_with = {{"--format"}, {"--gguf-type"}, {"--drafter"}}},
+                {.name = "--lora-rank",
+                 .value = "R",
+                 .help = "the adapter's rank",
+                 .kind = Flag::Kind::kInteger,
+                 .default_text = "8",
+                 .least = 1,
+                 .most = 256,
+                 .only_with = {{"--lora"}}},
                 {.name = "--format",
                  .value = "F",
                  .help = "the layout",
@@ -188,7 +227,8 @@ cli::Verb synth_verb() {
                    "pelton synth --like gpt-oss-120b --layers 2 ./small",
                    "pelton synth --like ./my-config.json --seed 7 ./mine",
                    "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf",
-                   "pelton synth --like gpt-oss-20b --drafter eagle3 ./head"},
+                   "pelton synth --like gpt-oss-20b --drafter eagle3 ./head",
+                   "pelton synth --like gpt-oss-20b --lora all --lora-rank 16 ./adapter"},
       .run = run,
   };
 }

@@ -258,7 +258,7 @@ class Autoscale(unittest.TestCase):
         self.assertIn('pelton_autoscaler_desired_replicas{pool="box"} 1', ask(fleet.scaler_port, "GET", "/metrics")[1])
         said = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", fleet.config, "--explain", "box"], capture_output=True,
                               text=True, timeout=30, check=True).stdout
-        self.assertTrue(said.startswith("1 replica: "), said)
+        self.assertRegex(said, r"^[01] replicas?: ")  # it may have become idle meanwhile
         self.assertRegex(said, r"(?m)^  backlog_ahead +[0-9.]+$")
         wrong = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", fleet.config, "--explain", "bix"], capture_output=True,
                                text=True, timeout=30, check=False)
@@ -285,9 +285,12 @@ class Autoscale(unittest.TestCase):
         fleet = self.scaled(apart=True, scale="hold_seconds = 1")
         fleet.scaler.end(signal.SIGTERM)
         fleet.start_scaler("--advise")
-        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
-        self.assertEqual(status, 503, text)
-        fleet.wait(lambda: fleet.log("(advice): 1 replica, 1 to start"))
+
+        def is_advised():
+            status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
+            self.assertEqual(status, 503, text)
+            return fleet.log("(advice): 1 replica, 1 to start")
+        fleet.wait(is_advised, 60)
         self.assertEqual(fleet.starts(), [])
 
     def test_recorded_facts_give_the_same_decisions_byte_for_byte(self):

@@ -53,7 +53,8 @@ VALUES = {
     "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
     "--kv-cache-memory": "32MiB", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
-    "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
+    "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
+    "--lora-targets": "attention", "--lora-rank": "4", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
     "--max-num-queued-tokens": "10K", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
     "--memory-utilization": "0.8", "--metadata": "k=v", "--metric-percentiles": "50", "--min-p": "0.1", "--model": "model",
@@ -219,7 +220,7 @@ class Flags(unittest.TestCase):
                    ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
-                   ("eval", "--model"): "model", ("eval", "--against"): self.folder / "before.json",
+                   ("eval", "--model"): "model", ("serve", "--lora-modules"): "x=model", ("synth", "--lora"): "attention", ("bench latency", "--lora-modules"): "x=model", ("eval", "--against"): self.folder / "before.json",
                    ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy"}
         if (verb, flag) in special:
             return special[(verb, flag)]
@@ -284,7 +285,7 @@ class Flags(unittest.TestCase):
             if value is None:
                 return None if flag == "--executor" else f"serve {flag}: the test knows no value for it"
             words.append(str(value))
-        scripted = flag not in ("--kernels", "--threads", "--block-size", "--weights", "--weights-cache", "--device", "--kernel-choice")
+        scripted = flag not in ("--enable-lora", "--kernels", "--threads", "--block-size", "--weights", "--weights-cache", "--device", "--kernel-choice")
         process = subprocess.Popen(
             [BINARY, "serve", self.model, *words, *([] if flag == "--port" else ["--port", "0"]),
              *(["--executor", f"modelled:{f}/script.json"] if scripted else ["--max-model-len", "512"])],

@@ -96,14 +96,17 @@ class Faults(unittest.TestCase):
         # All of them are: what the retry budget does not cover is seen, until it is ejected after five in a row.
         fleet.fault(2, errors=1)
 
-        def client():
-            while fleet.row(2)["state"] != "ejected":
-                self.assertIn(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 3, 1))[0], (200, 500))
-        clients = [threading.Thread(target=client) for _ in range(8)]
+        def client(first):
+            number = first  # each of another text: no worker has a part of it that draws it there
+            while fleet.row(2)["state"] != "ejected" and time.monotonic() < end:
+                self.assertIn(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(number, 3, 1))[0], (200, 500))
+                number += 1
+        end = time.monotonic() + 90
+        clients = [threading.Thread(target=client, args=(1000 * (i + 1),)) for i in range(8)]
         for one in clients:
             one.start()
         for one in clients:
-            one.join(20)
+            one.join()
         self.assertIn("failures in a row", fleet.row(2)["reason"])
         self.assertEqual(self.streams(fleet, range(20), 10)(), [])
         fleet.fault(2)

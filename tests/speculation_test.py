@@ -14,13 +14,13 @@ import unittest
 import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
+DRAFT_MODEL = {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False}
 EAGLE3 = {"method": "eagle3", "model": MODEL + "/eagle3", "num_speculative_tokens": 3, "adaptive": False}
 MEDUSA = {**EAGLE3, "method": "medusa", "model": MODEL + "/medusa"}
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
            {"method": "suffix"}, {"method": "suffix_shared", "adaptive": False},
-           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False},
-           EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
-DRAFT_MODEL = METHODS[3]
+           {"method": "lookahead", "num_speculative_tokens": 4, "adaptive": False},
+           DRAFT_MODEL, EAGLE3, {**EAGLE3, "method": "suffix+eagle3"}, {**EAGLE3, "method": "auto"}, MEDUSA)
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object", "properties": {
@@ -175,6 +175,7 @@ class Speculation(unittest.TestCase):
         self.assertEqual(said["proposers"]["draft_model"]["accepted_tokens"], timings["draft_n_accepted"])
         self.assertIn(said["state"], ("on", "idle"))
         self.assertGreater(min(said["acceptance"][0], said["draft_ms"], said["drafted_share"]), 0)
+        self.assertIsNone(said["gain"])  # nobody forecasts it where nobody chooses
 
     def test_generate_says_the_same(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +220,7 @@ class Speculation(unittest.TestCase):
 
     def test_what_is_refused(self):
         for config, said, code in (('{"method":"eagle9"}', "method", 2), (json.dumps({**MEDUSA, "num_speculative_tokens": 4}), "3 Medusa heads", 2),
-                                   ('{"method":"lookahead"}', '"lookahead" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
+                                   ('{"method":"mtp"}', '"mtp" is not supported', 4), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
                                    ("suffix", "JSON object", 2)):
             result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", config],
                                     capture_output=True, text=True, timeout=60)

@@ -12,7 +12,7 @@ type Page = "chat" | "models" | "live";
 const kThemes = ["auto", "light", "dark"] as const;
 const kThemeName = "pelton-theme";
 
-const main = h("main", { id: "page", tabindex: -1 });
+const main = h("main", { id: "page", tabindex: 0 });  // it scrolls: by the keyboard, too
 const nav = h("nav", { "aria-label": words.product });
 let chat: Chat | null = null;
 let live: Live | null = null;

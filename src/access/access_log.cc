@@ -30,6 +30,7 @@ std::string text_line(const RequestRecord& record) {
                   ms(record.ended_ns - record.arrived_ns), word(record.request_id));
   if (!record.tenant.empty()) line += fmt::format(" tenant={}", word(record.tenant));
   if (!record.model.empty()) line += fmt::format(" model={}", word(record.model));
+  if (!record.adapter.empty()) line += fmt::format(" adapter={}", word(record.adapter));
   if (record.compile_ended_ns != 0) {
     line += fmt::format(" compile={:.1f}ms", ms(record.compile_ended_ns - record.compile_began_ns));
   }
@@ -57,6 +58,7 @@ std::string json_line(const RequestRecord& record) {
   writer.key("request_bytes").integer(record.request_bytes);
   if (!record.tenant.empty()) writer.key("tenant").string(record.tenant);
   if (!record.model.empty()) writer.key("model").string(record.model);
+  if (!record.adapter.empty()) writer.key("adapter").string(record.adapter);
   if (record.traced) writer.key("trace_id").string(telemetry::hex(record.trace.trace_id));
   if (record.compile_ended_ns != 0) {
     writer.key("compile_ms").number(ms(record.compile_ended_ns - record.compile_began_ns));

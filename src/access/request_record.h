@@ -62,7 +62,8 @@ struct RequestRecord {
   std::string remote;
   std::string request_id;
   std::string tenant;
-  std::string model;  // that was served; empty: none was asked
+  std::string model;    // that was served; empty: none was asked
+  std::string adapter;  // the digest of its LoRA adapter; empty: the model itself
   int64_t request_bytes = 0;
   int64_t arrived_ns = 0;
   int64_t arrived_unix_ms = 0;

@@ -168,6 +168,7 @@ void describe_inference(const RequestRecord& record, Span& span) {
     span.attributes.push_back({"gen_ai.request.model", record.model});
     span.attributes.push_back({"gen_ai.response.model", record.model});
   }
+  if (!record.adapter.empty()) span.attributes.push_back({"pelton.adapter", record.adapter});
   describe_asked(record.asked, span);
   span.failed = record.status >= 500;
   if (span.failed) span.attributes.push_back({"error.type", std::to_string(record.status)});

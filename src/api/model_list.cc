@@ -12,7 +12,12 @@ void write_model(base::JsonWriter& writer, const ModelCard& model) {
   writer.key("created").integer(model.created);
   writer.key("owned_by").string("pelton");
   writer.key("root").string(model.root);
-  writer.key("parent").null();
+  writer.key("parent");
+  if (model.parent.empty()) {
+    writer.null();
+  } else {
+    writer.string(model.parent);
+  }
   // Load generators read the context's length here.
   writer.key("max_model_len").integer(model.context_max);
   if (model.asleep) writer.key("asleep").boolean(true);

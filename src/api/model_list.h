@@ -20,7 +20,8 @@ struct ModelDescription {
 
 struct ModelCard {
   std::string id;
-  std::string root;  // the model that an alias stands for
+  std::string root;  // the model that an alias stands for; of an adapter the folder of its files
+  std::string parent = {};  // of an adapter: its model; empty: it is none
   int64_t created = 0;
   int64_t context_max = 0;
   bool asleep = false;                      // a request wakes it

@@ -81,12 +81,27 @@ std::string latency_json(const LatencyReport& report) {
   w.key("kv_cache_dtype").string(report.kv_type);
   w.key("load_mode").string(report.load_mode);
   w.key("runs").integer(report.runs);
+  if (report.adapters > 0) {
+    w.key("adapters").integer(report.adapters);
+    w.key("base_prefill_tok_s").number(report.base_prefill_tok_s);
+    w.key("base_decode_tok_s").number(report.base_decode_tok_s);
+    w.key("prefill_over_base").number(report.prefill_tok_s / report.base_prefill_tok_s);
+    w.key("decode_over_base").number(report.decode_tok_s / report.base_decode_tok_s);
+  }
   w.end_object();
   out += '\n';
   return out;
 }
 
 std::string latency_text(const LatencyReport& report) {
+  const std::string adapters =
+      report.adapters == 0
+          ? ""
+          : fmt::format(
+                "adapters     {:10} in turn; over the model alone: prefill {:.3f}, decode "
+                "{:.3f}\n",
+                report.adapters, report.prefill_tok_s / report.base_prefill_tok_s,
+                report.decode_tok_s / report.base_decode_tok_s);
   return fmt::format(
       "prefill      {:10.2f} tokens/s\n"
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"
@@ -94,13 +109,14 @@ std::string latency_text(const LatencyReport& report) {
       "reads        {:>10} a step\n"
       "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %, its middle step {:.0f} %\n"
       "peak memory  {:>10}\n"
-      "load mode    {:>10}\n",
+      "load mode    {:>10}\n"
+      "{}",
       report.prefill_tok_s, report.decode_tok_s, report.batch_size, report.step_ms_p50,
       report.step_ms_p90, report.step_ms_max, cli::format_bytes(report.bytes_per_step),
       cli::format_bytes(report.bandwidth_probe), cli::format_bytes(report.bandwidth_low),
       cli::format_bytes(report.bandwidth_high), report.share * 100,
       report.share_of_median_step * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
-      report.load_mode);
+      report.load_mode, adapters);
 }
 
 }  // namespace pelton::bench

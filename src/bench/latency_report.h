@@ -41,6 +41,10 @@ struct LatencyReport {
   double step_ms_p90 = 0;
   double step_ms_max = 0;
   int64_t peak_rss = 0;
+  // With adapters: how many, and what the model alone did in runs between these.
+  int adapters = 0;
+  double base_prefill_tok_s = 0;
+  double base_decode_tok_s = 0;
 };
 
 // Fills in what follows from the runs, at least one of at least one step. Needs batch_size,

@@ -193,6 +193,29 @@ Workspace count_encoder_workspace(const ModelConfig& config, const MemoryRequest
   return space;
 }
 
+// What layers/step_adapters and kernels/cpu/low_rank_workspace keep.
+int64_t adapter_workspace(const ModelConfig& config, const MemoryRequest& request) {
+  if (request.adapter_rank_max == 0) return 0;
+  constexpr int64_t kOfRow = 8 + 16 + 4 + 24 + 8;  // adapter, group, row, product, experts
+  const int64_t tokens = request.batch_tokens_max;
+  int64_t bytes = tokens * kOfRow;
+  if (request.kernels == KernelKind::kReference) return bytes;
+  constexpr int64_t kProductBytes = 56;
+  constexpr int64_t kTaskBytes = 12;
+  constexpr int64_t kTaskRanks = 8;
+  const int64_t rank = request.adapter_rank_max;
+  const int64_t assignments =
+      request.expert_adapters && config.has_experts() ? tokens * config.experts_per_token : 0;
+  const int64_t places = std::max(tokens, assignments);
+  const int64_t products = std::max(tokens, 2 * assignments);
+  bytes += products * (kProductBytes + (rank + kTaskRanks - 1) / kTaskRanks * kTaskBytes);
+  bytes += places * (8 + kFloatBytes * rank) + tokens * 8;  // inputs, factors; rows, products
+  if (assignments == 0) return bytes;
+  constexpr int64_t kEntryBytes = 24;
+  return bytes + 2 * places * kFloatBytes * rank +
+         assignments * (kEntryBytes + 4 + kFloatBytes * config.expert_intermediate_size);
+}
+
 // As models/transformer, layers and kernels allocate it; executor/local_executor CHECKs that it is
 // so.
 Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
@@ -235,6 +258,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   }
   space.sampling = sampling_bytes(config, request);
   space.drafting = request.draft_bytes;
+  space.adapters = adapter_workspace(config, request);
   return space;
 }
 
@@ -274,7 +298,8 @@ Error does_not_fit(const Footprint& so_far, const MemoryRequest& request, int64_
 
 // What keys and values lack is seldom theirs to give: the weights, where these alone are too many.
 Error with_weights(const Footprint& so_far, const MemoryRequest& request, Error error) {
-  const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
+  const int64_t taken =
+      so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes + so_far.adapter_bytes;
   // Whoever names the memory of keys and values knows that.
   const bool named = request.kv_bytes || request.memory_utilization;
   if (named || error.code != ErrorCode::kDoesNotFit || taken < so_far.memory_bytes) return error;
@@ -297,7 +322,8 @@ Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& reque
                  "memory-utilization"};
   }
   if (request.kv_bytes) return *request.kv_bytes;
-  const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
+  const int64_t taken =
+      so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes + so_far.adapter_bytes;
   if (!request.memory_utilization) {
     if (request.swap_bytes > request.memory_bytes / 2 && taken > request.memory_bytes) {
       return asks_for_too_much("--swap-space", request.swap_bytes, taken - request.swap_bytes,
@@ -327,6 +353,7 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
   Footprint footprint{.weights = weights_of(tensors, config, request, tiles.coarse_head),
                       .workspace = count_workspace(config, request, tiles),
                       .kv_formula = count_formula(config, request.kv_dtype),
+                      .adapter_bytes = request.adapter_bytes,
                       .sequences_max = request.sequences_max,
                       .memory_bytes = request.memory_bytes,
                       .kv_bytes_asked = request.kv_bytes};
@@ -423,8 +450,8 @@ int64_t KvAllocated::token_count() const {
 Result<void> check_fits(const Footprint& footprint) {
   const Weights& weights = footprint.weights;
   const bool streamed = weights.mapped > footprint.memory_bytes / 10 * 9;
-  const int64_t taken =
-      weights.owned + (streamed ? 0 : weights.mapped) + footprint.workspace.bytes();
+  const int64_t taken = weights.owned + (streamed ? 0 : weights.mapped) +
+                        footprint.workspace.bytes() + footprint.adapter_bytes;
   const int64_t asked = footprint.kv.bytes() + footprint.swap.bytes();
   const bool is_known = footprint.memory_bytes > 0;
   const bool is_encoder = footprint.kv.bytes() == 0 && footprint.kv.token_count() > 0;
@@ -484,13 +511,13 @@ std::string log_line(const Footprint& footprint) {
     blocks.push_back(fmt::format("{} {}", group.block_count, group.spec.name));
   }
   return fmt::format(
-      "memory, exactly: weights {} workspace {} kv_allocated {} kv_formula {} swap {} total {} "
-      "bytes; "
+      "memory, exactly: weights {} workspace {} kv_allocated {} kv_formula {} swap {} adapters "
+      "{} total {} bytes; "
       "max_sequences {} of {} tokens, {} tokens in all; {} blocks of {} tokens in {}",
       footprint.weights.bytes(), footprint.workspace.bytes(), footprint.kv.bytes(),
-      footprint.kv_formula_bytes(), footprint.swap.bytes(), footprint.bytes(),
-      footprint.max_sequences(), footprint.context_tokens_max, footprint.kv.token_count(),
-      fmt::join(blocks, " and "), footprint.kv.block_tokens,
+      footprint.kv_formula_bytes(), footprint.swap.bytes(), footprint.adapter_bytes,
+      footprint.bytes(), footprint.max_sequences(), footprint.context_tokens_max,
+      footprint.kv.token_count(), fmt::join(blocks, " and "), footprint.kv.block_tokens,
       tensor::kv_type_name(footprint.kv.dtype));
 }
 
@@ -506,7 +533,7 @@ Json to_json(const Footprint& footprint) {
   Json working;
   working.set("activations", space.activations).set("logits", space.logits);
   working.set("kernels", space.kernels).set("sampling", space.sampling);
-  working.set("drafting", space.drafting);
+  working.set("drafting", space.drafting).set("adapters", space.adapters);
   Json formula;
   formula.set("per_token", footprint.kv_formula.per_token);
   formula.set("per_sequence", footprint.kv_formula.per_sequence);
@@ -517,7 +544,8 @@ Json to_json(const Footprint& footprint) {
   json.set("kv_allocated", footprint.kv.bytes());
   json.set("workspace", space.bytes());
   json.set("max_sequences", footprint.max_sequences());
-  json.set("swap", footprint.swap.bytes()).set("total", footprint.bytes());
+  json.set("swap", footprint.swap.bytes()).set("adapters", footprint.adapter_bytes);
+  json.set("total", footprint.bytes());
   json.set("memory", footprint.memory_bytes);
   json.set("max_model_len", footprint.context_tokens_max);
   json.set("max_num_seqs", footprint.sequences_max);

@@ -33,6 +33,11 @@ struct MemoryRequest {
   bool prefix_cache = true;           // blocks beyond what runs, so that hits can end
   std::optional<int> context_tokens;  // asked for by the user; empty: as long as fits
   int64_t swap_bytes = 0;             // beside the KV cache, for sequences that make room
+  // LoRA adapters: the highest rank, 0 without any; whether they add to experts, too; and what is
+  // kept of them.
+  int adapter_rank_max = 0;
+  bool expert_adapters = false;
+  int64_t adapter_bytes = 0;
   // From so many bytes of them on, bf16 matrices are held in 12 bits a weight
   // (checkpoint/compact_weights.h), if the weights then fit into memory; empty: they stay as the
   // files have them.
@@ -97,8 +102,9 @@ struct Workspace {
   // A row of logits and its candidates for each thread, a mask for each sequence.
   int64_t sampling = 0;
   int64_t drafting = 0;  // MemoryRequest::draft_bytes
+  int64_t adapters = 0;  // what steps keep for adapters
 
-  int64_t bytes() const { return activations + logits + kernels + sampling + drafting; }
+  int64_t bytes() const { return activations + logits + kernels + sampling + drafting + adapters; }
 };
 
 struct Footprint {
@@ -106,7 +112,8 @@ struct Footprint {
   Workspace workspace;
   KvFormula kv_formula;
   KvAllocated kv;
-  KvAllocated swap;  // without blocks where there is none
+  KvAllocated swap;           // without blocks where there is none
+  int64_t adapter_bytes = 0;  // the most that is kept of adapters
 
   int sequences_max = 0;                       // slots
   int context_tokens_max = 0;                  // of one sequence
@@ -118,7 +125,9 @@ struct Footprint {
   int max_sequences() const;
   // The formula for the tokens that fit and as many sequences as may run.
   int64_t kv_formula_bytes() const { return kv_formula.bytes(kv.token_count(), sequences_max); }
-  int64_t bytes() const { return weights.bytes() + workspace.bytes() + kv.bytes() + swap.bytes(); }
+  int64_t bytes() const {
+    return weights.bytes() + workspace.bytes() + kv.bytes() + swap.bytes() + adapter_bytes;
+  }
   // The blocks, swap space being the host's.
   kv::PerGroup<kv::GroupCapacity> kv_capacity() const;
 };

@@ -18,6 +18,8 @@ namespace {
 constexpr int kPassedOverMax = 8;
 // And because they have no slot: these cost less.
 constexpr size_t kPassedOverWithoutSlotMax = 64;
+// Plans that a sequence is passed over in because as many adapters run as may.
+constexpr int kAdapterPatience = 64;
 
 // More blocks than there are in some group: an error with the numbers of all of them.
 Result<void> check_blocks(int64_t prompt, int64_t output, const ExecutorCapacity& capacity) {
@@ -108,6 +110,9 @@ Result<void> check_request(const request::GenerationRequest& request,
                              token, capacity.vocab_size - 1),
                  "label_tokens"};
   }
+  if (request.adapter.identity != 0 && capacity.adapters_max == 0) {
+    return Error{ErrorCode::kUnsupported, "this engine computes without adapters", "model"};
+  }
   TRY(check_resumed(request, capacity));
   return check_blocks(prompt, output, capacity);
 }
@@ -178,8 +183,8 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   if (sequence.request.quota && sequence.request.quota->begun) begin_quota(sequence);
   // Without a cache it shares with its siblings alone.
   const std::string own = std::to_string(family == kNoFamily ? id : family);
-  sequence.origin =
-      hasher_.root({.salt = options_.prefix_cache ? sequence.request.cache_salt : own});
+  sequence.origin = hasher_.root({.salt = options_.prefix_cache ? sequence.request.cache_salt : own,
+                                  .adapter = sequence.request.adapter.identity});
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
   wait_in_line(sequence);
@@ -227,6 +232,42 @@ StepPlan Scheduler::plan(int64_t now_ns) {
   admit_waiting();
   take_draft_blocks();
   return write_plan();
+}
+
+// At most adapters_max distinct ones run. Whoever has waited for a place for kAdapterPatience plans
+// is next: until it runs no sequence of another adapter begins, so that places come free.
+bool Scheduler::has_adapter_place(const Sequence& arriving) {
+  const int64_t wanted = arriving.request.adapter.identity;
+  if (wanted == 0) return true;
+  std::vector<int64_t> active;
+  for (const Sequence* running : running_) {
+    const int64_t identity = running->request.adapter.identity;
+    if (identity != 0 && std::find(active.begin(), active.end(), identity) == active.end()) {
+      active.push_back(identity);
+    }
+  }
+  const bool runs = std::find(active.begin(), active.end(), wanted) != active.end();
+  const bool is_full = static_cast<int>(active.size()) >= capacity_.adapters_max;
+  if (adapter_waiter_ && *adapter_waiter_ != arriving.id) {
+    const auto found = sequences_.find(*adapter_waiter_);
+    const bool waits =
+        found != sequences_.end() && found->second.stage == Sequence::Stage::kWaiting;
+    if (!waits) adapter_waiter_.reset();
+    const bool yields = waits && adapter_waits_ >= kAdapterPatience &&
+                        found->second.request.adapter.identity != wanted;
+    if (yields) return false;
+  }
+  if (runs || !is_full) {
+    if (adapter_waiter_ == arriving.id) adapter_waiter_.reset();
+    return true;
+  }
+  if (!adapter_waiter_) {
+    adapter_waiter_ = arriving.id;
+    adapter_waits_ = 0;
+  } else if (*adapter_waiter_ == arriving.id) {
+    ++adapter_waits_;
+  }
+  return false;
 }
 
 void Scheduler::end_overdue(int64_t now_ns) {
@@ -360,6 +401,12 @@ void Scheduler::admit_waiting() {
     Sequence& sequence = sequences_.at(*next);
     if (free_slots(sequence).empty()) {
       // Slots of the other kind are free: whoever waits for those is not kept waiting by this one.
+      if (passed_over.size() == kPassedOverWithoutSlotMax) break;
+      passed_over.push_back(*next);
+      continue;
+    }
+    if (!has_adapter_place(sequence)) {
+      // Sequences of the model itself and of adapters that run are not kept waiting by this one.
       if (passed_over.size() == kPassedOverWithoutSlotMax) break;
       passed_over.push_back(*next);
       continue;
@@ -542,6 +589,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     if (remembers) arrival.history = sequence.tokens;
     if (arrival.guide) arrival.tenant = sequence.request.tenant;
     arrival.origin = sequence.origin;
+    arrival.adapter = sequence.request.adapter.weights.get();
     if (capacity_.draft_tokens_max > 0) arrival.prediction = sequence.request.prediction;
   }
   row.start = sequence.computed;

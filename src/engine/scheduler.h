@@ -181,6 +181,7 @@ class Scheduler {
   void limit_prompts();
   void choose_prefills();
   void admit_waiting();
+  bool has_adapter_place(const Sequence& arriving);
   void choose_drafts();
   int draft_tokens_for(const Sequence& sequence) const;
   bool waits_to_draft(const Sequence& sequence) const;
@@ -291,6 +292,9 @@ class Scheduler {
   DraftController draft_controller_;
   std::vector<DraftController::Candidate> draft_candidates_;  // scratch
   bool drafting_ = true;  // the last step with decodes had guesses, or might have
+
+  std::optional<SequenceId> adapter_waiter_;  // the first that waits for a place of its adapter
+  int adapter_waits_ = 0;                     // plans that passed it over
 
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;

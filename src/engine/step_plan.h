@@ -77,6 +77,9 @@ struct Arrival {
   std::vector<TokenId> prediction;  // what the caller expects to come; where guesses are computed
   // Who may share what is computed of it: those with the same (BlockHasher::root).
   kv::BlockHash origin;
+  // What its rows are computed with beside the model; null: nothing. Its request holds it until no
+  // submitted step names the sequence.
+  const request::AdapterWeights* adapter = nullptr;
 };
 
 inline constexpr int32_t kNoArrival = -1;

@@ -162,8 +162,12 @@ Result<TextComparison> score_text(const ScoredModel& base, const ScoredModel* ot
                              base.model->config().context_max));
   }
   if (other != nullptr && other->model->config().vocab_size != base.model->config().vocab_size) {
-    return wrong(fmt::format("vocabularies of {} and {} tokens cannot be compared",
-                             base.model->config().vocab_size, other->model->config().vocab_size));
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("a model with a vocabulary of {} tokens cannot be compared with one of "
+                    "{} tokens; --against wants another form of the same model",
+                    base.model->config().vocab_size, other->model->config().vocab_size),
+        "against"};
   }
   return Scorer(base, other, chunk, tokens, options).run();
 }

@@ -24,6 +24,7 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Dr
     input.sequences.push_back({.start = row.start,
                                .count = row.token_count() + guess_count,
                                .tables = tables,
+                               .adapter = slots[row.slot].adapter,
                                .second_text = slots[row.slot].second_text});
     if (!slots.samples(row)) continue;
     for (int guess = 0; guess <= guess_count; ++guess) {

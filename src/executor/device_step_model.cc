@@ -55,6 +55,12 @@ Result<cost_model::Footprint> DeviceStepModel::plan(const families::ModelConfig&
                                                     const cost_model::MemoryRequest& request,
                                                     const Memory& memory) {
   TRY(models::DeviceModel::check(config));
+  if (request.adapter_rank_max > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "--enable-lora: adapters are computed with on the processors (--device cpu), not "
+                 "yet on a GPU",
+                 "enable-lora"};
+  }
   TRY_ASSIGN(const cuda::KvType kv_type, kv_type_of(request.kv_dtype));
   if (request.block_tokens != cuda::kBlockTokens) {
     return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",

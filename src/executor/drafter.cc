@@ -77,6 +77,19 @@ void Drafter::append(const engine::StepResult& result) {
   }
 }
 
+void Drafter::see_rejected(const engine::StepPlan& plan, std::span<const SampledRow> rows) {
+  for (const SampledRow& row : rows) {
+    if (row.rejected.empty()) continue;
+    const ScheduledRow& sequence = plan.sequences[row.sequence];
+    const auto first_wrong = static_cast<size_t>(row.guessed);
+    const auto behind = static_cast<size_t>(sequence.start + sequence.token_count());
+    proposer_->see_rejected({.slot = sequence.slot,
+                             .position = behind + first_wrong + 1,
+                             .guesses = row.guesses.subspan(first_wrong, row.rejected.size()),
+                             .drawn = row.rejected});
+  }
+}
+
 // A boundary k of the proposer's is the residual stream behind k layers: index 2 k of a tap.
 void Drafter::see(int index, const float* x, int rows) {
   const std::span<const int> taps = proposer_->taps();

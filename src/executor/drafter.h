@@ -8,6 +8,7 @@
 
 #include "engine/step_plan.h"
 #include "executor/batch_builder.h"
+#include "executor/row_sampler.h"
 #include "speculative/proposer.h"
 
 namespace pelton::executor {
@@ -42,6 +43,10 @@ class Drafter {
 
   // Behind that: whose rows the proposer has seen, wrong guesses left out.
   void observe(const engine::StepPlan& plan, const Drafts& drafts);
+
+  // Whether the proposer wants what was drawn behind wrong guesses; and what was, behind append().
+  bool wants_rejected() const { return proposer_ != nullptr && proposer_->wants_rejected(); }
+  void see_rejected(const engine::StepPlan& plan, std::span<const SampledRow> rows);
 
  private:
   speculative::Proposer* const proposer_;

@@ -124,6 +124,7 @@ TEST(Footprint, SpeculationIsAllocatedAsPredicted) {
   const std::string medusa = R"(,"num_speculative_tokens":3,"model":")" + box + R"(/medusa"})";
   for (const std::string& json :
        {std::string(R"({"method":"suffix"})"), std::string(R"({"method":"suffix_shared"})"),
+        std::string(R"({"method":"lookahead","num_speculative_tokens":4})"),
         R"({"method":"draft_model")" + draft, R"({"method":"eagle3")" + head,
         R"({"method":"suffix+eagle3")" + head, R"({"method":"suffix+draft_model")" + draft,
         R"({"method":"auto")" + head, R"({"method":"medusa")" + medusa,

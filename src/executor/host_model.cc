@@ -31,7 +31,9 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
   }
   TRY_ASSIGN(auto model, models::load_model(checkpoint, *kernels,
                                             {.batch_tokens_max = options.batch_tokens_max,
-                                             .logit_rows_max = options.logit_rows_max}));
+                                             .logit_rows_max = options.logit_rows_max,
+                                             .adapter_rank_max = options.adapter_rank_max,
+                                             .expert_adapters = options.expert_adapters}));
   std::unique_ptr<HostModel> made(
       new HostModel(footprint, pool, std::move(kernels), std::move(model), std::move(tiers)));
   made->check_footprint(checkpoint);

@@ -18,6 +18,8 @@ class HostModel final : public StepModel {
     kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
     int batch_tokens_max = 512;
     int logit_rows_max = 16;
+    int adapter_rank_max = 0;  // 0: steps bring no adapters
+    bool expert_adapters = false;
   };
 
   // `checkpoint` and `pool` outlive the model. What it allocates is what `footprint` says

@@ -11,6 +11,7 @@
 #include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
+#include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
 #include "executor/step_overlap.h"
 #include "kernels/kernels.h"
@@ -90,7 +91,15 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(
                  "--speculative-config: an encoder generates nothing that could be guessed",
                  "speculative-config"};
   }
+  if (model.is_encoder() && options.adapters_max > 0) {
+    return Error{ErrorCode::kUnsupported, "--enable-lora: encoders have no adapters",
+                 "enable-lora"};
+  }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
+  if (options.adapters_max > 0) {
+    request.adapter_bytes =
+        (options.adapters_kept_max + 1) * adapter_place_bytes(model, options.adapter_limits);
+  }
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   base::ThreadPool pool({.threads = 1});
   TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
@@ -133,6 +142,8 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
       .prefix_cache = options.prefix_cache,
       .context_tokens = options.context_tokens,
       .swap_bytes = options.swap_bytes,
+      .adapter_rank_max = options.adapters_max > 0 ? options.adapter_limits.rank_max : 0,
+      .expert_adapters = options.adapter_limits.targets != lora::Targets::kAttention,
       .kv_bytes = options.kv_bytes,
       .memory_utilization = options.memory_utilization,
       .memory_bytes = options.memory_bytes.value_or(base::memory_limit_bytes())};
@@ -163,7 +174,9 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                HostModel::load(checkpoint,
                                {.kernels = choice,
                                 .batch_tokens_max = options.batch_tokens_max,
-                                .logit_rows_max = options.sequences_max + request.draft_rows_max},
+                                .logit_rows_max = options.sequences_max + request.draft_rows_max,
+                                .adapter_rank_max = request.adapter_rank_max,
+                                .expert_adapters = request.expert_adapters},
                                footprint, pool));
   }
   std::shared_ptr<speculative::Proposer> proposer = options.proposer;
@@ -204,6 +217,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .draft_tokens_max = options.speculation.tokens_max,
                 .draft_rows_max = draft_rows_max(options),
                 .proposers = names_of(proposer.get()),
+                .adapters_max = options.adapters_max,
                 .vocab_size = config.vocab_size},
       sampled_vocab_(sampled_vocab(options, config.vocab_size)),
       slots_(capacity_.slot_count()),
@@ -224,7 +238,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
       samplers_(static_cast<size_t>(pool_.size())),
       row_sampler_({.vocab_size = config.vocab_size,
                     .sampled_vocab = sampled_vocab_,
-                    .jump_tokens_max = options.jump_tokens_max},
+                    .jump_tokens_max = options.jump_tokens_max,
+                    .draws_rejected = drafter_.wants_rejected()},
                    pool_, samplers_, slots_, grammars_) {
   int64_t sampling = grammars_.bytes();
   for (sampling::Sampler& sampler : samplers_) {
@@ -339,6 +354,7 @@ Result<void> LocalExecutor::complete(Flight& flight) {
                       logits, flight.result);
   drafter_.append(flight.result);
   drafter_.observe(plan, flight.drafts);
+  if (drafter_.wants_rejected()) drafter_.see_rejected(plan, flight.rows);
   const ScoreContext context{.slots = slots_,
                              .model = *model_,
                              .pool = pool_,

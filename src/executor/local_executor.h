@@ -27,6 +27,7 @@
 #include "executor/slot_table.h"
 #include "executor/step_model.h"
 #include "executor/step_queue.h"
+#include "lora/adapter.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
 #include "speculative/config.h"
@@ -69,6 +70,12 @@ class LocalExecutor final : public engine::Executor {
     // What one guide may make a step wait for, in steps of work (grammar/work_budget.h): about a
     // millisecond. What is more is done beside the steps. 0: all of it, for tests.
     int64_t guide_work_max = 40'000;
+    // LoRA adapters that requests may bring: so many distinct ones in a step, of these ranks, on
+    // these matrices; so many are kept in memory, and one more may be on its way there. The
+    // processors' only.
+    int adapters_max = 0;
+    lora::Limits adapter_limits;
+    int adapters_kept_max = 0;
     // Who guesses, and how many tokens behind one sequence's row. The processors' only.
     speculative::Config speculation;
     // Instead of the proposer that it asks for: tests.

@@ -105,10 +105,34 @@ void RowSampler::sample_row(const engine::StepPlan& plan, SampledRow& row, float
     } else {
       goes_on = settle(plan, row, {.usable = false}, result);
     }
-    if (!goes_on) return;
+    if (!goes_on) break;
     row.source = Source::kLogits;
     row.allowed = {};
     prepare(plan, row);
+  }
+  if (options_.draws_rejected && row.guessed < row.given) draw_rejected(plan, row, logits, sampler);
+}
+
+// As at other rows, less what knows the tokens before, which are no longer the sequence's: its
+// grammar and its bans. A draw that fails ends them: nobody is owed any.
+void RowSampler::draw_rejected(const engine::StepPlan& plan, SampledRow& row, float* logits,
+                               sampling::Sampler& sampler) {
+  const ScheduledRow& sequence = plan.sequences[row.sequence];
+  request::SamplingParams params = slots_[sequence.slot].sampling;
+  params.logprobs = -1;
+  params.logprob_tokens.clear();
+  const auto vocab = static_cast<size_t>(options_.vocab_size);
+  const auto first_wrong = static_cast<size_t>(row.guessed);
+  for (size_t behind = first_wrong + 1; behind <= row.guesses.size(); ++behind) {
+    const size_t at = static_cast<size_t>(row.first_logits) + behind;
+    const sampling::SampledChoice choice = sampler.sample(
+        {logits + at * vocab, static_cast<size_t>(options_.sampled_vocab)},
+        {.params = params,
+         .history = params.reads_history() ? &slots_[sequence.slot].history : nullptr,
+         .position = sequence.start + sequence.token_count() + int(behind),
+         .mirostat_bound = slots_[sequence.slot].mirostat_bound});
+    if (!choice.usable) break;
+    row.rejected.push_back(choice.token);
   }
 }
 

@@ -54,6 +54,7 @@ struct SampledRow {
   std::span<const TokenId> suppressed{};
   std::span<const uint64_t> allowed{};  // a bit a token; empty: all
   std::vector<uint64_t> forced{};       // what `allowed` is, where the plan puts a token there
+  std::vector<TokenId> rejected{};      // drawn behind guesses[guessed], and those behind it
 };
 
 class RowSampler {
@@ -62,6 +63,7 @@ class RowSampler {
     int vocab_size = 0;     // of a row of logits
     int sampled_vocab = 0;  // ids from here on are never sampled
     int jump_tokens_max = engine::kJumpTokensMax;
+    bool draws_rejected = false;  // a proposer wants what is drawn behind wrong guesses
   };
 
   // All outlive it. `samplers`: one a worker of the pool.
@@ -93,6 +95,8 @@ class RowSampler {
   sampling::DrawInput input_of(const engine::StepPlan& plan, const SampledRow& row) const;
   void sample_row(const engine::StepPlan& plan, SampledRow& row, float* logits,
                   sampling::Sampler& sampler, engine::StepResult& result);
+  void draw_rejected(const engine::StepPlan& plan, SampledRow& row, float* logits,
+                     sampling::Sampler& sampler);
   bool settle(const engine::StepPlan& plan, SampledRow& row, const sampling::SampledChoice& drawn,
               engine::StepResult& result);
   bool refuse(const engine::StepPlan& plan, const SampledRow& row, std::optional<Error> error,

@@ -68,8 +68,11 @@ class RowSamplerUnit : public testing::Test {
   std::vector<sampling::Sampler> samplers_{2};
   SlotTable slots_{kSlots};
   SlotGrammars grammars_;
-  RowSampler sampler_{
-      {.vocab_size = kVocab, .sampled_vocab = kVocab}, pool_, samplers_, slots_, grammars_};
+  RowSampler sampler_{{.vocab_size = kVocab, .sampled_vocab = kVocab, .draws_rejected = true},
+                      pool_,
+                      samplers_,
+                      slots_,
+                      grammars_};
   // Behind the plan's rows, in order.
   void guess(const std::vector<std::string>& guesses) {
     drafts_ = {};
@@ -105,6 +108,28 @@ TEST_F(RowSamplerUnit, SuppressedTokensAreNotDrawnAndForcedOnesAre) {
   step(plan, {"ab", "ab"});
   EXPECT_EQ(tokens(0), "b");
   EXPECT_EQ(tokens(1), "z");
+}
+
+// What a proposer may have: drawn at rows whose input is not the sequence's.
+TEST_F(RowSamplerUnit, RowsBehindAWrongGuessAreDrawnToo) {
+  engine::StepPlan plan;
+  begin(plan, {.slot = 0, .tokens = {1}, .sample = true});
+  begin(plan, {.slot = 1, .tokens = {1}, .sample = true});
+  begin(plan, {.slot = 2, .tokens = {1}, .sample = true});
+  guess({"abc", "ab", ""});
+  step(plan, {"a", "x", "y", "z", "a", "b", "c", "q"});
+  EXPECT_EQ(tokens(0), "ax");
+  EXPECT_EQ(rows_[0].rejected, (std::vector<TokenId>{'y', 'z'}));
+  EXPECT_EQ(tokens(1), "abc");  // all right: none
+  EXPECT_TRUE(rows_[1].rejected.empty());
+  EXPECT_TRUE(rows_[2].rejected.empty());
+  // A row without numbers ends them, and costs the sequence nothing.
+  engine::StepPlan next;
+  add_row(next, {.slot = 0, .start = 2, .sample = true});
+  guess({"abc"});
+  step(next, {"z", "y", "", "z"});
+  EXPECT_EQ(tokens(0), "z");
+  EXPECT_EQ(rows_[0].rejected, (std::vector<TokenId>{'y'}));
 }
 
 TEST_F(RowSamplerUnit, PenaltiesSeeWhatWasDrawnBefore) {

@@ -3,7 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "executor/loaded_adapter.h"
+
 namespace pelton::executor {
+namespace {
+
+const lora::Adapter* adapter_of(const request::AdapterWeights* weights) {
+  if (weights == nullptr) return nullptr;
+  return &static_cast<const LoadedAdapter*>(weights)->adapter();
+}
+
+}  // namespace
 
 void SlotTable::apply(const engine::StepPlan& plan) {
   for (const ScheduledRow& row : plan.sequences) {
@@ -15,6 +25,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     slot.pooling = arrival->pooling;
     slot.label_tokens = arrival->label_tokens;
     slot.second_text = arrival->second_text;
+    slot.adapter = adapter_of(arrival->adapter);
     slot.mirostat_bound = arrival->mirostat_bound;
     slot.known_tokens = 0;
     slot.history.clear();

@@ -11,6 +11,7 @@
 #include "base/token_id.h"
 #include "engine/seat_tables.h"
 #include "engine/step_plan.h"
+#include "lora/adapter.h"
 #include "request/generation_request.h"
 #include "sampling/token_history.h"
 
@@ -22,6 +23,7 @@ struct Slot {
   request::SamplingParams sampling;
   sampling::TokenHistory history;  // empty unless sampling.reads_history()
   engine::SlotTables tables;
+  const lora::Adapter* adapter = nullptr;   // its rows'; null: none
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   std::vector<TokenId> label_tokens;        // of Pooling::kTokens
   int second_text = 0;                      // as GenerationRequest's

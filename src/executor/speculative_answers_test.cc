@@ -122,6 +122,8 @@ class Hostile final : public speculative::Proposer {
     inner_->see(tap, none.data(), rows);
   }
   void observe(std::span<const speculative::ComputedRows> rows) override { inner_->observe(rows); }
+  bool wants_rejected() const override { return inner_->wants_rejected(); }
+  void see_rejected(const speculative::RejectedRows& rows) override { inner_->see_rejected(rows); }
   int64_t bytes() const override { return 0; }
 
   Result<void> draft(std::span<DraftRequest> requests) override {
@@ -442,11 +444,11 @@ class SpeculativeAnswers : public testing::Test {
     const double acceptance = std::array{0.0, 0.5, 0.9, 1.0}[static_cast<size_t>(below(4))];
     const int vocab = checkpoint_->config().vocab_size;
     using Method = speculative::Config::Method;
-    constexpr std::array kMethods = {Method::kOracle,     Method::kNGram,
-                                     Method::kSuffix,     Method::kEagle3,
-                                     Method::kDraftModel, Method::kSuffixDraftModel,
-                                     Method::kMedusa,     Method::kSuffixEagle3,
-                                     Method::kAuto,       Method::kSuffixShared};
+    constexpr std::array kMethods = {
+        Method::kOracle,       Method::kNGram,        Method::kSuffix,
+        Method::kEagle3,       Method::kDraftModel,   Method::kSuffixDraftModel,
+        Method::kMedusa,       Method::kSuffixEagle3, Method::kAuto,
+        Method::kSuffixShared, Method::kLookahead};
     options.proposer = proposer_of(kMethods[seed % kMethods.size()], acceptance, options);
     const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
     const bool is_hostile = kind < static_cast<int>(Hostile::Kind::kCount);

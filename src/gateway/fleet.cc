@@ -471,7 +471,7 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .failures = worker->failures,
                     .reason = reason_of(*worker, now_ns),
                     .names_agree = worker->names_agree,
-                    .bias = bias_at(worker->first_bias, now_ns),
+                    .bias = worker->first_bias.at(typical_bias(worker->config.pool).first, now_ns),
                     .kind = worker->kind,
                     .abilities = worker->abilities});
   }

@@ -26,6 +26,7 @@
 #include "gateway/cost_router.h"
 #include "gateway/foreign_load.h"
 #include "gateway/pool_gate.h"
+#include "gateway/prediction_bias.h"
 #include "net/http_client.h"
 
 namespace pelton::gateway {
@@ -200,13 +201,8 @@ class Fleet {
     std::deque<Uncounted> uncounted;
     bool names_agree = false;  // its blocks are named as ours
     cluster::RoutedGroups groups;
-    // Measured by predicted (gateway/cost_router.h); fades to 1 while nothing is measured.
-    struct Bias {
-      double value = 1;
-      int64_t at_ns = 0;
-    };
-    Bias first_bias;
-    Bias rest_bias;
+    PredictionBias first_bias;  // of the time to the first token, and for each further one
+    PredictionBias rest_bias;
     int64_t requests = 0;
     int64_t failures = 0;
     std::string logged;  // state and reason, as they stand in the log
@@ -252,8 +248,13 @@ class Fleet {
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
   // As it says itself: one that was put into a pool by mistake gets none of its requests.
-  static double bias_at(const Worker::Bias& bias, int64_t now_ns);
-  void note_ratio(Worker::Bias& bias, double measured_s, double predicted_s) const;
+  struct TypicalBias {
+    double first = 1;
+    double rest = 1;
+  };
+  TypicalBias typical_bias(std::string_view pool) const;
+  void note_ratio(PredictionBias& bias, double& typical, double measured_s,
+                  double predicted_s) const;
   static bool has_model(const Worker& worker, std::string_view model);
   static bool serves(const Worker& worker, std::string_view pool, std::string_view model,
                      int64_t now_ns);
@@ -268,6 +269,7 @@ class Fleet {
   std::vector<PoolConfig> pools_;
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
+  std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
   uint64_t serials_ = 0;
   // In this order: what they call back works with all above.
   net::HttpClient client_;

@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kUncountedNs = 2'000'000'000;
 constexpr double kTypicalOutput = 256;  // tokens, where nothing is known
 constexpr double kNewestShare = 0.05;   // of the newest answer in the averages
-constexpr double kBiasFadesNs = 30e9;   // to half of its logarithm
 // No step takes less: who says so is not believed.
 constexpr double kStepMinS = 1e-4;
 // So many times faster than the pool's middle worker may one say that it is.
@@ -95,6 +94,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     if (workers_[i] == nullptr) continue;
     Worker& worker = *workers_[i];
     const cluster::WorkerLoad& load = worker.health.load();
+    const TypicalBias typical = typical_bias(worker.config.pool);
     CostCandidate& one = all[i];
     one = {.costs = load.costs,
            .slots = worker.record.slots,
@@ -105,8 +105,8 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .uncounted = static_cast<int>(worker.uncounted.size()),
            .slot_wait_s = load.wait_s,
            .kv_used = load.kv_used,
-           .bias = bias_at(worker.first_bias, now_ns),
-           .rest_bias = bias_at(worker.rest_bias, now_ns),
+           .bias = worker.first_bias.at(typical.first, now_ns),
+           .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
            .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&
                      meets(worker.abilities, wanted.need) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
@@ -220,29 +220,30 @@ Fleet::Naming Fleet::naming(std::string_view pool) const {
 void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
-  if (worker != nullptr) note_ratio(worker->first_bias, seconds, assignment.first_s);
+  if (worker == nullptr) return;
+  note_ratio(worker->first_bias, typical_biases_[worker->config.pool].first, seconds,
+             assignment.first_s);
 }
 
 void Fleet::note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens) {
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   if (worker == nullptr || tokens < 1) return;
-  note_ratio(worker->rest_bias, seconds / static_cast<double>(tokens), assignment.step_s);
+  note_ratio(worker->rest_bias, typical_biases_[worker->config.pool].rest,
+             seconds / static_cast<double>(tokens), assignment.step_s);
 }
 
-// In logarithms, where twice as slow and twice as fast are as far from 1.
-void Fleet::note_ratio(Worker::Bias& bias, double measured_s, double predicted_s) const {
+void Fleet::note_ratio(PredictionBias& bias, double& typical, double measured_s,
+                       double predicted_s) const {
   if (!(measured_s > 0) || !(predicted_s > 0)) return;
-  const int64_t now_ns = clock_.now_ns();
-  const double before = bias_at(bias, now_ns);
   const double ratio = std::clamp(measured_s / predicted_s, kBiasMin / 2, 2 * kBiasMax);
-  bias = {.value = before * std::pow(ratio / before, kNewestShare), .at_ns = now_ns};
+  bias.note(ratio, typical, clock_.now_ns());
+  typical = PredictionBias::mixed(typical, ratio);
 }
 
-// Who was priced out is tried again after a while.
-double Fleet::bias_at(const Worker::Bias& bias, int64_t now_ns) {
-  const double age = static_cast<double>(now_ns - bias.at_ns) / kBiasFadesNs;
-  return std::pow(bias.value, std::exp2(-std::max(age, 0.0)));
+Fleet::TypicalBias Fleet::typical_bias(std::string_view pool) const {
+  const auto known = typical_biases_.find(pool);
+  return known == typical_biases_.end() ? TypicalBias{} : known->second;
 }
 
 void Fleet::note_output(std::string_view pool, int64_t tokens) {

@@ -71,9 +71,11 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   table.detail("of it in 12 bits", weights.compact);
   table.part("working memory", footprint.workspace.bytes());
   table.detail("speculation", footprint.workspace.drafting);
+  table.detail("adapters' products", footprint.workspace.adapters);
   table.part("KV cache", kv.bytes());
   for (const auto& group : kv.groups) table.detail(layers_of(group), group.bytes());
   if (footprint.swap.bytes() > 0) table.part("swap space", footprint.swap.bytes());
+  if (footprint.adapter_bytes > 0) table.part("adapters", footprint.adapter_bytes);
   table.part("left", std::max<int64_t>(footprint.memory_bytes - footprint.bytes(), 0));
   if (footprint.bytes() > footprint.memory_bytes) {
     table.line(

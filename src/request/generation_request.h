@@ -10,6 +10,7 @@
 
 #include "base/token_id.h"
 #include "grammar/grammar_state.h"
+#include "request/adapter.h"
 
 namespace pelton::request {
 
@@ -146,6 +147,7 @@ struct GenerationRequest {
   // Only requests of equal salt reuse each other's computed prefixes: whoever does not know the
   // salt cannot learn by timing what others have asked.
   std::string cache_salt;
+  AdapterRef adapter;  // what it is computed with beside the model; likewise
   // Set: nothing is sampled and `stop` means nothing; the answer is the prompt's embedding.
   std::optional<Pooling> pooling;
   std::vector<TokenId> label_tokens;  // of Pooling::kTokens

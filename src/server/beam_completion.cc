@@ -28,6 +28,7 @@ request::GenerationRequest step_of(const request::GenerationRequest& prompt, con
   step.weight = prompt.weight;
   step.deadline_ns = prompt.deadline_ns;
   step.cache_salt = prompt.cache_salt;
+  step.adapter = prompt.adapter;
   return step;
 }
 

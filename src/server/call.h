@@ -44,6 +44,8 @@ struct Call {
   std::unique_ptr<access::TrackedRequest> entry;  // null in tests of parts
   // That it asks, once it is chosen: held for all that hangs on the call.
   std::shared_ptr<const ServedModel> model;
+  // The adapter that it asks for, where it had to be waited for.
+  std::shared_ptr<const AdapterHold> adapter = {};
   std::unique_ptr<access::AdmissionTicket> ticket;  // of one that makes the model work
 
   std::shared_ptr<RequestIdentity> identity;  // from its request's first stage on

@@ -64,5 +64,7 @@ void load(Call call, Services& services);
 void sleep(Call call, Services& services);  // sleep.cc, also the next two
 void wake_up(Call call, Services& services);
 void is_sleeping(Call call, Services& services);
+void load_lora_adapter(Call call, Services& services);  // lora.cc, also the next
+void unload_lora_adapter(Call call, Services& services);
 
 }  // namespace pelton::server

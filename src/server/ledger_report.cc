@@ -48,6 +48,16 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.key("integrity_checks").integer(ledger.integrity_checks);
 }
 
+// Null: not known yet. Without `adaptive` nobody forecasts a gain.
+void write_known(JsonWriter& json, std::string_view key, double value) {
+  json.key(key);
+  if (value > 0) {
+    json.number(value);
+  } else {
+    json.null();
+  }
+}
+
 // What the controller of speculation knows, and what it chose last.
 void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
                   std::span<const std::string> proposers) {
@@ -55,9 +65,10 @@ void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
   json.key("speculation").begin_object();
   json.key("state").string(engine::name_of(report.state));
   json.key("draft_tokens").integer(report.guesses).key("rows").integer(report.rows);
-  json.key("gain").number(report.gain).key("drafted_share").number(report.drafted_share);
-  json.key("step_ms").number(report.step_ns * 1e-6);
-  json.key("draft_ms").number(report.draft_ns * 1e-6);
+  write_known(json, "gain", report.gain);
+  json.key("drafted_share").number(report.drafted_share);
+  write_known(json, "step_ms", report.step_ns * 1e-6);
+  write_known(json, "draft_ms", report.draft_ns * 1e-6);
   json.key("acceptance").begin_array();
   for (const double acceptance : report.acceptance) json.number(acceptance);
   json.end_array();

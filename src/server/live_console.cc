@@ -119,7 +119,8 @@ void LiveConsole::note() {
   for (const std::shared_ptr<const ServedModel>& model : parts_.services.catalogue.held()) {
     add_model(counters, *model);
   }
-  history_.note(counters, parts_.services.clock.unix_ms());
+  const base::Clock& clock = parts_.services.clock;
+  history_.note(counters, clock.now_ns(), clock.unix_ms());
 }
 
 bool LiveConsole::handle(const net::HttpRequest& request,

@@ -47,10 +47,10 @@ LiveHistory::Percentiles LiveHistory::percentiles(const std::vector<double>& bou
           .p95 = static_cast<float>(quantile(bounds, gained, 0.95))};
 }
 
-void LiveHistory::note(const LiveCounters& counters, int64_t unix_ms) {
+void LiveHistory::note(const LiveCounters& counters, int64_t now_ns, int64_t unix_ms) {
   std::lock_guard lock(mutex_);
-  const double seconds = static_cast<double>(unix_ms - last_ms_) * 1e-3;
-  const bool is_first = last_ms_ == 0;
+  const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
+  const bool is_first = last_ns_ == 0;
   if (!is_first && seconds > 0) {
     const auto rate = [&](int64_t now, int64_t before) {
       return static_cast<float>(static_cast<double>(std::max<int64_t>(now - before, 0)) / seconds);
@@ -83,7 +83,7 @@ void LiveHistory::note(const LiveCounters& counters, int64_t unix_ms) {
     ring_[static_cast<size_t>(newest_) % kSamples] = sample;
   }
   last_ = counters;
-  last_ms_ = unix_ms;
+  last_ns_ = now_ns;
 }
 
 LiveHistory::News LiveHistory::after(int64_t number) const {

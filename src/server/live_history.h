@@ -43,7 +43,8 @@ class LiveHistory {
   static constexpr size_t kSamples = 900;
 
   // Once a second; the first only says from where to count.
-  void note(const LiveCounters& counters, int64_t unix_ms);
+  // `now_ns` is the steady clock's, which rates come from; the calendar's is only shown.
+  void note(const LiveCounters& counters, int64_t now_ns, int64_t unix_ms);
 
   struct News {
     int64_t newest = 0;   // number of the last sample; 0: none yet
@@ -79,7 +80,7 @@ class LiveHistory {
   std::array<Sample, kSamples> ring_;
   int64_t newest_ = 0;
   LiveCounters last_;
-  int64_t last_ms_ = 0;  // 0: nothing was noted yet
+  int64_t last_ns_ = 0;  // 0: nothing was noted yet
   std::vector<std::string> groups_;
 };
 

@@ -24,6 +24,11 @@ LiveCounters counters(int64_t output, std::vector<int64_t> first_token = {0, 0, 
   return counters;
 }
 
+// At that millisecond of both clocks.
+void note(LiveHistory& history, const LiveCounters& counters, int64_t ms) {
+  history.note(counters, ms * 1'000'000, ms);
+}
+
 Json last(const LiveHistory& history) {
   const Result<Json> json = Json::parse(history.after(history.after(0).newest - 1).samples);
   EXPECT_TRUE(json.ok());
@@ -32,10 +37,10 @@ Json last(const LiveHistory& history) {
 
 TEST(LiveHistoryExample, CountersBecomeRatesAndPercentiles) {
   LiveHistory history;
-  history.note(counters(1'200), 10'000);
+  note(history, counters(1'200), 10'000);
   EXPECT_EQ(history.after(0).newest, 0) << "nothing to count from";
   EXPECT_EQ(history.after(0).samples, "");
-  history.note(counters(1'500, {5, 10, 10}), 11'000);
+  note(history, counters(1'500, {5, 10, 10}), 11'000);
   const Json sample = last(history);
   EXPECT_EQ(sample.number("output"), 300);
   EXPECT_EQ(sample.number("steps"), 30);
@@ -51,27 +56,35 @@ TEST(LiveHistoryExample, CountersBecomeRatesAndPercentiles) {
 
 TEST(LiveHistoryTest, WhatIsBeyondTheLastBoundIsTheLastBound) {
   LiveHistory history;
-  history.note(counters(0), 1'000);
-  history.note(counters(0, {0, 0, 7}), 2'000);
+  note(history, counters(0), 1'000);
+  note(history, counters(0, {0, 0, 7}), 2'000);
   EXPECT_NEAR(last(history).find("first")->as_array()[1].as_number(), 0.2, 1e-6);
 }
 
 TEST(LiveHistoryTest, AModelThatGoesTakesNothingBelowZero) {
   LiveHistory history;
-  history.note(counters(1'000, {5, 10, 10}), 1'000);
-  history.note(counters(500, {1, 1, 1}), 2'000);
+  note(history, counters(1'000, {5, 10, 10}), 1'000);
+  note(history, counters(500, {1, 1, 1}), 2'000);
   EXPECT_EQ(last(history).number("output"), 0);
   EXPECT_TRUE(last(history).find("first")->is_null());
-  // A clock that is set back, or stands.
-  history.note(counters(600), 1'500);
-  history.note(counters(700), 1'500);
-  history.note(counters(900), 2'500);
+  // Noted twice at one moment.
+  note(history, counters(600), 1'500);
+  note(history, counters(700), 1'500);
+  note(history, counters(900), 2'500);
   EXPECT_EQ(last(history).number("output"), 200);
+}
+
+TEST(LiveHistoryTest, ACalendarThatJumpsChangesNoRate) {
+  LiveHistory history;
+  history.note(counters(0), 1'000'000'000, 1'700'000'000'000);
+  history.note(counters(300), 2'000'000'000, 1'600'000'000'000);
+  EXPECT_EQ(last(history).number("output"), 300);
+  EXPECT_EQ(last(history).integer("at"), 1'600'000'000'000);
 }
 
 TEST(LiveHistoryTest, FifteenMinutesAreKeptAndGoOnFromAnyOfThem) {
   LiveHistory history;
-  for (int i = 0; i < 2'001; ++i) history.note(counters(i), 1'000 + 1'000 * i);
+  for (int i = 0; i < 2'001; ++i) note(history, counters(i), 1'000 + 1'000 * i);
   EXPECT_EQ(history.after(0).newest, 2'000);
   const auto size = [&](int64_t after) {
     const std::string text = history.after(after).samples;

@@ -1,6 +1,7 @@
 #include "server/metrics_page.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -327,6 +328,70 @@ void write_process(PrometheusText& text) {
   text.gauge("process_threads", "Threads.", usage.thread_count());
 }
 
+// Names, as far as there is room for them: "a,b".
+std::string names_of(const std::vector<AdapterRegistry::Info>& adapters,
+                     int AdapterRegistry::Info::*count) {
+  constexpr size_t kNamesMax = 64;
+  std::string names;
+  size_t written = 0;
+  for (const AdapterRegistry::Info& adapter : adapters) {
+    if (adapter.*count == 0) continue;
+    if (++written > kNamesMax) break;
+    names += (names.empty() ? "" : ",") + adapter.name;
+  }
+  return names;
+}
+
+// Those that were asked for most; all others are one.
+void write_adapter_requests(PrometheusText& text, std::vector<AdapterRegistry::Info> adapters) {
+  constexpr size_t kAdaptersMax = 64;
+  std::erase_if(adapters, [](const auto& adapter) { return adapter.requests == 0; });
+  std::ranges::stable_sort(adapters, std::greater(), &AdapterRegistry::Info::requests);
+  text.family("pelton_lora_requests_total", Type::kCounter,
+              "Requests by the adapter that they name.");
+  int64_t others = 0;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    if (i >= kAdaptersMax) {
+      others += adapters[i].requests;
+    } else {
+      text.sample({{"adapter", adapters[i].name}}, static_cast<double>(adapters[i].requests));
+    }
+  }
+  if (adapters.size() > kAdaptersMax) {
+    text.sample({{"adapter", "other"}}, static_cast<double>(others));
+  }
+}
+
+void write_adapters(PrometheusText& text, const ServedModel& model) {
+  if (model.adapters == nullptr) return;
+  const std::vector<AdapterRegistry::Info> all = model.adapters->list();
+  const AdapterRegistry::Stats stats = model.adapters->stats();
+  text.family("vllm:lora_requests_info", Type::kGauge,
+              "When the adapters that requests run with, or wait for, last changed.");
+  text.sample({{"max_lora", std::to_string(model.engine.capacity().adapters_max)},
+               {"running_lora_adapters", names_of(all, &AdapterRegistry::Info::uses)},
+               {"waiting_lora_adapters", names_of(all, &AdapterRegistry::Info::waiting)}},
+              static_cast<double>(stats.changed_unix_ms) * 1e-3);
+  text.gauge("pelton_lora_adapters", "Adapters that are known.", static_cast<double>(all.size()));
+  text.gauge("pelton_lora_adapters_resident", "Of these, in memory.", stats.resident);
+  text.gauge("pelton_lora_adapters_active", "Of these, in use.", stats.in_use);
+  text.gauge("pelton_lora_bytes", "Memory that adapters take.", static_cast<double>(stats.bytes));
+  text.gauge("pelton_lora_requests_waiting", "Requests that wait for their adapter to be loaded.",
+             stats.waiting);
+  text.counter("pelton_lora_hits_total", "Requests that found their adapter in memory.",
+               static_cast<double>(stats.hits));
+  text.counter("pelton_lora_misses_total", "Requests that did not.",
+               static_cast<double>(stats.misses));
+  text.counter("pelton_lora_loads_total", "Adapters loaded.", static_cast<double>(stats.loads));
+  text.counter("pelton_lora_loads_failed_total", "Adapters that could not be loaded.",
+               static_cast<double>(stats.failed_loads));
+  text.counter("pelton_lora_load_seconds_total", "Time that loading took.",
+               static_cast<double>(stats.load_ns) * 1e-9);
+  text.counter("pelton_lora_evictions_total", "Adapters that made room for others.",
+               static_cast<double>(stats.evictions));
+  write_adapter_requests(text, all);
+}
+
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models
 // were woken.
 void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
@@ -370,6 +435,7 @@ std::string metrics_page(const Services& services) {
     text.set_common({{"model_name", model->id}, {"engine", "0"}});
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
+    write_adapters(text, *model);
   }
   write_sleep(text, *services.catalogue.table());
   write_refusals(text, *services.catalogue.table());

@@ -68,6 +68,17 @@ const ModelCatalogue::Entry* ModelCatalogue::Table::find(std::string_view name) 
   return found == entries.end() ? nullptr : &*found;
 }
 
+const ModelCatalogue::Entry* ModelCatalogue::Table::find_adapters_of(std::string_view name) const {
+  const auto found = std::ranges::find_if(entries, [&](const Entry& entry) {
+    return entry.adapters != nullptr && entry.adapters->has(name);
+  });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+bool ModelCatalogue::Table::has_adapters() const {
+  return std::ranges::any_of(entries, [](const Entry& entry) { return entry.adapters != nullptr; });
+}
+
 ModelCatalogue::Entry* ModelCatalogue::entry_of(Table& table, std::string_view id) {
   const auto found =
       std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
@@ -94,6 +105,13 @@ Result<void> ModelCatalogue::check_names(const Names& names, const Table& table)
     }
     if (std::count(all.begin(), all.end(), all[i]) > 1) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is given twice", all[i]), field};
+    }
+    if (const Entry* const base = table.find_adapters_of(all[i])) {
+      return Error{ErrorCode::kUnavailable,
+                   fmt::format("an adapter of '{}' is named '{}'; give this model another name, or "
+                               "unload the adapter first",
+                               base->names.id, all[i]),
+                   field};
     }
     const Entry* const taken = table.find(all[i]);
     if (taken == nullptr) continue;
@@ -145,6 +163,7 @@ void ModelCatalogue::serve(std::shared_ptr<ServedModel> model) {
   entry.state = State::kServing;
   entry.names.aliases = model->aliases;
   if (model->state != nullptr) entry.refusals = model->state->refusals;
+  entry.adapters = model->adapters;
   entry.model = std::move(model);
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
@@ -167,6 +186,7 @@ std::shared_ptr<const ServedModel> ModelCatalogue::retire(std::string_view id, S
   if (entry == nullptr || (entry->state != State::kServing && !was_asleep)) return nullptr;
   std::shared_ptr<const ServedModel> model = std::move(entry->model);
   entry->state = next;
+  if (next == State::kUnloading) entry->adapters.reset();
   if (!was_asleep) {
     entry->unloading = model;
     entry->created = model->created;
@@ -206,6 +226,7 @@ void ModelCatalogue::woken(std::shared_ptr<ServedModel> model, int64_t wake_ns) 
   entry->state = State::kServing;
   model->created = entry->created;
   if (model->state != nullptr) model->state->refusals = entry->refusals;
+  entry->adapters = model->adapters;
   ++entry->wakes;
   entry->wake_ns += wake_ns;
   entry->last_wake_ns = wake_ns;
@@ -244,7 +265,8 @@ std::shared_ptr<const ServedModel> ModelCatalogue::find(std::string_view name) c
 
 std::shared_ptr<const ServedModel> ModelCatalogue::only() const {
   const std::shared_ptr<const Table> table = table_.load();
-  if (table->entries.size() != 1 || table->entries.front().names.id != table->default_id) {
+  if (table->entries.size() != 1 || table->entries.front().names.id != table->default_id ||
+      table->has_adapters()) {
     return nullptr;
   }
   return table->entries.front().model;

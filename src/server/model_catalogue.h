@@ -38,6 +38,8 @@ class ModelCatalogue {
     std::shared_ptr<const ServedModel> model = {};
     // kUnloading, kAsleep: while anybody is answered by it.
     std::weak_ptr<const ServedModel> unloading = {};
+    // Its adapters, also while it sleeps; null: it has none.
+    std::shared_ptr<AdapterRegistry> adapters = {};
     // Of requests for it; null until it has been served.
     std::shared_ptr<access::RefusalCounts> refusals = {};
     std::optional<Error> error = {};  // kFailed: why; kAsleep: why it could not be woken
@@ -66,6 +68,9 @@ class ModelCatalogue {
     bool answering() const;
     // Null: nobody answers to it.
     const Entry* find(std::string_view name) const;
+    // The entry of the model that has an adapter of this name.
+    const Entry* find_adapters_of(std::string_view name) const;
+    bool has_adapters() const;
   };
 
   static constexpr size_t kEntriesMax = 64;
@@ -100,8 +105,8 @@ class ModelCatalogue {
   std::shared_ptr<access::RefusalCounts> refusals_of(std::string_view id) const;
   // The served model of this name; null: there is none.
   std::shared_ptr<const ServedModel> find(std::string_view name) const;
-  // The default, if it is served and there is no other entry: whatever a request names, it can only
-  // be this one or nothing. Null otherwise.
+  // The default, if it is served, there is no other entry and no adapter: whatever a request names,
+  // it can only be this one or nothing. Null otherwise.
   std::shared_ptr<const ServedModel> only() const;
   std::vector<std::shared_ptr<const ServedModel>> serving() const;
   // And those that are being unloaded while anybody is answered by them.

@@ -17,14 +17,18 @@ class Passage : public std::enable_shared_from_this<Passage> {
       : services_(services), request_(std::move(request)) {}
 
   void begin(Call call, std::optional<Work> work) {
-    std::string asleep;
-    switch (services_.choose_model(call, asleep)) {
+    std::string awaited;
+    switch (services_.choose_model(call, awaited)) {
       case Services::Chosen::kAnswered:
         return;
       case Services::Chosen::kAsleep:
         return services_.wait_for_model(
-            std::move(call), std::move(asleep),
+            std::move(call), std::move(awaited),
             [self = shared_from_this(), work](Call woken) { self->begin(std::move(woken), work); });
+      case Services::Chosen::kAdapterAway:
+        return services_.wait_for_adapter(
+            std::move(call), std::move(awaited),
+            [self = shared_from_this(), work](Call held) { self->begin(std::move(held), work); });
       case Services::Chosen::kYes:
         break;
     }

@@ -4,6 +4,7 @@
 #include "api/completion_request.h"
 #include "api/embedding_request.h"
 #include "api/generate_request.h"
+#include "api/lora_request.h"
 #include "api/messages_request.h"
 #include "api/response_request.h"
 #include "api/tei_request.h"
@@ -365,6 +366,20 @@ constexpr Endpoint kEndpoints[] = {
      .function = is_sleeping,
      .summary = "Whether no model is in memory",
      .response = "Sleeping"},
+    {.method = "POST",
+     .path = "/v1/load_lora_adapter",
+     .function = load_lora_adapter,
+     .summary = "Loads a LoRA adapter",
+     .request = "LoadLoraRequest",
+     .note_fields = &note_fields<api::parse_load_lora_request>,
+     .response = "text"},
+    {.method = "POST",
+     .path = "/v1/unload_lora_adapter",
+     .function = unload_lora_adapter,
+     .summary = "Takes a LoRA adapter's name away",
+     .request = "UnloadLoraRequest",
+     .note_fields = &note_fields<api::parse_unload_lora_request>,
+     .response = "text"},
     {.method = "GET",
      .path = "/version",
      .function = version,

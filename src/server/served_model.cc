@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "server/reply.h"
 #include "server/watchdog.h"
 
@@ -46,6 +47,23 @@ std::string_view without_text(TextUse use) {
 }
 
 }  // namespace
+
+std::shared_ptr<const ServedModel> with_adapter(std::shared_ptr<const ServedModel> model,
+                                                std::shared_ptr<const AdapterHold> adapter) {
+  struct Both {
+    std::shared_ptr<const ServedModel> base;
+    ServedModel model;
+  };
+  const auto both = std::make_shared<Both>(Both{.base = model, .model = *model});
+  ServedModel& made = both->model;
+  made.id = adapter->name();
+  made.aliases.clear();
+  made.adapters = nullptr;
+  // What it has sampled is its own, and that of all names of the same adapter.
+  made.serial = base::random_bits(model->serial, static_cast<uint64_t>(adapter->identity()));
+  made.adapter = std::move(adapter);
+  return {both, &both->model};
+}
 
 std::shared_ptr<const ServedModel> in_use(std::shared_ptr<const ServedModel> model,
                                           const base::Clock& clock) {

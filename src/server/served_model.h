@@ -21,6 +21,7 @@
 #include "base/token_id.h"
 #include "chat/format.h"
 #include "engine/engine.h"
+#include "server/adapter_registry.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
 #include "server/token_sets.h"
@@ -110,7 +111,11 @@ struct ServedModel {
   int top_logprobs_max = api::kTopLogprobsMax;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
   uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
-  std::unique_ptr<ModelState> state;  // made by whoever fills this in
+  std::shared_ptr<ModelState> state;  // made by whoever fills this in
+  // LoRA adapters that requests may name instead of it; null: none.
+  std::shared_ptr<AdapterRegistry> adapters = {};
+  // Set: this is what answers requests for one of them, and has its name and no other.
+  std::shared_ptr<const AdapterHold> adapter = {};
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;
@@ -128,6 +133,10 @@ struct ServedModel {
   // The chat format's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;
 };
+
+// The same model under an adapter; holds both.
+std::shared_ptr<const ServedModel> with_adapter(std::shared_ptr<const ServedModel> model,
+                                                std::shared_ptr<const AdapterHold> adapter);
 
 // The same model, as it is held by a request that it answers: counted in its state.
 std::shared_ptr<const ServedModel> in_use(std::shared_ptr<const ServedModel> model,

@@ -35,6 +35,13 @@ std::vector<api::ModelCard> cards_of(const ModelCatalogue::Entry& entry) {
   };
   add(entry.names.id);
   for (const std::string& alias : entry.names.aliases) add(alias);
+  if (entry.adapters == nullptr) return cards;
+  card.parent = entry.names.id;
+  for (const AdapterRegistry::Info& adapter : entry.adapters->list()) {
+    card.root = adapter.path;
+    card.created = adapter.created;
+    add(adapter.name);
+  }
   return cards;
 }
 
@@ -79,7 +86,9 @@ void get_model(Call call, Services& services) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = call.request.path.substr(kPrefix.size());
   const auto table = services.catalogue.table();
-  if (const ModelCatalogue::Entry* const entry = table->find(name)) {
+  const ModelCatalogue::Entry* entry = table->find(name);
+  if (entry == nullptr) entry = table->find_adapters_of(name);
+  if (entry != nullptr) {
     for (const api::ModelCard& card : cards_of(*entry)) {
       if (card.id == name) return call.send(json_reply(api::model_body(card)));
     }
@@ -91,7 +100,8 @@ void get_model_card(Call call, Services& services) {
   constexpr std::string_view kPrefix = "/v1/model_cards/";
   const std::string name = call.request.path.substr(kPrefix.size());
   const auto table = services.catalogue.table();
-  const ModelCatalogue::Entry* const entry = table->find(name);
+  const ModelCatalogue::Entry* entry = table->find(name);
+  if (entry == nullptr) entry = table->find_adapters_of(name);
   const std::vector<api::ModelCard> cards =
       entry == nullptr ? std::vector<api::ModelCard>() : cards_of(*entry);
   const auto named = std::ranges::find(cards, name, &api::ModelCard::id);

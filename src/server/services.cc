@@ -145,7 +145,7 @@ Services::ModelOrError Services::model_now(std::string_view name) const {
   return model;
 }
 
-Services::Chosen Services::choose_model(Call& call, std::string& asleep) const {
+Services::Chosen Services::choose_model(Call& call, std::string& awaited) const {
   std::string name;
   if (catalogue.only() == nullptr) {
     if (!call.model_asked) {
@@ -158,18 +158,41 @@ Services::Chosen Services::choose_model(Call& call, std::string& asleep) const {
     }
     if (!call.is_own_url(*call.model_asked)) name = *call.model_asked;
   }
-  if (const auto dormant = dormant_model(name)) {
-    asleep = *dormant;
+  // An adapter's model is chosen first.
+  const auto table = catalogue.table();
+  const ModelCatalogue::Entry* const base =
+      name.empty() || table->find(name) != nullptr ? nullptr : table->find_adapters_of(name);
+  const std::string& model_name = base == nullptr ? name : base->names.id;
+  if (const auto dormant = dormant_model(model_name)) {
+    awaited = *dormant;
     return Chosen::kAsleep;
   }
-  ModelOrError model = model_now(name);
+  ModelOrError model = model_now(model_name);
   if (const auto* error = std::get_if<api::ApiError>(&model)) {
     call.send(*error);
     return Chosen::kAnswered;
   }
-  call.model = in_use(std::get<0>(std::move(model)), clock);
-  if (access::RequestRecord* const record = call.record()) record->model = call.model->id;
+  auto chosen = std::get<0>(std::move(model));
+  if (base != nullptr && !use_adapter(call, name, chosen)) {
+    awaited = name;
+    return Chosen::kAdapterAway;
+  }
+  call.model = in_use(std::move(chosen), clock);
+  if (access::RequestRecord* const record = call.record()) {
+    record->model = call.model->id;
+    if (call.model->adapter != nullptr) record->adapter = call.model->adapter->digest();
+  }
   return Chosen::kYes;
+}
+
+// `model` under the adapter of this name; false: it is not in memory.
+bool Services::use_adapter(Call& call, const std::string& name,
+                           std::shared_ptr<const ServedModel>& model) {
+  std::shared_ptr<const AdapterHold> hold = std::exchange(call.adapter, nullptr);
+  if (hold == nullptr || hold->name() != name) hold = model->adapters->hold(name);
+  if (hold == nullptr) return false;
+  model = with_adapter(std::move(model), std::move(hold));
+  return true;
 }
 
 std::optional<std::string> Services::dormant_model(std::string_view name) const {

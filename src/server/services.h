@@ -56,8 +56,9 @@ struct Services {
     WorkPool::Options preparation_pool = preparation_pool_options();
     // Bodies from this size on are read and tokenised beside the net threads.
     int64_t beside_bytes_min = int64_t{64} << 10;
-    bool sleep_mode = false;  // whether callers may put models to sleep
-    bool console = true;      // whether /console is answered
+    bool sleep_mode = false;     // whether callers may put models to sleep
+    bool lora_updating = false;  // whether they may load and unload adapters
+    bool console = true;         // whether /console is answered
   };
 
   // `clock` and `log` outlive it.
@@ -92,12 +93,15 @@ struct Services {
   // The model that the call asks for, if it may generate now, which the call holds from then on.
   // Where there is only one, whether it is the one that was asked for is looked at when the body
   // has been read (check_model_name).
-  // One that sleeps has to be waited for: then by its id, and chosen anew.
-  enum class Chosen : uint8_t { kYes, kAnswered, kAsleep };
-  Chosen choose_model(Call& call, std::string& asleep) const;
+  // One that sleeps has to be waited for: then by its id, and chosen anew. So has an adapter that
+  // is not in memory: by its name.
+  enum class Chosen : uint8_t { kYes, kAnswered, kAsleep, kAdapterAway };
+  Chosen choose_model(Call& call, std::string& awaited) const;
   // Gives `then` the call back when the model has been woken. One that cannot be has been answered;
   // one whose client has left is dropped.
   void wait_for_model(Call call, std::string id, std::function<void(Call call)> then);
+  // The same of an adapter.
+  void wait_for_adapter(Call call, std::string name, std::function<void(Call call)> then);
   bool check_model_name(const Call& call, std::string_view name) const;
   bool admit(Call& call, Work work);
   std::optional<std::vector<engine::TokenStream>> submit(Call& call, std::vector<EngineWork> all);
@@ -155,6 +159,8 @@ struct Services {
  private:
   // The id of the model of this name, if it sleeps.
   std::optional<std::string> dormant_model(std::string_view name) const;
+  static bool use_adapter(Call& call, const std::string& name,
+                          std::shared_ptr<const ServedModel>& model);
 
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<uint64_t> seeds_ = 0;

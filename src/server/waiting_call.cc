@@ -20,6 +20,8 @@ struct WaitingCall {
 
 // When it is worth asking for a model again that many wait for.
 constexpr int64_t kWakeRetryNs = 10'000'000'000;
+// For an adapter.
+constexpr int64_t kAdapterRetryNs = 1'000'000'000;
 
 // Half of the processors: the other half steps and streams.
 int preparing_threads() {
@@ -119,6 +121,40 @@ void Services::wait_for_model(Call call, std::string id, std::function<void(Call
                   }
                   one.send(not_ready(
                       fmt::format("The model '{}' could not be woken: {}", id, error->message)));
+                });
+}
+
+void Services::wait_for_adapter(Call call, std::string name, std::function<void(Call call)> then) {
+  const auto table = catalogue.table();
+  const ModelCatalogue::Entry* const entry = table->find_adapters_of(name);
+  if (entry == nullptr) return call.send(no_model(name));
+  // Written by the registry, then read on the net thread.
+  const auto held = std::make_shared<std::shared_ptr<const AdapterHold>>();
+  AdapterRegistry::Waiter waiter{.tenant = call.tenant, .bytes = call.body_bytes, .done = {}};
+  const auto submit = [&](const WorkDone& done) {
+    waiter.done = [done, held](AdapterRegistry::Held given) {
+      if (!given.ok()) return done(given.error());
+      *held = *std::move(given);
+      done(std::nullopt);
+    };
+    return entry->adapters->wait(name, std::move(waiter));
+  };
+  wait_for_work(std::move(call), submit,
+                [this, name, held, refusals = entry->refusals, then = std::move(then)](
+                    Call one, const std::optional<Error>& error) {
+                  if (!error) {
+                    one.adapter = std::move(*held);
+                    return then(std::move(one));
+                  }
+                  if (error->code == ErrorCode::kOverloaded) {
+                    if (refusals != nullptr) refusals->count(access::RefusalCounts::By::kQueue);
+                    return one.send(access_control.with_retry(*error, kAdapterRetryNs));
+                  }
+                  if (error->code == ErrorCode::kNotFound && error->field == kUnknownAdapter) {
+                    return one.send(no_model(name));
+                  }
+                  one.send(not_ready(fmt::format("The adapter '{}' could not be loaded: {}", name,
+                                                 error->message)));
                 });
 }
 

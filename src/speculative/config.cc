@@ -12,6 +12,7 @@
 #include "speculative/combined.h"
 #include "speculative/draft_model.h"
 #include "speculative/eagle3.h"
+#include "speculative/lookahead.h"
 #include "speculative/medusa.h"
 #include "speculative/ngram.h"
 #include "speculative/oracle.h"
@@ -37,6 +38,7 @@ constexpr std::array kMethods = {
     MethodName{Method::kNGram, "ngram", 0},
     MethodName{Method::kSuffix, "suffix", 24},
     MethodName{Method::kSuffixShared, "suffix_shared", 24},
+    MethodName{Method::kLookahead, "lookahead", 0},
     MethodName{Method::kDraftModel, "draft_model", 0},
     MethodName{Method::kEagle3, "eagle3", 0},
     MethodName{Method::kMedusa, "medusa", 0},
@@ -47,8 +49,8 @@ constexpr std::array kMethods = {
 };
 
 // Those of vLLM's and of the literature without a counterpart here.
-constexpr std::array<std::string_view, 6> kForeignMethods = {
-    "lookahead", "eagle", "mtp", "mlp_speculator", "ngram_gpu", "custom_class"};
+constexpr std::array<std::string_view, 5> kForeignMethods = {"eagle", "mtp", "mlp_speculator",
+                                                             "ngram_gpu", "custom_class"};
 
 Error refusal(ErrorCode code, std::string_view field, std::string_view why) {
   return Error{code, fmt::format("--speculative-config: {}: {}", field, why), kFlag};
@@ -438,6 +440,8 @@ Result<int64_t> bytes_of_one(const Config& config, const BytesFacts& facts) {
       return Suffix::bytes_for(suffix_options(config, slot_count));
     case Method::kSuffixShared:
       return SuffixShared::bytes_for(shared_options(config, slot_count));
+    case Method::kLookahead:
+      return Lookahead::bytes_for(slot_count);
     case Method::kDraftModel:
       return DraftModel::bytes_for(
           {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
@@ -471,6 +475,8 @@ Result<std::shared_ptr<Proposer>> make_one(const Config& config, const ModelFact
     case Method::kSuffix:
       return std::shared_ptr<Proposer>(
           std::make_shared<Suffix>(suffix_options(config, facts.slot_count)));
+    case Method::kLookahead:
+      return std::shared_ptr<Proposer>(std::make_shared<Lookahead>(facts.slot_count));
     case Method::kDraftModel:
       return make_draft_model(config, facts);
     case Method::kEagle3:

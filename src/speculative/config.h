@@ -21,6 +21,7 @@ struct Config {
     kNGram,
     kSuffix,
     kSuffixShared,  // suffix, and what other sequences were answered
+    kLookahead,
     kDraftModel,
     kEagle3,
     kMedusa,

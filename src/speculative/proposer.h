@@ -52,6 +52,14 @@ struct ComputedRows {
   std::span<const TokenId> tokens;  // all that are known; at least one behind these rows
 };
 
+// The rows behind a wrong guess: what the target drew at each, had its input been the sequence's.
+struct RejectedRows {
+  int slot = 0;
+  size_t position = 0;               // of the first token drawn
+  std::span<const TokenId> guesses;  // their inputs; the first is the first wrong guess
+  std::span<const TokenId> drawn;    // as many
+};
+
 inline constexpr size_t kPartsMax = 4;
 
 class Proposer {
@@ -78,6 +86,11 @@ class Proposer {
   virtual void see(size_t /*tap*/, const float* /*x*/, int /*rows*/) {}
   // Behind the step: whose rows these were. In the order of the step, each slot once at most.
   virtual void observe(std::span<const ComputedRows> /*rows*/) {}
+
+  // Whether it wants what is drawn behind wrong guesses: a draw for each, otherwise not made.
+  virtual bool wants_rejected() const { return false; }
+  // Behind the step, and behind append().
+  virtual void see_rejected(const RejectedRows& /*rows*/) {}
 
   // What whoever starts it should know; empty: nothing.
   virtual std::string warning() const { return ""; }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "speculative/lookahead.h"
 #include "speculative/ngram.h"
 #include "speculative/suffix.h"
 
@@ -102,6 +103,39 @@ TEST(NGramProposer, takes_the_longest_and_of_these_the_latest) {
   const Tokens other = {1, 2, 3, 4, 9, 2, 3, 5, 8, 2, 3};
   begin_and_append(ngram, other, 2);
   EXPECT_EQ(guesses(ngram, other, 1), (Tokens{5}));  // 2 3, the later one
+}
+
+// The guesses 7 8 9 behind 1 2: drawn were 4, and behind 7, 8 and 9 then 5 6 3.
+TEST(LookaheadProposer, guesses_what_was_drawn_behind_wrong_guesses) {
+  Lookahead lookahead(2);
+  Tokens tokens = {1, 2};
+  lookahead.begin({.slot = 1, .tokens = tokens});
+  EXPECT_EQ(guesses(lookahead, tokens, 4, 1), Tokens{});
+  tokens.push_back(4);
+  lookahead.append(1, tokens, 2);
+  lookahead.see_rejected(
+      {.slot = 1, .position = 3, .guesses = Tokens{7, 8, 9}, .drawn = Tokens{5, 6, 3}});
+  EXPECT_EQ(guesses(lookahead, tokens, 2, 1), (Tokens{5, 6}));
+  EXPECT_EQ(guesses(lookahead, tokens, 9, 1), (Tokens{5, 6, 3}));
+  // One position on, the iterate's first token is behind; a step on, none is left, but n-grams are.
+  tokens.push_back(8);
+  lookahead.append(1, tokens, 3);
+  EXPECT_EQ(guesses(lookahead, tokens, 9, 1), (Tokens{6, 3}));
+  tokens.insert(tokens.end(), {11, 12, 13, 7, 8});
+  lookahead.append(1, tokens, 4);
+  EXPECT_EQ(guesses(lookahead, tokens, 1, 1), (Tokens{6}));
+  // The other slot knows nothing of it, nor does the next sequence.
+  EXPECT_EQ(guesses(lookahead, tokens, 9, 0), Tokens{});
+  lookahead.begin({.slot = 1, .tokens = Tokens{7, 8}});
+  EXPECT_EQ(guesses(lookahead, {7, 8}, 9, 1), Tokens{});
+}
+
+TEST(LookaheadProposer, keeps_the_text_before_what_was_drawn_in_vain) {
+  Lookahead lookahead(1);
+  const Tokens tokens = {7, 8, 5, 9, 7};
+  begin_and_append(lookahead, tokens, 2);
+  lookahead.see_rejected({.position = 99, .guesses = Tokens{7, 8}, .drawn = Tokens{6, 6}});
+  EXPECT_EQ(guesses(lookahead, tokens, 3), (Tokens{8, 5, 9}));
 }
 
 TEST(NGramProposer, needs_as_many_as_are_asked_for) {

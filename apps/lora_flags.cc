@@ -1,0 +1,184 @@
+#include "apps/lora_flags.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+using Source = server::AdapterRegistry::Source;
+
+struct Module {
+  Source source;
+  std::string base;  // empty: it names none
+};
+
+Error bad_module(const std::string& word, std::string_view why) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("--lora-modules '{}': {}; it is NAME=PATH, or {{\"name\": NAME, \"path\": "
+                      "PATH}}",
+                      word.substr(0, 256), why),
+          "lora-modules"};
+}
+
+Result<Module> parse_json_module(const std::string& word) {
+  const Result<Json> json = Json::parse(word);
+  if (!json.ok()) return bad_module(word, json.error().message);
+  if (!json->is_object()) return bad_module(word, "no object");
+  Module module;
+  for (const Json::Member& member : json->as_object()) {
+    std::string* const to = member.key == "name"              ? &module.source.name
+                            : member.key == "path"            ? &module.source.path
+                            : member.key == "base_model_name" ? &module.base
+                                                              : nullptr;
+    if (to == nullptr) return bad_module(word, fmt::format("unknown member '{}'", member.key));
+    if (!member.value.is_string()) {
+      return bad_module(word, fmt::format("'{}' is no text", member.key));
+    }
+    *to = member.value.as_string();
+  }
+  return module;
+}
+
+Result<Module> parse_module(const std::string& word) {
+  Module module;
+  if (word.starts_with('{')) {
+    TRY_ASSIGN(module, parse_json_module(word));
+  } else {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) return bad_module(word, "no '='");
+    module.source = {.name = word.substr(0, equals), .path = word.substr(equals + 1)};
+  }
+  if (module.source.name.empty()) return bad_module(word, "no name");
+  if (module.source.path.empty()) return bad_module(word, "no path");
+  return module;
+}
+
+Flag count(std::string name, std::string help, std::string fallback, double most) {
+  return {.name = std::move(name),
+          .value = "N",
+          .help = std::move(help),
+          .kind = Flag::Kind::kInteger,
+          .default_text = std::move(fallback),
+          .least = 1,
+          .most = most};
+}
+
+void only_with_lora(std::vector<Flag>& flags) {
+  for (Flag& flag : flags) {
+    if (flag.name != "--enable-lora") flag.only_with = {{"--enable-lora"}};
+  }
+}
+
+}  // namespace
+
+std::vector<Flag> lora_memory_flags() {
+  Flag loras = count("--max-loras", "maximum number of different adapters in a batch", "8", 4096);
+  loras.aliases = {"--max-loras-per-batch"};
+  Flag kept =
+      count("--max-cpu-loras",
+            "maximum number of adapters in memory; default as many as --max-loras", "", 16384);
+  Flag rank = count("--max-lora-rank", "the highest rank of an adapter", "16", 256);
+  std::vector<Flag> flags = {
+      {.name = "--enable-lora",
+       .help = "serve LoRA adapters of the model: a request's \"model\" may name one",
+       .kind = Flag::Kind::kSwitch,
+       .negations = {"--no-enable-lora"}},
+      std::move(loras),
+      std::move(kept),
+      std::move(rank),
+      {.name = "--lora-targets",
+       .value = "WHICH",
+       .help = "matrices that adapters may add to; what is not allowed takes no memory",
+       .default_text = "all",
+       .choices = {"attention", "experts", "all"}}};
+  only_with_lora(flags);
+  return flags;
+}
+
+std::vector<Flag> lora_flags() {
+  std::vector<Flag> flags = lora_memory_flags();
+  flags.push_back({.name = "--lora-modules",
+                   .value = "NAME=PATH",
+                   .help = "adapters to serve: folders as PEFT writes them, or JSON as "
+                           "'{\"name\":\"sql\",\"path\":\"./sql\",\"base_model_name\":\"m\"}'",
+                   .aliases = {"--lora-paths"},
+                   .many = true});
+  flags.push_back({.name = "--lora-folder",
+                   .value = "DIR",
+                   .help = "a folder of adapters: each is served by its own folder's name, and "
+                           "loaded when it is first asked for",
+                   .many = true});
+  flags.push_back({.name = "--allow-runtime-lora-updating",
+                   .help = "callers may load adapters from --lora-folder, and unload them "
+                           "(/v1/load_lora_adapter)",
+                   .kind = Flag::Kind::kSwitch,
+                   .variables = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING"}});
+  flags.push_back({.name = "--lora-loads-per-second",
+                   .value = "N",
+                   .help = "maximum rate at which requests have adapters loaded; 0: no bound",
+                   .kind = Flag::Kind::kNumber,
+                   .default_text = "16",
+                   .most = 1e6});
+  flags.push_back({.name = "--fully-sharded-loras",
+                   .help = "means nothing here: a model is computed by this one process",
+                   .kind = Flag::Kind::kSwitch});
+  flags.back().ignored = true;
+  only_with_lora(flags);
+  return flags;
+}
+
+Result<void> read_lora_memory_flags(const cli::Arguments& arguments,
+                                    executor::LocalExecutor::Options& options) {
+  if (!arguments.has("--enable-lora")) return {};
+  options.adapters_max = static_cast<int>(arguments.integer("--max-loras"));
+  options.adapters_kept_max = options.adapters_max;
+  if (arguments.has("--max-cpu-loras")) {
+    options.adapters_kept_max = static_cast<int>(arguments.integer("--max-cpu-loras"));
+    if (options.adapters_kept_max < options.adapters_max) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--max-cpu-loras {} is less than --max-loras, which is {}",
+                               options.adapters_kept_max, options.adapters_max),
+                   "max-cpu-loras"};
+    }
+  }
+  options.adapter_limits.rank_max = static_cast<int>(arguments.integer("--max-lora-rank"));
+  TRY_ASSIGN(options.adapter_limits.targets, lora::parse_targets(arguments.text("--lora-targets")));
+  return {};
+}
+
+Result<void> check_lora_bases(const cli::Arguments& arguments,
+                              const std::vector<node::NamedModel>& models) {
+  for (const std::string& word : arguments.list("--lora-modules")) {
+    TRY_ASSIGN(const Module module, parse_module(word));
+    if (module.base.empty() && models.size() > 1) {
+      return bad_module(word, "of several models 'base_model_name' says whose adapter it is");
+    }
+    const bool is_served =
+        module.base.empty() || std::ranges::any_of(models, [&](const node::NamedModel& model) {
+          return model.id == module.base ||
+                 std::ranges::find(model.aliases, module.base) != model.aliases.end();
+        });
+    if (!is_served) return bad_module(word, fmt::format("no model is named '{}'", module.base));
+  }
+  return {};
+}
+
+Result<std::vector<Source>> lora_modules(const cli::Arguments& arguments,
+                                         const std::vector<std::string>& names) {
+  std::vector<Source> sources;
+  for (const std::string& word : arguments.list("--lora-modules")) {
+    TRY_ASSIGN(Module module, parse_module(word));
+    const bool is_ours = module.base.empty() || names.empty() ||
+                         std::ranges::find(names, module.base) != names.end();
+    if (is_ours) sources.push_back(std::move(module.source));
+  }
+  return sources;
+}
+
+}  // namespace pelton::apps

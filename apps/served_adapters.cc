@@ -1,0 +1,111 @@
+#include "apps/served_adapters.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/lora_flags.h"
+#include "executor/loaded_adapter.h"
+#include "lora/adapter.h"
+
+namespace pelton::apps {
+namespace {
+
+using server::AdapterRegistry;
+
+// Outlives the model that it is made of: a copy of its configuration goes with it.
+AdapterRegistry::Options options_of(const cli::Arguments& arguments,
+                                    const families::ModelConfig& base,
+                                    const executor::LocalExecutor::Options& executor) {
+  const auto config = std::make_shared<const families::ModelConfig>(base);
+  const lora::Limits limits = executor.adapter_limits;
+  AdapterRegistry::Options options;
+  options.load = [config, limits](const std::string& path) -> Result<AdapterRegistry::Loaded> {
+    TRY_ASSIGN(lora::Adapter adapter, lora::Adapter::load(path, *config, limits));
+    AdapterRegistry::Loaded loaded{.adapter = {.identity = adapter.identity(), .weights = {}},
+                                   .digest = adapter.digest(),
+                                   .rank = adapter.rank_max(),
+                                   .bytes = adapter.bytes()};
+    loaded.adapter.weights = std::make_shared<executor::LoadedAdapter>(std::move(adapter));
+    return loaded;
+  };
+  options.bytes_of = [](const std::string& path) {
+    std::error_code unknown;
+    const auto bytes = std::filesystem::file_size(path + "/adapter_model.safetensors", unknown);
+    return unknown ? 0 : static_cast<int64_t>(bytes);
+  };
+  options.folders = arguments.list("--lora-folder");
+  options.resident_max = executor.adapters_kept_max;
+  options.bytes_max = executor.adapters_kept_max * executor::adapter_place_bytes(base, limits);
+  options.loads_per_second = arguments.number("--lora-loads-per-second");
+  return options;
+}
+
+Result<void> check_folders(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) continue;
+    return Error{ErrorCode::kNotFound, fmt::format("--lora-folder {}: no folder", folder),
+                 "lora-folder"};
+  }
+  return {};
+}
+
+// As a name it would never be reached.
+Result<void> check_names(const std::vector<AdapterRegistry::Source>& modules,
+                         const node::NamedModel& names) {
+  for (const AdapterRegistry::Source& module : modules) {
+    const bool is_models = module.name == names.id ||
+                           std::ranges::find(names.aliases, module.name) != names.aliases.end();
+    if (!is_models) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--lora-modules: '{}' is the model's own name", module.name),
+                 "lora-modules"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arguments,
+                                                       const node::LoadedModel& model,
+                                                       const node::LoadedModel::Options& options,
+                                                       const node::NamedModel& names,
+                                                       const std::function<bool()>& stopped,
+                                                       const AdapterParts& parts) {
+  if (!arguments.has("--enable-lora")) return std::shared_ptr<AdapterRegistry>();
+  if (model.local_executor() == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 "--enable-lora: a modelled executor computes nothing, also no adapters",
+                 "enable-lora"};
+  }
+  std::vector<std::string> all_names = names.aliases;
+  all_names.push_back(names.id);
+  TRY_ASSIGN(const std::vector<AdapterRegistry::Source> modules,
+             lora_modules(arguments, all_names));
+  TRY(check_names(modules, names));
+  TRY(check_folders(arguments.list("--lora-folder")));
+  auto registry = std::make_shared<AdapterRegistry>(
+      options_of(arguments, model.config(), options.executor), parts.clock, parts.log);
+  for (const AdapterRegistry::Source& module : modules) {
+    if (stopped()) return Error{ErrorCode::kCancelled, "stopped", ""};
+    const auto outcome = std::make_shared<std::promise<Result<void>>>();
+    Result<void> loaded =
+        registry->load(module, AdapterRegistry::InPlace::kNo,
+                       [outcome](const Result<void>& done) { outcome->set_value(done); });
+    if (loaded.ok()) loaded = outcome->get_future().get();
+    if (loaded.ok()) continue;
+    return Error{loaded.error().code,
+                 fmt::format("--lora-modules '{}': {}", module.name, loaded.error().message),
+                 "lora-modules"};
+  }
+  registry->find_in_folders();
+  return registry;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,246 @@
+// The LoRA adapters of one model by name: where each one's files are, which are in memory, who uses
+// them and who waits for one. What loading means it is given as a function, so that it knows no
+// files. One thread of its own, "pelton-lora", loads them one after the other beside the steps and
+// frees what went. Owned by whoever loads the model, and outlives a model that sleeps; any thread.
+//
+// An adapter in memory is a version: what its digest says. A name leads to one version; several
+// names may lead to the same. Whoever is answered holds the version, whatever becomes of the name.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "request/adapter.h"
+
+namespace pelton::server {
+
+// A use of an adapter: of one request, until nothing of it is computed any more.
+class AdapterHold {
+ public:
+  AdapterHold(std::string name, std::string digest, request::AdapterRef adapter,
+              std::function<void()> release)
+      : name_(std::move(name)),
+        digest_(std::move(digest)),
+        adapter_(std::move(adapter)),
+        release_(std::move(release)) {}
+  ~AdapterHold() {
+    adapter_ = {};
+    release_();
+  }
+  AdapterHold(const AdapterHold&) = delete;
+  AdapterHold& operator=(const AdapterHold&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::string& digest() const { return digest_; }
+  int64_t identity() const { return adapter_.identity; }
+  const request::AdapterWeights* weights() const { return adapter_.weights.get(); }
+
+ private:
+  const std::string name_;
+  const std::string digest_;
+  request::AdapterRef adapter_;
+  const std::function<void()> release_;
+};
+// As the engine's requests carry it: the use lasts as long as any of them.
+request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold);
+
+// The field of the error that a name is unknown.
+inline constexpr std::string_view kUnknownAdapter = "lora_name";
+
+class AdapterRegistry {
+ public:
+  struct Loaded {
+    request::AdapterRef adapter;
+    std::string digest;  // of its weights and its effective configuration, in hexadecimal
+    int rank = 0;
+    int64_t bytes = 0;  // held
+  };
+  struct Options {
+    std::function<Result<Loaded>(const std::string& path)> load;  // on the loader's thread
+    // What a load will hold, as far as its file's size says; 0: unknown.
+    std::function<int64_t(const std::string& path)> bytes_of = {};
+    // Each of their folders that holds an adapter is one, by the folder's name.
+    std::vector<std::string> folders = {};
+    int resident_max = 8;                 // in memory
+    int64_t bytes_max = INT64_MAX;        // of these together
+    double loads_per_second = 16;         // beyond a first burst of resident_max; 0: no bound
+    int64_t patience_ns = 1'000'000'000;  // of who waits while all that are in memory are in use
+  };
+  struct Source {
+    std::string name;
+    std::string path;     // a folder
+    bool pinned = false;  // stays in memory
+  };
+
+  static constexpr size_t kNamesMax = 16384;
+  static constexpr size_t kNameBytesMax = 256;
+  static constexpr int kWaitingMax = 4096;
+  static constexpr int kWaitingPerTenantMax = kWaitingMax / 2;
+  static constexpr int64_t kWaitingBytesMax = int64_t{256} << 20;
+
+  // All of them outlive it.
+  AdapterRegistry(Options options, const base::Clock& clock, base::Log& log);
+  ~AdapterRegistry();  // whoever waits hears of it
+  AdapterRegistry(const AdapterRegistry&) = delete;
+  AdapterRegistry& operator=(const AdapterRegistry&) = delete;
+
+  using Done = std::function<void(const Result<void>& outcome)>;  // once, on any thread
+  // Loads it and then gives it its name; one that has the name is replaced for who comes from then
+  // on, if that is what is asked for. Errors, by `done` too, with the field "lora_name" or
+  // "lora_path": kInvalidArgument (no name, or one that is taken), kOverloaded (too many), the
+  // load's.
+  enum class InPlace : uint8_t { kNo, kYes };
+  Result<void> load(Source source, InPlace in_place, Done done);
+  // Its name leads nowhere from now on; kNotFound.
+  Result<void> unload(std::string_view name);
+
+  // Whether it is known, be it in memory or not.
+  bool has(std::string_view name);
+  // All that lie in its folders become known.
+  void find_in_folders();
+
+  // A use of it now; null: it is not in memory, or makes room for others.
+  std::shared_ptr<const AdapterHold> hold(std::string_view name);
+  // The same when it is there. Gives what cancels the waiting: afterwards `done` is not called.
+  // Errors, of which `done` does not hear: kNotFound, kOverloaded (too many wait).
+  using Held = Result<std::shared_ptr<const AdapterHold>>;
+  struct Waiter {
+    std::string tenant;
+    int64_t bytes = 0;  // that it keeps in memory meanwhile
+    std::function<void(Held held)> done;
+  };
+  Result<std::function<void()>> wait(std::string_view name, Waiter waiter);
+
+  // All that nobody uses leaves memory, the names stay: the model goes to sleep.
+  void clear();
+
+  struct Info {
+    std::string name;
+    std::string path;
+    std::string digest;  // empty: not in memory
+    int rank = 0;
+    int64_t bytes = 0;
+    int64_t created = 0;  // seconds since 1970
+    int uses = 0;         // now
+    int waiting = 0;
+    int64_t requests = 0;
+    bool pinned = false;
+  };
+  std::vector<Info> list() const;  // by name
+  struct Stats {
+    int resident = 0;
+    int in_use = 0;  // of these
+    int64_t bytes = 0;
+    int waiting = 0;
+    int64_t hits = 0;    // requests that found theirs in memory
+    int64_t misses = 0;  // that did not
+    int64_t loads = 0;
+    int64_t failed_loads = 0;
+    int64_t load_ns = 0;
+    int64_t evictions = 0;
+    int64_t changed_unix_ms = 0;  // who is in use or waits
+  };
+  Stats stats() const;
+  const std::vector<std::string>& folders() const { return options_.folders; }
+  int resident_max() const { return options_.resident_max; }
+
+ private:
+  struct Named;
+  struct Version {
+    Loaded loaded;
+    int uses = 0;
+    std::vector<Named*> names;
+    int pins = 0;            // of these
+    uint64_t last_use = 0;   // the later, the higher
+    uint64_t loaded_as = 0;  // likewise
+    bool leaving = false;    // somebody has waited for long: nobody begins with it any more
+  };
+  struct WaitingEntry {
+    uint64_t ticket = 0;
+    Waiter waiter;
+  };
+  struct Named {
+    Source source;
+    int64_t created = 0;
+    std::shared_ptr<Version> version;  // null: not in memory
+    int uses = 0;
+    int64_t requests = 0;
+    int64_t known_bytes = 0;  // of its last load
+    bool queued = false;      // to be loaded, or being so
+    bool removed = false;
+    std::list<WaitingEntry> waiting;
+    // Of load(): it has no name before it is loaded.
+    bool is_candidate = false;
+    InPlace in_place = InPlace::kNo;
+    Done done;
+  };
+  // What holds refer to; they may outlive the registry.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t ticks = 0;
+    int64_t changed_unix_ms = 0;
+    const base::Clock* clock = nullptr;  // null: the registry is gone
+    void locked_note();
+  };
+
+  void run();
+  std::shared_ptr<Named> locked_next();
+  enum class Room : uint8_t { kYes, kWait, kNever };
+  Room locked_make_room(const Named& named, std::vector<std::shared_ptr<Version>>& gone);
+  std::shared_ptr<Version> locked_idle() const;
+  void locked_evict(const std::shared_ptr<Version>& version);
+  void locked_ask_to_leave();
+  void locked_drop_orphans(std::vector<std::shared_ptr<Version>>& gone);
+  int64_t locked_bytes() const;
+  int64_t turn_in_ns(int64_t now_ns);
+  Error no_room(const Named& named) const;
+  void load_one(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named);
+  Result<void> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
+                           std::vector<std::shared_ptr<Version>>& gone);
+  void finish(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named,
+              const Result<void>& outcome);
+  void locked_set_version(Named& named, std::shared_ptr<Version> version);
+  void locked_queue(const std::shared_ptr<Named>& named);
+  std::shared_ptr<const AdapterHold> locked_hold(const std::shared_ptr<Named>& named);
+  std::shared_ptr<Named> locked_find(std::string_view name);
+  Result<void> locked_check_name(const Source& source, InPlace in_place) const;
+  void locked_count_out(const Waiter& waiter);
+  // Of a registry that may be gone.
+  static void cancel(const std::shared_ptr<Shared>& shared, AdapterRegistry* registry,
+                     const std::shared_ptr<Named>& named, uint64_t ticket);
+
+  const Options options_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  // Guarded by shared_->mutex.
+  std::map<std::string, std::shared_ptr<Named>, std::less<>> names_;
+  std::list<std::shared_ptr<Version>> versions_;
+  std::deque<std::shared_ptr<Named>> queue_;
+  int waiting_ = 0;
+  int64_t waiting_bytes_ = 0;
+  std::map<std::string, int> waiting_of_tenant_;
+  uint64_t tickets_ = 0;
+  Stats counted_;
+  double burst_ = 0;         // loads that may begin at once
+  int64_t burst_at_ns_ = 0;  // when that was counted
+  bool stopping_ = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace pelton::server

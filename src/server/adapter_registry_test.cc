@@ -1,0 +1,299 @@
+#include "server/adapter_registry.h"
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <map>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace pelton::server {
+namespace {
+
+using InPlace = AdapterRegistry::InPlace;
+using Hold = std::shared_ptr<const AdapterHold>;
+
+struct CountedWeights final : request::AdapterWeights {
+  explicit CountedWeights(std::atomic<int>& count) : alive(count) { ++alive; }
+  ~CountedWeights() override { --alive; }
+  std::atomic<int>& alive;
+};
+
+// What a "file" says is its path's digest, unless the test has written something else there.
+class AdapterRegistryTest : public testing::Test {
+ protected:
+  AdapterRegistry::Options options(int resident_max) {
+    AdapterRegistry::Options options;
+    options.load = [this](const std::string& path) -> Result<AdapterRegistry::Loaded> {
+      while (held_up_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (path.find("bad") != std::string::npos) {
+        return Error{ErrorCode::kBadCheckpoint, "rank 0", ""};
+      }
+      const std::lock_guard lock(mutex_);
+      const auto written = files_.find(path);
+      const std::string content = written == files_.end() ? path : written->second;
+      AdapterRegistry::Loaded loaded{.digest = content, .rank = 8, .bytes = 100};
+      loaded.adapter.identity = static_cast<int64_t>(std::hash<std::string>()(content) >> 1) | 1;
+      loaded.adapter.weights = std::make_shared<CountedWeights>(alive_);
+      return loaded;
+    };
+    options.resident_max = resident_max;
+    options.loads_per_second = 0;
+    return options;
+  }
+
+  void start(AdapterRegistry::Options options) {
+    registry_ = std::make_unique<AdapterRegistry>(std::move(options), clock_, log_);
+  }
+
+  Result<void> load(const std::string& name, const std::string& path,
+                    InPlace in_place = InPlace::kNo, bool pinned = false) {
+    std::promise<Result<void>> outcome;
+    const Result<void> begun =
+        registry_->load({.name = name, .path = path, .pinned = pinned}, in_place,
+                        [&](const Result<void>& done) { outcome.set_value(done); });
+    return begun.ok() ? outcome.get_future().get() : begun;
+  }
+
+  std::future<AdapterRegistry::Held> wait(const std::string& name) {
+    auto outcome = std::make_shared<std::promise<AdapterRegistry::Held>>();
+    auto future = outcome->get_future();
+    const auto begun = registry_->wait(
+        name, {.tenant = "t", .bytes = 1, .done = [outcome](AdapterRegistry::Held held) {
+                 outcome->set_value(std::move(held));
+               }});
+    if (!begun.ok()) outcome->set_value(begun.error());
+    return future;
+  }
+  Hold held(const std::string& name) {
+    AdapterRegistry::Held hold = wait(name).get();
+    EXPECT_TRUE(hold.ok()) << hold.error().message;
+    return hold.ok() ? *hold : nullptr;
+  }
+
+  // Freed by the registry's thread.
+  void expect_alive(int count) {
+    for (int i = 0; i < 5000 && alive_ != count; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(alive_, count);
+  }
+
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  std::mutex mutex_;
+  std::map<std::string, std::string> files_;
+  std::atomic<bool> held_up_ = false;
+  std::atomic<int> alive_ = 0;
+  std::unique_ptr<AdapterRegistry> registry_;  // last
+};
+
+TEST_F(AdapterRegistryTest, the_least_recently_used_makes_room) {
+  start(options(2));
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(load(name, name).ok());
+  EXPECT_NE(registry_->hold("a"), nullptr);
+  EXPECT_NE(registry_->hold("b"), nullptr);
+  EXPECT_NE(registry_->hold("a"), nullptr);
+  ASSERT_TRUE(load("c", "c").ok());
+  EXPECT_EQ(registry_->hold("b"), nullptr);  // known, and not in memory
+  EXPECT_TRUE(registry_->has("b"));
+  EXPECT_NE(registry_->hold("a"), nullptr);
+  EXPECT_EQ(held("b")->digest(), "b");
+  EXPECT_EQ(registry_->hold("c"), nullptr);
+  const AdapterRegistry::Stats stats = registry_->stats();
+  EXPECT_EQ(stats.resident, 2);
+  EXPECT_EQ(stats.loads, 4);
+  EXPECT_EQ(stats.evictions, 2);
+  EXPECT_EQ(stats.hits, 4);
+  EXPECT_EQ(stats.misses, 1);
+  EXPECT_EQ(stats.bytes, 200);
+  expect_alive(2);
+}
+
+TEST_F(AdapterRegistryTest, pinned_ones_stay) {
+  start(options(2));
+  ASSERT_TRUE(load("pinned", "p", InPlace::kNo, true).ok());
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(load(name, name).ok());
+  EXPECT_NE(registry_->hold("pinned"), nullptr);
+  ASSERT_TRUE(load("pinned2", "q", InPlace::kNo, true).ok());
+  const Result<void> refused = load("d", "d");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_EQ(wait("c").get().error().code, ErrorCode::kDoesNotFit);
+  ASSERT_TRUE(registry_->unload("pinned").ok());
+  EXPECT_EQ(held("c")->digest(), "c");
+}
+
+TEST_F(AdapterRegistryTest, LR_07_a_name_with_other_weights_is_another_adapter) {
+  start(options(4));
+  ASSERT_TRUE(load("sql", "one").ok());
+  const Hold before = registry_->hold("sql");
+  EXPECT_EQ(load("sql", "two").error().code, ErrorCode::kInvalidArgument);
+  ASSERT_TRUE(load("sql", "two", InPlace::kYes).ok());
+  const Hold after = registry_->hold("sql");
+  EXPECT_EQ(before->digest(), "one");  // to its end
+  EXPECT_EQ(after->digest(), "two");
+  EXPECT_NE(before->identity(), after->identity());
+}
+
+TEST_F(AdapterRegistryTest, two_names_of_one_adapter_share_it) {
+  start(options(2));
+  ASSERT_TRUE(load("a", "same").ok());
+  files_["copy"] = "same";
+  ASSERT_TRUE(load("b", "copy").ok());
+  EXPECT_EQ(registry_->hold("a")->identity(), registry_->hold("b")->identity());
+  EXPECT_EQ(registry_->stats().resident, 1);
+  expect_alive(1);
+  ASSERT_TRUE(registry_->unload("a").ok());
+  EXPECT_NE(registry_->hold("b"), nullptr);
+  ASSERT_TRUE(registry_->unload("b").ok());
+  expect_alive(0);
+}
+
+TEST_F(AdapterRegistryTest, LR_05_weights_live_as_long_as_anybody_uses_them) {
+  start(options(2));
+  ASSERT_TRUE(load("a", "a").ok());
+  Hold hold = registry_->hold("a");
+  request::AdapterRef in_engine = ref_of(hold);
+  ASSERT_TRUE(registry_->unload("a").ok());
+  EXPECT_FALSE(registry_->has("a"));
+  hold.reset();
+  expect_alive(1);
+  EXPECT_EQ(registry_->stats().in_use, 1);
+  in_engine = {};
+  expect_alive(0);
+  EXPECT_EQ(registry_->stats().resident, 0);
+}
+
+TEST_F(AdapterRegistryTest, who_waits_for_long_has_the_place_of_the_longest_there) {
+  AdapterRegistry::Options one_place = options(1);
+  one_place.patience_ns = 20'000'000;
+  start(one_place);
+  ASSERT_TRUE(load("busy", "busy").ok());
+  ASSERT_TRUE(load("other", "other").ok());
+  Hold use = held("busy");
+  auto waits = wait("other");
+  // "busy" is asked for all the while: without an end to that "other" would never have its turn.
+  for (int i = 0; i < 5000; ++i) {
+    Hold next = registry_->hold("busy");
+    if (next == nullptr) break;
+    use = std::move(next);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  auto again = wait("busy");
+  use.reset();
+  Hold other = waits.get().value();
+  EXPECT_EQ(other->digest(), "other");
+  other.reset();
+  EXPECT_EQ(again.get().value()->digest(), "busy");
+}
+
+TEST_F(AdapterRegistryTest, LR_01_one_that_cannot_be_read_disturbs_no_other) {
+  start(options(2));
+  ASSERT_TRUE(load("good", "good").ok());
+  EXPECT_EQ(load("x", "bad/x").error().code, ErrorCode::kBadCheckpoint);
+  EXPECT_FALSE(registry_->has("x"));
+  EXPECT_NE(registry_->hold("good"), nullptr);
+  // Replaced by a bad one: what was there stays.
+  EXPECT_FALSE(load("good", "bad/y", InPlace::kYes).ok());
+  EXPECT_EQ(registry_->hold("good")->digest(), "good");
+  EXPECT_EQ(registry_->stats().failed_loads, 2);
+}
+
+TEST_F(AdapterRegistryTest, LR_04_names_are_bounded) {
+  start(options(2));
+  for (const std::string& name : {std::string(), std::string(1 << 20, 'n'), std::string("a\nb")}) {
+    const Result<void> refused = load(name, "a");
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().field, "lora_name");
+  }
+  for (const char* name : {"../x", "..", ".", "/etc"}) EXPECT_FALSE(registry_->has(name));
+}
+
+TEST_F(AdapterRegistryTest, who_leaves_is_not_called) {
+  start(options(1));
+  ASSERT_TRUE(load("a", "a").ok());
+  ASSERT_TRUE(load("b", "b").ok());
+  held_up_ = true;
+  std::atomic<int> called = 0;
+  const auto cancel = registry_->wait(
+      "a", {.tenant = "t", .bytes = 1, .done = [&](const AdapterRegistry::Held&) { ++called; }});
+  ASSERT_TRUE(cancel.ok());
+  EXPECT_EQ(registry_->stats().waiting, 1);
+  (*cancel)();
+  EXPECT_EQ(registry_->stats().waiting, 0);
+  held_up_ = false;
+  EXPECT_NE(held("b"), nullptr);
+  EXPECT_EQ(called, 0);
+}
+
+TEST_F(AdapterRegistryTest, those_who_wait_at_its_end_hear_of_it) {
+  start(options(1));
+  ASSERT_TRUE(load("a", "a").ok());
+  ASSERT_TRUE(load("b", "b").ok());
+  Hold use = held("a");
+  auto waits = wait("b");
+  registry_.reset();
+  EXPECT_FALSE(waits.get().ok());
+  use.reset();  // outlives it
+  EXPECT_EQ(alive_, 0);
+}
+
+TEST_F(AdapterRegistryTest, waiting_is_bounded) {
+  start(options(1));
+  ASSERT_TRUE(load("a", "a").ok());
+  ASSERT_TRUE(load("b", "b").ok());
+  const Hold use = held("a");
+  std::vector<std::future<AdapterRegistry::Held>> waiting;
+  for (int i = 0; i < AdapterRegistry::kWaitingPerTenantMax; ++i) waiting.push_back(wait("b"));
+  EXPECT_EQ(wait("b").get().error().code, ErrorCode::kOverloaded);
+  registry_.reset();
+}
+
+// All are answered, each by its own, whatever the order; and no more is ever in memory than may be.
+TEST_F(AdapterRegistryTest, LR_06_ten_thousand_names_over_eight_places) {
+  AdapterRegistry::Options many = options(8);
+  start(many);
+  constexpr int kNames = 10'000;
+  for (int i = 0; i < kNames; ++i) {
+    ASSERT_TRUE(load("n" + std::to_string(i), "p" + std::to_string(i)).ok());
+  }
+  std::atomic<int> wrong = 0;
+  std::atomic<int> most = 0;
+  std::vector<std::thread> askers;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    askers.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 300; ++i) {
+        const std::string number = std::to_string(random() % kNames);
+        const AdapterRegistry::Held hold = wait("n" + number).get();
+        if (!hold.ok() || (*hold)->digest() != "p" + number) ++wrong;
+        const int alive = alive_;
+        if (alive > most) most = alive;
+      }
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(most, 9);  // and one that is on its way
+  EXPECT_EQ(registry_->stats().in_use, 0);
+}
+
+// With a bound of loads the later ones wait for their turn: counted, not timed.
+TEST_F(AdapterRegistryTest, LR_06_loads_have_a_rate) {
+  AdapterRegistry::Options bounded = options(2);
+  bounded.loads_per_second = 1e-3;
+  start(bounded);
+  for (const char* name : {"a", "b", "c", "d"}) ASSERT_TRUE(load(name, name).ok());
+  EXPECT_EQ(held("a")->digest(), "a");  // a first burst of two
+  EXPECT_EQ(held("b")->digest(), "b");
+  auto waits = wait("c");
+  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_NE(registry_->hold("a"), nullptr);  // those in memory are answered
+  registry_.reset();
+}
+
+}  // namespace
+}  // namespace pelton::server

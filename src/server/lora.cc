@@ -1,0 +1,174 @@
+// POST /v1/load_lora_adapter and /v1/unload_lora_adapter: vLLM's.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "api/lora_request.h"
+#include "server/endpoints.h"
+#include "server/reply.h"
+#include "server/waiting_call.h"
+
+namespace pelton::server {
+namespace {
+
+using Entry = ModelCatalogue::Entry;
+
+api::ApiError not_allowed_here() {
+  return {.status = 403,
+          .message =
+              "Callers may not load adapters here; the server is started with "
+              "--allow-runtime-lora-updating where they may",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "lora_updating_disabled"};
+}
+
+net::HttpResponse done_reply(std::string_view name, std::string_view what) {
+  return text_reply("text/plain; charset=utf-8",
+                    fmt::format("Success: LoRA adapter '{}' {} successfully.", name, what));
+}
+
+// vLLM's: 404 for what is not there, 400 for all else that is wrong with a name or a folder.
+api::ApiError lora_error(const Error& error) {
+  api::ApiError shown = api::api_error(error);
+  switch (error.code) {
+    case ErrorCode::kNotFound:
+      shown.status = 404;
+      break;
+    case ErrorCode::kOverloaded:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kCancelled:
+      return shown;
+    default:
+      shown.status = 400;
+      break;
+  }
+  shown.message = error.message;
+  shown.type = shown.status == 404 ? "not_found_error" : "invalid_request_error";
+  shown.param = error.field.empty() ? "lora_path" : error.field;
+  shown.code = shown.status == 404 ? "not_found" : "bad_adapter";
+  return shown;
+}
+
+// The model that an adapter is for: that of this name, or the only one that has adapters.
+Result<const Entry*> base_of(const ModelCatalogue::Table& table, const std::string& name) {
+  const Entry* found = nullptr;
+  for (const Entry& entry : table.entries) {
+    if (entry.adapters == nullptr || (!name.empty() && !entry.answers_to(name))) continue;
+    if (found != nullptr) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "several models have adapters: 'base_model_name' says which one is meant",
+                   "base_model_name"};
+    }
+    found = &entry;
+  }
+  if (found != nullptr) return found;
+  if (name.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "no model has adapters here; the server is started with --enable-lora where one "
+                 "has",
+                 "lora_name"};
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("there is no model '{}' that has adapters", name),
+               "base_model_name"};
+}
+
+// As the folder is, whatever leads there.
+Result<std::string> allowed_path(const std::string& asked, const AdapterRegistry& adapters) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path path = fs::canonical(asked, failed);
+  const auto is_below = [&](const std::string& folder) {
+    std::error_code ignored;
+    const fs::path root = fs::canonical(folder, ignored);
+    const auto [at, end] = std::mismatch(root.begin(), root.end(), path.begin(), path.end());
+    return !ignored && at == root.end();
+  };
+  const bool is_allowed = !failed && std::ranges::any_of(adapters.folders(), is_below);
+  if (is_allowed) return path.string();
+  // Of a folder elsewhere nobody learns whether it is there.
+  const bool could_be = std::ranges::any_of(adapters.folders(), [&](const std::string& folder) {
+    return asked.starts_with(folder) && asked.find("..") == std::string::npos;
+  });
+  if (failed && could_be) {
+    return Error{ErrorCode::kNotFound, fmt::format("'{}': no such folder", asked), "lora_path"};
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               adapters.folders().empty()
+                   ? std::string("adapters are loaded only from folders that --lora-folder names, "
+                                 "and it names none")
+                   : fmt::format("'lora_path' is in none of the folders that --lora-folder names"),
+               "lora_path"};
+}
+
+// What is to be loaded, and into whose adapters.
+struct Order {
+  std::shared_ptr<AdapterRegistry> adapters;
+  AdapterRegistry::Source source;
+  AdapterRegistry::InPlace in_place = AdapterRegistry::InPlace::kNo;
+};
+
+Result<Order> order_of(const api::LoadLoraRequest& asked, const Services& services) {
+  const auto table = services.catalogue.table();
+  TRY_ASSIGN(const Entry* const base, base_of(*table, asked.base));
+  if (table->find(asked.name) != nullptr) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is a model's name", asked.name),
+                 "lora_name"};
+  }
+  const Entry* const taken = table->find_adapters_of(asked.name);
+  if (taken != nullptr && taken != base) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is an adapter of '{}'", asked.name, taken->names.id),
+                 "lora_name"};
+  }
+  TRY_ASSIGN(std::string path, allowed_path(asked.path, *base->adapters));
+  return Order{
+      .adapters = base->adapters,
+      .source = {.name = asked.name, .path = std::move(path), .pinned = asked.pinned},
+      .in_place = asked.in_place ? AdapterRegistry::InPlace::kYes : AdapterRegistry::InPlace::kNo};
+}
+
+}  // namespace
+
+void load_lora_adapter(Call call, Services& services) {
+  if (!services.options.lora_updating) return call.send(not_allowed_here());
+  const Result<api::LoadLoraRequest> asked = api::parse_load_lora_request(call.request.body, {});
+  if (!asked.ok()) return call.send(api::api_error(asked.error()));
+  Result<Order> order = order_of(*asked, services);
+  if (!order.ok()) return call.send(lora_error(order.error()));
+  const auto submit = [&](const WorkDone& done) -> Result<CancelWork> {
+    TRY(order->adapters->load(std::move(order->source), order->in_place,
+                              [done](const Result<void>& outcome) {
+                                done(outcome.ok() ? std::nullopt : std::optional(outcome.error()));
+                              }));
+    return CancelWork([] {});  // it is loaded, though nobody waits for it
+  };
+  wait_for_work(std::move(call), submit,
+                [name = asked->name](Call one, const std::optional<Error>& error) {
+                  if (error) return one.send(lora_error(*error));
+                  one.send(done_reply(name, "added"));
+                });
+}
+
+void unload_lora_adapter(Call call, Services& services) {
+  if (!services.options.lora_updating) return call.send(not_allowed_here());
+  const Result<api::UnloadLoraRequest> asked =
+      api::parse_unload_lora_request(call.request.body, {});
+  if (!asked.ok()) return call.send(api::api_error(asked.error()));
+  const auto table = services.catalogue.table();
+  const Entry* const base = table->find_adapters_of(asked->name);
+  const Result<void> unloaded =
+      base == nullptr
+          ? Error{ErrorCode::kNotFound, fmt::format("there is no adapter named '{}'", asked->name),
+                  std::string(kUnknownAdapter)}
+          : base->adapters->unload(asked->name);
+  if (!unloaded.ok()) return call.send(lora_error(unloaded.error()));
+  call.send(done_reply(asked->name, "removed"));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""LoRA adapters served: which tokens they answer with, several in one batch, loaded and unloaded while
+serving, what is refused. On golden tiny, whose tokens `pelton logits --lora` foretells.
+
+usage: lora_serve_test.py BINARY
+"""
+import array
+import json
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.error
+import urllib.request
+
+import lora_test
+from lora_test import TINY, on_q, on_down, write_adapter
+
+BINARY = None
+PROMPT = json.loads((TINY / "tokens.json").read_text())
+PROMPT = (PROMPT["prompt"] if isinstance(PROMPT, dict) else PROMPT)[:24]
+ON_DOWN = {"target_modules": [], "target_parameters": ["mlp.experts.down_proj"]}
+
+
+def strong_q(seed):
+    tensors = {}
+    for layer in (0, 1):
+        for part, rows in (("q", 128), ("o", 128)):
+            module = f"layers.{layer}.self_attn.{part}_proj"
+            tensors[f"{module}.lora_A"] = lora_test.numbers([2, 128], 0.5, seed + layer)
+            tensors[f"{module}.lora_B"] = lora_test.numbers([rows, 2], 0.5, seed + layer + 31)
+    return tensors
+
+
+class Served(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def start(self, *flags, env=None):
+        self.log = open(self.root / "log", "w+", encoding="utf-8")
+        self.addCleanup(self.log.close)
+        self.process = subprocess.Popen([BINARY, "serve", TINY, "--served-model-name", "base", "--port", "0",
+                                         "--kv-cache-memory", "64MiB", "--max-model-len", "512", "--threads", "1",
+                                         *map(str, flags)], stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env=env)
+
+        def end():
+            self.process.kill()
+            self.process.wait(30)
+            self.process.stdout.close()
+        self.addCleanup(end)
+        line = self.process.stdout.readline()
+        self.assertTrue(line.startswith("listening on "), line + (self.root / "log").read_text())
+        self.port = int(line.rsplit(":", 1)[1])
+
+    def http(self, path, body=None):
+        """Status and text."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",
+                                         None if body is None else json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def tokens(self, model, prompt=None, count=6):
+        status, text = self.http("/v1/completions", {"model": model, "prompt": prompt or PROMPT, "max_tokens": count,
+                                                     "temperature": 0, "ignore_eos": True,
+                                                     "return_token_ids": True})
+        self.assertEqual(status, 200, text)
+        answer = json.loads(text)
+        self.assertEqual(answer["model"], model)
+        return answer["choices"][0]["token_ids"]
+
+    def foretold(self, prompt, count, *flags):
+        """What is greedily generated, by the logits of `pelton logits`."""
+        tokens = list(prompt)
+        for _ in range(count):
+            ids, out = self.root / "ids.json", self.root / "out.npy"
+            ids.write_text(json.dumps(tokens))
+            subprocess.run([BINARY, "logits", TINY, "--tokens", ids, "--out", out, "--threads", "1", "--positions",
+                            f"{len(tokens) - 1}:", *map(str, flags)], check=True, capture_output=True, timeout=120)
+            data = out.read_bytes()
+            start = 10 + struct.unpack("<H", data[8:10])[0]
+            row = array.array("f", data[start:])
+            tokens.append(max(range(len(row)), key=row.__getitem__))
+        return tokens[len(prompt):]
+
+    def test_a_request_names_an_adapter_and_gets_its_tokens(self):
+        one = write_adapter(self.root / "one", strong_q(1))
+        two = write_adapter(self.root / "two", on_down(), **ON_DOWN)
+        named = json.dumps({"name": "two", "path": str(two), "base_model_name": "base"})
+        self.start("--enable-lora", "--lora-modules", f"one={one}", named, "--max-loras", "2")
+        base = self.tokens("base")
+        self.assertEqual(base, self.foretold(PROMPT, 6))
+        under_one = self.tokens("one")
+        self.assertEqual(under_one, self.foretold(PROMPT, 6, "--lora", one))
+        self.assertNotEqual(under_one, base)
+        self.assertEqual(self.tokens("two"), self.foretold(PROMPT, 6, "--lora", two))
+
+        # All three beside each other, again and again.
+        wanted = {name: self.tokens(name, count=24) for name in ("base", "one", "two")}
+        wrong = []
+
+        def ask(name):
+            for _ in range(4):
+                got = self.tokens(name, count=24)
+                if got != wanted[name]:
+                    wrong.append((name, got))
+        threads = [threading.Thread(target=ask, args=(name,)) for name in ("base", "one", "two", "one", "base")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+        listed = {card["id"]: card for card in json.loads(self.http("/v1/models")[1])["data"]}
+        self.assertEqual(set(listed), {"base", "one", "two"})
+        self.assertIsNone(listed["base"]["parent"])
+        self.assertEqual((listed["one"]["parent"], listed["one"]["root"]), ("base", str(one)))
+        self.assertEqual(json.loads(self.http("/v1/models/two")[1])["parent"], "base")
+        status, text = self.http("/v1/completions", {"model": "three", "prompt": PROMPT})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (404, "model_not_found"))
+        status, text = self.http("/v1/embeddings", {"model": "one", "input": PROMPT})
+        of_one = json.loads(text)["data"][0]["embedding"]
+        of_base = json.loads(self.http("/v1/embeddings", {"model": "base", "input": PROMPT})[1])["data"][0]["embedding"]
+        self.assertEqual(status, 200)
+        self.assertNotEqual(of_one, of_base)
+        metrics = self.http("/metrics")[1]
+        self.assertRegex(metrics, r'vllm:lora_requests_info\{.*max_lora="2",running_lora_adapters="",'
+                                  r'waiting_lora_adapters=""\} [0-9.e+]+')
+        self.assertRegex(metrics, r'pelton_lora_requests_total\{.*adapter="two"\} \d')
+        self.assertRegex(metrics, r'pelton_lora_loads_total\{[^}]*\} 2\n')
+
+    def test_adapters_of_a_folder_are_loaded_when_they_are_asked_for(self):
+        many = self.root / "many"
+        for seed in range(5):
+            write_adapter(many / f"a{seed}", strong_q(seed + 1))
+        write_adapter(many / "bad", strong_q(1), use_dora=True)
+        self.start("--enable-lora", "--lora-folder", many, "--max-loras", "2", "--lora-loads-per-second", "0")
+        listed = [card["id"] for card in json.loads(self.http("/v1/models")[1])["data"]]
+        self.assertEqual(listed, ["base", "a0", "a1", "a2", "a3", "a4", "bad"])
+        wanted = {f"a{seed}": self.tokens(f"a{seed}") for seed in range(5)}  # two are in memory at a time
+        self.assertGreater(len(set(map(tuple, wanted.values()))), 1)
+        wrong = []
+
+        def ask(first):
+            for i in range(10):
+                name = f"a{(first + i * 3) % 5}"
+                if self.tokens(name) != wanted[name]:
+                    wrong.append(name)
+        threads = [threading.Thread(target=ask, args=(first,)) for first in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        metrics = self.http("/metrics")[1]
+        self.assertRegex(metrics, r"pelton_lora_adapters_resident\{[^}]*\} [12]\n")
+        self.assertGreater(float(re.search(r"pelton_lora_evictions_total\{[^}]*\} (\S+)", metrics)[1]), 2)
+        status, text = self.http("/v1/completions", {"model": "bad", "prompt": PROMPT})
+        self.assertEqual(status, 503)
+        self.assertIn("use_dora", text)
+        for name in ("../many/a0", "..", ""):
+            status, _ = self.http("/v1/completions", {"model": name or "/", "prompt": PROMPT})
+            self.assertEqual(status, 404)
+        # One that comes later is found, and so are other numbers under a name.
+        write_adapter(many / "late", strong_q(2))
+        self.assertEqual(self.tokens("late"), wanted["a1"])
+
+    def test_loading_and_unloading_while_serving(self):
+        many = self.root / "many"
+        write_adapter(many / "x", strong_q(1))
+        write_adapter(many / "y", strong_q(2))
+        write_adapter(self.root / "elsewhere", strong_q(1))
+        self.start("--enable-lora", "--lora-folder", many, "--allow-runtime-lora-updating")
+        load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+        of_x, of_y = self.tokens("x"), self.tokens("y")
+        self.assertNotEqual(of_x, of_y)
+        status, text = self.http(load, {"lora_name": "sql", "lora_path": str(many / "x")})
+        self.assertEqual((status, text), (200, "Success: LoRA adapter 'sql' added successfully."))
+        self.assertEqual(self.tokens("sql"), of_x)
+        status, text = self.http(load, {"lora_name": "sql", "lora_path": str(many / "y")})
+        self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "lora_name"))
+        # The same name with other numbers: nothing of the old ones is found in the cache.
+        status, _ = self.http(load, {"lora_name": "sql", "lora_path": str(many / "y"), "load_inplace": True,
+                                     "pinned": True})
+        self.assertEqual(status, 200)
+        self.assertEqual(self.tokens("sql"), of_y)
+        status, text = self.http(unload, {"lora_name": "sql"})
+        self.assertEqual((status, text), (200, "Success: LoRA adapter 'sql' removed successfully."))
+        self.assertEqual(self.http("/v1/completions", {"model": "sql", "prompt": PROMPT})[0], 404)
+        self.assertEqual(self.http(unload, {"lora_name": "sql"})[0], 404)
+        for body, status, param in (
+                ({"lora_name": "n", "lora_path": str(self.root / "elsewhere")}, 400, "lora_path"),
+                ({"lora_name": "n", "lora_path": str(many / ".." / "elsewhere")}, 400, "lora_path"),
+                ({"lora_name": "n", "lora_path": str(many / "nothing")}, 404, "lora_path"),
+                ({"lora_name": "n", "lora_path": "/etc"}, 400, "lora_path"),
+                ({"lora_name": "../x", "lora_path": str(many / "x")}, 400, "lora_name"),
+                ({"lora_name": "", "lora_path": str(many / "x")}, 400, "lora_name"),
+                ({"lora_name": "base", "lora_path": str(many / "x")}, 400, "lora_name"),
+                ({"lora_name": "n" * 1000, "lora_path": str(many / "x")}, 400, "lora_name"),
+                ({"lora_name": "n"}, 400, "lora_path"),
+                ({"lora_name": "n", "lora_path": str(many / "x"), "lora_slot": 1}, 400, "lora_slot")):
+            got, text = self.http(load, body)
+            self.assertEqual((got, json.loads(text)["error"]["param"]), (status, param), (body, text))
+        # A file that is cut short is refused, and the server lives.
+        shutil.copytree(many / "x", many / "cut")
+        whole = (many / "cut" / "adapter_model.safetensors").read_bytes()
+        (many / "cut" / "adapter_model.safetensors").write_bytes(whole[:len(whole) // 2])
+        self.assertEqual(self.http(load, {"lora_name": "cut", "lora_path": str(many / "cut")})[0], 400)
+        self.assertEqual(self.tokens("x"), of_x)
+
+        # Loaded, replaced and unloaded in a loop beside streams of the same names.
+        wrong, ending = [], threading.Event()
+
+        def ask():
+            while not ending.is_set():
+                status, text = self.http("/v1/completions", {
+                    "model": "loop", "prompt": PROMPT, "max_tokens": 6, "temperature": 0, "ignore_eos": True,
+                    "return_token_ids": True})
+                if status == 404:
+                    continue
+                if status != 200 or json.loads(text)["choices"][0]["token_ids"] not in (of_x, of_y):
+                    wrong.append(text)
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for i in range(10):
+            self.assertEqual(self.http(load, {"lora_name": "loop", "lora_path": str(many / "x")})[0], 200)
+            self.assertEqual(self.http(load, {"lora_name": "loop", "lora_path": str(many / "y"),
+                                              "load_inplace": True})[0], 200)
+            self.assertEqual(self.http(unload, {"lora_name": "loop"})[0], 200)
+        ending.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertRegex(self.http("/metrics")[1], r"pelton_lora_adapters_active\{[^}]*\} 0\n")
+
+    def test_what_is_refused(self):
+        good = write_adapter(self.root / "good", on_q())
+
+        def refused(word, *flags):
+            done = subprocess.run([BINARY, "serve", TINY, "--port", "0", "--kv-cache-memory", "64MiB", *map(str, flags)],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(word, done.stderr)
+        refused("--enable-lora", "--lora-modules", f"a={good}")
+        refused("adapter_config.json", "--enable-lora", "--lora-modules", f"a={self.root / 'nothing'}")
+        refused("--lora-modules", "--enable-lora", "--lora-modules", "nonsense")
+        refused("--max-lora-rank", "--enable-lora", "--lora-modules", f"a={good}", "--max-lora-rank", "1")
+        refused("--lora-targets", "--enable-lora", "--lora-modules", f"a={good}", "--lora-targets", "experts")
+        refused("base_model_name", "--enable-lora", "--lora-modules", json.dumps({"name": "a", "path": str(good), "base_model_name": "x"}))
+        refused("--max-cpu-loras", "--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2")
+        self.start("--enable-lora", "--lora-modules", f"a={good}")
+        self.assertEqual(self.http("/v1/load_lora_adapter", {"lora_name": "b", "lora_path": str(good)})[0], 403)
+        self.assertEqual(self.http("/v1/unload_lora_adapter", {"lora_name": "a"})[0], 403)
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main(verbosity=2)
