@@ -15,4 +15,8 @@ Result<families::ModelConfig> planned_config(const std::string& model);
 Result<cost_model::Footprint> estimate_footprint(const std::string& model,
                                                  const cost_model::MemoryRequest& request);
 
+// With --weights int8. Errors besides: kUnsupported, a model that is not packed.
+Result<cost_model::Footprint> estimate_packed_footprint(const std::string& model,
+                                                        const cost_model::MemoryRequest& request);
+
 }  // namespace pelton::apps

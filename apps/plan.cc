@@ -18,9 +18,12 @@
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
+#include "checkpoint/compact_weights.h"
 #include "checkpoint/load_choice.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
+#include "executor/device.h"
+#include "executor/device_step_model.h"
 #include "families/published_config.h"
 #include "planner/footprint_text.h"
 #include "planner/published.h"
@@ -84,15 +87,63 @@ Result<cost_model::MemoryRequest> request_of(const std::string& model,
   return executor::LocalExecutor::memory_request(options, config);
 }
 
+Result<void> write_footprint(const cli::Arguments& arguments, const std::string& model,
+                             const Footprint& footprint) {
+  if (arguments.has("--json")) return write_output(cost_model::to_json(footprint).dump() + "\n");
+  return write_text(planner::footprint_text(model, footprint));
+}
+
+// The GPU's memory: what --device-memory says, or what the one of this machine has.
+Result<executor::DeviceStepModel::Memory> device_memory(const cli::Arguments& arguments) {
+  if (arguments.has("--device-memory")) {
+    const int64_t bytes = arguments.integer("--device-memory");
+    return executor::DeviceStepModel::Memory{
+        .device = "--device-memory", .bytes = bytes, .free_bytes = bytes};
+  }
+  Result<executor::DeviceChoice> choice = executor::choose_device("cuda");
+  if (!choice.ok()) {
+    Error error = choice.error();
+    error.message += "; --device-memory 80GiB plans for one that is not here";
+    return error;
+  }
+  const cuda::DeviceInfo& info = choice->device->info;
+  return executor::DeviceStepModel::Memory{
+      .device = info.name, .bytes = info.memory_bytes, .free_bytes = info.memory_free_bytes};
+}
+
+Result<void> plan_device(const cli::Arguments& arguments, const std::string& model,
+                         const cost_model::MemoryRequest& request) {
+  if (arguments.text("--weights") != "shipped") {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--weights {}: a GPU computes with the weights as they are shipped, so "
+                    "--device cuda takes --weights shipped only",
+                    arguments.text("--weights")),
+        "weights"};
+  }
+  TRY_ASSIGN(const families::ModelConfig config, planned_config(model));
+  TRY_ASSIGN(const auto memory, device_memory(arguments));
+  TRY_ASSIGN(const Footprint footprint, executor::DeviceStepModel::plan(config, request, memory));
+  return write_footprint(arguments, model, footprint);
+}
+
+Result<Footprint> footprint_here(const cli::Arguments& arguments, const std::string& model,
+                                 cost_model::MemoryRequest request) {
+  const std::string& weights = arguments.text("--weights");
+  if (weights == "int8") return estimate_packed_footprint(model, request);
+  if (weights == "shipped") request.compact_from = checkpoint::kCompactFromBytes;
+  return estimate_footprint(model, request);
+}
+
 Result<void> plan_here(const cli::Arguments& arguments, const std::string& model) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
   TRY(read_lora_memory_flags(arguments, options.executor));
-  TRY_ASSIGN(cost_model::MemoryRequest request, request_of(model, options.executor));
-  if (arguments.text("--weights") == "shipped") request.compact_from = options.compact_from;
-  const Result<Footprint> seen = estimate_footprint(model, request);
+  TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
+  if (arguments.text("--device") == "cuda") return plan_device(arguments, model, request);
+  const Result<Footprint> seen = footprint_here(arguments, model, request);
   if (!seen) return with_what_fits(seen.error(), model, request);
   const Footprint& footprint = *seen;
   TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
@@ -238,12 +289,38 @@ std::vector<cli::Flag> load_flags_of_plan() {
   return flags;
 }
 
+std::vector<cli::Flag> flags_of_hardware() {
+  std::vector<cli::Flag> flags;
+  for (cli::Flag& flag : hardware_flags()) {
+    if (flag.name == "--compute" || flag.name == "--calibration") continue;
+    if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
 std::vector<cli::Flag> flags_of_this_machine() {
   std::vector<cli::Flag> flags;
   for (std::vector<cli::Flag> some : {memory_flags(), batch_flags(), lora_memory_flags()}) {
     for (cli::Flag& flag : some) flags.push_back(std::move(flag));
   }
-  flags.push_back(unpacked_weights_flag());
+  flags.push_back(
+      {.name = "--weights",
+       .value = "W",
+       .help = "as serve takes it: shipped, mapped, or what int8 will make of the model",
+       .default_text = "shipped",
+       .choices = {"shipped", "mapped", "int8"}});
+  flags.push_back({.name = "--device",
+                   .value = "D",
+                   .help = "memory of the processors, or of a GPU as serve would divide it",
+                   .default_text = "cpu",
+                   .choices = {"cpu", "cuda"}});
+  flags.push_back({.name = "--device-memory",
+                   .value = "BYTES",
+                   .help = "of a GPU that is not here, as 80GiB; default this machine's GPU",
+                   .kind = cli::Flag::Kind::kSize,
+                   .least = 1,
+                   .only_with = {{"--device", {"cuda"}}}});
   flags.push_back(load_mode_flag());
   flags.push_back(speculation_flag());
   for (cli::Flag& flag : flags) {
@@ -313,18 +390,15 @@ cli::Verb plan_verb() {
       .examples = {"pelton plan openai/gpt-oss-20b --memory",
                    "pelton plan gpt-oss-120b --memory --memory-utilization 0.9 --max-model-len 32K",
                    "pelton plan ./model --memory --json --kv-cache-memory 4GiB --max-num-seqs 64",
+                   "pelton plan gpt-oss-20b --weights int8",
+                   "pelton plan gpt-oss-120b --device cuda --device-memory 80GiB",
                    "pelton plan gpt-oss-120b --gpu h100 --explain",
                    "pelton plan gpt-oss-120b --instance p4de.24xlarge --slo itl=30ms --rps 50",
                    "pelton plan --published"},
       .run = run,
   };
-  std::vector<cli::Flag> hardware;
-  for (cli::Flag& flag : hardware_flags()) {
-    if (flag.name == "--compute" || flag.name == "--calibration") continue;
-    if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
-    hardware.push_back(std::move(flag));
-  }
-  for (std::vector<cli::Flag> some : {hardware, load_flags_of_plan(), flags_of_this_machine()}) {
+  for (std::vector<cli::Flag> some :
+       {flags_of_hardware(), load_flags_of_plan(), flags_of_this_machine()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

@@ -57,8 +57,15 @@ class ToTheByte(unittest.TestCase):
 
     def test_box_model(self):
         for flags in ([], ["--kv-cache-memory", "64MiB"], ["--kv-cache-memory", "96MiB", "--max-num-seqs", "5"],
-                      ["--kv-cache-memory", "64MiB", "--kv-cache-dtype", "int8", "--swap-space", "8MiB"]):
+                      ["--kv-cache-memory", "64MiB", "--kv-cache-dtype", "int8", "--swap-space", "8MiB"],
+                      ["--kv-cache-memory", "64MiB", "--weights", "int8"]):
             self.compare(str(ROOT / "models/pelton-box"), *flags)
+
+    def test_dense_models_in_bytes(self):
+        for like in ("qwen3", "llama3"):
+            with tempfile.TemporaryDirectory() as folder:
+                pelton("synth", "--like", ROOT / "testdata/golden" / like / "config.json", folder + "/model")
+                self.compare(folder + "/model", "--kv-cache-memory", "32MiB", "--weights", "int8")
 
     def test_golden_models(self):
         for name in ("tiny", "mid"):
@@ -133,6 +140,29 @@ class LoadMode(unittest.TestCase):
         runtime, _, log = self.serve("lock", lock_nothing)
         self.assertIsNone(runtime, "it serves all the same")
         self.assertIn("may not be locked into memory", log)
+
+
+class OtherWeightsAndDevices(unittest.TestCase):
+    def test_memory_of_a_gpu_that_is_not_here(self):
+        of_gpu = json.loads(pelton("plan", "gpt-oss-20b", "--device", "cuda", "--device-memory", "24GiB", "--json"))
+        self.assertGreater(of_gpu["weights"], 12 << 30)
+        self.assertGreater(of_gpu["kv_allocated"], 1 << 30)
+        self.assertLessEqual(of_gpu["total"], 24 << 30)
+        text = pelton("plan", "gpt-oss-120b", "--device", "cuda", "--device-memory", "24GiB", code=5)
+        self.assertRegex(text, r"weights take \d+ bytes and working memory \d+, of \d+")
+
+    def test_what_cannot_be(self):
+        cuda = ("--device", "cuda", "--device-memory", "80GiB")
+        self.assertIn("--weights int8", pelton("plan", "gpt-oss-20b", *cuda, "--weights", "int8", code=2))
+        self.assertIn("no device computes", pelton("plan", "llama-3.1-8b", *cuda, code=4))
+        self.assertIn("--device cuda", pelton("plan", "gpt-oss-20b", "--device-memory", "80GiB", code=2))
+        self.assertIn("is not packed", pelton("plan", "mixtral-8x7b", "--weights", "int8", code=4))
+
+    def test_12_bits_and_8(self):
+        weights = {name: json.loads(pelton("plan", "llama-3.1-8b", "--json", "--weights", name))["weights"]
+                   for name in ("mapped", "shipped", "int8")}
+        self.assertLess(weights["int8"], weights["shipped"])
+        self.assertLess(weights["shipped"], 0.82 * weights["mapped"])
 
 
 class Plan(unittest.TestCase):

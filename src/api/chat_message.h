@@ -19,12 +19,20 @@ struct ToolCallFields {
   std::string arguments;  // the model's own text, perhaps not JSON: it comes back as it went out
 };
 
+// A block of thinking that came back without its text, as Anthropic's `display: omitted` gives it.
+struct SignedThinking {
+  std::string signature;
+  std::string path;  // for errors
+};
+
 struct ChatMessage {
   ChatRole role = ChatRole::kUser;
   std::string name;          // of a user, or of the function whose result this is; may be empty
   std::string tool_call_id;  // tool only
   std::string content;       // text parts joined
   std::string reasoning;     // assistant only
+  // assistant only: reasoning that only its signature says, in the order of the blocks
+  std::vector<SignedThinking> signed_thinking;
   std::vector<ToolCallFields> tool_calls;  // assistant only
   std::vector<std::string> loaded_tools;   // tool, system: deferred tools that this one refers to
   std::vector<std::string> replaced;  // tool, user: paths of parts that a placeholder stands for

@@ -176,8 +176,8 @@ constexpr Field kMessageToolOthers[] = {
 };
 
 constexpr std::string_view kBlockObeyed =
-    "type text id name input tool_use_id content is_error thinking source title context citations "
-    "tool";
+    "type text id name input tool_use_id content is_error thinking signature source title context "
+    "citations tool";
 // In a tool's result, or in a search result.
 constexpr std::string_view kInnerBlockObeyed =
     "type text tool_name source title context citations content";

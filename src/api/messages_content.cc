@@ -39,6 +39,7 @@ class TurnReader {
   const std::string* read_tool_name(const Fields& reference, std::string_view key);
   void read_assistant(const Fields& message);
   void check_prefill(const Fields& message, size_t before);
+  void read_thinking_block(const Fields& block, ChatMessage& turn);
   void read_tool_use(const Fields& block, ChatMessage& turn);
   void read_system(const Fields& message);
   void read_tool_change(const Fields& block, const std::string& type, ChatMessage& system);
@@ -195,8 +196,7 @@ void TurnReader::read_assistant(const Fields& message) {
       block.refuse(
           "", fmt::format("'{}': a turn has at most {} tool calls", block.path(""), kToolsMax));
     } else if (type == "thinking") {
-      const std::string* text = needed_text(block, "thinking", kTextBytesMax);
-      if (text != nullptr) turn.reasoning += *text;
+      read_thinking_block(block, turn);
     } else if (type != "redacted_thinking") {  // which was never readable
       refuse_block(block, type);
     }
@@ -204,9 +204,19 @@ void TurnReader::read_assistant(const Fields& message) {
   read_blocks(message, "content", add_text, add_block);
   if (message.failed()) return;
   for (const ToolCallFields& call : turn.tool_calls) calls_[call.id] = call.name;
-  const bool says_nothing =
-      turn.content.empty() && turn.reasoning.empty() && turn.tool_calls.empty();
+  const bool says_nothing = turn.content.empty() && turn.reasoning.empty() &&
+                            turn.signed_thinking.empty() && turn.tool_calls.empty();
   if (!says_nothing) read_.messages.push_back(std::move(turn));
+}
+
+// A text that is there says what was thought; of one that was omitted the signature does.
+void TurnReader::read_thinking_block(const Fields& block, ChatMessage& turn) {
+  const std::string* text = needed_text(block, "thinking", kTextBytesMax);
+  const std::string* signature = block.text("signature", kTextBytesMax);
+  if (text == nullptr) return;
+  turn.reasoning += *text;
+  if (!text->empty() || signature == nullptr || signature->empty()) return;
+  turn.signed_thinking.push_back({*signature, block.path("signature")});
 }
 
 // The answer goes on with its text.

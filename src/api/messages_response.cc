@@ -11,10 +11,6 @@ namespace {
 using base::JsonWriter;
 using Kind = MessageBlock::Kind;
 
-// Clients send thinking back with the signature it came with. What the model thought is kept by its
-// tokens (server/turn_cache), so there is nothing to sign; but some drop thinking without one.
-constexpr std::string_view kSignature = "cGVsdG9u";
-
 template <typename Write>
 void append_event(std::string& out, std::string_view name, const Write& write) {
   out += "event: ";
@@ -75,7 +71,7 @@ void write_block(JsonWriter& writer, const MessageBlock& block, Filled filled) {
   switch (block.kind) {
     case Kind::kThinking:
       writer.key("type").string("thinking").key("thinking").string(text);
-      writer.key("signature").string(filled == Filled::kYes ? kSignature : "");
+      writer.key("signature").string(filled == Filled::kYes ? block.signature : "");
       break;
     case Kind::kText:
       writer.key("type").string("text").key("text").string(text);
@@ -175,12 +171,12 @@ void append_block_delta(size_t index, Kind kind, std::string_view text, std::str
   });
 }
 
-void append_block_stop(size_t index, Kind kind, std::string& out) {
+void append_block_stop(size_t index, const MessageBlock& block, std::string& out) {
   const auto number = static_cast<int64_t>(index);
-  if (kind == Kind::kThinking) {
+  if (block.kind == Kind::kThinking) {
     append_event(out, "content_block_delta", [&](JsonWriter& writer) {
       writer.key("index").integer(number).key("delta").begin_object();
-      writer.key("type").string("signature_delta").key("signature").string(kSignature);
+      writer.key("type").string("signature_delta").key("signature").string(block.signature);
       writer.end_object();
     });
   }

@@ -21,9 +21,10 @@ struct MessageHead {
 struct MessageBlock {
   enum class Kind { kThinking, kText, kToolUse };
   Kind kind = Kind::kText;
-  std::string text;  // a tool's input as sampled; not necessarily JSON
-  std::string id;    // kToolUse
-  std::string name;  // kToolUse
+  std::string text;       // a tool's input as sampled; not necessarily JSON
+  std::string id;         // kToolUse
+  std::string name;       // kToolUse
+  std::string signature;  // kThinking, at its end: the text once more, for this server to read
 };
 
 struct MessageStop {
@@ -46,7 +47,7 @@ void append_message_start(const MessageHead& head, int64_t prompt_tokens, std::s
 void append_block_start(size_t index, const MessageBlock& block, std::string& out);
 void append_block_delta(size_t index, MessageBlock::Kind kind, std::string_view text,
                         std::string& out);
-void append_block_stop(size_t index, MessageBlock::Kind kind, std::string& out);
+void append_block_stop(size_t index, const MessageBlock& block, std::string& out);
 void append_message_end(const MessageEnd& end, std::string& out);
 inline constexpr std::string_view kMessagePing = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 

@@ -373,6 +373,33 @@ Tiles tiles_of(const checkpoint::Checkpoint& checkpoint) {
           .coarse_head = checkpoint.has(families::kCoarseHead)};
 }
 
+// As layers/pack_weights.cc writes it: matrices of whole tiles in bytes, vectors in float32, a head
+// of whole tiles as it is and in 4 bits beside. Queries, keys and values are one matrix.
+std::vector<ExpectedTensor> packed_tensors(const ModelConfig& config) {
+  constexpr int64_t kTileColumns = 32;
+  const auto whole = [](int64_t rows) { return rows % tensor::kTileRows == 0; };
+  const bool coarse = whole(config.vocab_size) && config.hidden_size % kTileColumns == 0;
+  auto tensors = families::expected_tensors(config, families::WeightLayout::kTiled);
+  for (ExpectedTensor& tensor : tensors) {
+    if (tensor.shape.size() == 1 || tensor.name.ends_with("bias")) {
+      tensor.dtype = tensor::DType::kF32;
+      continue;
+    }
+    const bool is_byte_matrix =
+        tensor.shape.size() == 2 &&
+        (tensor.kind == TensorKind::kAttention || tensor.kind == TensorKind::kMlp ||
+         (tensor.kind == TensorKind::kHead && !coarse));
+    const bool whole_parts = !tensor.name.ends_with("qkv_proj.weight") ||
+                             (whole(config.q_size()) && whole(config.kv_size()));
+    if (is_byte_matrix && whole_parts && whole(tensor.shape[0]) &&
+        tensor.shape[1] % kTileColumns == 0) {
+      tensor.dtype = tensor::DType::kInt8Tiles;
+    }
+  }
+  if (coarse) tensors.push_back(families::coarse_head_tensor(config));
+  return tensors;
+}
+
 Json kv_json(const KvAllocated& kv) {
   Json json;
   json.set("dtype", tensor::kv_type_name(kv.dtype)).set("block_tokens", kv.block_tokens);
@@ -468,6 +495,14 @@ int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryReques
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
   return add_up(config, families::expected_tensors(config, families::WeightLayout::kPublished),
                 request, {});
+}
+
+Result<Footprint> packed_footprint(const ModelConfig& config, const MemoryRequest& request) {
+  constexpr int kActivationBits = 16;
+  const std::vector<ExpectedTensor> tensors = packed_tensors(config);
+  const bool coarse = !tensors.empty() && tensors.back().name == families::kCoarseHead;
+  return add_up(config, tensors, request,
+                {.used = true, .activation_bits = kActivationBits, .coarse_head = coarse});
 }
 
 std::string log_line(const Footprint& footprint) {

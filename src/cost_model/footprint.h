@@ -142,6 +142,11 @@ int encoder_step_tokens(const families::ModelConfig& config, int64_t memory_byte
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);
 
+// Of what becomes of it with --weights int8 (layers/pack_weights.h, which says of which models
+// anything does).
+Result<Footprint> packed_footprint(const families::ModelConfig& config,
+                                   const MemoryRequest& request);
+
 // Weights and working memory of a model that is beside another one (speculation), without keys and
 // values and what sampling keeps.
 int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);

@@ -12,17 +12,25 @@ constexpr double kShareByDefault = 0.9;
 constexpr int kPositionsMin = 4096;
 constexpr int kPooledSequencesMax = 128;
 
-models::DeviceModel::Options options_for(const Device& device,
-                                         const cost_model::MemoryRequest& request,
+models::DeviceModel::Options options_for(const cost_model::MemoryRequest& request,
                                          cuda::KvType kv_type, int positions_max) {
-  return {.device = device.index,
-          .batch_tokens_max = request.batch_tokens_max,
+  return {.batch_tokens_max = request.batch_tokens_max,
           // Embeddings take slots of their own (local_executor.cc).
           .sequences_max =
               std::min(request.batch_tokens_max, request.sequences_max + kPooledSequencesMax),
           .logit_rows_max = request.sequences_max + request.draft_rows_max,
           .positions_max = positions_max,
           .kv_type = kv_type};
+}
+
+// Of the same, with the KV cache that was planned.
+models::DeviceModel::Options with_blocks(models::DeviceModel::Options options,
+                                         const cost_model::Footprint& footprint) {
+  for (const cost_model::KvAllocated::Group& group : footprint.kv.groups) {
+    options.block_counts.push_back(group.block_count);
+  }
+  options.positions_max = std::max(kPositionsMin, footprint.context_tokens_max);
+  return options;
 }
 
 Result<cuda::KvType> kv_type_of(tensor::DType dtype) {
@@ -33,54 +41,72 @@ Result<cuda::KvType> kv_type_of(tensor::DType dtype) {
                "kv-cache-dtype"};
 }
 
-Error no_room(const Device& device, const cuda::ArenaLayout& arena, int64_t room) {
+Error no_room(const std::string& device, const cuda::ArenaLayout& arena, int64_t room) {
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{}: weights take {} bytes and working memory {}, of {} that may be "
                            "used; nothing is left for keys and values",
-                           device.info.name, arena.weight_bytes, arena.workspace_bytes, room),
+                           device, arena.weight_bytes, arena.workspace_bytes, room),
                "memory-utilization"};
 }
 
 }  // namespace
+
+Result<cost_model::Footprint> DeviceStepModel::plan(const families::ModelConfig& config,
+                                                    const cost_model::MemoryRequest& request,
+                                                    const Memory& memory) {
+  TRY(models::DeviceModel::check(config));
+  if (request.adapter_rank_max > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "--enable-lora: adapters are computed with on the processors (--device cpu), not "
+                 "yet on a GPU",
+                 "enable-lora"};
+  }
+  TRY_ASSIGN(const cuda::KvType kv_type, kv_type_of(request.kv_dtype));
+  if (request.block_tokens != cuda::kBlockTokens) {
+    return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",
+                 "block-size"};
+  }
+  const models::DeviceModel::Options options =
+      options_for(request, kv_type,
+                  std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
+  const cuda::ArenaLayout bare = models::DeviceModel::layout(config, options);
+  const double share = request.memory_utilization.value_or(kShareByDefault);
+  const auto room = static_cast<int64_t>(share * static_cast<double>(memory.free_bytes));
+  const int64_t left = room - bare.weight_bytes - bare.workspace_bytes;
+  cost_model::MemoryRequest on_device = request;
+  on_device.memory_utilization.reset();
+  on_device.compact_from.reset();
+  if (!on_device.kv_bytes) {
+    if (left <= 0) return no_room(memory.device, bare, room);
+    on_device.kv_bytes = left;
+  }
+  on_device.memory_bytes = memory.bytes;
+  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, on_device));
+  // What the host's layout would take is not what the device takes.
+  const cuda::ArenaLayout arena =
+      models::DeviceModel::layout(config, with_blocks(options, footprint));
+  footprint.weights = {.mapped = arena.weight_bytes};
+  footprint.workspace = {.activations = arena.workspace_bytes,
+                         .sampling = footprint.workspace.sampling,
+                         .drafting = footprint.workspace.drafting};
+  return footprint;
+}
 
 Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Checkpoint& checkpoint,
                                                          const Device& device,
                                                          const cost_model::MemoryRequest& request,
                                                          const cuda::TuningOptions& tuning,
                                                          base::ThreadPool& pool) {
-  const families::ModelConfig& config = checkpoint.config();
+  TRY_ASSIGN(const cost_model::Footprint footprint,
+             plan(checkpoint.config(), request,
+                  {.device = device.info.name,
+                   .bytes = device.info.memory_bytes,
+                   .free_bytes = device.info.memory_free_bytes}));
   TRY_ASSIGN(const cuda::KvType kv_type, kv_type_of(request.kv_dtype));
-  if (request.block_tokens != cuda::kBlockTokens) {
-    return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",
-                 "block-size"};
-  }
   models::DeviceModel::Options options =
-      options_for(device, request, kv_type,
-                  std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
+      with_blocks(options_for(request, kv_type, kPositionsMin), footprint);
+  options.device = device.index;
   options.tuning = tuning;
-  const cuda::ArenaLayout bare = models::DeviceModel::layout(config, options);
-  const double share = request.memory_utilization.value_or(kShareByDefault);
-  const auto room =
-      static_cast<int64_t>(share * static_cast<double>(device.info.memory_free_bytes));
-  const int64_t left = room - bare.weight_bytes - bare.workspace_bytes;
-  cost_model::MemoryRequest on_device = request;
-  on_device.memory_utilization.reset();
-  if (!on_device.kv_bytes) {
-    if (left <= 0) return no_room(device, bare, room);
-    on_device.kv_bytes = left;
-  }
-  on_device.memory_bytes = device.info.memory_bytes;
-  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(checkpoint, on_device));
-  for (const cost_model::KvAllocated::Group& group : footprint.kv.groups) {
-    options.block_counts.push_back(group.block_count);
-  }
-  options.positions_max = std::max(kPositionsMin, footprint.context_tokens_max);
-  // What the host's layout would take is not what the device takes.
-  const cuda::ArenaLayout arena = models::DeviceModel::layout(config, options);
-  footprint.weights = {.mapped = arena.weight_bytes};
-  footprint.workspace = {.activations = arena.workspace_bytes,
-                         .sampling = footprint.workspace.sampling,
-                         .drafting = footprint.workspace.drafting};
 
   std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
   TRY_ASSIGN(made->model_,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -15,6 +16,16 @@ namespace pelton::executor {
 
 class DeviceStepModel final : public StepModel {
  public:
+  struct Memory {
+    std::string device;
+    int64_t bytes = 0;
+    int64_t free_bytes = 0;  // of these
+  };
+  // What load() takes of a device's memory. Errors: kDoesNotFit, kUnsupported.
+  static Result<cost_model::Footprint> plan(const families::ModelConfig& config,
+                                            const cost_model::MemoryRequest& request,
+                                            const Memory& memory);
+
   // Divides the device's memory: weights and working memory first (cuda/arena.h), what
   // `request` says of the rest for keys and values, in blocks as on the host. `checkpoint` is read
   // during the call only. Errors: kDoesNotFit, kUnsupported and the checkpoint's.

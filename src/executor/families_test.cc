@@ -174,7 +174,8 @@ TEST_P(Families, TwelveBitsGiveTheSameAnswers) {
 
 std::vector<checkpoint::GoldenFolder> gpt_oss() {
   auto found = checkpoint::golden_folders(PELTON_SOURCE_DIR "/testdata/golden");
-  std::erase_if(found, [](const checkpoint::GoldenFolder& golden) { return golden.name != "tiny"; });
+  std::erase_if(found,
+                [](const checkpoint::GoldenFolder& golden) { return golden.name != "tiny"; });
   return found;
 }
 INSTANTIATE_TEST_SUITE_P(GptOss, Families, testing::ValuesIn(gpt_oss()),

@@ -153,12 +153,6 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& given) {
   const Options options = fitted(given, checkpoint.config());
   if (options.device) TRY(check_device_proposers(options.speculation));
-  if (options.device && options.adapters_max > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "--enable-lora: adapters are computed with on the processors (--device cpu), not "
-                 "yet on a GPU",
-                 "enable-lora"};
-  }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);

@@ -378,12 +378,16 @@ std::string_view name_of(MatrixWeights weights) {
   return weights == MatrixWeights::kInt8 ? "int8" : "shipped";
 }
 
-bool can_be_packed(const Checkpoint& checkpoint) {
-  const families::ModelConfig& config = checkpoint.config();
+bool can_be_packed(const ModelConfig& config) {
   if (config.has_experts()) return config.family->expert_files == families::ExpertFiles::kMxfp4;
+  return !config.is_latent() && config.quantization == families::WeightQuantization::kNone;
+}
+
+bool can_be_packed(const Checkpoint& checkpoint) {
   // The rows of others' files lie in another order than config.json says of this layout.
-  return !config.is_latent() && checkpoint.layout() == checkpoint::LayoutKind::kHuggingFace &&
-         config.quantization == families::WeightQuantization::kNone;
+  return can_be_packed(checkpoint.config()) &&
+         (checkpoint.config().has_experts() ||
+          checkpoint.layout() == checkpoint::LayoutKind::kHuggingFace);
 }
 
 Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,

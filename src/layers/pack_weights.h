@@ -42,6 +42,8 @@ using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 // attention of keys and values, and its files are safetensors in Hugging Face's layout without
 // quantization.
 bool can_be_packed(const checkpoint::Checkpoint& checkpoint);
+// The same of files that are not there yet, as the family publishes them.
+bool can_be_packed(const families::ModelConfig& config);
 
 // Writes `file`, which is complete only when this returns. Errors: kUnsupported (what cannot be
 // packed), kDoesNotFit, kIo, kCancelled.

@@ -58,6 +58,25 @@ cuda::Limits limits_of(const DeviceModel::Options& options) {
 
 }  // namespace
 
+Result<void> DeviceModel::check(const families::ModelConfig& config) {
+  if (!families::on_devices(*config.family)) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("no device computes {} yet; --device cpu does", config.architecture)};
+  }
+  if (config.layer_count() > cuda::kLayersMax || config.hidden_size % 32 != 0 ||
+      config.expert_intermediate_size % 32 != 0) {
+    return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
+  }
+  if (const int groups = families::kv_groups(config, {}).specs.size();
+      groups > cuda::kKvGroupsMax) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("a device computes models with at most {} KV groups; this one has {}",
+                             cuda::kKvGroupsMax, groups),
+                 "device"};
+  }
+  return {};
+}
+
 cuda::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
   return cuda::arena_layout(shape_of(config), limits_of(options));
 }
@@ -80,21 +99,7 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
                                                        const Options& options,
                                                        base::ThreadPool& pool) {
   const families::ModelConfig& config = checkpoint.config();
-  if (!families::on_devices(*config.family)) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("no device computes {} yet; --device cpu does", config.architecture)};
-  }
-  if (config.layer_count() > cuda::kLayersMax || config.hidden_size % 32 != 0 ||
-      config.expert_intermediate_size % 32 != 0) {
-    return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
-  }
-  if (const int groups = families::kv_groups(config, {}).specs.size();
-      groups > cuda::kKvGroupsMax) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("a device computes models with at most {} KV groups; this one has {}",
-                             cuda::kKvGroupsMax, groups),
-                 "device"};
-  }
+  TRY(check(config));
   std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
   const cuda::ModelShape shape = shape_of(config);
   const cuda::Limits limits = limits_of(options);

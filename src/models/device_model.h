@@ -33,6 +33,8 @@ class DeviceModel {
     cuda::TuningOptions tuning;                     // of the products
   };
 
+  // Whether devices compute it. Errors: kUnsupported.
+  static Result<void> check(const families::ModelConfig& config);
   // What the device must have room for.
   static cuda::ArenaLayout layout(const families::ModelConfig& config, const Options& options);
 

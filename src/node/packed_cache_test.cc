@@ -236,6 +236,21 @@ TEST_F(PackedCache, WithoutACacheWeightsArePackedInMemory) {
   }
 }
 
+// What `plan --weights int8` says of the model's files is what is then allocated.
+TEST_F(PackedCache, MemoryOfPackedWeightsIsKnownBefore) {
+  LoadedModel::Options options;
+  options.executor.context_tokens = 256;
+  options.weights = WeightChoice::kInt8;
+  const auto request = executor::LocalExecutor::memory_request(options.executor);
+  ASSERT_TRUE(request.ok());
+  const auto predicted = cost_model::packed_footprint(source().config(), *request);
+  ASSERT_TRUE(predicted.ok()) << predicted.error().message;
+  const auto loaded = LoadedModel::load(model(), options, clock_, log_);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(cost_model::to_json(*predicted).dump(),
+            cost_model::to_json((*loaded)->local_executor()->footprint()).dump());
+}
+
 // As they are shipped: large bf16 matrices in 12 bits, which `mapped` leaves alone.
 TEST_F(PackedCache, WhatIsNotPackedIsHeldInTwelveBits) {
   LoadedModel::Options options;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "base/base64.h"
 #include "base/digest.h"
 
@@ -39,6 +40,23 @@ std::variant<std::string, EncryptedReasoning::Unread> EncryptedReasoning::decryp
   std::optional<std::string> text = cipher_.open({.bytes = *sealed, .context = tenant});
   if (!text) return Unread::kForged;
   return *std::move(text);
+}
+
+Result<std::string> EncryptedReasoning::read_returned(const Returned& returned,
+                                                      std::vector<std::string>& warnings) const {
+  auto read = decrypt(returned.token, returned.tenant);
+  if (auto* text = std::get_if<std::string>(&read)) return std::move(*text);
+  if (std::get<Unread>(read) == Unread::kForged) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' could not be verified: it is not what this server made for "
+                             "this key; send the item without it",
+                             returned.field),
+                 returned.field};
+  }
+  if (warnings.size() < api::kFieldWarningsMax) {
+    warnings.push_back(api::unread_warning(returned.field, "encrypted with another key"));
+  }
+  return std::string();
 }
 
 }  // namespace pelton::server

@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "api/messages_request.h"
 #include "api/messages_response.h"
 #include "server/answer_guide.h"
@@ -17,12 +19,34 @@
 namespace pelton::server {
 namespace {
 
+// Thinking that came back by its signature alone.
+std::optional<api::ApiError> read_signatures(api::ChatRequest& request,
+                                             const ModelRequest::Scope& scope) {
+  for (api::ChatMessage& message : request.messages) {
+    for (const api::SignedThinking& thinking : message.signed_thinking) {
+      Result<std::string> read = scope.services.encrypted_reasoning.read_returned(
+          {.token = thinking.signature, .tenant = scope.tenant, .field = thinking.path},
+          request.warnings);
+      if (!read.ok()) {
+        Error error = read.error();
+        // Anthropic's words, by which clients know to send the conversation without thinking.
+        error.message = fmt::format("{}: Invalid `signature` in `thinking` block", thinking.path);
+        return api::api_error(error);
+      }
+      message.reasoning += *read;
+    }
+    message.signed_thinking.clear();
+  }
+  return std::nullopt;
+}
+
 class Message final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     auto parsed = api::parse_messages_request(body, scope.model.request_limits(),
                                               api::MessagesUse::kGenerate);
     if (!parsed.ok()) return api::api_error(parsed.error());
+    if (auto error = read_signatures(parsed->chat, scope)) return error;
     request_ = std::make_shared<const api::ChatRequest>(std::move(parsed->chat));
     options_.thinking = parsed->thinking;
     return std::nullopt;
@@ -68,6 +92,9 @@ class Message final : public ModelRequest {
   void start(Call call, Services& services) override {
     const ServedModel& model = *call.model;  // which goes with the call
     options_.tool_id_seed = call.identity->draw();
+    options_.sign = [&services, tenant = call.tenant](std::string_view thinking) {
+      return services.encrypted_reasoning.encrypt(thinking, tenant);
+    };
     work_.has_sampled_turns = has_sampled_turns_;
     start_generation(std::move(call), services, std::move(work_),
                      [&] { return std::make_unique<MessagesAnswer>(model, std::move(options_)); });
@@ -88,7 +115,7 @@ class MessageTokens final : public ModelRequest {
         api::parse_messages_request(body, scope.model.request_limits(), api::MessagesUse::kCount);
     if (!parsed.ok()) return api::api_error(parsed.error());
     request_ = std::move(parsed->chat);
-    return std::nullopt;
+    return read_signatures(request_, scope);
   }
   Fields fields(const ServedModel& model) const override {
     return {.model = request_.model, .warnings = warnings_of(request_, model)};

@@ -49,13 +49,18 @@ void MessagesAnswer::add(const chat::ReplyDelta& delta) {
 void MessagesAnswer::add_thinking(std::string_view text) {
   switch (options_.thinking) {
     case Thinking::kShown:
-      return add_text(Block::Kind::kThinking, text);
     case Thinking::kOmitted:
-      if (!text.empty()) begin(Block::Kind::kThinking);
-      return;
+      return add_thought(text);
     case Thinking::kNone:
       if (blocks_.empty()) thinking_ += text;
   }
+}
+
+void MessagesAnswer::add_thought(std::string_view text) {
+  if (text.empty()) return;
+  begin(Block::Kind::kThinking);
+  thought_ += text;
+  if (options_.thinking != Thinking::kOmitted) pending_ += text;
 }
 
 void MessagesAnswer::add_text(Block::Kind kind, std::string_view text) {
@@ -68,7 +73,7 @@ void MessagesAnswer::add_text(Block::Kind kind, std::string_view text) {
 void MessagesAnswer::begin(Block::Kind kind) {
   if (open_ && blocks_.back().kind == kind) return;
   close();
-  open({.kind = kind, .text = {}, .id = {}, .name = {}});
+  open({.kind = kind, .text = {}, .id = {}, .name = {}, .signature = {}});
 }
 
 void MessagesAnswer::add_call(const chat::ToolCallDelta& call) {
@@ -77,7 +82,8 @@ void MessagesAnswer::add_call(const chat::ToolCallDelta& call) {
     open({.kind = Block::Kind::kToolUse,
           .text = {},
           .id = random_id("toolu_", {.seed = options_.tool_id_seed, .counter = calls_++}),
-          .name = call.name});
+          .name = call.name,
+          .signature = {}});
   }
   pending_ += call.arguments;
 }
@@ -93,7 +99,11 @@ void MessagesAnswer::close() {
   if (!open_) return;
   flush();
   open_ = false;
-  if (options_.stream) api::append_block_stop(blocks_.size() - 1, blocks_.back().kind, events_);
+  Block& block = blocks_.back();
+  if (block.kind == Block::Kind::kThinking) {
+    block.signature = options_.sign(std::exchange(thought_, {}));
+  }
+  if (options_.stream) api::append_block_stop(blocks_.size() - 1, block, events_);
 }
 
 // All that has come for the open block is one event.
@@ -113,7 +123,7 @@ void MessagesAnswer::end(size_t, const engine::StreamEnd& end) {
   // Cut off amid thoughts that nobody asked for: better than nothing.
   if (blocks_.empty() && !thinking_.empty()) {
     const std::string thinking = std::exchange(thinking_, {});
-    add_text(Block::Kind::kThinking, thinking);
+    add_thought(thinking);
   }
   if (blocks_.empty()) open({});
   close();

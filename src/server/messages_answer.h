@@ -2,6 +2,7 @@
 // the other, whole or streamed by the same code. Owned by its Generation.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class MessagesAnswer final : public Answer {
     bool timings = false;
     bool stream = false;
     uint64_t tool_id_seed = 0;
+    // A block of thinking that has ended -> its signature.
+    std::function<std::string(std::string_view thinking)> sign;
   };
 
   MessagesAnswer(const ServedModel& model, Options options);
@@ -43,6 +46,7 @@ class MessagesAnswer final : public Answer {
 
   void add(const chat::ReplyDelta& delta);
   void add_thinking(std::string_view text);
+  void add_thought(std::string_view text);
   void add_text(Block::Kind kind, std::string_view text);
   void begin(Block::Kind kind);
   void add_call(const chat::ToolCallDelta& call);
@@ -56,6 +60,7 @@ class MessagesAnswer final : public Answer {
   std::vector<Block> blocks_;  // in a stream their texts have gone out
   bool open_ = false;          // the last of them grows
   std::string thinking_;       // that is not shown, in case nothing else is
+  std::string thought_;        // of the open block of thinking, shown or not
   std::string pending_;        // of the open block, not yet an event
   std::string events_;         // not yet taken
   size_t calls_ = 0;

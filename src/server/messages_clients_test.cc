@@ -25,6 +25,8 @@ constexpr std::string_view kScript = R"({"rules": [
   {"when": "", "then": "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"},
   {"when": "Be terse.", "then": "<|channel|>final<|message|>Ok.<|return|>"},
   {"when": "type weather", "then": "<|channel|>final<|message|>I know the weather tool.<|return|>"},
+  {"when": "functions.weather", "then": "<|channel|>final<|message|>Sun.<|return|>"},
+  {"when": "what weather", "then": "<|channel|>analysis<|message|>I look it up.<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{}<|call|>"},
   {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]}
 ]})";
 
@@ -484,6 +486,85 @@ TEST(MessagesClients, B10_ThinkingThatIsOmittedComesAsAnEmptyBlock) {
                              R"(,"thinking":{"type":"adaptive","display":"omitted"})"));
   EXPECT_THAT(cut.body, Not(HasSubstr("on and on")));
   EXPECT_EQ(parsed(cut.body).string("stop_reason"), "max_tokens");
+}
+
+// A loop of tools whose client keeps the blocks: the model goes on from what it thought, at another
+// server too.
+class OmittedThinking : public testing::Test {
+ protected:
+  static ServerFixture::Options keyed(char key) {
+    ServerFixture::Options options;
+    options.server.reasoning_key = std::string(32, key);
+    options.server.sampled_turn_tokens_max = 0;  // nothing is known of the turn but what is sent
+    return options;
+  }
+  // The first answer's blocks.
+  static Json blocks(ServerFixture& fixture, const std::string& thinking) {
+    const net::HttpResponse response = fixture.post(
+        "/v1/messages", posted(R"([{"role":"user","content":"what weather"}])", kTools + thinking));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return *parsed(response.body).find("content");
+  }
+  static std::string second(const Json& first, const std::string& signature) {
+    const Json& call = first.as_array().back();
+    return R"([{"role":"user","content":"what weather"},{"role":"assistant","content":[)"
+           R"({"type":"thinking","thinking":"","signature":")" +
+           signature + "\"}," + call.dump() +
+           R"(]},{"role":"user","content":[{"type":"tool_result","content":"sunny","tool_use_id":)" +
+           call.find("id")->dump() + "}]}]";
+  }
+  static net::HttpResponse count(ServerFixture& fixture, const std::string& messages) {
+    return fixture.post("/v1/messages/count_tokens", posted(messages, kTools));
+  }
+
+  static inline const std::string kTools = R"(,"tools":[{"name":"weather","input_schema":{}}])";
+  static inline const std::string kOmitted =
+      R"(,"thinking":{"type":"adaptive","display":"omitted"})";
+};
+
+TEST_F(OmittedThinking, ComesBackByItsSignature) {
+  ServerFixture fixture(kScript, keyed('k'));
+  ServerFixture other(kScript, keyed('k'));
+  ServerFixture stranger(kScript, keyed('s'));
+  const Json shown = blocks(fixture, R"(,"thinking":{"type":"adaptive"})");
+  const Json first = blocks(fixture, kOmitted);
+  const Json& thinking = first.as_array()[0];
+  ASSERT_EQ(thinking.string("thinking"), "");
+  const std::string signature = *thinking.string("signature");
+  EXPECT_EQ(signature.find("look"), std::string::npos);
+
+  std::string messages = second(first, signature);
+  const auto tokens = [&](ServerFixture& at) {
+    return parsed(count(at, messages).body).integer("input_tokens");
+  };
+  const auto whole = tokens(fixture);
+  EXPECT_EQ(tokens(other), whole);
+  const net::HttpResponse unread = count(stranger, messages);
+  EXPECT_EQ(unread.headers.get("x-pelton-warning"),
+            "messages[1].content[0].signature ignored: encrypted with another key");
+  EXPECT_LT(parsed(unread.body).integer("input_tokens"), whole);
+  const net::HttpResponse answer = other.post("/v1/messages", posted(messages, kTools + kOmitted));
+  EXPECT_EQ(parsed(answer.body).find("content")->as_array().back().string("text"), "Sun.");
+  // As if the client had been shown the text, and sent that.
+  messages.replace(messages.find(R"("thinking":"")"), 13, R"("thinking":"I look it up.")");
+  EXPECT_EQ(shown.as_array()[0].string("thinking"), "I look it up.");
+  EXPECT_EQ(tokens(stranger), whole);
+}
+
+TEST_F(OmittedThinking, AForgedSignatureIsRefusedInAnthropicsWords) {
+  ServerFixture fixture(kScript, keyed('k'));
+  const Json first = blocks(fixture, kOmitted);
+  std::string signature = *first.as_array()[0].string("signature");
+  signature[signature.size() / 2] = signature[signature.size() / 2] == 'A' ? 'B' : 'A';
+  for (const std::string& forged : {signature, signature.substr(0, signature.size() - 4)}) {
+    const std::string messages = second(first, forged);
+    for (const net::HttpResponse& refused :
+         {count(fixture, messages), fixture.post("/v1/messages", posted(messages, kTools))}) {
+      EXPECT_EQ(refused.status, 400);
+      EXPECT_EQ(error_message(refused),
+                "messages[1].content[0].signature: Invalid `signature` in `thinking` block");
+    }
+  }
 }
 
 TEST(MessagesClients, B10_DocumentsOfTextAndSearchResultsAreRead) {

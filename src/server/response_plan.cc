@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -78,19 +77,12 @@ Result<void> read_encrypted_reasoning(api::ResponseRequest& request,
   for (api::ResponseItem& item : request.items) {
     if (item.encrypted_content.empty()) continue;
     const std::string field = item.path + ".encrypted_content";
-    auto read = scope.services.encrypted_reasoning.decrypt(item.encrypted_content, scope.tenant);
+    TRY_ASSIGN(const std::string read,
+               scope.services.encrypted_reasoning.read_returned(
+                   {.token = item.encrypted_content, .tenant = scope.tenant, .field = field},
+                   request.warnings));
     std::string().swap(item.encrypted_content);  // it may be large, and is said
-    if (auto* text = std::get_if<std::string>(&read)) {
-      item.text = std::move(*text);
-    } else if (std::get<EncryptedReasoning::Unread>(read) == EncryptedReasoning::Unread::kForged) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("'{}' could not be verified: it is not what this server made for "
-                               "this key; send the item without it",
-                               field),
-                   field};
-    } else if (request.warnings.size() < api::kFieldWarningsMax) {
-      request.warnings.push_back(api::unread_warning(field, "encrypted with another key"));
-    }
+    if (!read.empty()) item.text = read;
   }
   return {};
 }
