@@ -48,11 +48,13 @@ void FairQueue::remove(const std::string& tenant, const Item& item) {
   --waiting_count_;
 }
 
-std::optional<int64_t> FairQueue::next(std::span<const int64_t> passed_over) const {
+std::optional<int64_t> FairQueue::next(std::span<const int64_t> passed_over,
+                                       const Admits& admits) const {
   std::optional<int64_t> best;
   std::tuple<double, int64_t, int64_t> best_key;
   for (const auto& [name, tenant] : tenants_) {
     for (const Item& item : tenant.waiting) {
+      if (admits && !admits(item.group)) continue;
       if (std::find(passed_over.begin(), passed_over.end(), item.id) != passed_over.end()) continue;
       const double head_start = static_cast<double>(clamped(item.priority)) *
                                 static_cast<double>(options_.priority_tokens);

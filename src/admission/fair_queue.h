@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,9 +27,10 @@ class FairQueue {
   };
 
   struct Item {
-    int64_t id = 0;    // unique; the smaller first among equals
-    int priority = 0;  // smaller first; clamped to -1000..1000
-    int64_t rank = 0;  // by rank(), when the item came
+    int64_t id = 0;     // unique; the smaller first among equals
+    int priority = 0;   // smaller first; clamped to -1000..1000
+    int64_t rank = 0;   // by rank(), when the item came
+    int64_t group = 0;  // what next() may leave out together
   };
 
   explicit FairQueue(const Options& options) : options_(options) {}
@@ -46,8 +48,10 @@ class FairQueue {
   void add(const std::string& tenant, const Item& item);
   void remove(const std::string& tenant, const Item& item);
 
-  // Whose turn it is, those in `passed_over` left out.
-  std::optional<int64_t> next(std::span<const int64_t> passed_over) const;
+  // Whose turn it is, those in `passed_over` and of groups that `admits` says no to left out.
+  using Admits = std::function<bool(int64_t group)>;
+  std::optional<int64_t> next(std::span<const int64_t> passed_over,
+                              const Admits& admits = nullptr) const;
 
   void charge(const std::string& tenant, int64_t tokens);
 

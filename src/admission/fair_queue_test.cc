@@ -77,6 +77,15 @@ TEST(FairQueue, tokens_follow_weights_not_requests) {
 }
 
 // Someone who was away has neither lost nor saved anything.
+TEST(FairQueue, a_group_can_be_left_out) {
+  FairQueue queue({});
+  queue.enter("a", 1);
+  for (int64_t id = 0; id < 4; ++id) queue.add("a", {.id = id, .rank = id, .group = id / 2});
+  EXPECT_EQ(queue.next({}), 0);
+  EXPECT_EQ(queue.next({}, [](int64_t group) { return group == 1; }), 2);
+  EXPECT_EQ(queue.next({}, [](int64_t) { return false; }), std::nullopt);
+}
+
 TEST(FairQueue, idle_time_is_no_credit) {
   Shop shop({});
   for (int i = 0; i < 100; ++i) shop.bring("a", 0, 100);

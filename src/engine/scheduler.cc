@@ -236,38 +236,40 @@ StepPlan Scheduler::plan(int64_t now_ns) {
 
 // At most adapters_max distinct ones run. Whoever has waited for a place for kAdapterPatience plans
 // is next: until it runs no sequence of another adapter begins, so that places come free.
-bool Scheduler::has_adapter_place(const Sequence& arriving) {
-  const int64_t wanted = arriving.request.adapter.identity;
-  if (wanted == 0) return true;
-  std::vector<int64_t> active;
-  for (const Sequence* running : running_) {
-    const int64_t identity = running->request.adapter.identity;
-    if (identity != 0 && std::find(active.begin(), active.end(), identity) == active.end()) {
-      active.push_back(identity);
-    }
+void Scheduler::see_adapters() {
+  active_adapters_.clear();
+  next_adapter_ = 0;
+  for (const Sequence* running : running_) add_active_adapter(running->request.adapter.identity);
+  if (!adapter_waiter_) return;
+  const auto found = sequences_.find(*adapter_waiter_);
+  if (found == sequences_.end() || found->second.stage != Sequence::Stage::kWaiting) {
+    adapter_waiter_.reset();
+  } else if (++adapter_waits_ >= kAdapterPatience) {
+    next_adapter_ = found->second.request.adapter.identity;
   }
-  const bool runs = std::find(active.begin(), active.end(), wanted) != active.end();
-  const bool is_full = static_cast<int>(active.size()) >= capacity_.adapters_max;
-  if (adapter_waiter_ && *adapter_waiter_ != arriving.id) {
-    const auto found = sequences_.find(*adapter_waiter_);
-    const bool waits =
-        found != sequences_.end() && found->second.stage == Sequence::Stage::kWaiting;
-    if (!waits) adapter_waiter_.reset();
-    const bool yields = waits && adapter_waits_ >= kAdapterPatience &&
-                        found->second.request.adapter.identity != wanted;
-    if (yields) return false;
-  }
-  if (runs || !is_full) {
-    if (adapter_waiter_ == arriving.id) adapter_waiter_.reset();
-    return true;
-  }
-  if (!adapter_waiter_) {
-    adapter_waiter_ = arriving.id;
-    adapter_waits_ = 0;
-  } else if (*adapter_waiter_ == arriving.id) {
-    ++adapter_waits_;
-  }
-  return false;
+}
+
+void Scheduler::add_active_adapter(int64_t identity) {
+  if (identity != 0 && !is_active_adapter(identity)) active_adapters_.push_back(identity);
+}
+
+bool Scheduler::is_active_adapter(int64_t identity) const {
+  return std::ranges::find(active_adapters_, identity) != active_adapters_.end();
+}
+
+// Sequences of the model itself, and of adapters that run, are not kept waiting by others.
+bool Scheduler::admits_adapter(int64_t identity) const {
+  if (identity == 0) return true;
+  if (next_adapter_ != 0 && identity != next_adapter_) return false;
+  return std::ssize(active_adapters_) < capacity_.adapters_max || is_active_adapter(identity);
+}
+
+// The first that has no place from now on.
+void Scheduler::note_adapter_waiter() {
+  if (adapter_waiter_ || std::ssize(active_adapters_) < capacity_.adapters_max) return;
+  adapter_waiter_ = queue_.next(
+      {}, [&](int64_t identity) { return identity != 0 && !is_active_adapter(identity); });
+  adapter_waits_ = 0;
 }
 
 void Scheduler::end_overdue(int64_t now_ns) {
@@ -395,18 +397,17 @@ void Scheduler::admit_waiting() {
   std::vector<SequenceId> passed_over;
   int look_ups_passed_over = 0;
   const auto any_slot = [&] { return !free_slots_.empty() || !free_pooled_slots_.empty(); };
+  admission::FairQueue::Admits admits;
+  if (capacity_.adapters_max > 0) {
+    see_adapters();
+    admits = [&](int64_t identity) { return admits_adapter(identity); };
+  }
   while (std::min(budget_, prompt_budget_) > 0 && any_slot()) {
-    const std::optional<SequenceId> next = queue_.next(passed_over);
+    const std::optional<SequenceId> next = queue_.next(passed_over, admits);
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);
     if (free_slots(sequence).empty()) {
       // Slots of the other kind are free: whoever waits for those is not kept waiting by this one.
-      if (passed_over.size() == kPassedOverWithoutSlotMax) break;
-      passed_over.push_back(*next);
-      continue;
-    }
-    if (!has_adapter_place(sequence)) {
-      // Sequences of the model itself and of adapters that run are not kept waiting by this one.
       if (passed_over.size() == kPassedOverWithoutSlotMax) break;
       passed_over.push_back(*next);
       continue;
@@ -434,12 +435,20 @@ void Scheduler::admit_waiting() {
     leave_line(sequence);
     slot(sequence, found);
     choose(sequence);
+    add_active_adapter(sequence.request.adapter.identity);
+    if (adapter_waiter_ == sequence.id) {
+      adapter_waiter_.reset();
+      next_adapter_ = 0;
+    }
   }
+  if (capacity_.adapters_max > 0) note_adapter_waiter();
 }
 
 void Scheduler::wait_in_line(Sequence& sequence) {
-  queue_.add(sequence.request.tenant,
-             {.id = sequence.id, .priority = sequence.request.priority, .rank = sequence.rank});
+  queue_.add(sequence.request.tenant, {.id = sequence.id,
+                                       .priority = sequence.request.priority,
+                                       .rank = sequence.rank,
+                                       .group = sequence.request.adapter.identity});
 }
 
 void Scheduler::leave_line(Sequence& sequence) {

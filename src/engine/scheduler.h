@@ -181,7 +181,11 @@ class Scheduler {
   void limit_prompts();
   void choose_prefills();
   void admit_waiting();
-  bool has_adapter_place(const Sequence& arriving);
+  void see_adapters();
+  void add_active_adapter(int64_t identity);
+  bool is_active_adapter(int64_t identity) const;
+  bool admits_adapter(int64_t identity) const;
+  void note_adapter_waiter();
   void choose_drafts();
   int draft_tokens_for(const Sequence& sequence) const;
   bool waits_to_draft(const Sequence& sequence) const;
@@ -293,6 +297,8 @@ class Scheduler {
   std::vector<DraftController::Candidate> draft_candidates_;  // scratch
   bool drafting_ = true;  // the last step with decodes had guesses, or might have
 
+  std::vector<int64_t> active_adapters_;      // of those that run, during a plan
+  int64_t next_adapter_ = 0;                  // no other's sequences begin; 0: whoever has a place
   std::optional<SequenceId> adapter_waiter_;  // the first that waits for a place of its adapter
   int adapter_waits_ = 0;                     // plans that passed it over
 

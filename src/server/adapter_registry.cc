@@ -207,7 +207,8 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
     const std::shared_ptr<Named> named = locked_find(name);
     if (named == nullptr) return unknown(name);
     if (named->version == nullptr || named->version->leaving) {
-      const int own = waiting_of_tenant_[waiter.tenant];
+      const auto of_tenant = waiting_of_tenant_.find(waiter.tenant);
+      const int own = of_tenant == waiting_of_tenant_.end() ? 0 : of_tenant->second;
       if (waiting_ >= kWaitingMax || own >= kWaitingPerTenantMax ||
           waiting_bytes_ + waiter.bytes > kWaitingBytesMax) {
         return Error{ErrorCode::kOverloaded,
@@ -251,6 +252,7 @@ void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegis
   if (found == named->waiting.end()) return;
   registry->locked_count_out(found->waiter);
   cancelled.splice(cancelled.end(), named->waiting, found);
+  shared->changed.notify_all();  // others may stay that were to make room for it
 }
 
 // --- the loader's thread ---
@@ -266,6 +268,7 @@ void AdapterRegistry::run() {
   pthread_setname_np(pthread_self(), "pelton-lora");
   std::unique_lock lock(shared_->mutex);
   int64_t blocked_since_ns = 0;
+  const Named* blocked = nullptr;
   while (!stopping_) {
     std::vector<std::shared_ptr<Version>> gone;  // freed without the lock
     locked_drop_orphans(gone);
@@ -275,7 +278,10 @@ void AdapterRegistry::run() {
       lock.lock();
       continue;
     }
+    locked_let_stay();
     const std::shared_ptr<Named> next = locked_next();
+    if (next.get() != blocked) blocked_since_ns = 0;
+    blocked = next.get();
     if (next == nullptr) {
       shared_->changed.wait(lock);
       continue;
@@ -396,6 +402,17 @@ void AdapterRegistry::locked_evict(const std::shared_ptr<Version>& version) {
   version->names.clear();
   versions_.remove(version);
   ++counted_.evictions;
+}
+
+// Those who were asked to leave, if everybody who waits has an adapter in memory: the request that
+// they made room for was cancelled.
+void AdapterRegistry::locked_let_stay() {
+  const bool is_wanted = std::ranges::any_of(queue_, [](const std::shared_ptr<Named>& named) {
+    return named->is_candidate ||
+           (!named->removed && !named->waiting.empty() && named->version == nullptr);
+  });
+  if (is_wanted) return;
+  for (const auto& version : versions_) version->leaving = false;
 }
 
 // Whoever has waited for long has the place of the one that has been in memory longest.

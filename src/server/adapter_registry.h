@@ -205,6 +205,7 @@ class AdapterRegistry {
   std::shared_ptr<Version> locked_idle() const;
   void locked_evict(const std::shared_ptr<Version>& version);
   void locked_ask_to_leave();
+  void locked_let_stay();
   void locked_drop_orphans(std::vector<std::shared_ptr<Version>>& gone);
   int64_t locked_bytes() const;
   int64_t turn_in_ns(int64_t now_ns);

@@ -190,6 +190,25 @@ TEST_F(AdapterRegistryTest, who_waits_for_long_has_the_place_of_the_longest_ther
   EXPECT_EQ(again.get().value()->digest(), "busy");
 }
 
+TEST_F(AdapterRegistryTest, nobody_leaves_for_who_has_given_up) {
+  AdapterRegistry::Options one_place = options(1);
+  one_place.patience_ns = 5'000'000;
+  start(one_place);
+  ASSERT_TRUE(load("busy", "busy").ok());
+  ASSERT_TRUE(load("other", "other").ok());
+  const Hold use = held("busy");
+  const auto cancel = registry_->wait(
+      "other", {.tenant = "t", .bytes = 1, .done = [](const AdapterRegistry::Held&) {}});
+  ASSERT_TRUE(cancel.ok());
+  for (int i = 0; i < 5000 && registry_->hold("busy") != nullptr; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  auto behind = wait("busy");  // it is asked to leave
+  (*cancel)();
+  EXPECT_EQ(behind.get().value()->digest(), "busy");
+  EXPECT_NE(registry_->hold("busy"), nullptr);
+}
+
 TEST_F(AdapterRegistryTest, LR_01_one_that_cannot_be_read_disturbs_no_other) {
   start(options(2));
   ASSERT_TRUE(load("good", "good").ok());
