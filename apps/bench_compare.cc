@@ -1,4 +1,6 @@
 // pelton bench compare: results of load tests side by side.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "apps/input.h"
@@ -12,13 +14,28 @@ namespace {
 
 constexpr size_t kResultBytesMax = size_t{256} << 20;
 
+// One result, or one in each line, as --append-result writes them.
+Result<void> read_results(std::string_view text, const std::string& file,
+                          std::vector<report::NamedResult>& results) {
+  const bool is_one = Json::parse(text).ok();
+  for (size_t line = 1; !text.empty(); ++line) {
+    const size_t end = is_one ? text.size() : std::min(text.find('\n'), text.size());
+    const std::string name = is_one ? file : fmt::format("{}:{}", file, line);
+    if (text.substr(0, end).find_first_not_of(" \t\r\n") != std::string_view::npos) {
+      TRY_ASSIGN(Json json, report::parse_result(text.substr(0, end), name));
+      results.push_back(report::named_result(std::move(json), name));
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return {};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   std::vector<report::NamedResult> results;
   for (const std::string& file : arguments.list("FILE")) {
     const Result<std::string> text = base::read_file(file, kResultBytesMax);
     if (!text) return Error{ErrorCode::kIo, text.error().message, {}};
-    TRY_ASSIGN(Json json, report::parse_result(*text, file));
-    results.push_back(report::named_result(std::move(json), file));
+    TRY(read_results(*text, file, results));
   }
   if (arguments.has("--html")) {
     const std::string& file = arguments.text("--html");
@@ -36,7 +53,7 @@ cli::Verb bench_compare_verb() {
       .summary = "Compares results of load tests, ours and vLLM's.",
       .about = "Figures side by side, each with its change against the first file's.",
       .positionals = {{.name = "FILE",
-                       .help = "result files, as --save-result writes them",
+                       .help = "result files, as --save-result and --append-result write them",
                        .many = true}},
       .flags = {text_flag("--html", "FILE", "also a report with plots, whole in one file")},
       .examples = {"pelton bench compare before.json after.json --html compared.html"},

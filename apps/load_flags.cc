@@ -98,6 +98,13 @@ Result<bench::QuestionOptions> read_question(const cli::Arguments& arguments) {
       return Error{ErrorCode::kInvalidArgument, "--chat-template-kwargs wants a JSON object",
                    "chat_template_kwargs"};
     }
+    if (question.extra.find("chat_template_kwargs") != nullptr) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          "--extra-body has chat_template_kwargs, too: give them by --chat-template-kwargs "
+          "or there",
+          "chat_template_kwargs"};
+    }
     question.extra.set("chat_template_kwargs", std::move(*given));
   }
   return question;

@@ -150,7 +150,7 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(
                  mode, checkpoint::load_facts(footprint.weights.mapped + footprint.weights.dropped,
-                                              footprint.bytes() - footprint.weights.mapped)));
+                                              footprint.beside_weights())));
   if (arguments.has("--json")) {
     Json json = cost_model::to_json(footprint);
     json.set("load_mode", std::string(load_mode_name(choice.mode)));

@@ -128,6 +128,8 @@ struct Footprint {
   int64_t bytes() const {
     return weights.bytes() + workspace.bytes() + kv.bytes() + swap.bytes() + adapter_bytes;
   }
+  // What is neither pages of the files nor stands in place of such pages.
+  int64_t beside_weights() const { return bytes() - weights.mapped - weights.compact; }
   // The blocks, swap space being the host's.
   kv::PerGroup<kv::GroupCapacity> kv_capacity() const;
 };

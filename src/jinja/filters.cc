@@ -295,8 +295,10 @@ Result<Value> wordcount(Runtime& runtime, const Value& value, const Arguments& a
 Result<Value> center(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("center", arguments, {"width"}, 0));
   TRY_ASSIGN(const Text text, to_text(runtime, value));
-  int64_t width = bound[0] != nullptr && bound[0]->is_integer() ? bound[0]->as_integer() : 80;
-  width = std::clamp<int64_t>(width, 0, 10'000);
+  if (bound[0] != nullptr && (!bound[0]->is_integer() || bound[0]->as_integer() > 10'000)) {
+    return failure("center() needs a width of at most 10000");
+  }
+  const int64_t width = bound[0] != nullptr ? std::max<int64_t>(bound[0]->as_integer(), 0) : 80;
   const int64_t size = static_cast<int64_t>(code_point_count(text.bytes()));
   const size_t padding = static_cast<size_t>(std::max<int64_t>(width - size, 0));
   TRY(runtime.allocate(text));

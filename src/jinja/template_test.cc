@@ -89,6 +89,9 @@ TEST(JinjaStatements, MacrosTakeArgumentsByPlaceAndName) {
       "<7>");
   EXPECT_EQ(rendered("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}"),
             "error: line 1: macro 'm' takes at most 1 arguments");
+  EXPECT_EQ(rendered("{{ 'a'|center(4) }}|{{ 'a'|center|length }}"), " a  |80");
+  EXPECT_EQ(rendered("{{ 'a'|center(1000000000) }}"),
+            "error: line 1: center() needs a width of at most 10000");
   EXPECT_EQ(
       rendered("{% set n = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}"
                "{% set n.m = m %}{% endfor %}{{ n.m() }}"),

@@ -295,8 +295,8 @@ Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
 
 Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
   TRY_ASSIGN(const cost_model::Footprint footprint, take_memory(options));
-  const checkpoint::LoadFacts facts = checkpoint::load_facts(
-      checkpoint::mapped_bytes(checkpoint_), footprint.bytes() - footprint.weights.mapped);
+  const checkpoint::LoadFacts facts =
+      checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint_), footprint.beside_weights());
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(options.load_mode, facts));
   TRY_ASSIGN(load_choice_,

@@ -262,6 +262,10 @@ TEST_F(PackedCache, WhatIsNotPackedIsHeldInTwelveBits) {
   const std::string held = "attention BF16 (held in 12 bits)";
   EXPECT_EQ((*loaded)->weights_text().find(held) != std::string::npos, fast);
   EXPECT_EQ((*loaded)->local_executor()->footprint().weights.compact > 0, fast);
+  // What a start decides about locking by: the files' pages, or 12 bits in their place, but not
+  // both.
+  const cost_model::Footprint& taken = (*loaded)->local_executor()->footprint();
+  EXPECT_EQ(taken.beside_weights() + taken.weights.compact + taken.weights.mapped, taken.bytes());
   options.compact_from.reset();
   const auto mapped = LoadedModel::load(model(), options, clock_, log_);
   ASSERT_TRUE(mapped.ok());
