@@ -115,6 +115,9 @@ class LoadTests(ServerTestCase):
         self.assertIn(f"{'Successful requests:':<40} {1:<10}", done.stdout)
         wrong = self.serve("--backend", "openai-chat", "--num-prompts", 1, "--chat-template-kwargs", "[1]", code=2)
         self.assertIn("--chat-template-kwargs", wrong.stderr)
+        twice = self.serve("--backend", "openai-chat", "--num-prompts", 1, "--extra-body", '{"chat_template_kwargs": {"a": 1}}',
+                           "--chat-template-kwargs", '{"b": 1}', code=2)
+        self.assertIn("--extra-body has chat_template_kwargs", twice.stderr)
 
     def test_every_dialect_that_the_server_speaks(self):
         for backend in ("openai", "vllm", "openai-responses", "openai-chat"):
@@ -188,6 +191,10 @@ class LoadTests(ServerTestCase):
         self.assertEqual(len(files), 3)
         compared = pelton("bench", "compare", *files)
         self.assertEqual(compared.returncode, 0, compared.stderr)
+        lines = self.folder / "lines.jsonl"  # as --append-result writes them
+        lines.write_text("".join(json.dumps(json.loads(pathlib.Path(file).read_text())) + "\n" for file in files))
+        appended = pelton("bench", "compare", lines)
+        self.assertEqual((appended.returncode, appended.stdout), (0, compared.stdout), appended.stderr)
         self.assertIn("output tokens/s", compared.stdout)
         broken = self.folder / "broken.json"
         broken.write_text("{}")
