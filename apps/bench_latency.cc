@@ -20,6 +20,7 @@
 #include "bench/latency_report.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compact_weights.h"
+#include "checkpoint/huge_pages.h"
 #include "checkpoint/residency.h"
 #include "cli/progress.h"
 #include "families/kv_groups.h"
@@ -232,6 +233,12 @@ Result<void> run(const cli::Arguments& arguments) {
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
   TRY(hold_compact(arguments, arithmetic, checkpoint));
+  // As a server does in its first seconds (node/lock_watch.h).
+  checkpoint::HugePages huge_pages(checkpoint);
+  if (taken.mode == checkpoint::LoadMode::kLock && taken.keep_available &&
+      base::has_huge_pages_on_request()) {
+    TRY(huge_pages.move(std::numeric_limits<int64_t>::max()));
+  }
   if (arguments.has("--speculative-config")) {
     return run_speculation(arguments, checkpoint, arithmetic, shape);
   }

@@ -95,7 +95,8 @@ Flag load_mode_flag() {
       .value = "MODE",
       .help =
           "weights as mapped files (mmap), these locked into memory, or read into memory of the "
-          "process; auto locks where that is allowed and leaves others enough, else maps",
+          "process; auto locks where that is allowed and leaves others enough, and moves them into "
+          "huge pages while it serves; else it maps",
       .default_text = "auto",
       .choices = {"auto", "mmap", "lock", "read"}};
 }

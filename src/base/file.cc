@@ -21,7 +21,7 @@ Error io_error(const std::string& path, const char* what) {
                fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
 }
 
-// Owns a file descriptor for the length of a function.
+// Owns a file descriptor for the length of a function, or until it is released.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -31,9 +31,10 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 // As mmap() answers. A large file begins where a huge page does, so that memory that is put in its
@@ -116,29 +117,32 @@ Result<void> write_file(const std::string& path, std::string_view bytes) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return io_error(path, "open");
   TRY_ASSIGN(const size_t size, regular_file_size(file, path));
-  if (size == 0) return MappedFile(path, nullptr, 0);
+  if (size == 0) return MappedFile(path, file.release(), nullptr, 0);
   void* data = map_read_only(size, file.get());
   if (data == MAP_FAILED) return io_error(path, "map");
   list_mapping(path, data, size);
-  return MappedFile(path, static_cast<const uint8_t*>(data), size);
+  return MappedFile(path, file.release(), static_cast<const uint8_t*>(data), size);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
   if (data_ == nullptr) return;
   unlist_mapping(data_);  // first, so that no other mapping is ever called by this name
   ::munmap(const_cast<uint8_t*>(data_), size_);

@@ -28,12 +28,15 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // The file that is mapped, open for reading, whatever its path leads to by now.
+  int descriptor() const { return descriptor_; }
 
  private:
-  MappedFile(std::string path, const uint8_t* data, size_t size)
-      : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, int descriptor, const uint8_t* data, size_t size)
+      : path_(std::move(path)), descriptor_(descriptor), data_(data), size_(size) {}
 
   std::string path_;
+  int descriptor_ = -1;
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };

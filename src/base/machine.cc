@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/file.h"
 
 namespace pelton::base {
 namespace {
@@ -102,6 +103,11 @@ bool ask_for_short_turns() {
   attributes.runtime_ns = kTurnNs;
   if (::syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) return false;
   return read_scheduling(attributes) && attributes.runtime_ns == kTurnNs;
+}
+
+bool has_huge_pages_on_request() {
+  const Result<std::string> modes = read_file("/sys/kernel/mm/transparent_hugepage/enabled", 4096);
+  return modes.ok() && !modes->empty() && modes->find("[never]") == std::string::npos;
 }
 
 int64_t peak_rss_bytes() {

@@ -19,6 +19,9 @@ int64_t memory_limit_bytes();
 // (MemAvailable) and by its cgroups. Empty: the system does not say.
 std::optional<int64_t> available_memory_bytes();
 
+// Whether memory is given in huge pages to who asks for them (madvise), or to everybody.
+bool has_huge_pages_on_request();
+
 // The highest resident set of this process so far.
 int64_t peak_rss_bytes();
 

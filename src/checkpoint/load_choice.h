@@ -12,7 +12,7 @@
 namespace pelton::checkpoint {
 
 enum class LoadMode {
-  kAuto,  // kLock where that is allowed and leaves others enough, else kMap
+  kAuto,  // kLock where that is allowed and leaves others enough (and then huge_pages.h), else kMap
   kMap,   // the mapped files' pages; the system may drop them when it needs the room
   kLock,  // the same, and it may not
   kRead,  // memory of our own, in huge pages where the system has them; never dropped

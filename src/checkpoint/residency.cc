@@ -18,92 +18,21 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "checkpoint/weight_pieces.h"
 
 namespace pelton::checkpoint {
 namespace {
 
 constexpr int kReaders = 4;  // reads in flight; more gain nothing here
-constexpr int64_t kPieceBytes = int64_t{16} << 20;
 // How often the memory that is left is looked at, which takes some 20 us: every GiB.
 constexpr size_t kPiecesALook = 64;
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 // Of one lock, which keeps other threads from mapping pages: 12.6 GiB that were there took 0.3 s.
 constexpr int64_t kLockPieceBytes = int64_t{64} << 20;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
 
-struct Piece {
-  const base::MappedFile* file;
-  int64_t begin;
-  int64_t bytes;
-};
-
-// Zero, or an errno; EIO for a file that has become shorter.
-int read_file(const Piece& piece, uint8_t* to) {
-  const int fd = ::open(piece.file->path().c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
-  int code = 0;
-  for (int64_t done = 0; done < piece.bytes && code == 0;) {
-    const ssize_t got =
-        ::pread(fd, to + done, static_cast<size_t>(piece.bytes - done), piece.begin + done);
-    if (got > 0) done += got;
-    if (got == 0) code = EIO;
-    if (got < 0 && errno != EINTR) code = errno;
-  }
-  // The page cache's copy is of no more use to us.
-  if (code == 0) ::posix_fadvise(fd, piece.begin, piece.bytes, POSIX_FADV_DONTNEED);
-  ::close(fd);
-  return code;
-}
-
-std::vector<Piece> pieces_of(const Checkpoint& checkpoint) {
-  std::vector<Piece> pieces;
-  for (const base::MappedFile& file : checkpoint.files()) {
-    const auto size = static_cast<int64_t>(file.bytes().size());
-    for (int64_t begin = 0; begin < size; begin += kPieceBytes) {
-      pieces.push_back({&file, begin, std::min(kPieceBytes, size - begin)});
-    }
-  }
-  return pieces;
-}
-
-// Zero, or an errno. Puts memory of our own, with the file's bytes in it, where the piece was
-// mapped.
-int copy(const Piece& piece) {
-  auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t bytes = (static_cast<size_t>(piece.bytes) + page - 1) / page * page;
-  // Aligned as `begin` is within a huge page, so that moving it keeps huge pages whole.
-  const size_t skew = reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
-  const size_t room = bytes + 2 * kHugePageBytes;
-  void* reserved = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (reserved == MAP_FAILED) return errno;
-  const auto at = reinterpret_cast<uintptr_t>(reserved);
-  auto* to = reinterpret_cast<uint8_t*>(
-      (at + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes + skew);
-  int code = 0;
-  if (::mprotect(to, bytes, PROT_READ | PROT_WRITE) != 0) code = errno;
-  if (code == 0) {
-    ::madvise(to, bytes, MADV_HUGEPAGE);  // a hint
-    code = read_file(piece, to);
-  }
-  if (code == 0 && ::mprotect(to, bytes, PROT_READ) != 0) code = errno;
-  if (code == 0 && ::mremap(to, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
-    code = errno;
-  }
-  // What was moved away left a hole, which may be another thread's by now.
-  auto* front = static_cast<uint8_t*>(reserved);
-  if (code != 0) {
-    ::munmap(front, room);
-    return code;
-  }
-  if (to > front) ::munmap(front, static_cast<size_t>(to - front));
-  ::munmap(to + bytes, static_cast<size_t>(front + room - (to + bytes)));
-  return 0;
-}
-
 // Zero, or an errno. Unlike a touch, madvise answers a file that has become shorter with an error
 // and not with a signal.
-int populate(const Piece& piece, bool must_be_locked) {
+int populate(const WeightPiece& piece, bool must_be_locked) {
   // A mapping begins at a page, and so does each piece.
   auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
   const auto bytes = static_cast<size_t>(piece.bytes);
@@ -119,8 +48,8 @@ int populate(const Piece& piece, bool must_be_locked) {
 class Reading {
  public:
   Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
-      : checkpoint_(checkpoint), choice_(choice), pieces_(pieces_of(checkpoint)) {
-    for (const Piece& piece : pieces_) total_ += piece.bytes;
+      : checkpoint_(checkpoint), choice_(choice), pieces_(weight_pieces(checkpoint)) {
+    for (const WeightPiece& piece : pieces_) total_ += piece.bytes;
     start();
   }
   ~Reading() {
@@ -146,7 +75,7 @@ class Reading {
     const int64_t failed = failed_piece_.load();
     const int64_t short_of = shortage_.load();
     if (failed < 0) return short_of < 0 ? choice_ : without_lock(choice_, short_of);
-    const Piece& piece = pieces_[static_cast<size_t>(failed)];
+    const WeightPiece& piece = pieces_[static_cast<size_t>(failed)];
     const int code = failed_errno_.load();
     if (code == ENOMEM) {
       return Error{ErrorCode::kDoesNotFit,
@@ -176,10 +105,10 @@ class Reading {
       const size_t index = next_.fetch_add(1);
       if (index >= pieces_.size()) return;
       if (index % kPiecesALook == 0) look();
-      const Piece& piece = pieces_[index];
+      const WeightPiece& piece = pieces_[index];
       const bool must_be_locked = choice_.mode == LoadMode::kLock && !choice_.keep_available;
-      const int code =
-          choice_.mode == LoadMode::kRead ? copy(piece) : populate(piece, must_be_locked);
+      const int code = choice_.mode == LoadMode::kRead ? move_to_own_memory(piece, FilePages::kDrop)
+                                                       : populate(piece, must_be_locked);
       if (code != 0) {
         failed_errno_.store(code);
         failed_piece_.store(static_cast<int64_t>(index));
@@ -191,7 +120,7 @@ class Reading {
 
   const Checkpoint& checkpoint_;
   const LoadChoice choice_;
-  const std::vector<Piece> pieces_;
+  const std::vector<WeightPiece> pieces_;
   int64_t total_ = 0;
   std::atomic<size_t> next_{0};
   std::atomic<int64_t> done_{0};

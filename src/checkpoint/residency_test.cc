@@ -1,12 +1,18 @@
 #include "checkpoint/residency.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <memory>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -21,7 +27,9 @@
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "checkpoint/golden_checkpoint.h"
+#include "checkpoint/huge_pages.h"
 #include "checkpoint/synthetic.h"
+#include "checkpoint/weight_pieces.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -230,6 +238,81 @@ TEST_F(Residency, WhereNothingMayBeLockedAutoMapsAndLockFails) {
               return std::string("as it should be");
             }),
             "as it should be");
+}
+
+// How much of `bytes` is memory of the process's own, by /proc/self/smaps.
+int64_t own_bytes(std::span<const uint8_t> bytes) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t own = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+      inside = begin < first + bytes.size() && first < end;
+    }
+    if (inside && line.starts_with("Anonymous:")) own += std::stoll(line.substr(10)) * 1024;
+  }
+  return own;
+}
+
+// While somebody reads, as a step does, pieces move to memory of our own and back.
+TEST_F(Residency, WeightsMoveToOwnMemoryAndBackUnderTheirReaders) {
+  const std::string large = folder_ + "_pieces";
+  std::filesystem::remove_all(large);
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  ASSERT_TRUE(write_synthetic(synthetic_tiny(400'000), large, pool, [](int64_t, int64_t) {}).ok());
+  {
+    const Result<Checkpoint> checkpoint = Checkpoint::open(large);
+    ASSERT_TRUE(checkpoint.ok());
+    const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
+    const std::vector<uint8_t> before(bytes.begin(), bytes.end());
+    HugePages pages(*checkpoint);
+    ASSERT_GT(used_weight_pieces(*checkpoint).size(), 2u);
+    std::atomic<bool> over{false};
+    std::atomic<int> differences{0};
+    std::thread reader([&] {
+      while (!over) {
+        if (std::memcmp(before.data(), bytes.data(), bytes.size()) != 0) ++differences;
+      }
+    });
+    // What the path leads to by now is all the same.
+    std::filesystem::rename(large + "/model.safetensors", large + "/other");
+    std::ofstream(large + "/model.safetensors") << "something else";
+    for (int turn = 0; turn < 3; ++turn) {
+      ASSERT_TRUE(pages.move(1).ok());
+      EXPECT_FALSE(pages.done());
+      EXPECT_EQ(own_bytes(bytes), pages.moved_bytes());
+      ASSERT_TRUE(pages.move(std::numeric_limits<int64_t>::max()).ok());
+      EXPECT_TRUE(pages.done());
+      EXPECT_GE(own_bytes(bytes), static_cast<int64_t>(bytes.size()));
+      pages.give_back();
+      EXPECT_EQ(own_bytes(bytes), 0);
+      EXPECT_FALSE(pages.done());
+    }
+    over = true;
+    reader.join();
+    EXPECT_EQ(differences, 0);
+  }
+  std::filesystem::remove_all(large);
+}
+
+// What lies elsewhere by now leaves holes, which are not read again.
+TEST_F(Residency, OnlyWhatTensorsUseIsMoved) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(used_weight_pieces(*checkpoint).size(), weight_pieces(*checkpoint).size());
+  std::vector<std::string> names;
+  for (const auto& [name, view] : checkpoint->tensors()) names.push_back(name);
+  const auto memory = std::make_shared<std::vector<uint8_t>>(1);
+  for (const std::string& name : names) {
+    tensor::TensorView view = checkpoint->tensors().find(name)->second;
+    view.bytes = *memory;
+    checkpoint->replace(name, std::move(view), memory);
+  }
+  EXPECT_TRUE(used_weight_pieces(*checkpoint).empty());
+  EXPECT_TRUE(HugePages(*checkpoint).done());
 }
 
 TEST_F(Residency, CanBeInterrupted) {

@@ -50,6 +50,8 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeftAndTakesItAgain) {
     std::atomic<int> looks{0};
     const LockWatch watch({.floor_bytes = 1000,
                            .calm_looks = 3,
+                           .moves_pages = true,
+                           .looks_before_moving = 1,
                            .available = [&]() -> std::optional<int64_t> {
                              if (++looks == 2) return std::nullopt;
                              return left.load();
@@ -60,13 +62,20 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeftAndTakesItAgain) {
     ASSERT_GE(looks, 4);
     EXPECT_GE(locked_bytes(), bytes);
     EXPECT_TRUE(watch.locked());
+    EXPECT_FALSE(watch.settled());  // there was no room to move anything
     const auto until = [&](const auto& done) {
       while (!done() && steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
     };
+    left = int64_t{1} << 40;
+    until([&] { return watch.settled(); });
+    EXPECT_TRUE(watch.settled());
+    EXPECT_GE(locked_bytes(), bytes);
+
     left = 999;
     until([] { return locked_bytes() == 0; });
     EXPECT_EQ(locked_bytes(), 0);
     EXPECT_FALSE(watch.locked());
+    EXPECT_FALSE(watch.settled());
 
     left = bytes + 1999;  // not quite enough, for as long as one likes
     const int before = looks;
