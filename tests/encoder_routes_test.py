@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""Embeddings, reranking and labels by real processes: three small BERT models, written here with random weights, beside
+one another in one server, asked on every route of docs/embeddings.md. What a route answers is what `pelton embed`
+computes from the same folder.
+
+usage: encoder_routes_test.py BINARY
+"""
+import array
+import base64
+import json
+import math
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+
+BINARY = None
+WORDS = "a the wheel turns tyre what sky is blue grass green cat sat on mat one two three four five".split()
+HIDDEN, INNER, LAYERS, HEADS, POSITIONS = 32, 64, 2, 4, 32
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        raw = array.array("f", values).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_bert(folder, architecture, labels, seed):
+    """A folder as sentence-transformers publishes them; `labels`: of a classification head, or none."""
+    folder.mkdir()
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    draw = random.Random(seed)
+    tensors = {}
+
+    def normal(name, *shape, deviation=0.2):
+        tensors[name] = (list(shape), [draw.gauss(0, deviation) for _ in range(math.prod(shape))])
+
+    def linear(name, rows, cols):
+        normal(f"{name}.weight", rows, cols)
+        normal(f"{name}.bias", rows)
+
+    def norm(name):
+        tensors[f"{name}.weight"] = ([HIDDEN], [1 + draw.gauss(0, 0.1) for _ in range(HIDDEN)])
+        normal(f"{name}.bias", HIDDEN)
+
+    prefix = "bert." if labels else ""
+    normal(f"{prefix}embeddings.word_embeddings.weight", len(vocabulary), HIDDEN, deviation=1)
+    normal(f"{prefix}embeddings.position_embeddings.weight", POSITIONS, HIDDEN)
+    normal(f"{prefix}embeddings.token_type_embeddings.weight", 2, HIDDEN)
+    norm(f"{prefix}embeddings.LayerNorm")
+    for layer in range(LAYERS):
+        at = f"{prefix}encoder.layer.{layer}."
+        for part in ("query", "key", "value"):
+            linear(f"{at}attention.self.{part}", HIDDEN, HIDDEN)
+        linear(f"{at}attention.output.dense", HIDDEN, HIDDEN)
+        norm(f"{at}attention.output.LayerNorm")
+        linear(f"{at}intermediate.dense", INNER, HIDDEN)
+        linear(f"{at}output.dense", HIDDEN, INNER)
+        norm(f"{at}output.LayerNorm")
+    config = {"architectures": [architecture], "model_type": "bert", "hidden_size": HIDDEN,
+              "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+              "max_position_embeddings": POSITIONS, "type_vocab_size": 2, "vocab_size": len(vocabulary),
+              "layer_norm_eps": 1e-12, "hidden_act": "gelu", "pad_token_id": 0,
+              "position_embedding_type": "absolute"}
+    if labels:
+        linear("bert.pooler.dense", HIDDEN, HIDDEN)
+        linear("classifier", len(labels), HIDDEN)
+        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        config["label2id"] = {label: i for i, label in enumerate(labels)}
+    else:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(
+            {"word_embedding_dimension": HIDDEN, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+        (folder / "modules.json").write_text(json.dumps([
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]))
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "what is "}}))
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(config))
+    special = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+                "normalized": False, "special": True} for i, text in enumerate(vocabulary[:5])]
+
+    def piece(token, type_id):
+        return {"SpecialToken": {"id": token, "type_id": type_id}}
+
+    def sequence(which, type_id):
+        return {"Sequence": {"id": which, "type_id": type_id}}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special,
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                       "strip_accents": None, "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [piece("[CLS]", 0), sequence("A", 0), piece("[SEP]", 0)],
+            "pair": [piece("[CLS]", 0), sequence("A", 0), piece("[SEP]", 0), sequence("B", 1), piece("[SEP]", 1)],
+            "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]}
+                               for name, i in (("[CLS]", 2), ("[SEP]", 3))}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(vocabulary)}}}))
+
+
+def unit(vector):
+    length = math.sqrt(sum(x * x for x in vector))
+    return [x / length for x in vector]
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def softmax(logits):
+    powers = [math.exp(x - max(logits)) for x in logits]
+    return [x / sum(powers) for x in powers]
+
+
+class Routes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        write_bert(cls.root / "vectors", "BertModel", None, 1)
+        write_bert(cls.root / "ranker", "BertForSequenceClassification", ["LABEL_0"], 2)
+        write_bert(cls.root / "labels", "BertForSequenceClassification", ["calm", "angry", "<b>odd</b>"], 3)
+        cls.log = open(cls.root / "log", "w+", encoding="utf-8")
+        cls.addClassCleanup(cls.log.close)
+        cls.process = subprocess.Popen(
+            [BINARY, "serve", *(str(cls.root / name) for name in ("vectors", "ranker", "labels")), "--port", "0",
+             "--threads", "1"], stdout=subprocess.PIPE, stderr=cls.log, text=True)
+
+        def end():
+            cls.process.kill()
+            cls.process.wait(30)
+            cls.process.stdout.close()
+        cls.addClassCleanup(end)
+        line = cls.process.stdout.readline()
+        if "http://" not in line:
+            cls.log.seek(0)
+            raise AssertionError(line + cls.log.read())
+        cls.address = line[line.index("http://"):].split()[0].rstrip("/")
+        models = json.loads(urllib.request.urlopen(cls.address + "/v1/models", timeout=30).read())["data"]
+        cls.names = {name: next(m["id"] for m in models if m["id"].endswith(name))
+                     for name in ("vectors", "ranker", "labels")}
+
+    def ask(self, path, body=None, model="vectors"):
+        data = None if body is None else json.dumps({"model": self.names[model], **body}).encode()
+        request = urllib.request.Request(self.address + path, data, {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def answer(self, path, body, model="vectors"):
+        status, answer = self.ask(path, body, model)
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def refused(self, path, body, *words, model="vectors"):
+        status, answer = self.ask(path, body, model)
+        self.assertEqual(status, 400, answer)
+        for word in words:
+            self.assertIn(word, json.dumps(answer))
+
+    def embed(self, model, *arguments):
+        run = subprocess.run([BINARY, "embed", str(self.root / model), "--threads", "1", *arguments],
+                             capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def near(self, got, expected, limit=2e-6):
+        self.assertEqual(len(got), len(expected))
+        for a, b in zip(got, expected):
+            self.assertAlmostEqual(a, b, delta=limit)
+
+    def test_one_vector_on_every_route(self):
+        texts = ["a wheel turns", "The sky is blue", "cat"]
+        expected = self.embed("vectors", *(x for text in texts for x in ("--text", text)))
+        answer = self.answer("/v1/embeddings", {"input": texts})
+        for item, vector in zip(answer["data"], expected):
+            self.near(item["embedding"], vector)
+        self.assertEqual(answer["usage"]["prompt_tokens"], 5 + 6 + 3)
+        in_base64 = self.answer("/v1/embeddings", {"input": texts[0], "encoding_format": "base64"})
+        floats = array.array("f", base64.b64decode(in_base64["data"][0]["embedding"]))
+        self.near(floats, expected[0])
+        for vector, wanted in zip(self.answer("/embed", {"inputs": texts}), expected):
+            self.near(vector, wanted)
+        cohere = self.answer("/v2/embed", {"texts": texts, "input_type": "search_document",
+                                         "embedding_types": ["float"]})
+        for vector, wanted in zip(cohere["embeddings"]["float"], expected):
+            self.near(vector, wanted)
+        # The same to the bit, however many are asked at once.
+        crowd = texts[:1] + [" ".join(random.Random(i).choices(WORDS, k=1 + i % 20)) for i in range(100)]
+        self.assertEqual(self.answer("/embed", {"inputs": crowd})[0], self.answer("/embed", {"inputs": texts[0]})[0])
+
+    def test_pooling_prompts_and_dimensions(self):
+        text = "the sky"
+        for pooling in ("cls", "mean", "last"):
+            wanted = self.embed("vectors", "--text", text, "--pooling", pooling)[0]
+            got = self.answer("/v1/embeddings", {"input": text, "pooling": pooling})["data"][0]["embedding"]
+            self.near(got, wanted)
+        wanted = self.embed("vectors", "--text", "what is the sky")[0]
+        self.near(self.answer("/embed", {"inputs": text, "prompt_name": "query"})[0], wanted)
+        self.near(self.answer("/v1/embeddings", {"input": text, "input_type": "query"})["data"][0]["embedding"], wanted)
+        raw = self.embed("vectors", "--text", text, "--raw")[0]
+        self.near(self.answer("/embed", {"inputs": text, "normalize": False})[0], raw, 1e-5)
+        self.near(self.answer("/v1/embeddings", {"input": text, "dimensions": 8})["data"][0]["embedding"],
+                  unit(raw[:8]))
+        self.refused("/embed", {"inputs": text, "prompt_name": "nobody"}, "prompt_name", "nobody")
+        self.refused("/v1/embeddings", {"input": text, "dimensions": HIDDEN + 1}, "dimensions", str(HIDDEN))
+
+    def test_every_tokens_state(self):
+        states = self.answer("/embed_all", {"inputs": "a wheel turns"})[0]
+        self.assertEqual((len(states), len(states[0])), (5, HIDDEN))
+        first = self.embed("vectors", "--text", "a wheel turns", "--pooling", "cls", "--raw")[0]
+        self.near(states[0], first, 1e-5)
+
+    def test_likeness(self):
+        sentences = ["a wheel turns", "the tyre turns", "grass is green"]
+        vectors = self.embed("vectors", *(x for text in ["what turns", *sentences] for x in ("--text", text)))
+        wanted = [sum(a * b for a, b in zip(vectors[0], vector)) for vector in vectors[1:]]
+        got = self.answer("/similarity", {"inputs": {"source_sentence": "what turns", "sentences": sentences}})
+        self.near(got, wanted, 1e-5)
+
+    def test_a_cross_encoder_ranks(self):
+        documents = ["the wheel turns", "grass is green", "two three", "what turns"]
+        logits = [row[0] for row in self.embed("ranker", "--query", "what turns",
+                                               *(x for text in documents for x in ("--text", text)))]
+        order = sorted(range(len(documents)), key=lambda i: -logits[i])
+        for path in ("/rerank", "/v1/rerank"):
+            ranked = self.answer(path, {"query": "what turns", "documents": documents, "top_n": 3}, "ranker")["results"]
+            self.assertEqual([item["index"] for item in ranked], order[:3])
+            self.near([item["relevance_score"] for item in ranked], [sigmoid(logits[i]) for i in order[:3]])
+        tei = self.answer("/rerank", {"query": "what turns", "texts": documents, "raw_scores": True,
+                                    "return_text": True}, "ranker")
+        self.assertEqual([(item["index"], item["text"]) for item in tei], [(i, documents[i]) for i in order])
+        self.near([item["score"] for item in tei], [logits[i] for i in order], 1e-5)
+        scores = self.answer("/v1/score", {"text_1": "what turns", "text_2": documents}, "ranker")["data"]
+        self.near([item["score"] for item in scores], [sigmoid(x) for x in logits])
+        # Another sentence first is another pair: BERT's second segment has types of its own.
+        swapped = self.answer("/v1/score", {"text_1": documents[0], "text_2": "what turns"}, "ranker")["data"][0]
+        self.assertNotAlmostEqual(swapped["score"], scores[0]["score"], places=5)
+
+    def test_labels(self):
+        names = ["calm", "angry", "<b>odd</b>"]
+        logits = self.embed("labels", "--text", "the cat sat", "--labels")[0]
+        best = sorted(zip(softmax(logits), names), reverse=True)
+        predicted = self.answer("/predict", {"inputs": "the cat sat"}, "labels")
+        self.assertEqual([item["label"] for item in predicted], [label for _, label in best])
+        self.near([item["score"] for item in predicted], [score for score, _ in best])
+        classified = self.answer("/classify", {"input": ["the cat sat", "one"]}, "labels")["data"]
+        self.near(classified[0]["probs"], softmax(logits))
+        self.assertEqual(classified[0]["label"], best[0][1])
+        self.assertEqual([item["index"] for item in classified], [0, 1])
+        pair = self.answer("/predict", {"inputs": [["the cat", "sat"], ["one"]]}, "labels")
+        self.assertEqual([len(item) for item in pair], [3, 3])
+
+    def test_what_it_is(self):
+        status, info = self.ask("/info")
+        self.assertEqual(status, 200)
+        self.assertEqual(info["max_input_length"], POSITIONS)
+
+    def test_what_is_too_long_or_unknown_is_refused_by_name(self):
+        long = " ".join(["one"] * 60)
+        self.refused("/v1/embeddings", {"input": long}, "input", str(POSITIONS))
+        self.refused("/embed", {"inputs": ["cat", long]}, "inputs", str(POSITIONS))
+        self.refused("/embed_all", {"inputs": long}, "inputs", str(POSITIONS))
+        head, tail = " ".join(["one"] * 30 + ["two"] * 30), " ".join(["one"] * 30)
+        self.assertEqual(self.answer("/embed", {"inputs": head, "truncate": True}),
+                         self.answer("/embed", {"inputs": tail}))
+        self.assertEqual(self.answer("/embed", {"inputs": head, "truncate": True, "truncation_direction": "Left"}),
+                         self.answer("/embed", {"inputs": " ".join(["two"] * 30)}))
+        # A question that fills it leaves no room for a document.
+        self.refused("/rerank", {"query": long, "texts": ["cat"]}, "query", model="ranker")
+        self.answer("/rerank", {"query": "what", "documents": [long]}, "ranker")
+        for path, body, word in (
+                ("/embed", {"inputs": []}, "inputs"), ("/embed", {"inputs": 7}, "inputs"),
+                ("/embed", {}, "inputs"), ("/embed_all", {"inputs": {"a": 1}}, "inputs"),
+                ("/similarity", {"inputs": {"source_sentence": "a"}}, "sentences"),
+                ("/embed", {"inputs": "cat", "truncation_direction": "up"}, "truncation_direction"),
+                ("/v1/embeddings", {"input": [[0, 99999]]}, "input"),
+                ("/v1/embeddings", {"input": "cat", "encoding_format": "hex"}, "encoding_format")):
+            self.refused(path, body, word)
+        self.refused("/predict", {"inputs": "cat"}, "classification", model="vectors")
+        self.refused("/v1/chat/completions", {"messages": [{"role": "user", "content": "cat"}]}, "vectors")
+        # Nobody was disturbed.
+        self.answer("/v1/embeddings", {"input": "cat"})
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main()
