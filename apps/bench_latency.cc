@@ -236,7 +236,7 @@ Result<void> run(const cli::Arguments& arguments) {
   // As a server does in its first seconds (node/lock_watch.h).
   checkpoint::HugePages huge_pages(checkpoint);
   if (taken.mode == checkpoint::LoadMode::kLock && taken.keep_available &&
-      base::has_huge_pages_on_request()) {
+      base::has_huge_pages_on_request() && base::has_one_memory_node()) {
     TRY(huge_pages.move(std::numeric_limits<int64_t>::max()));
   }
   if (arguments.has("--speculative-config")) {

@@ -107,6 +107,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
   };
   served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
+  served.load_phases = model.load_phases();
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
 }

@@ -273,6 +273,15 @@ class Routes(unittest.TestCase):
         self.assertEqual(status, 200)
         self.assertEqual(info["max_input_length"], POSITIONS)
 
+    def test_what_the_loads_took(self):
+        with urllib.request.urlopen(self.address + "/metrics", timeout=30) as page:
+            lines = [line for line in page.read().decode().splitlines() if "pelton_model_load_seconds{" in line]
+        for model in self.names.values():
+            mine = [line for line in lines if f'model_name="{model}"' in line]
+            phases = [line.split('phase="')[1].split('"')[0] for line in mine]
+            self.assertEqual(phases, ["files", "tokenizer", "weights", "memory"])
+            self.assertGreater(sum(float(line.split()[-1]) for line in mine), 0)
+
     def test_what_is_too_long_or_unknown_is_refused_by_name(self):
         long = " ".join(["one"] * 60)
         self.refused("/v1/embeddings", {"input": long}, "input", str(POSITIONS))

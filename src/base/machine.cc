@@ -110,6 +110,11 @@ bool has_huge_pages_on_request() {
   return modes.ok() && !modes->empty() && modes->find("[never]") == std::string::npos;
 }
 
+bool has_one_memory_node() {
+  const Result<std::string> nodes = read_file("/sys/devices/system/node/has_memory", 4096);
+  return !nodes.ok() || nodes->find_first_of(",-") == std::string::npos;  // "0", or "0-1", "0,2"
+}
+
 int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

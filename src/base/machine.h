@@ -22,6 +22,9 @@ std::optional<int64_t> available_memory_bytes();
 // Whether memory is given in huge pages to who asks for them (madvise), or to everybody.
 bool has_huge_pages_on_request();
 
+// Whether all memory is as near to each processor (one NUMA node), as far as the system says.
+bool has_one_memory_node();
+
 // The highest resident set of this process so far.
 int64_t peak_rss_bytes();
 

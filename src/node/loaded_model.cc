@@ -26,13 +26,20 @@ class Phases {
  public:
   explicit Phases(const base::Clock& clock) : clock_(clock), begin_ns_(clock.now_ns()) {}
 
-  void end(std::string_view name) {
+  void end(const char* name) {
     const int64_t now = clock_.now_ns();
-    parts_ += fmt::format("{}{} {:.2f}", parts_.empty() ? "" : ", ", name, seconds(now - last_ns_));
+    phases_.emplace_back(name, seconds(now - last_ns_));
     last_ns_ = now;
   }
   double total() const { return seconds(last_ns_ - begin_ns_); }
-  const std::string& parts() const { return parts_; }  // "files 0.10, tokenizer 0.85, ..."
+  const LoadedModel::LoadPhases& phases() const { return phases_; }
+  std::string text() const {  // "files 0.10, tokenizer 0.85, ..."
+    std::string parts;
+    for (const auto& [name, duration] : phases_) {
+      parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name, duration);
+    }
+    return parts;
+  }
 
  private:
   static double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -40,7 +47,7 @@ class Phases {
   const base::Clock& clock_;
   const int64_t begin_ns_;
   int64_t last_ns_ = begin_ns_;
-  std::string parts_;
+  LoadedModel::LoadPhases phases_;
 };
 
 double gibibytes(int64_t bytes) {
@@ -124,8 +131,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   const std::string mode = loaded->weights_in_memory() == nullptr
                                ? ""
                                : fmt::format("; load mode {}", loaded->load_choice_.text());
-  log.info(fmt::format("{}; loaded in {:.2f} s{}", loaded->weights_text(), phases.total(), mode));
-  log.debug("seconds of the start: " + phases.parts());
+  log.info(fmt::format("{}; loaded in {:.2f} s ({}){}", loaded->weights_text(), phases.total(),
+                       phases.text(), mode));
+  loaded->load_phases_ = phases.phases();
   return loaded;
 }
 

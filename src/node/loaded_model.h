@@ -96,6 +96,10 @@ class LoadedModel {
     return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
   }
 
+  // What the start took, in seconds, in the order of its parts: files, tokenizer, weights, memory.
+  using LoadPhases = std::vector<std::pair<std::string, double>>;
+  const LoadPhases& load_phases() const { return load_phases_; }
+
   // How weights came into memory at the start; kMap where a device has its own copy or nothing
   // computes.
   const checkpoint::LoadChoice& load_choice() const { return load_choice_; }
@@ -147,6 +151,7 @@ class LoadedModel {
   Error no_chat_;  // likewise
   std::optional<executor::Device> device_;
   checkpoint::LoadChoice load_choice_;
+  LoadPhases load_phases_;
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<engine::Executor> executor_;
   const executor::LocalExecutor* local_executor_ = nullptr;

@@ -392,6 +392,15 @@ void write_adapters(PrometheusText& text, const ServedModel& model) {
   write_adapter_requests(text, all);
 }
 
+void write_load(PrometheusText& text, const ServedModel& model) {
+  if (model.load_phases.empty()) return;
+  text.family("pelton_model_load_seconds", Type::kGauge,
+              "What the model's load took, by its parts in their order.");
+  for (const auto& [phase, seconds] : model.load_phases) {
+    text.sample({{"phase", phase}}, seconds);
+  }
+}
+
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models
 // were woken.
 void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
@@ -436,6 +445,7 @@ std::string metrics_page(const Services& services) {
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
     write_adapters(text, *model);
+    write_load(text, *model);
   }
   write_sleep(text, *services.catalogue.table());
   write_refusals(text, *services.catalogue.table());

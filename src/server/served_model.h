@@ -104,6 +104,8 @@ struct ServedModel {
   std::function<std::vector<std::pair<std::string, std::string>>()> runtime;
   // The most that is allowed, for /server_info: "body_bytes_max": 33554432.
   std::vector<std::pair<std::string, int64_t>> limits;
+  // What its load took, part by part, in seconds.
+  std::vector<std::pair<std::string, double>> load_phases = {};
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
   // Of a body's field that nobody documents, and the most alternatives reported for a token.
