@@ -25,7 +25,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 
 {{- /* A pool with all that it leaves to `worker` and `scale`, as YAML. Of (dict "root" $ "pool" $pool). */}}
 {{- define "pelton.pool" -}}
-{{- $scale := mergeOverwrite (deepCopy .root.Values.scale) (deepCopy (.pool.scale | default dict)) -}}
+{{- $scale := mergeOverwrite (deepCopy .root.Values.scale) (deepCopy (get .pool "scale" | default dict)) -}}
 {{- $pool := mergeOverwrite (dict "tokenizer" "") (deepCopy .root.Values.worker) (deepCopy .pool) -}}
 {{- $pool = set $pool "scale" $scale -}}
 {{ toYaml $pool }}

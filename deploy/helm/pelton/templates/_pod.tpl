@@ -51,11 +51,18 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{- /* requestGPU joins what `resources` says: GPUs are a limit, and the request is the same. */}}
+{{- /* Quantities as texts, and requestGPU beside them: GPUs are a limit, and the request is the same. */}}
 {{- define "pelton.resources" -}}
-{{- $resources := deepCopy .resources -}}
+{{- $resources := dict -}}
+{{- range $kind, $quantities := .resources -}}
+{{- $texts := dict -}}
+{{- range $name, $quantity := $quantities -}}
+{{- $_ := set $texts $name (toString $quantity) -}}
+{{- end -}}
+{{- $_ := set $resources $kind $texts -}}
+{{- end -}}
 {{- if gt (int .requestGPU) 0 -}}
-{{- $resources = mergeOverwrite $resources (dict "limits" (dict "nvidia.com/gpu" (int .requestGPU))) -}}
+{{- $resources = mergeOverwrite $resources (dict "limits" (dict "nvidia.com/gpu" (toString .requestGPU))) -}}
 {{- end -}}
 {{- toYaml $resources -}}
 {{- end }}
