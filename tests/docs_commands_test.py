@@ -39,14 +39,14 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
-LANGUAGES = {"sh", "text", "toml", "json", "python", "js", "ini", "proto", "cpp", "nginx", "haproxy"}
+LANGUAGES = {"sh", "text", "toml", "json", "yaml", "python", "js", "ini", "proto", "cpp", "nginx", "haproxy"}
 BINARY = None
 PAGES = []
 
 # Programs of others that the pages name. Whoever adds one has looked at its manual.
 FOREIGN = {
     "apt", "printf", "apt-get", "brew", "cat", "cd", "claude", "cmake", "cp", "ctest", "curl", "dd", "docker", "echo", "export",
-    "ffmpeg", "free", "git", "grep", "hf", "ik_llama.cpp", "journalctl", "jq", "kill", "ldd", "less", "llama-batched-bench",
+    "ffmpeg", "free", "git", "grep", "hf", "helm", "ik_llama.cpp", "journalctl", "jq", "kill", "kubectl", "ldd", "less", "llama-batched-bench",
     "llama-bench", "llama-server", "ls", "lscpu", "man", "mkdir", "mv", "ninja", "node", "npm", "npx", "numactl",
     "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sbatch", "scancel", "scontrol", "sed", "source", "ss", "sudo", "systemctl", "tee", "test",
     "true", "ulimit", "vllm", "wait",

@@ -48,8 +48,9 @@ for name in libc6 libssl3 libgrpc++1.51 adduser; do
   }
 done
 if command -v systemd-analyze >/dev/null; then
-  systemd-analyze security --offline=true --threshold=25 "$here/../packaging/pelton.service" >/dev/null
-  systemd-analyze security --offline=true --threshold=25 "$here/../packaging/pelton-gateway.service" >/dev/null
+  for unit in "$here"/../packaging/*.service; do
+    systemd-analyze security --offline=true --threshold=25 "$unit" >/dev/null
+  done
 fi
 
 # ---- a bare Debian

@@ -1,0 +1,61 @@
+{{- /* The gateways' file, which the autoscaler reads, too. */}}
+{{- define "pelton.gatewayFile" -}}
+{{ include "pelton.gatewayStart" . }}
+{{- range .Values.pools }}
+{{- $pool := include "pelton.pool" (dict "root" $ "pool" .) | fromYaml }}
+
+[[pool]]
+name = {{ $pool.name | toJson }}
+model = {{ $pool.servedModelName | toJson }}
+{{- if eq $.Values.gateway.discovery "kubernetes" }}
+kubernetes = {{ printf "%s/%s-%s:fleet" $.Release.Namespace (include "pelton.fullname" $) $pool.name | toJson }}
+{{- else }}
+dns = {{ printf "%s-%s:9101" (include "pelton.fullname" $) $pool.name | toJson }}
+{{- end }}
+{{- with $pool.tokenizer }}
+tokenizer = {{ . | toJson }}
+{{- end }}
+{{- include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
+{{- end }}
+{{- end }}
+
+{{- /* What the autoscaler of a pool goes by; without one, nothing. */}}
+{{- define "pelton.poolScale" -}}
+{{- if .root.Values.autoscaler.enabled }}
+
+[pool.scale]
+min = {{ .pool.scale.min }}
+max = {{ .pool.scale.max }}
+{{- range $key, $value := .pool.scale.settings }}
+{{ $key }} = {{ $value | toJson }}
+{{- end }}
+
+[pool.launch]
+serve = [{{ .pool.model | toJson }}]
+start_seconds = {{ .pool.scale.startSeconds }}
+{{- end }}
+{{- end }}
+
+{{- /* The part of it that a running gateway does not take anew. */}}
+{{- define "pelton.gatewayStart" -}}
+[gateway]
+listen = "0.0.0.0:8000"
+admin = "0.0.0.0:8091"
+threads = {{ .Values.gateway.threads }}
+fleet_key_file = {{ printf "/etc/pelton/fleet/%s" .Values.fleetKey.secretKey | toJson }}
+{{- if .Values.access.keysSecret }}
+keys_file = "/etc/pelton/keys/keys"
+{{- end }}
+{{- if .Values.autoscaler.enabled }}
+
+[autoscaler]
+state_dir = "/var/lib/pelton"
+listen = "0.0.0.0:8092"
+gateways = [
+{{- $set := printf "%s-gateway" (include "pelton.fullname" .) }}
+{{- range until (int .Values.gateway.replicaCount) }}
+    {{ printf "http://%s-%d.%s-pods:8091" $set . $set | toJson }},
+{{- end }}
+]
+{{- end }}
+{{- end }}

@@ -1,0 +1,32 @@
+{{- define "pelton.fullname" -}}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 30 | trimSuffix "-" -}}
+{{- end }}
+
+{{- /* What selects pods: never changed. Of (dict "root" $ "component" "worker" "pool" "main"); pool may be "". */}}
+{{- define "pelton.selector" -}}
+app.kubernetes.io/name: pelton
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+app.kubernetes.io/component: {{ .component }}
+{{- with .pool }}
+pelton/pool: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "pelton.labels" -}}
+{{ include "pelton.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{- define "pelton.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* A pool with all that it leaves to `worker` and `scale`, as YAML. Of (dict "root" $ "pool" $pool). */}}
+{{- define "pelton.pool" -}}
+{{- $scale := mergeOverwrite (deepCopy .root.Values.scale) (deepCopy (get .pool "scale" | default dict)) -}}
+{{- $pool := mergeOverwrite (dict "tokenizer" "") (deepCopy .root.Values.worker) (deepCopy .pool) -}}
+{{- $pool = set $pool "scale" $scale -}}
+{{ toYaml $pool }}
+{{- end }}
