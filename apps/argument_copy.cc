@@ -1,13 +1,14 @@
 #include "apps/argument_copy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string_view>
 
 namespace pelton::apps {
 namespace {
 
-constexpr std::string_view kSecretFlag = "--api-key";
+constexpr std::array<std::string_view, 2> kSecretFlags = {"--api-key", "--admin-api-key"};
 
 void hide(char* text) {
   std::fill(text, text + std::strlen(text), 'x');
@@ -20,12 +21,14 @@ ArgumentCopy::ArgumentCopy(int argc, char** argv) : texts_(argv, argv + argc) {
   pointers_.push_back(nullptr);
   for (int i = 1; i < argc; ++i) {
     const std::string_view one = argv[i];
-    if (one == kSecretFlag && i + 1 < argc) {
-      hide(argv[i + 1]);  // whatever it begins with
-      for (int more = i + 2; more < argc && argv[more][0] != '-'; ++more) hide(argv[more]);
-    }
-    if (one.starts_with(kSecretFlag) && one.substr(kSecretFlag.size()).starts_with('=')) {
-      hide(argv[i] + kSecretFlag.size() + 1);
+    for (const std::string_view flag : kSecretFlags) {
+      if (one == flag && i + 1 < argc) {
+        hide(argv[i + 1]);  // whatever it begins with
+        for (int more = i + 2; more < argc && argv[more][0] != '-'; ++more) hide(argv[more]);
+      }
+      if (one.starts_with(flag) && one.substr(flag.size()).starts_with('=')) {
+        hide(argv[i] + flag.size() + 1);
+      }
     }
   }
 }

@@ -19,14 +19,16 @@ using cli::Flag;
 
 constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warning", "error"};
 // What a SIGHUP changes; the rest takes a new start.
-constexpr std::array<std::string_view, 6> kReloaded = {
-    "--api-key", "--api-key-file", "--tls-cert", "--tls-key", "--log-level", "--tls-client-ca"};
+constexpr std::array<std::string_view, 7> kReloaded = {
+    "--api-key", "--admin-api-key", "--api-key-file", "--tls-cert",
+    "--tls-key", "--log-level",     "--tls-client-ca"};
 
 }  // namespace
 
 LifeCycle::LifeCycle(const Parts& parts)
     : parts_(parts),
-      asks_for_keys_(parts.arguments.has("--api-key") || parts.arguments.has("--api-key-file")),
+      asks_for_keys_(parts.arguments.has("--api-key") || parts.arguments.has("--admin-api-key") ||
+                     parts.arguments.has("--api-key-file")),
       asks_for_certificates_(parts.arguments.has("--tls-client-ca")),
       had_terminal_(cli::is_terminal(stderr)) {}
 

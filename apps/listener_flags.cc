@@ -20,10 +20,17 @@ std::vector<Flag> listener_flags() {
        .many = true,
        .secret = true,
        .may_be_empty = false},
+      {.name = "--admin-api-key",
+       .value = "KEY",
+       .help = "an operator's key: all that --api-key may, and what changes the server "
+               "(/v1/load_lora_adapter)",
+       .many = true,
+       .secret = true,
+       .may_be_empty = false},
       {.name = "--api-key-file",
        .value = "FILE",
-       .help = "more keys, a line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N]; "
-               "tenants share nothing",
+       .help = "more keys, a line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N] "
+               "[role=admin]; tenants share nothing",
        .may_be_empty = false},
       {.name = "--open",
        .help = "listen beyond this machine (--host, --admin-host) though nobody is asked for a key",
@@ -87,6 +94,12 @@ Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
     for (const std::string& key : arguments.list("--api-key")) {
       TRY(check_key(key, arguments.origin("--api-key")));
       keys.add(key);
+    }
+  }
+  if (arguments.has("--admin-api-key")) {
+    for (const std::string& key : arguments.list("--admin-api-key")) {
+      TRY(check_key(key, arguments.origin("--admin-api-key")));
+      keys.add_admin(key);
     }
   }
   if (arguments.has("--api-key-file")) {

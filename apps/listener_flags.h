@@ -15,7 +15,7 @@
 
 namespace pelton::apps {
 
-// --api-key --api-key-file --open --cors-origin --allowed-host --tls-cert --tls-key
+// --api-key --admin-api-key --api-key-file --open --cors-origin --allowed-host --tls-cert --tls-key
 // --tls-client-ca.
 std::vector<cli::Flag> listener_flags();
 

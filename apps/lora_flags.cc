@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/lora_request.h"
 #include "base/json.h"
 
 namespace pelton::apps {
@@ -56,6 +57,12 @@ Result<Module> parse_module(const std::string& word) {
   }
   if (module.source.name.empty()) return bad_module(word, "no name");
   if (module.source.path.empty()) return bad_module(word, "no path");
+  if (!api::is_adapter_name(module.source.name)) {
+    return bad_module(word, fmt::format("its name has to fit into paths: at most {} bytes, no part "
+                                        "of it between slashes empty, '.' or '..', and no control "
+                                        "characters",
+                                        api::kAdapterNameBytesMax));
+  }
   return module;
 }
 

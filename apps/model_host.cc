@@ -363,7 +363,7 @@ struct ModelHost::Hosted {
   explicit Hosted(std::unique_ptr<node::LoadedModel> model) : loaded(std::move(model)) {}
   // Their memory is the model's: it sleeps, or is gone.
   ~Hosted() {
-    if (served && served->adapters != nullptr) served->adapters->clear();
+    if (served && served->adapters != nullptr) served->adapters->sleep();
   }
 
   std::unique_ptr<node::LoadedModel> loaded;
@@ -498,6 +498,8 @@ Result<void> ModelHost::add_adapters(const Plan& plan, Hosted& hosted,
     TRY_ASSIGN(*plan.adapters,
                make_adapters(*plan.arguments, *hosted.loaded, plan.options, plan.named, stopped,
                              {.clock = parts_.clock, .log = parts_.log}));
+  } else {
+    (*plan.adapters)->wake();
   }
   hosted.served->adapters = *plan.adapters;
   return {};

@@ -21,7 +21,8 @@ using server::AdapterRegistry;
 // Outlives the model that it is made of: a copy of its configuration goes with it.
 AdapterRegistry::Options options_of(const cli::Arguments& arguments,
                                     const families::ModelConfig& base,
-                                    const executor::LocalExecutor::Options& executor) {
+                                    const executor::LocalExecutor::Options& executor,
+                                    std::vector<std::string> model_names) {
   const auto config = std::make_shared<const families::ModelConfig>(base);
   const lora::Limits limits = executor.adapter_limits;
   AdapterRegistry::Options options;
@@ -30,7 +31,11 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
     AdapterRegistry::Loaded loaded{.adapter = {.identity = adapter.identity(), .weights = {}},
                                    .digest = adapter.digest(),
                                    .rank = adapter.rank_max(),
-                                   .bytes = adapter.bytes()};
+                                   .bytes = adapter.bytes(),
+                                   .layout = std::string(lora::layout_words(adapter.layout()))};
+    if (adapter.layout() != lora::ExpertLayout::kNone) {
+      loaded.is_3d = lora::is_3d(adapter.layout());
+    }
     loaded.adapter.weights = std::make_shared<executor::LoadedAdapter>(std::move(adapter));
     return loaded;
   };
@@ -40,6 +45,7 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
     return unknown ? 0 : static_cast<int64_t>(bytes);
   };
   options.folders = arguments.list("--lora-folder");
+  options.model_names = std::move(model_names);
   options.resident_max = executor.adapters_kept_max;
   options.bytes_max = executor.adapters_kept_max * executor::adapter_place_bytes(base, limits);
   options.loads_per_second = arguments.number("--lora-loads-per-second");
@@ -91,7 +97,7 @@ Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arg
   TRY(check_names(modules, names));
   TRY(check_folders(arguments.list("--lora-folder")));
   auto registry = std::make_shared<AdapterRegistry>(
-      options_of(arguments, model.config(), options.executor), parts.clock, parts.log);
+      options_of(arguments, model.config(), options.executor, all_names), parts.clock, parts.log);
   for (const AdapterRegistry::Source& module : modules) {
     if (stopped()) return Error{ErrorCode::kCancelled, "stopped", ""};
     const auto outcome = std::make_shared<std::promise<Result<void>>>();

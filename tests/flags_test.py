@@ -29,7 +29,7 @@ VALUES = {
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
     "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
     "--rerank-by": "cosine", "--console": "off",
-    "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--api-key": "k",
+    "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--admin-api-key": "a", "--api-key": "k",
     "--cors-origin": "https://a.example", "--drain-delay-seconds": "0", "--drain-seconds": "1",
     "--generation-config": "auto", "--grpc-port": "0", "--http-threads": "2", "--log-level": "info",
     "--max-connections": "100", "--numerical-errors-max": "3", "--otlp-endpoint": "http://127.0.0.1:1/v1/traces",

@@ -61,11 +61,11 @@ class Served(unittest.TestCase):
         self.assertTrue(line.startswith("listening on "), line + (self.root / "log").read_text())
         self.port = int(line.rsplit(":", 1)[1])
 
-    def http(self, path, body=None):
+    def http(self, path, body=None, key=None):
         """Status and text."""
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",
-                                         None if body is None else json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
+                                         None if body is None else json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, answer.read().decode()
@@ -182,8 +182,14 @@ class Served(unittest.TestCase):
         many = self.root / "many"
         write_adapter(many / "x", strong_q(1))
         write_adapter(many / "y", strong_q(2))
+        write_adapter(many / "down", on_down(), **ON_DOWN)
+        write_adapter(many / "base", strong_q(1))  # the model's own name
         write_adapter(self.root / "elsewhere", strong_q(1))
+        (many / "out").symlink_to(self.root / "elsewhere")
         self.start("--enable-lora", "--lora-folder", many, "--allow-runtime-lora-updating")
+        listed = [card["id"] for card in json.loads(self.http("/v1/models")[1])["data"]]
+        self.assertEqual(listed, ["base", "down", "x", "y"])
+        self.assertIn("'base' is not served", (self.root / "log").read_text())
         load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
         of_x, of_y = self.tokens("x"), self.tokens("y")
         self.assertNotEqual(of_x, of_y)
@@ -211,9 +217,18 @@ class Served(unittest.TestCase):
                 ({"lora_name": "base", "lora_path": str(many / "x")}, 400, "lora_name"),
                 ({"lora_name": "n" * 1000, "lora_path": str(many / "x")}, 400, "lora_name"),
                 ({"lora_name": "n"}, 400, "lora_path"),
+                ({"lora_name": "n", "lora_path": str(many / "out")}, 400, "lora_path"),
+                ({"lora_name": "n", "lora_path": str(many / "x"), "is_3d_lora_weight": True}, 400, "is_3d_lora_weight"),
+                ({"lora_name": "n", "lora_path": str(many / "down"), "is_3d_lora_weight": False}, 400, "is_3d_lora_weight"),
                 ({"lora_name": "n", "lora_path": str(many / "x"), "lora_slot": 1}, 400, "lora_slot")):
             got, text = self.http(load, body)
             self.assertEqual((got, json.loads(text)["error"]["param"]), (status, param), (body, text))
+        self.assertEqual(self.http(load, {"lora_name": "n", "lora_path": str(many / "down"), "is_3d_lora_weight": True})[0], 200)
+        # One of a folder that was unloaded is not found again until it is loaded by name.
+        self.assertEqual(self.http(unload, {"lora_name": "y"})[0], 200)
+        self.assertEqual(self.http("/v1/completions", {"model": "y", "prompt": PROMPT})[0], 404)
+        self.assertEqual(self.http(load, {"lora_name": "y", "lora_path": str(many / "y")})[0], 200)
+        self.assertEqual(self.tokens("y"), of_y)
         # A file that is cut short is refused, and the server lives.
         shutil.copytree(many / "x", many / "cut")
         whole = (many / "cut" / "adapter_model.safetensors").read_bytes()
@@ -253,19 +268,42 @@ class Served(unittest.TestCase):
         write_adapter(many / "y", strong_q(2))
         self.start("--enable-lora", "--lora-folder", many, "--lora-modules", f"one={many / 'y'}", "--enable-sleep-mode",
                    "--access-log", "json", env={**os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"})
-        self.assertEqual(self.http("/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(many / "x")})[0], 200)
+        self.assertEqual(self.http("/v1/load_lora_adapter", {"lora_name": "two", "lora_path": str(many / "x"),
+                                                             "pinned": True})[0], 200)
         wanted = {name: self.tokens(name) for name in ("one", "two", "x")}
         for _ in range(2):
             self.assertEqual(self.http("/sleep", {})[0], 200)
             listed = {card["id"]: card for card in json.loads(self.http("/v1/models")[1])["data"]}
             self.assertEqual(listed["two"]["parent"], "base")
+            # Loaded while it sleeps: it is checked, and waits for the model.
+            status, text = self.http("/v1/load_lora_adapter", {"lora_name": "late", "lora_path": str(many / "x"),
+                                                               "load_inplace": True})
+            self.assertEqual(status, 200, text)
+            self.assertEqual(json.loads(self.http("/is_sleeping")[1]), {"is_sleeping": True})
+            self.assertEqual(self.tokens("late"), wanted["x"])
             self.assertEqual({name: self.tokens(name) for name in wanted}, wanted)
         self.assertEqual(self.tokens("base"), self.foretold(PROMPT, 6))
         lines = [json.loads(line) for line in (self.root / "log").read_text().splitlines() if line.startswith("{")]
         of_two = [line["adapter"] for line in lines if line.get("model") == "two"]
+        self.assertRegex(self.http("/metrics")[1], r'pelton_lora_requests_total\{[^}]*adapter="two"[^}]*\} 3\n')
         of_x = [line["adapter"] for line in lines if line.get("model") == "x"]
         self.assertEqual(len(set(of_two + of_x)), 1)  # the digest: two names of one adapter
         self.assertEqual(len(of_two[0]), 64)
+
+    def test_who_may_load_and_unload(self):
+        many = self.root / "many"
+        write_adapter(many / "x", strong_q(1))
+        self.start("--enable-lora", "--lora-folder", many, "--allow-runtime-lora-updating", "--api-key", "client",
+                   "--admin-api-key", "operator")
+        body = {"lora_name": "sql", "lora_path": str(many / "x")}
+        self.assertEqual(self.http("/v1/load_lora_adapter", body)[0], 401)
+        status, text = self.http("/v1/load_lora_adapter", body, key="client")
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (403, "admin_key_required"))
+        self.assertEqual(self.http("/v1/load_lora_adapter", body, key="operator")[0], 200)
+        self.assertEqual(self.http("/v1/completions", {"model": "sql", "prompt": PROMPT, "max_tokens": 1}, key="client")[0],
+                         200)
+        self.assertEqual(self.http("/v1/unload_lora_adapter", {"lora_name": "sql"}, key="client")[0], 403)
+        self.assertEqual(self.http("/v1/unload_lora_adapter", {"lora_name": "sql"}, key="operator")[0], 200)
 
     def test_what_is_refused(self):
         good = write_adapter(self.root / "good", on_q())
@@ -278,6 +316,8 @@ class Served(unittest.TestCase):
         refused("--enable-lora", "--lora-modules", f"a={good}")
         refused("adapter_config.json", "--enable-lora", "--lora-modules", f"a={self.root / 'nothing'}")
         refused("--lora-modules", "--enable-lora", "--lora-modules", "nonsense")
+        refused("'.' or '..'", "--enable-lora", "--lora-modules", f"../x={good}")
+        refused("the model's own name", "--enable-lora", "--served-model-name", "base", "--lora-modules", f"base={good}")
         refused("--max-lora-rank", "--enable-lora", "--lora-modules", f"a={good}", "--max-lora-rank", "1")
         refused("--lora-targets", "--enable-lora", "--lora-modules", f"a={good}", "--lora-targets", "experts")
         refused("base_model_name", "--enable-lora", "--lora-modules", json.dumps({"name": "a", "path": str(good), "base_model_name": "x"}))

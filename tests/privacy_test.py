@@ -398,7 +398,8 @@ class Privacy(unittest.TestCase):
         self.assertFalse([name for name in left if name.startswith("core")], "a core dump")
 
     def test_a_key_among_the_arguments_is_not_seen_by_ps(self):
-        for form in (lambda key: ["--api-key", key], lambda key: ["--api-key=" + key]):
+        for form in (lambda key: ["--api-key", key], lambda key: ["--api-key=" + key],
+                     lambda key: ["--admin-api-key", key], lambda key: ["--admin-api-key=" + key]):
             key = self.canary("flag")
             server = subprocess.Popen([BINARY, "serve", str(self.inputs / "model"), "--port", "0", "--executor",
                                        f"modelled:{self.inputs}/script.json", *form(key)], stdout=subprocess.PIPE,

@@ -63,7 +63,8 @@ class AccessControl {
   // `clock` outlives it. `secret`: of the salts; drawn anew at each start.
   AccessControl(ApiKeys keys, std::string secret, const base::Clock& clock);
 
-  // Who asks; none if a key is asked for and this is not one.
+  // Who asks; none if a key is asked for and this is not one. Where none is, anybody is the
+  // operator.
   struct Credentials {
     std::string_view authorization;  // "Bearer KEY"
     std::string_view api_key;        // KEY; beside the other, the same one

@@ -53,8 +53,9 @@ Error bad(std::string what) {
   return Error{ErrorCode::kBadConfig, std::move(what), ""};
 }
 
-bool is_limit(std::string_view word) {
-  return word.starts_with("rpm=") || word.starts_with("tpm=") || word.starts_with("concurrent=");
+bool is_setting(std::string_view word) {
+  return word.starts_with("rpm=") || word.starts_with("tpm=") || word.starts_with("concurrent=") ||
+         word.starts_with("role=");
 }
 
 Result<void> read_limit(std::string_view word, admission::Limits& limits) {
@@ -95,6 +96,11 @@ void ApiKeys::add(std::string_view key) {
   principals_.emplace(digest_of(key), Principal{.tenant = "", .account = base::sha256(key)});
 }
 
+void ApiKeys::add_admin(std::string_view key) {
+  add(key);
+  principals_.at(digest_of(key)).is_admin = true;
+}
+
 // The words of a line that has some.
 Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& words,
                                           const std::string& hash) const {
@@ -103,7 +109,7 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
   }
   Principal principal{.tenant = "key-" + hash.substr(0, 12), .account = hash};
   size_t next = 1;
-  if (next < words.size() && !is_limit(words[next])) {
+  if (next < words.size() && !is_setting(words[next])) {
     if (!is_plain(words[next], kTenantBytesMax)) {
       return bad(
           fmt::format("a tenant's name is at most {} printable characters", kTenantBytesMax));
@@ -111,7 +117,7 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
     principal.tenant = words[next++];
     const auto known = weights_.find(principal.tenant);
     if (known != weights_.end()) principal.weight = known->second;
-    if (next < words.size() && !is_limit(words[next])) {
+    if (next < words.size() && !is_setting(words[next])) {
       const std::optional<double> weight = number_of<double>(words[next++], kWeightMin, kWeightMax);
       if (!weight) {
         return bad(fmt::format("a weight is a number from {} to {}", kWeightMin, kWeightMax));
@@ -123,8 +129,14 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
     }
   }
   for (; next < words.size(); ++next) {
-    if (!is_limit(words[next])) {
-      return bad("more than a key, a tenant, a weight and limits (rpm=N tpm=N concurrent=N)");
+    if (!is_setting(words[next])) {
+      return bad(
+          "more than a key, a tenant, a weight, limits (rpm=N tpm=N concurrent=N) and role=admin");
+    }
+    if (words[next].starts_with("role=")) {
+      if (words[next] != "role=admin") return bad("'role' is 'admin' or is not said");
+      principal.is_admin = true;
+      continue;
     }
     TRY(read_limit(words[next], principal.limits));
   }
@@ -145,7 +157,7 @@ Result<void> ApiKeys::add_file(std::string_view text, const std::string& file_na
     const std::string hash = base::sha256(words[0]);
     Result<Principal> principal = read_principal(words, hash);
     if (!principal.ok()) return at_line(principal.error().message);
-    if (words.size() > 2 && !is_limit(words[1]) && !is_limit(words[2])) {
+    if (words.size() > 2 && !is_setting(words[1]) && !is_setting(words[2])) {
       weights_.emplace(principal->tenant, principal->weight);
     }
     if (!principals_.emplace(digest_of(words[0]), *std::move(principal)).second) {

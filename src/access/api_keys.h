@@ -20,6 +20,8 @@ struct Principal {
   double weight = 1.0;  // the tenant's share beside others
   std::string account;  // the key's own, whose limits these are; empty: no key was asked for
   admission::Limits limits;
+  // May change what the server serves (adapters). Whoever is asked for no key may.
+  bool is_admin = false;
 };
 
 // The account that a request is billed to, beside others at the engine: its tenant's. Those without
@@ -35,11 +37,14 @@ class ApiKeys {
 
   // One key, of a tenant without a name.
   void add(std::string_view key);
+  // The same, an operator's. One that is there already becomes his.
+  void add_admin(std::string_view key);
 
-  // A line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N]. Empty lines and those that
-  // begin with '#' are none. A key without a tenant is a tenant of its own; no tenant's name has a
-  // blank. A weight is 0.001 to 1000. The key may bring N requests a minute, N tokens a minute and
-  // N requests at once. Errors: kBadConfig with the line; never a key.
+  // A line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N] [role=admin]. Empty lines and
+  // those that begin with '#' are none. A key without a tenant is a tenant of its own; no tenant's
+  // name has a blank. A weight is 0.001 to 1000. The key may bring N requests a minute, N tokens a
+  // minute and N requests at once; role=admin makes it an operator's. Errors: kBadConfig with the
+  // line; never a key.
   Result<void> add_file(std::string_view text, const std::string& file_name);
 
   bool empty() const { return principals_.empty(); }

@@ -52,6 +52,22 @@ TEST(ApiKeys, KnowsWhatAKeyMayAskFor) {
   EXPECT_NE(keys.principal_of("a")->account, keys.principal_of("b")->account);
 }
 
+TEST(ApiKeys, KnowsWhichAreAnOperators) {
+  ApiKeys keys;
+  ASSERT_TRUE(keys.add_file("a wheel 2 rpm=60 role=admin\n"
+                            "b role=admin\n"
+                            "c admin\n",
+                            "keys")
+                  .ok());
+  keys.add("d");
+  keys.add_admin("e");
+  keys.add_admin("d");
+  for (const char* key : {"a", "b", "d", "e"}) EXPECT_TRUE(keys.principal_of(key)->is_admin) << key;
+  EXPECT_EQ(keys.principal_of("a")->limits.requests_per_minute, 60);
+  EXPECT_FALSE(keys.principal_of("c")->is_admin);
+  EXPECT_EQ(tenant(keys, "c"), "admin");  // a tenant's name, as it always was
+}
+
 TEST(ApiKeys, RefusesByLineAndNeverShowsAKey) {
   const std::pair<std::string, const char*> cases[] = {
       {"secret a 1 more", "keys:1"},
@@ -63,6 +79,7 @@ TEST(ApiKeys, RefusesByLineAndNeverShowsAKey) {
       {"secret concurrent=1000001", "concurrent"},
       {"secret rpm=5 a", "keys:1: more than a key"},
       {"secret a 1 burst=5", "keys:1: more than a key"},
+      {"secret a 1 role=root", "keys:1: 'role' is 'admin'"},
       {"ok\nsecret a 0", "keys:2: a weight"},
       {"secret a -1", "weight"},
       {"secret a nan", "weight"},

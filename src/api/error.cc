@@ -150,6 +150,16 @@ ApiError bad_api_key() {
           .code = "invalid_api_key"};
 }
 
+ApiError not_admin_key() {
+  return {.status = 403,
+          .message =
+              "This asks for an operator's key: one of --admin-api-key, or one with role=admin in "
+              "--api-key-file. A gateway's clients have none: ask the worker itself",
+          .type = "permission_error",
+          .param = {},
+          .code = "admin_key_required"};
+}
+
 ApiError not_written() {
   return {.status = 507,
           .message =

@@ -39,6 +39,8 @@ ApiError model_missing(std::string_view names);
 ApiError not_found(std::string_view method, std::string_view path);
 ApiError method_not_allowed(std::string_view method, std::string_view path);
 ApiError bad_api_key();
+// A key that is one, of nobody who may do this.
+ApiError not_admin_key();
 // To what is kept nothing can be added, and nothing taken away.
 ApiError not_written();
 // The host that the request is addressed to; as net refuses it over HTTP.

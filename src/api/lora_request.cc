@@ -7,31 +7,20 @@
 
 #include "api/fields.h"
 #include "api/json_object.h"
+#include "base/utf8.h"
 
 namespace pelton::api {
 namespace {
 
-constexpr size_t kNameBytesMax = 256;
 constexpr size_t kPathBytesMax = 4096;
 
-// It stands in paths (GET /v1/models/NAME) and is no way to another folder.
-bool fits_in_path(std::string_view name) {
-  for (size_t at = 0; at <= name.size();) {
-    const size_t end = std::min(name.find('/', at), name.size());
-    const std::string_view part = name.substr(at, end - at);
-    if (part.empty() || part == "." || part == "..") return false;
-    at = end + 1;
-  }
-  return std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-}
-
 std::string read_name(const Fields& fields) {
-  const std::string* const name = fields.text("lora_name", kNameBytesMax);
+  const std::string* const name = fields.text("lora_name", kAdapterNameBytesMax);
   if (name == nullptr || name->empty()) {
     fields.refuse("lora_name", "'lora_name' is missing: what requests call the adapter");
     return {};
   }
-  if (!fits_in_path(*name)) {
+  if (!is_adapter_name(*name)) {
     fields.refuse("lora_name",
                   "'lora_name' stands in paths: no part of it between slashes may be empty, '.' or "
                   "'..', and it has no control characters");
@@ -40,6 +29,17 @@ std::string read_name(const Fields& fields) {
 }
 
 }  // namespace
+
+bool is_adapter_name(std::string_view name) {
+  if (name.size() > kAdapterNameBytesMax || !base::is_valid_utf8(name)) return false;
+  for (size_t at = 0; at <= name.size();) {
+    const size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
 
 Result<LoadLoraRequest> parse_load_lora_request(std::string_view body,
                                                 const RequestLimits& limits) {
@@ -54,9 +54,11 @@ Result<LoadLoraRequest> parse_load_lora_request(std::string_view body,
   } else {
     request.path = *path;
   }
-  if (const std::string* base = fields.text("base_model_name", kNameBytesMax)) request.base = *base;
+  if (const std::string* base = fields.text("base_model_name", kAdapterNameBytesMax))
+    request.base = *base;
   request.in_place = fields.boolean("load_inplace").value_or(false);
   request.pinned = fields.boolean("pinned").value_or(false);
+  request.is_3d = fields.boolean("is_3d_lora_weight");
   fields.refuse_unread({});
   if (complaint) return *std::move(complaint);
   return request;

@@ -1,5 +1,8 @@
 #include "base/digest.h"
 
+#include <algorithm>
+#include <charconv>
+
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -56,6 +59,13 @@ std::string sha256(std::string_view bytes) {
   Digest digest(Digest::Kind::kSha256);
   digest.update(bytes);
   return digest.finish();
+}
+
+int64_t digest_identity(std::string_view digest) {
+  uint64_t first = 0;
+  std::from_chars(digest.data(), digest.data() + std::min<size_t>(digest.size(), 16), first, 16);
+  const auto identity = static_cast<int64_t>(first >> 1);
+  return identity == 0 ? 1 : identity;
 }
 
 std::string hmac_sha256(std::string_view key, std::string_view bytes) {

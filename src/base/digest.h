@@ -2,6 +2,7 @@
 // One thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ class Digest {
 };
 
 std::string sha256(std::string_view bytes);
+// A number that stands for a digest in hexadecimal: its first 63 bits, never 0.
+int64_t digest_identity(std::string_view digest);
 
 // HMAC-SHA256 (RFC 2104), lower-case hexadecimal.
 std::string hmac_sha256(std::string_view key, std::string_view bytes);

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kCountMax = int64_t{1} << 40;
 constexpr double kSecondsMax = 1e6;
 constexpr size_t kItemsMax = 256;
+constexpr size_t kAdapterNamesMax = 16384;
 
 Error bad_field(std::string_view field, std::string_view what) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' {}", field, what),
@@ -72,12 +73,12 @@ class Fields {
       into = value->as_number();
     }
   }
-  void read(std::string_view name, std::vector<std::string>& into) {
+  void read(std::string_view name, std::vector<std::string>& into, size_t most = kItemsMax) {
     const Json* list = find(name, &Json::is_array, "must be an array");
     if (list == nullptr) return;
     for (const Json& item : list->as_array()) {
-      if (!item.is_string() || into.size() == kItemsMax) {
-        return fail(bad_field(name, fmt::format("must hold at most {} strings", kItemsMax)));
+      if (!item.is_string() || into.size() == most) {
+        return fail(bad_field(name, fmt::format("must hold at most {} strings", most)));
       }
       into.push_back(item.as_string());
     }
@@ -253,7 +254,13 @@ std::string encode(const WorkerRecord& record) {
   w.key("windows").begin_array();
   for (const int window : record.windows) w.integer(window);
   w.end_array().key("block_name").string(record.block_name);
-  w.key("date").string(record.date).end_object();
+  w.key("date").string(record.date);
+  if (!record.adapters.empty()) {
+    w.key("adapters").begin_array();
+    for (const std::string& adapter : record.adapters) w.string(adapter);
+    w.end_array();
+  }
+  w.end_object();
   return out;
 }
 
@@ -274,6 +281,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_counts("windows", record.windows, 1 << 30);
   fields.read("block_name", record.block_name);
   fields.read("date", record.date);
+  fields.read("adapters", record.adapters, kAdapterNamesMax);
   if (record.protocol != kProtocolVersion) {
     return bad_field("protocol", fmt::format("is {}; this gateway speaks {}", record.protocol,
                                              kProtocolVersion));
@@ -294,11 +302,34 @@ std::string encode(const WorkerLoad& load) {
   w.key("row_s").number(load.costs.row_s);
   w.key("context_token_s").number(load.costs.context_token_s).end_object();
   w.key("dispatch").integer(load.dispatch).key("ready").boolean(load.ready);
-  w.key("draining").boolean(load.draining).end_object();
+  w.key("draining").boolean(load.draining);
+  if (load.adapter_places > 0) {
+    w.key("adapter_places").integer(load.adapter_places);
+    w.key("adapter_wait_s").number(load.adapter_wait_s);
+    w.key("adapter_hits").number(load.adapter_hits).key("adapters").begin_array();
+    for (const ResidentAdapter& adapter : load.adapters) {
+      w.begin_array().string(adapter.name).string(adapter.digest).end_array();
+    }
+    w.end_array();
+  }
+  w.end_object();
   return out;
 }
 
 namespace {
+
+// Those that are none are left out.
+void read_adapters(const Json& json, WorkerLoad& load) {
+  const Json* const list = json.find("adapters");
+  if (list == nullptr || !list->is_array()) return;
+  for (const Json& item : list->as_array()) {
+    const bool is_pair = item.is_array() && item.as_array().size() == 2 &&
+                         item.as_array()[0].is_string() && item.as_array()[1].is_string();
+    if (!is_pair || load.adapters.size() == WorkerLoad::kAdaptersMax) continue;
+    load.adapters.push_back(
+        {.name = item.as_array()[0].as_string(), .digest = item.as_array()[1].as_string()});
+  }
+}
 
 // Those that cannot be stay as they are assumed.
 void read_costs(const Json& json, StepCosts& costs) {
@@ -333,6 +364,10 @@ Result<WorkerLoad> decode_worker_load(std::string_view text) {
   load.dispatch = clamped("dispatch", kCountMax);
   load.ready = json.boolean("ready").value_or(false);
   load.draining = json.boolean("draining").value_or(false);
+  load.adapter_places = static_cast<int>(clamped("adapter_places", 1 << 20));
+  load.adapter_wait_s = std::clamp(json.number("adapter_wait_s").value_or(0.0), 0.0, kSecondsMax);
+  load.adapter_hits = std::clamp(json.number("adapter_hits").value_or(0.0), 0.0, 1.0);
+  read_adapters(json, load);
   return load;
 }
 

@@ -77,6 +77,18 @@ struct WorkerRecord {
   std::vector<int> windows;  // by KV group: tokens that a query sees of it; 0: all
   std::string block_name;    // block_name_check's, under its seed
   std::string date;          // of its prompts; empty: the calendar's
+  // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
+  // as fit into so many bytes.
+  static constexpr size_t kAdapterBytesMax = size_t{512} << 10;
+  std::vector<std::string> adapters;
+};
+
+// One that is in a worker's memory. Its digest is of its weights and its effective configuration;
+// several names may share it.
+struct ResidentAdapter {
+  std::string name;
+  std::string digest;
+  bool operator==(const ResidentAdapter&) const = default;
 };
 
 struct WorkerLoad {
@@ -92,6 +104,13 @@ struct WorkerLoad {
   StepCosts costs;             // as its steps lately were
   bool ready = true;           // serves; false: being loaded, unhealthy or draining
   bool draining = false;
+  // Where it has adapters: those in memory, the latest used first; how many there can be at once;
+  // what a request waits for one that is not there, and the share of requests that found theirs.
+  static constexpr size_t kAdaptersMax = 256;
+  std::vector<ResidentAdapter> adapters;
+  int adapter_places = 0;
+  double adapter_wait_s = 0;
+  double adapter_hits = 0;
 };
 
 std::string encode(const RunEnvelope& envelope);

@@ -69,6 +69,13 @@ TEST(Envelope, AnImpossibleLoadIsClamped) {
   EXPECT_EQ(lies->context_tokens, 0);
   EXPECT_EQ(lies->costs.fixed_s, StepCosts().fixed_s);
   EXPECT_EQ(lies->costs.prefill_token_s, StepCosts().prefill_token_s);
+  const Result<WorkerLoad> adapters = decode_worker_load(
+      R"({"adapter_places":-1,"adapter_wait_s":-2,"adapter_hits":2,"adapters":[7,["a"],["b","c"]]})");
+  ASSERT_TRUE(adapters.ok());
+  EXPECT_EQ(adapters->adapter_places, 0);
+  EXPECT_EQ(adapters->adapter_wait_s, 0);
+  EXPECT_EQ(adapters->adapter_hits, 1);
+  EXPECT_EQ(adapters->adapters, (std::vector<ResidentAdapter>{{.name = "b", .digest = "c"}}));
 }
 
 TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
@@ -80,19 +87,27 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .block_tokens = 16,
                             .windows = {128, 0},
                             .block_name = "ff",
-                            .date = "2026-11-23"};
+                            .date = "2026-11-23",
+                            .adapters = {"sql", "org/support"}};
   const Result<WorkerRecord> got = decode_worker_record(encode(record));
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(encode(*got), encode(record));
   EXPECT_EQ(got->windows, record.windows);
+  EXPECT_EQ(got->adapters, record.adapters);
   const WorkerLoad load{.running = 2,
                         .context_tokens = 500,
                         .kv_used = 0.5,
-                        .costs = {.fixed_s = 0.25, .prefill_token_s = 0.5, .row_s = 0}};
+                        .costs = {.fixed_s = 0.25, .prefill_token_s = 0.5, .row_s = 0},
+                        .adapters = {{.name = "sql", .digest = "00ff"}},
+                        .adapter_places = 4,
+                        .adapter_wait_s = 0.125,
+                        .adapter_hits = 0.75};
   const Result<WorkerLoad> again = decode_worker_load(encode(load));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(encode(*again), encode(load));
   EXPECT_EQ(again->costs.fixed_s, 0.25);
+  EXPECT_EQ(again->adapters, load.adapters);
+  EXPECT_EQ(again->adapter_hits, 0.75);
   EXPECT_FALSE(decode_worker_record(R"({"protocol":1,"incarnation":"i","windows":[-1]})").ok());
 }
 

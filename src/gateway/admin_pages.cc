@@ -132,6 +132,10 @@ std::string metrics_text(const AdminSource& source) {
           counters.hit_mismatches);
   counter("prompt_mismatch_total", "Prompts that a worker counts other tokens of.",
           counters.prompt_mismatches);
+  counter("adapter_requests_total", "Requests sent to a worker with a LoRA adapter.",
+          counters.adapter_requests);
+  counter("adapter_resident_total", "Of these, to one that had it in memory, as it said.",
+          counters.adapter_resident);
   text.gauge("pelton_gateway_index_names", "KV blocks known of workers.",
              static_cast<double>(index.names));
   counter("index_evictions_total", "Names that made room for others.", index.evictions);

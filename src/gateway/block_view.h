@@ -26,8 +26,9 @@ struct RoutedPrompt {
   int block_tokens = 0;              // of these; 0: it has none
 };
 
-// Of the whole blocks of a prompt, but for its last token, which is always computed.
-std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
+// Of the whole blocks of a prompt, but for its last token, which is always computed. `adapter`: the
+// identity of the LoRA adapter that they are computed with; 0: none.
+std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher, int64_t adapter,
                                        std::span<const TokenId> prompt, int block_tokens);
 
 class BlockView {

@@ -7,10 +7,13 @@
 //   b     = d + waiting + uncounted, at most the slots but one: that decode beside it
 //   s(b,K) = a + c b + k K                        a step of b sequences with K tokens of context
 //   wait  = (waiting tokens + own, uncounted) / r, or the time until a slot is free
-//   first = distance + wait + u / r + s(b+1, K+n)
+//   first = distance + adapter + wait + u / r + s(b+1, K+n)
 //   rest  = (o - 1) s(b+1, K+n)
 //   harm  = d phi u / r + b c o + m u / r         sequences slowed down, requests behind it
 //   room  = kappa v / (1 - v)                     v: share of the KV cache in use
+//   adapter: 0 where the request's LoRA adapter is in memory, or it has none; otherwise what such
+//         requests wait there, and, where another one makes room, that times the share of requests
+//         that find theirs: so often the one pushed out would have been asked for
 //   cost  = bias first + rest_bias rest + harm + room
 #pragma once
 
@@ -34,10 +37,12 @@ struct CostCandidate {
   int64_t waiting_tokens = 0;  // of their prompts, still to be computed
   int uncounted = 0;           // requests sent and not in its report yet
   int64_t uncounted_tokens = 0;
-  double slot_wait_s = 0;  // until one is free, as it reported
-  double kv_used = 0;      // 0 to 1
-  int64_t hit_tokens = 0;  // of this prompt
-  double distance_s = 0;   // there and back
+  double slot_wait_s = 0;   // until one is free, as it reported
+  double kv_used = 0;       // 0 to 1
+  int64_t hit_tokens = 0;   // of this prompt
+  double distance_s = 0;    // there and back
+  double adapter_s = 0;     // until its adapter is in memory
+  double pushed_out_s = 0;  // what others will wait for the one that makes room for it
   // Measured over predicted, lately: of the time to the first token, and for each further one. One
   // that says of itself that it is idle and fast, and is not, is priced by what it does (GW-06).
   double bias = 1;
@@ -60,6 +65,7 @@ struct CostTerms {
   double rest_s = 0;
   double harm_s = 0;
   double room_s = 0;
+  double adapter_s = 0;
   double total_s = 0;
 };
 

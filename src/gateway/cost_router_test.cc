@@ -40,6 +40,26 @@ TEST(CostRouter, LoadBeatsAffinityInTheEnd) {
   EXPECT_EQ(choose_by_cost({.prompt_tokens = 2048, .output_tokens = 50}, two, 1, nullptr), 0u);
 }
 
+// A request goes where its adapter is, until waiting there costs more than having it loaded; where
+// nobody has it, where it pushes nobody out.
+TEST(CostRouter, AnAdapterInMemoryIsWorthItsLoad) {
+  const CostRequest request{.prompt_tokens = 100, .output_tokens = 2};
+  CostCandidate away = worker(2);
+  away.adapter_s = 0.2;
+  EXPECT_EQ(choose_by_cost(request, std::vector{away, worker(4)}, 1, nullptr), 1u);
+  CostCandidate busy = worker(4);
+  busy.waiting = 4;
+  busy.waiting_tokens = 8000;  // 0.8 s
+  EXPECT_EQ(choose_by_cost(request, std::vector{away, busy}, 1, nullptr), 0u);
+  CostCandidate full = away;
+  full.pushed_out_s = 0.1;
+  std::vector<CostTerms> terms;
+  EXPECT_EQ(choose_by_cost(request, std::vector{full, away}, 1, &terms), 1u);
+  EXPECT_NEAR(terms[0].total_s - terms[1].total_s, 0.1, 1e-12);
+  EXPECT_NEAR(terms[1].first_s - cost_of(request, worker(2)).first_s, 0.2, 1e-12);
+  EXPECT_NEAR(terms[0].adapter_s, 0.3, 1e-12);
+}
+
 TEST(CostRouter, AFullCacheAndALiarAreAvoided) {
   CostCandidate full = worker(0);
   full.kv_used = 0.99;

@@ -1,6 +1,7 @@
 #include "gateway/fleet.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -291,6 +292,8 @@ Result<void> Fleet::read_watch(size_t index, Worker& worker, int64_t now_ns) {
 Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_t now_ns) {
   TRY_ASSIGN(cluster::WorkerRecord record, cluster::decode_worker_record(payload));
   const auto news = worker.health.note_record(record, now_ns);
+  worker.adapters = std::exchange(record.adapters, {});
+  std::ranges::sort(worker.adapters);
   worker.record = std::move(record);
   worker.recorded = true;
   if (!worker.record.name.empty()) worker.shown = worker.record.name;
@@ -303,6 +306,7 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.dispatched = 0;
   worker.uncounted.clear();
+  worker.expected_adapters.clear();
   worker.first_bias = worker.rest_bias = {};
   worker.probe_again_ns = 0;
   return {};
@@ -377,7 +381,37 @@ std::string Fleet::missing_model(const Worker& worker) const {
 
 bool Fleet::has_model(const Worker& worker, std::string_view model) {
   return model.empty() ||
-         std::ranges::find(worker.record.models, model) != worker.record.models.end();
+         std::ranges::find(worker.record.models, model) != worker.record.models.end() ||
+         std::ranges::binary_search(worker.adapters, model);
+}
+
+bool Fleet::has_adapter(std::string_view pool, std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && worker->config.pool == pool &&
+           std::ranges::binary_search(worker->adapters, name);
+  });
+}
+
+std::vector<std::string> Fleet::adapters(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  std::set<std::string> all;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.pool != pool) continue;
+    all.insert(worker->adapters.begin(), worker->adapters.end());
+  }
+  return {all.begin(), all.end()};
+}
+
+std::string Fleet::adapter_digest(std::string_view pool, std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.pool != pool) continue;
+    const auto& adapters = worker->health.load().adapters;
+    const auto found = std::ranges::find(adapters, name, &cluster::ResidentAdapter::name);
+    if (found != adapters.end() && !found->digest.empty()) return found->digest;
+  }
+  return "";
 }
 
 bool Fleet::is_gone(std::string_view host, int port) const {

@@ -72,9 +72,10 @@ class Fleet {
     bool tls = false;
     std::string api_key;  // that a foreign one asks for; empty: none
     int64_t dispatch = 0;
-    int64_t hit_tokens = 0;  // of its prompt, that the worker is expected to find
-    double first_s = 0;      // predicted, to the first token
-    double step_s = 0;       // likewise, for each further one
+    int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
+    bool has_adapter = false;  // that its request names is in the worker's memory, as it said
+    double first_s = 0;        // predicted, to the first token
+    double step_s = 0;         // likewise, for each further one
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -153,6 +154,13 @@ class Fleet {
   IndexSize index_size() const;
   // Nobody answers there, or nobody is known of there.
   bool is_gone(std::string_view host, int port) const;
+  // What a worker of the pool has by this name, or had when it was last heard of: requests may name
+  // it instead of a model.
+  bool has_adapter(std::string_view pool, std::string_view name) const;
+  // All of them, by name.
+  std::vector<std::string> adapters(std::string_view pool) const;
+  // The digest of one that is in some worker's memory; empty: it is in none.
+  std::string adapter_digest(std::string_view pool, std::string_view name) const;
   // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool) const;
   // What its workers take now; of what runs there, only this gateway's is known so soon.
@@ -199,6 +207,9 @@ class Fleet {
       int64_t tokens = 0;  // to be computed
     };
     std::deque<Uncounted> uncounted;
+    std::vector<std::string> adapters;  // that it has, by name
+    // Those that it was sent requests for which its reports may not count yet.
+    std::map<std::string, Uncounted, std::less<>> expected_adapters;
     bool names_agree = false;  // its blocks are named as ours
     cluster::RoutedGroups groups;
     PredictionBias first_bias;  // of the time to the first token, and for each further one
@@ -256,6 +267,8 @@ class Fleet {
   void note_ratio(PredictionBias& bias, double& typical, double measured_s,
                   double predicted_s) const;
   static bool has_model(const Worker& worker, std::string_view model);
+  static bool is_resident(const Worker& worker, std::string_view adapter);
+  static void price_adapter(const Worker& worker, std::string_view adapter, CostCandidate& one);
   static bool serves(const Worker& worker, std::string_view pool, std::string_view model,
                      int64_t now_ns);
   net::HttpCall call_to(const Worker& worker, std::string method, std::string target) const;

@@ -21,6 +21,9 @@ constexpr double kFaster = 4;
 // Requests that a worker has of ours and does not report: their ends may be on their way.
 constexpr int kUnreportedMax = 2;
 constexpr int64_t kDoubtedNs = 30'000'000'000;
+// Until an adapter has been loaded, which takes a thread's turn and a file: beyond what is taken
+// for equal, however fast it was measured.
+constexpr double kAdapterWaitMinS = 0.005;
 
 cluster::StepCosts divided(const cluster::StepCosts& costs, double by) {
   return {.fixed_s = std::max(costs.fixed_s / by, kStepMinS),
@@ -55,9 +58,31 @@ Result<void> Fleet::note_blocks(size_t index, const Worker& worker, std::string_
 }
 
 void Fleet::forget_counted(Worker& worker, int64_t now_ns) {
-  std::erase_if(worker.uncounted, [&](const Worker::Uncounted& one) {
+  const auto is_counted = [&](const Worker::Uncounted& one) {
     return one.dispatch <= worker.health.load().dispatch || now_ns - one.at_ns > kUncountedNs;
+  };
+  std::erase_if(worker.uncounted, is_counted);
+  std::erase_if(worker.expected_adapters, [&](const auto& one) { return is_counted(one.second); });
+}
+
+bool Fleet::is_resident(const Worker& worker, std::string_view adapter) {
+  const auto& adapters = worker.health.load().adapters;
+  return worker.expected_adapters.contains(adapter) ||
+         std::ranges::find(adapters, adapter, &cluster::ResidentAdapter::name) != adapters.end();
+}
+
+// What is not in memory there is waited for, and may push another one out.
+void Fleet::price_adapter(const Worker& worker, std::string_view adapter, CostCandidate& one) {
+  const bool has_it = std::ranges::binary_search(worker.adapters, adapter);
+  if (!has_it || is_resident(worker, adapter)) return;
+  const cluster::WorkerLoad& load = worker.health.load();
+  one.adapter_s = std::max(load.adapter_wait_s, kAdapterWaitMinS);
+  const auto on_their_way = std::ranges::count_if(worker.expected_adapters, [&](const auto& sent) {
+    return std::ranges::find(load.adapters, sent.first, &cluster::ResidentAdapter::name) ==
+           load.adapters.end();
   });
+  const bool is_full = std::ssize(load.adapters) + on_their_way >= load.adapter_places;
+  if (is_full) one.pushed_out_s = load.adapter_hits * one.adapter_s;
 }
 
 cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
@@ -117,6 +142,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     const int unreported = std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
     if (unreported > kUnreportedMax) worker.doubted_until_ns = now_ns + kDoubtedNs;
     one.costs = at_least(one.costs, now_ns < worker.doubted_until_ns ? middle : floor);
+    price_adapter(worker, wanted.model, one);
     one.rows += unreported;
     for (const Worker::Uncounted& sent : worker.uncounted) one.uncounted_tokens += sent.tokens;
     if (worker.names_agree && worker.record.block_tokens == wanted.prompt.block_tokens) {
@@ -166,8 +192,14 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .api_key = worker.api_key,
                         .dispatch = ++worker.dispatched,
                         .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
+                        .has_adapter = terms.adapter_s == 0,
                         .first_s = terms.first_s,
                         .step_s = terms.step_s};
+  if (std::ranges::binary_search(worker.adapters, wanted.model)) {
+    worker.expected_adapters.insert_or_assign(
+        std::string(wanted.model),
+        Worker::Uncounted{.dispatch = assignment.dispatch, .at_ns = now_ns});
+  }
   worker.uncounted.push_back({.dispatch = assignment.dispatch,
                               .at_ns = now_ns,
                               .tokens = request.prompt_tokens - assignment.hit_tokens});

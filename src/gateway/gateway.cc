@@ -11,6 +11,7 @@
 #include "api/error.h"
 #include "api/model_list.h"
 #include "api/stream_asked.h"
+#include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "cluster/grpc_frame.h"
@@ -355,6 +356,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
   if (!admit(*relayed, exchange)) return;
+  relayed->names_adapter = routed->is_adapter;
   relayed->speaks_of_response = response.has_value();
   relayed->other_pools = std::move(other_pools);
   if (home && home->pool == pool->name) {
@@ -378,7 +380,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   // Whose blocks are salted by a secret of its worker's own has no names here.
   PromptNamer::Naming naming;
   if (relayed->principal.tenant.empty()) {
-    naming = naming_of(*settings, *pool, relayed->created_ms);
+    naming = naming_of(*settings, *pool, relayed->created_ms,
+                       relayed->names_adapter ? relayed->model : "");
   }
   namer_.name_beside(relayed->http, std::move(naming), exchange,
                      [this, relayed, exchange, services](RoutedPrompt prompt) {
@@ -396,9 +399,20 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
                                             .tenant = tenant,
                                             .session = request.headers.get("x-session-id"),
                                             .draw = draw()});
-  if (!choice) return std::nullopt;
+  if (!choice) return route_adapter(config, std::move(model), tenant);
   if (choice->arm != nullptr) arms_.note(model, choice->arm->name);
   return Routed{.pool = choice->pool, .model = std::move(model)};
+}
+
+// What no pool is configured for may be an adapter that a pool's workers have.
+std::optional<Gateway::Routed> Gateway::route_adapter(const GatewayConfig& config, std::string name,
+                                                      std::string_view tenant) const {
+  for (const PoolConfig& pool : config.pools) {
+    if (name.empty() || !may_use(config, tenant, pool, name)) continue;
+    if (!fleet_.has_adapter(pool.name, name)) continue;
+    return Routed{.pool = &pool, .model = std::move(name), .is_adapter = true};
+  }
+  return std::nullopt;
 }
 
 bool Gateway::admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange) {
@@ -462,13 +476,21 @@ std::optional<Gateway::Routed> Gateway::route_of_response(
 }
 
 PromptNamer::Naming Gateway::naming_of(const Settings& settings, const PoolConfig& pool,
-                                       int64_t created_ms) const {
+                                       int64_t created_ms, std::string_view adapter) const {
   const auto text = settings.texts.find(pool.name);
   if (text == settings.texts.end()) return {};
   Fleet::Naming known = fleet_.naming(pool.name);
-  return {.text = text->second,
-          .block_tokens = known.block_tokens,
-          .date = known.date.empty() ? base::local_date(created_ms) : std::move(known.date)};
+  PromptNamer::Naming naming{
+      .text = text->second,
+      .block_tokens = known.block_tokens,
+      .date = known.date.empty() ? base::local_date(created_ms) : std::move(known.date)};
+  if (adapter.empty()) return naming;
+  // What is computed with it has other names than what is computed without. Of one that is in no
+  // worker's memory nobody holds anything.
+  const std::string digest = fleet_.adapter_digest(pool.name, adapter);
+  naming.adapter = digest.empty() ? 0 : base::digest_identity(digest);
+  if (naming.adapter == 0) naming.block_tokens = 0;
+  return naming;
 }
 
 net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
@@ -483,9 +505,11 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
   const std::string model = asked_model(asked);
   const auto choice =
       choose_route(settings->config, {.model = model, .tenant = {}, .session = {}, .draw = draw()});
-  if (!choice) return error_answer("/", api::model_not_found(model), "");
-  const PoolConfig* pool = choice->pool;
-  const RoutedPrompt prompt = namer_.name(asked, naming_of(*settings, *pool, clock_.unix_ms()));
+  const auto adapter = choice ? std::nullopt : route_adapter(settings->config, model, {});
+  if (!choice && !adapter) return error_answer("/", api::model_not_found(model), "");
+  const PoolConfig* pool = choice ? choice->pool : adapter->pool;
+  const RoutedPrompt prompt = namer_.name(
+      asked, naming_of(*settings, *pool, clock_.unix_ms(), adapter ? std::string_view(model) : ""));
   const std::vector<Fleet::Considered> considered = fleet_.explain(
       {.pool = pool->name, .model = model, .excluded = {}, .prompt = prompt, .draw = draw()});
   return json_answer(200, explanation_body({.pool = pool->name,
@@ -553,6 +577,14 @@ std::vector<api::ModelCard> Gateway::models(std::string_view tenant) const {
       if (!announced) continue;
       cards.back().state = autoscaler::pool_phase_name(announced->phase);
       cards.back().eta_s = announced->eta_s;
+    }
+    for (const std::string& adapter : fleet_.adapters(pool.name)) {
+      const bool is_there =
+          std::ranges::any_of(cards, [&](const auto& card) { return card.id == adapter; });
+      if (is_there || !may_use(settings->config, tenant, pool, adapter)) continue;
+      // Of a pool of several models it is not known whose it is.
+      const std::string parent = pool.models.size() == 1 ? pool.models.front() : "";
+      cards.push_back({.id = adapter, .root = adapter, .parent = parent, .context_max = context});
     }
   }
   return cards;

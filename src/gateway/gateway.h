@@ -137,9 +137,12 @@ class Gateway {
   struct Routed {
     const PoolConfig* pool = nullptr;
     std::string model;
+    bool is_adapter = false;  // it is the name of one
   };
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string_view tenant);
+  std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
+                                      std::string_view tenant) const;
   // Within its key's limits; false: it has been refused.
   bool admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
@@ -151,8 +154,9 @@ class Gateway {
                                                  std::vector<std::string>& other_pools);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
+  // `adapter`: that the request names; empty: none.
   PromptNamer::Naming naming_of(const Settings& settings, const PoolConfig& pool,
-                                int64_t created_ms) const;
+                                int64_t created_ms, std::string_view adapter) const;
 
   const std::shared_ptr<const net::TlsTrust> trust_;
   const std::shared_ptr<const net::TlsTrust> kubernetes_trust_;

@@ -41,7 +41,7 @@ RoutedPrompt PromptNamer::name(const net::HttpRequest& request, const Naming& na
   if (!tokens) return unnamed(request);
   RoutedPrompt prompt{.tokens = std::ssize(*tokens)};
   if (!hasher_ || naming.block_tokens == 0) return prompt;
-  prompt.names = block_names(*hasher_, *tokens, naming.block_tokens);
+  prompt.names = block_names(*hasher_, naming.adapter, *tokens, naming.block_tokens);
   prompt.block_tokens = naming.block_tokens;
   return prompt;
 }

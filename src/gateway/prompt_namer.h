@@ -28,6 +28,7 @@ class PromptNamer {
     std::shared_ptr<const ModelText> text;  // null: the pool's is not known
     int block_tokens = 0;                   // 0: not known
     std::string date;
+    int64_t adapter = 0;  // of its answers; 0: the model itself
   };
   RoutedPrompt name(const net::HttpRequest& request, const Naming& naming) const;
 

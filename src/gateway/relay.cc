@@ -36,6 +36,11 @@ bool is_unknown_response(const net::HttpResponse& answer) {
           answer.body.find("\"Item with id '") != std::string::npos);
 }
 
+// The worker has the adapter no more; another one may.
+bool is_unknown_adapter(const net::HttpResponse& answer) {
+  return answer.status == 404;
+}
+
 // An answer that another worker might give better.
 bool is_elsewhere(int status) {
   return status == 429 || status >= 500;
@@ -113,6 +118,10 @@ void Relay::attempt() {
 void Relay::send_to(Fleet::Assignment assignment) {
   move_to(PoolGate::Place::kInService);
   assignment_ = std::move(assignment);
+  if (request_.names_adapter) {
+    ++services_.counters.adapter_requests;
+    if (assignment_.has_adapter) ++services_.counters.adapter_resident;
+  }
   tried_.push_back(assignment_.worker);
   running_ = true;
   progressed_ = paused_ = was_paused_ = false;
@@ -374,6 +383,10 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (request_.speaks_of_response && is_unknown_response(answer)) {
     refusal_ = std::move(answer);
     return end_attempt(Failure::kUnknown, "it has not made that response");
+  }
+  if (request_.names_adapter && is_unknown_adapter(answer)) {
+    if (!begun()) refusal_ = std::move(answer);
+    return end_attempt(Failure::kUnknown, "it has unloaded the adapter");
   }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;

@@ -63,6 +63,8 @@ class Relay final : public WorkerListener,
     // What it takes of its key's limits; null: its key has none, or it takes nothing.
     std::unique_ptr<access::AdmissionTicket> ticket = {};
     net::HttpHeaders limits = {};  // what is left of them, for the answer
+    // Its model is an adapter's name, which a worker may have unloaded meanwhile.
+    bool names_adapter = false;
     // It speaks of a stored response, which one worker has: where that may be.
     bool speaks_of_response = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
@@ -93,7 +95,7 @@ class Relay final : public WorkerListener,
     kAnother,    // another start of the worker answers; its own watch will say so at once
     kRefused,    // it said no
     kError,      // it says that it cannot go on
-    kUnknown,    // it has not made the response that is spoken of
+    kUnknown,    // it has not made the response that is spoken of, or lacks the adapter
   };
 
   void attempt();

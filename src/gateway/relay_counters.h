@@ -23,7 +23,10 @@ struct RelayCounters {
   std::atomic<int64_t> named{0};
   std::atomic<int64_t> expected_hit_tokens{0};
   std::atomic<int64_t> real_hit_tokens{0};
-  std::atomic<int64_t> hit_mismatches{0};     // by a block or more
+  std::atomic<int64_t> hit_mismatches{0};  // by a block or more
+  // Sent to workers with an adapter, and of these to one that had it in memory.
+  std::atomic<int64_t> adapter_requests{0};
+  std::atomic<int64_t> adapter_resident{0};
   std::atomic<int64_t> prompt_mismatches{0};  // the worker counted other tokens
   std::atomic<int64_t> reloads{0};            // of the configuration
   std::atomic<int64_t> reloads_refused{0};    // the file was wrong

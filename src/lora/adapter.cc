@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -235,6 +234,7 @@ Result<Adapter> Adapter::load(const std::string& folder, const families::ModelCo
   for (const StoredTensor& tensor : stored) TRY(check_numbers(tensor, file, path));
   TRY_ASSIGN(const std::vector<ModuleSource> sources, module_sources(tensors, config, base, path));
   Adapter adapter;
+  adapter.layout_ = tensors.layout;
   TRY(adapter.check_limits(sources, limits, path));
   for (const StoredTensor& tensor : stored) {
     adapter.tensor_bytes_ += static_cast<int64_t>(tensor.end - tensor.begin);
@@ -360,10 +360,7 @@ void Adapter::name(const std::vector<ModuleSource>& sources) {
   digest.update(text);
   digest.update({reinterpret_cast<const char*>(memory_.get()), static_cast<size_t>(bytes_)});
   digest_ = digest.finish();
-  uint64_t first = 0;
-  std::from_chars(digest_.data(), digest_.data() + 16, first, 16);
-  identity_ = static_cast<int64_t>(first >> 1);
-  if (identity_ == 0) identity_ = 1;
+  identity_ = base::digest_identity(digest_);
 }
 
 }  // namespace pelton::lora

@@ -52,6 +52,7 @@ class Adapter {
   int64_t identity() const { return identity_; }
 
   int rank_max() const { return rank_max_; }
+  ExpertLayout layout() const { return layout_; }  // of its file
   bool adds_to_experts() const { return adds_to_experts_; }
   int64_t tensor_bytes() const { return tensor_bytes_; }  // of its matrices, as stored
   int64_t bytes() const { return bytes_; }                // held
@@ -73,6 +74,7 @@ class Adapter {
   std::string digest_;
   int64_t identity_ = 0;
   int rank_max_ = 0;
+  ExpertLayout layout_ = ExpertLayout::kNone;
   bool adds_to_experts_ = false;
   int64_t tensor_bytes_ = 0;
   int64_t bytes_ = 0;

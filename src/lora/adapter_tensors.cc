@@ -194,6 +194,21 @@ class TensorTable {
 
 }  // namespace
 
+std::string_view layout_words(ExpertLayout layout) {
+  switch (layout) {
+    case ExpertLayout::kNone:
+      return "no adapters of experts";
+    case ExpertLayout::kNested:
+      return "one tensor for a matrix of all experts (PEFT's target_parameters)";
+    case ExpertLayout::kStacked:
+      return "one tensor for a matrix of all experts (stacked)";
+    case ExpertLayout::kPerExpert:
+    case ExpertLayout::kApart:
+      break;
+  }
+  return "tensors of their own for each expert";
+}
+
 Result<AdapterTensors> find_adapter_tensors(std::span<const StoredTensor> tensors,
                                             const families::ModelConfig& base,
                                             const std::string& file) {

@@ -42,6 +42,12 @@ enum class ExpertLayout : uint8_t {
   kApart,      // {e}.gate_proj.lora_A.weight, {e}.up_proj, {e}.down_proj: of bases that have such
 };
 
+// Whether one tensor holds a matrix of all experts (vLLM's "3D"); otherwise each has its own.
+constexpr bool is_3d(ExpertLayout layout) {
+  return layout == ExpertLayout::kNested || layout == ExpertLayout::kStacked;
+}
+std::string_view layout_words(ExpertLayout layout);
+
 struct LayerTensors {
   std::array<TensorPair, kLinearCount> linear;
   std::array<TensorPair, 2> nested;                   // without base_layer and with it

@@ -2,37 +2,27 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "api/lora_request.h"
+
 namespace pelton::server {
 namespace {
 
-constexpr std::string_view kConfigFile = "adapter_config.json";
-
-bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= AdapterRegistry::kNameBytesMax &&
-         std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-}
+using api::is_adapter_name;
 
 // Of a name that a request gives: one folder below, and none elsewhere.
 bool is_folder_name(std::string_view name) {
-  return is_name(name) && name.find('/') == std::string_view::npos && name != "." && name != "..";
-}
-
-bool is_adapter(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(folder + "/" + std::string(kConfigFile), ignored);
+  return is_adapter_name(name) && name.find('/') == std::string_view::npos;
 }
 
 Error unknown(std::string_view name) {
-  return {
-      ErrorCode::kNotFound,
-      fmt::format("there is no adapter named '{}'", name.substr(0, AdapterRegistry::kNameBytesMax)),
-      std::string(kUnknownAdapter)};
+  return {ErrorCode::kNotFound,
+          fmt::format("there is no adapter named '{}'", name.substr(0, api::kAdapterNameBytesMax)),
+          std::string(kUnknownAdapter)};
 }
 
 Error leaving() {
@@ -53,6 +43,7 @@ void AdapterRegistry::Shared::locked_note() {
 
 AdapterRegistry::AdapterRegistry(Options options, const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
+      folders_(options_.folders),
       clock_(clock),
       log_(log),
       burst_(options_.resident_max),
@@ -87,11 +78,16 @@ AdapterRegistry::~AdapterRegistry() {
 // --- names ---
 
 Result<void> AdapterRegistry::locked_check_name(const Source& source, InPlace in_place) const {
-  if (!is_name(source.name)) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("'lora_name' must be 1 to {} bytes without control characters", kNameBytesMax),
-        "lora_name"};
+  if (!is_adapter_name(source.name)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'lora_name' must be 1 to {} bytes of UTF-8 without control "
+                             "characters, and no part of it between slashes '.', '..' or empty",
+                             api::kAdapterNameBytesMax),
+                 "lora_name"};
+  }
+  if (std::ranges::find(options_.model_names, source.name) != options_.model_names.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is the model's own name", source.name), "lora_name"};
   }
   const bool is_taken = names_.contains(source.name);
   if (is_taken && in_place == InPlace::kNo) {
@@ -101,7 +97,8 @@ Result<void> AdapterRegistry::locked_check_name(const Source& source, InPlace in
                              source.name),
                  "lora_name"};
   }
-  if (!is_taken && names_.size() + queue_.size() >= kNamesMax) {
+  const bool is_new = !is_taken && !unloaded_.contains(source.name);
+  if (is_new && names_.size() + unloaded_.size() + queue_.size() >= kNamesMax) {
     return Error{ErrorCode::kOverloaded,
                  fmt::format("there are {} adapters, the most that can be; unload one", kNamesMax),
                  "lora_name"};
@@ -126,10 +123,11 @@ Result<void> AdapterRegistry::unload(std::string_view name) {
   std::list<WaitingEntry> waiting;
   {
     const std::lock_guard lock(shared_->mutex);
-    const auto found = names_.find(name);
-    if (found == names_.end()) return unknown(name);
-    const std::shared_ptr<Named> named = found->second;
-    names_.erase(found);
+    const std::shared_ptr<Named> named = locked_find(name);
+    if (named == nullptr) return unknown(name);
+    names_.erase(named->source.name);
+    ++names_version_;
+    if (is_folder_name(name) && folders_.find(name)) unloaded_.insert(named->source.name);
     named->removed = true;
     locked_set_version(*named, nullptr);
     waiting.swap(named->waiting);
@@ -143,17 +141,18 @@ Result<void> AdapterRegistry::unload(std::string_view name) {
 
 std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_find(std::string_view name) {
   if (const auto found = names_.find(name); found != names_.end()) return found->second;
-  if (!is_folder_name(name) || names_.size() >= kNamesMax) return nullptr;
-  for (const std::string& folder : options_.folders) {
-    std::string path = fmt::format("{}/{}", folder, name);
-    if (!is_adapter(path)) continue;
-    const auto named = std::make_shared<Named>();
-    named->source = {.name = std::string(name), .path = std::move(path)};
-    named->created = clock_.unix_ms() / 1000;
-    names_.emplace(named->source.name, named);
-    return named;
-  }
-  return nullptr;
+  const bool is_models =
+      std::ranges::find(options_.model_names, name) != options_.model_names.end();
+  if (!is_folder_name(name) || is_models || unloaded_.contains(name)) return nullptr;
+  if (names_.size() + unloaded_.size() >= kNamesMax) return nullptr;
+  std::optional<std::string> path = folders_.find(name);
+  if (!path) return nullptr;
+  const auto named = std::make_shared<Named>();
+  named->source = {.name = std::string(name), .path = *std::move(path), .is_confined = true};
+  named->created = clock_.unix_ms() / 1000;
+  names_.emplace(named->source.name, named);
+  ++names_version_;
+  return named;
 }
 
 bool AdapterRegistry::has(std::string_view name) {
@@ -162,11 +161,14 @@ bool AdapterRegistry::has(std::string_view name) {
 }
 
 void AdapterRegistry::find_in_folders() {
-  for (const std::string& folder : options_.folders) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      (void)has(entry.path().filename().string());
+  for (const std::string& name : folders_.names()) {
+    const auto& models = options_.model_names;
+    if (std::ranges::find(models, name) != models.end() && folders_.find(name)) {
+      log_.warning(fmt::format(
+          "the adapter in --lora-folder named '{}' is not served: that is the model's own name",
+          name));
     }
+    (void)has(name);
   }
 }
 
@@ -196,7 +198,7 @@ std::shared_ptr<const AdapterHold> AdapterRegistry::hold(std::string_view name) 
   const std::shared_ptr<Named> named = locked_find(name);
   if (named == nullptr || named->version == nullptr || named->version->leaving) return nullptr;
   ++counted_.hits;
-  ++named->requests;
+  locked_count_request(*named);
   return locked_hold(named);
 }
 
@@ -219,9 +221,10 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
       ++waiting_of_tenant_[waiter.tenant];
       waiting_bytes_ += waiter.bytes;
       ++counted_.misses;
-      ++named->requests;
+      locked_count_request(*named);
       const uint64_t ticket = ++tickets_;
-      named->waiting.push_back({.ticket = ticket, .waiter = std::move(waiter)});
+      named->waiting.push_back(
+          {.ticket = ticket, .waiter = std::move(waiter), .since_ns = clock_.now_ns()});
       shared_->locked_note();
       locked_queue(named);
       return std::function<void()>([shared = shared_, registry = this, named, ticket] {
@@ -229,11 +232,17 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
       });
     }
     ++counted_.hits;
-    ++named->requests;
+    locked_count_request(*named);
     held = locked_hold(named);
   }
   waiter.done(std::move(held));
   return std::function<void()>([] {});
+}
+
+void AdapterRegistry::locked_count_request(const Named& named) {
+  const std::string& name = named.source.name;
+  const bool is_counted = requests_.contains(name) || requests_.size() < kCountedMax;
+  ++requests_[is_counted ? name : std::string(kOthers)];
 }
 
 void AdapterRegistry::locked_count_out(const Waiter& waiter) {
@@ -252,6 +261,7 @@ void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegis
   if (found == named->waiting.end()) return;
   registry->locked_count_out(found->waiter);
   cancelled.splice(cancelled.end(), named->waiting, found);
+  shared->locked_note();
   shared->changed.notify_all();  // others may stay that were to make room for it
 }
 
@@ -293,7 +303,9 @@ void AdapterRegistry::run() {
       continue;
     }
     const int64_t now_ns = clock_.now_ns();
-    const int64_t wait_ns = next->is_candidate ? 0 : turn_in_ns(now_ns);
+    // What an operator has asked for, once, is not a request's doing.
+    const bool has_turn = next->is_candidate || next->waiting.empty();
+    const int64_t wait_ns = has_turn ? 0 : turn_in_ns(now_ns);
     if (wait_ns > 0) {
       shared_->changed.wait_for(lock, std::chrono::nanoseconds(wait_ns));
       continue;
@@ -317,11 +329,11 @@ void AdapterRegistry::run() {
     }
     blocked_since_ns = 0;
     queue_.pop_front();
-    if (room == Room::kNever) {
-      finish(lock, next, no_room(*next));
+    if (room != Room::kYes) {
+      finish(lock, next, no_room(*next, room));
       continue;
     }
-    if (!next->is_candidate) burst_ -= 1;
+    if (!has_turn) burst_ -= 1;
     load_one(lock, next);
   }
 }
@@ -330,12 +342,17 @@ void AdapterRegistry::run() {
 std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_next() {
   while (!queue_.empty()) {
     const std::shared_ptr<Named> named = queue_.front();
-    const bool is_wanted = named->is_candidate || (!named->removed && !named->waiting.empty());
-    if (is_wanted) return named;
+    if (locked_wants(*named)) return named;
     named->queued = false;
     queue_.pop_front();
   }
   return nullptr;
+}
+
+bool AdapterRegistry::locked_wants(const Named& named) const {
+  if (named.is_candidate) return true;
+  const bool is_missed = named.source.pinned && named.version == nullptr && !asleep_;
+  return !named.removed && (!named.waiting.empty() || is_missed);
 }
 
 // How long until a load may begin.
@@ -359,28 +376,45 @@ int64_t AdapterRegistry::locked_bytes() const {
 }
 
 // The one that nobody uses whose last use is longest ago.
-std::shared_ptr<AdapterRegistry::Version> AdapterRegistry::locked_idle() const {
+std::shared_ptr<AdapterRegistry::Version> AdapterRegistry::locked_idle(const Version* but) const {
   std::shared_ptr<Version> idle;
   for (const auto& version : versions_) {
-    if (version->uses > 0 || version->pins > 0) continue;
+    if (version->uses > 0 || version->pins > 0 || version.get() == but) continue;
     if (idle == nullptr || version->last_use < idle->last_use) idle = version;
   }
   return idle;
 }
 
+// Its place is free for the one that replaces it: that one is the one more that is planned for
+// while it is being read, and until the old one's last use has ended nothing else is.
+const AdapterRegistry::Version* AdapterRegistry::locked_replaced(const Named& named) const {
+  if (!named.is_candidate || named.in_place == InPlace::kNo) return nullptr;
+  const auto before = names_.find(named.source.name);
+  if (before == names_.end() || before->second->version == nullptr) return nullptr;
+  const Version& version = *before->second->version;
+  return version.names.size() == 1 ? &version : nullptr;
+}
+
+int64_t AdapterRegistry::bytes_to_come(const Named& named) const {
+  if (named.known_bytes > 0 || !options_.bytes_of) return named.known_bytes;
+  return options_.bytes_of(named.source.path);
+}
+
 AdapterRegistry::Room AdapterRegistry::locked_make_room(
     const Named& named, std::vector<std::shared_ptr<Version>>& gone) {
-  const int64_t bytes = named.known_bytes > 0 || !options_.bytes_of
-                            ? named.known_bytes
-                            : options_.bytes_of(named.source.path);
-  if (bytes > options_.bytes_max) return Room::kNever;
-  while (std::ssize(versions_) >= options_.resident_max ||
-         locked_bytes() + bytes > options_.bytes_max) {
-    const std::shared_ptr<Version> idle = locked_idle();
+  const int64_t bytes = bytes_to_come(named);
+  if (bytes > options_.bytes_max) return Room::kTooLarge;
+  const Version* const replaced = locked_replaced(named);
+  const int64_t free_places = replaced == nullptr ? 0 : 1;
+  const int64_t free_bytes = replaced == nullptr ? 0 : replaced->loaded.bytes;
+  while (std::ssize(versions_) - free_places >= options_.resident_max ||
+         locked_bytes() - free_bytes + bytes > options_.bytes_max) {
+    const std::shared_ptr<Version> idle = locked_idle(replaced);
     if (idle == nullptr) {
-      const bool all_pinned =
-          std::ranges::all_of(versions_, [](const auto& version) { return version->pins > 0; });
-      return all_pinned ? Room::kNever : Room::kWait;
+      const bool all_pinned = std::ranges::all_of(versions_, [&](const auto& version) {
+        return version->pins > 0 || version.get() == replaced;
+      });
+      return all_pinned ? Room::kAllPinned : Room::kWait;
     }
     locked_evict(idle);
     gone.push_back(idle);
@@ -389,7 +423,14 @@ AdapterRegistry::Room AdapterRegistry::locked_make_room(
   return Room::kYes;
 }
 
-Error AdapterRegistry::no_room(const Named& named) const {
+Error AdapterRegistry::no_room(const Named& named, Room room) const {
+  if (room == Room::kTooLarge) {
+    return {ErrorCode::kDoesNotFit,
+            fmt::format("'{}' ('lora_path'): its tensors take {} bytes, and all adapters together "
+                        "may take {} (--max-cpu-loras, --max-lora-rank, --lora-targets)",
+                        named.source.path, bytes_to_come(named), options_.bytes_max),
+            "lora_path"};
+  }
   return {ErrorCode::kDoesNotFit,
           fmt::format("there is no room for the adapter '{}': {} may be in memory (--max-cpu-loras)"
                       ", of {} bytes together, and those that are pinned stay",
@@ -407,20 +448,20 @@ void AdapterRegistry::locked_evict(const std::shared_ptr<Version>& version) {
 // Those who were asked to leave, if everybody who waits has an adapter in memory: the request that
 // they made room for was cancelled.
 void AdapterRegistry::locked_let_stay() {
-  const bool is_wanted = std::ranges::any_of(queue_, [](const std::shared_ptr<Named>& named) {
-    return named->is_candidate ||
-           (!named->removed && !named->waiting.empty() && named->version == nullptr);
+  const bool is_wanted = std::ranges::any_of(queue_, [this](const std::shared_ptr<Named>& named) {
+    return named->is_candidate || (locked_wants(*named) && named->version == nullptr);
   });
   if (is_wanted) return;
   for (const auto& version : versions_) version->leaving = false;
 }
 
-// Whoever has waited for long has the place of the one that has been in memory longest.
+// Whoever has waited for long has the place of the one that has been in memory longest. One whose
+// names are gone leaves by itself: to ask it would keep the others from being asked.
 void AdapterRegistry::locked_ask_to_leave() {
   std::shared_ptr<Version> oldest;
   for (const auto& version : versions_) {
+    if (version->pins > 0 || version->names.empty()) continue;
     if (version->leaving) return;
-    if (version->pins > 0) continue;
     if (oldest == nullptr || version->loaded_as < oldest->loaded_as) oldest = version;
   }
   if (oldest != nullptr) oldest->leaving = true;
@@ -452,24 +493,37 @@ void AdapterRegistry::locked_set_version(Named& named, std::shared_ptr<Version> 
   }
 }
 
+// On the loader's thread, without the lock.
+Result<AdapterRegistry::Loaded> AdapterRegistry::read(const Source& source) const {
+  if (source.is_confined) TRY(folders_.check(source.path));
+  TRY_ASSIGN(Loaded loaded, options_.load(source.path));
+  if (!source.is_3d || loaded.is_3d.value_or(false) == *source.is_3d) return loaded;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'is_3d_lora_weight' is {}, and the adapter's file holds {}",
+                           *source.is_3d, loaded.layout),
+               "is_3d_lora_weight"};
+}
+
 void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
                                const std::shared_ptr<Named>& named) {
-  const std::string path = named->source.path;
+  const Source source = named->source;
+  loading_ = named;
   lock.unlock();
   const int64_t began_ns = clock_.now_ns();
-  Result<Loaded> loaded = options_.load(path);
+  Result<Loaded> loaded = read(source);
   const int64_t took_ns = clock_.now_ns() - began_ns;
   if (loaded.ok()) {
-    log_.info(fmt::format("adapter '{}': {} of rank {}, {} bytes, loaded in {:.1f} ms",
-                          named->source.name, loaded->digest.substr(0, 12), loaded->rank,
-                          loaded->bytes, static_cast<double>(took_ns) * 1e-6));
+    log_.info(fmt::format("adapter '{}': {} of rank {}, {} bytes, loaded in {:.1f} ms", source.name,
+                          loaded->digest.substr(0, 12), loaded->rank, loaded->bytes,
+                          static_cast<double>(took_ns) * 1e-6));
   } else {
     log_.warning(
-        fmt::format("adapter '{}' is not loaded: {}", named->source.name, loaded.error().message));
+        fmt::format("adapter '{}' is not loaded: {}", source.name, loaded.error().message));
   }
   std::vector<std::shared_ptr<Version>> gone;
   lock.lock();
-  Result<void> outcome;
+  loading_ = nullptr;
+  std::optional<Result<void>> outcome;
   if (loaded.ok()) {
     ++counted_.loads;
     counted_.load_ns += took_ns;
@@ -478,49 +532,73 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
     ++counted_.failed_loads;
     outcome = loaded.error();
   }
-  if (!gone.empty()) {
-    lock.unlock();
-    gone.clear();
-    lock.lock();
+  // Without giving the lock back meanwhile: whose waiting is cancelled is looked for here.
+  if (outcome) {
+    finish(lock, named, *outcome);
+  } else {
+    queue_.push_front(named);
   }
-  finish(lock, named, outcome);
+  lock.unlock();
+  gone.clear();
+  lock.lock();
 }
 
 // What was loaded is what the name leads to, unless it is in memory by another name.
-Result<void> AdapterRegistry::locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
-                                          std::vector<std::shared_ptr<Version>>& gone) {
+std::optional<Result<void>> AdapterRegistry::locked_keep(
+    const std::shared_ptr<Named>& named, Loaded loaded,
+    std::vector<std::shared_ptr<Version>>& gone) {
   const auto same = std::ranges::find_if(versions_, [&](const auto& version) {
     return version->loaded.digest == loaded.digest && !version->leaving;
   });
-  std::shared_ptr<Version> version;
+  const int64_t bytes = loaded.bytes;
+  auto version = std::make_shared<Version>(Version{.loaded = std::move(loaded)});
   if (same != versions_.end()) {
-    version = *same;
-    gone.push_back(std::make_shared<Version>(Version{.loaded = std::move(loaded)}));
+    gone.push_back(std::exchange(version, *same));
+  } else if (asleep_ && !locked_is_awaited(*named)) {
+    gone.push_back(std::exchange(version, nullptr));
   } else {
-    // It takes more than its file said: where there is no room, it is loaded when there is.
-    named->known_bytes = loaded.bytes;
-    version = std::make_shared<Version>(Version{.loaded = std::move(loaded)});
-    if (locked_make_room(*named, gone) != Room::kYes) {
-      gone.push_back(std::move(version));
-      return no_room(*named);
+    // It may take more than its file said.
+    named->known_bytes = bytes;
+    const Room room = locked_make_room(*named, gone);
+    if (room != Room::kYes) gone.push_back(std::move(version));
+    if (room == Room::kWait) return std::nullopt;
+    if (room != Room::kYes) {
+      const Error error = no_room(*named, room);
+      named->known_bytes = 0;  // its file may be another one tomorrow
+      return error;
     }
     version->last_use = version->loaded_as = ++shared_->ticks;
     versions_.push_back(version);
   }
   if (named->is_candidate) {
-    const auto before = names_.find(named->source.name);
-    if (before != names_.end() && named->in_place == InPlace::kNo) {
-      return locked_check_name(named->source, InPlace::kNo);  // it has come meanwhile
-    }
-    if (before != names_.end()) {
-      locked_set_version(*before->second, nullptr);
-      before->second->removed = true;
-      named->waiting.splice(named->waiting.end(), before->second->waiting);
-    }
-    names_[named->source.name] = named;
-    named->is_candidate = false;
+    const Result<void> is_named = locked_name(named);
+    if (!is_named.ok()) return is_named;
   }
   if (!named->removed) locked_set_version(*named, std::move(version));
+  return Result<void>();
+}
+
+// By its own waiters, or by those of the one that it replaces.
+bool AdapterRegistry::locked_is_awaited(const Named& named) const {
+  if (!named.is_candidate) return !named.waiting.empty();
+  const auto before = names_.find(named.source.name);
+  return before != names_.end() && !before->second->waiting.empty();
+}
+
+// A candidate gets its name, if need be another's.
+Result<void> AdapterRegistry::locked_name(const std::shared_ptr<Named>& named) {
+  const auto before = names_.find(named->source.name);
+  if (before != names_.end()) {
+    // It may have come meanwhile.
+    if (named->in_place == InPlace::kNo) return locked_check_name(named->source, InPlace::kNo);
+    locked_set_version(*before->second, nullptr);
+    before->second->removed = true;
+    named->waiting.splice(named->waiting.end(), before->second->waiting);
+  }
+  names_[named->source.name] = named;
+  ++names_version_;
+  unloaded_.erase(named->source.name);
+  named->is_candidate = false;
   return {};
 }
 
@@ -530,8 +608,7 @@ void AdapterRegistry::finish(std::unique_lock<std::mutex>& lock,
   named->queued = false;
   std::list<WaitingEntry> waiting;
   waiting.swap(named->waiting);
-  const Done done = std::move(named->done);
-  named->done = nullptr;
+  Done done = std::exchange(named->done, nullptr);
   std::vector<Held> held;
   for (const WaitingEntry& entry : waiting) {
     locked_count_out(entry.waiter);
@@ -541,23 +618,42 @@ void AdapterRegistry::finish(std::unique_lock<std::mutex>& lock,
       held.emplace_back(unknown(named->source.name));
     } else {
       held.emplace_back(locked_hold(named));
+      locked_note_wait(clock_.now_ns() - entry.since_ns);
     }
   }
   shared_->locked_note();
   lock.unlock();
   size_t i = 0;
   for (const WaitingEntry& entry : waiting) entry.waiter.done(std::move(held[i++]));
+  if (done) done(outcome);
+  // What they hold may be uses.
   waiting.clear();
   held.clear();
-  if (done) done(outcome);
+  done = nullptr;
   lock.lock();
 }
 
-void AdapterRegistry::clear() {
+void AdapterRegistry::locked_note_wait(int64_t waited_ns) {
+  constexpr double kNewestShare = 0.1;
+  const double waited_s = static_cast<double>(waited_ns) * 1e-9;
+  double& average_s = counted_.wait_s;
+  average_s += (average_s == 0 ? 1 : kNewestShare) * (waited_s - average_s);
+}
+
+void AdapterRegistry::sleep() {
   std::vector<std::shared_ptr<Version>> gone;
   const std::lock_guard lock(shared_->mutex);
+  asleep_ = true;
   for (const auto& [name, named] : names_) locked_set_version(*named, nullptr);
   locked_drop_orphans(gone);
+}
+
+void AdapterRegistry::wake() {
+  const std::lock_guard lock(shared_->mutex);
+  asleep_ = false;
+  for (const auto& [name, named] : names_) {
+    if (named->source.pinned && named->version == nullptr) locked_queue(named);
+  }
 }
 
 // --- reports ---
@@ -572,7 +668,6 @@ std::vector<AdapterRegistry::Info> AdapterRegistry::list() const {
               .created = named->created,
               .uses = named->uses,
               .waiting = static_cast<int>(named->waiting.size()),
-              .requests = named->requests,
               .pinned = named->source.pinned};
     if (named->version != nullptr) {
       info.digest = named->version->loaded.digest;
@@ -582,6 +677,46 @@ std::vector<AdapterRegistry::Info> AdapterRegistry::list() const {
     all.push_back(std::move(info));
   }
   return all;
+}
+
+std::vector<AdapterRegistry::Resident> AdapterRegistry::residents(size_t count_max) const {
+  const std::lock_guard lock(shared_->mutex);
+  std::vector<const Version*> latest;
+  for (const auto& version : versions_) {
+    if (!version->leaving) latest.push_back(version.get());
+  }
+  std::ranges::sort(latest, std::greater(), &Version::last_use);
+  std::vector<Resident> all;
+  for (const Version* const version : latest) {
+    for (const Named* const named : version->names) {
+      if (all.size() == count_max) return all;
+      all.push_back({.name = named->source.name, .digest = version->loaded.digest});
+    }
+  }
+  const auto add = [&](const std::shared_ptr<Named>& named) {
+    const bool is_awaited = named != nullptr && !named->is_candidate && !named->waiting.empty();
+    if (is_awaited && all.size() < count_max) all.push_back({.name = named->source.name});
+  };
+  add(loading_);
+  for (const std::shared_ptr<Named>& named : queue_) add(named);
+  return all;
+}
+
+std::vector<std::string> AdapterRegistry::names(size_t bytes_max) const {
+  const std::lock_guard lock(shared_->mutex);
+  std::vector<std::string> all;
+  size_t bytes = 0;
+  for (const auto& [name, named] : names_) {
+    bytes += name.size();
+    if (bytes > bytes_max) break;
+    all.push_back(name);
+  }
+  return all;
+}
+
+std::map<std::string, int64_t, std::less<>> AdapterRegistry::requests() const {
+  const std::lock_guard lock(shared_->mutex);
+  return requests_;
 }
 
 AdapterRegistry::Stats AdapterRegistry::stats() const {

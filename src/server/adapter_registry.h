@@ -7,6 +7,7 @@
 // names may lead to the same. Whoever is answered holds the version, whatever becomes of the name.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,6 +27,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "request/adapter.h"
+#include "server/adapter_folders.h"
 
 namespace pelton::server {
 
@@ -68,6 +71,10 @@ class AdapterRegistry {
     std::string digest;  // of its weights and its effective configuration, in hexadecimal
     int rank = 0;
     int64_t bytes = 0;  // held
+    // How its file holds experts' matrices: one tensor for all experts, or one for each (none: it
+    // holds none), and the same in words.
+    std::optional<bool> is_3d = {};
+    std::string layout = {};
   };
   struct Options {
     std::function<Result<Loaded>(const std::string& path)> load;  // on the loader's thread
@@ -75,19 +82,22 @@ class AdapterRegistry {
     std::function<int64_t(const std::string& path)> bytes_of = {};
     // Each of their folders that holds an adapter is one, by the folder's name.
     std::vector<std::string> folders = {};
-    int resident_max = 8;                 // in memory
-    int64_t bytes_max = INT64_MAX;        // of these together
-    double loads_per_second = 16;         // beyond a first burst of resident_max; 0: no bound
+    std::vector<std::string> model_names = {};  // none of these is an adapter's
+    int resident_max = 8;                       // in memory
+    int64_t bytes_max = INT64_MAX;              // of these together
+    double loads_per_second = 16;               // beyond a first burst of resident_max; 0: no bound
     int64_t patience_ns = 1'000'000'000;  // of who waits while all that are in memory are in use
   };
   struct Source {
     std::string name;
     std::string path;     // a folder
     bool pinned = false;  // stays in memory
+    // It and its files have to lie in the registry's folders, also when they are read.
+    bool is_confined = false;
+    std::optional<bool> is_3d = {};  // what its file is said to be; another one is refused
   };
 
   static constexpr size_t kNamesMax = 16384;
-  static constexpr size_t kNameBytesMax = 256;
   static constexpr int kWaitingMax = 4096;
   static constexpr int kWaitingPerTenantMax = kWaitingMax / 2;
   static constexpr int64_t kWaitingBytesMax = int64_t{256} << 20;
@@ -101,11 +111,12 @@ class AdapterRegistry {
   using Done = std::function<void(const Result<void>& outcome)>;  // once, on any thread
   // Loads it and then gives it its name; one that has the name is replaced for who comes from then
   // on, if that is what is asked for. Errors, by `done` too, with the field "lora_name" or
-  // "lora_path": kInvalidArgument (no name, or one that is taken), kOverloaded (too many), the
-  // load's.
+  // "lora_path": kInvalidArgument (no name, or one that is taken), kOverloaded (too many),
+  // kDoesNotFit, the load's. While the model sleeps it is read as a check, and takes no memory.
   enum class InPlace : uint8_t { kNo, kYes };
   Result<void> load(Source source, InPlace in_place, Done done);
-  // Its name leads nowhere from now on; kNotFound.
+  // Its name leads nowhere until it is loaded by that name again, also where a folder has it;
+  // kNotFound.
   Result<void> unload(std::string_view name);
 
   // Whether it is known, be it in memory or not.
@@ -115,7 +126,8 @@ class AdapterRegistry {
 
   // A use of it now; null: it is not in memory, or makes room for others.
   std::shared_ptr<const AdapterHold> hold(std::string_view name);
-  // The same when it is there. Gives what cancels the waiting: afterwards `done` is not called.
+  // The same when it is there. Gives what cancels the waiting: afterwards `done` is not called,
+  // unless the registry is about to call it already; who is called so for nobody lets the hold go.
   // Errors, of which `done` does not hear: kNotFound, kOverloaded (too many wait).
   using Held = Result<std::shared_ptr<const AdapterHold>>;
   struct Waiter {
@@ -125,8 +137,10 @@ class AdapterRegistry {
   };
   Result<std::function<void()>> wait(std::string_view name, Waiter waiter);
 
-  // All that nobody uses leaves memory, the names stay: the model goes to sleep.
-  void clear();
+  // The model goes to sleep: all that nobody uses leaves memory, the names stay.
+  void sleep();
+  // It is there again, and so are those that are pinned, once they have been loaded.
+  void wake();
 
   struct Info {
     std::string name;
@@ -137,10 +151,25 @@ class AdapterRegistry {
     int64_t created = 0;  // seconds since 1970
     int uses = 0;         // now
     int waiting = 0;
-    int64_t requests = 0;
     bool pinned = false;
   };
   std::vector<Info> list() const;  // by name
+  // Names that lead to what is in memory, the latest used first, and those that requests have
+  // loaded now; at most so many.
+  struct Resident {
+    std::string name;
+    std::string digest;  // empty: it is being loaded
+  };
+  std::vector<Resident> residents(size_t count_max) const;
+  // Names that are known, as many as fit into so many bytes; they are other ones when the number is
+  // another one.
+  std::vector<std::string> names(size_t bytes_max) const;
+  uint64_t names_version() const { return names_version_; }
+  // How often each name was asked for: of the first kCountedMax that were, whatever became of them,
+  // and all others ("other") together. None of these numbers ever falls.
+  static constexpr size_t kCountedMax = 64;
+  static constexpr std::string_view kOthers = "other";
+  std::map<std::string, int64_t, std::less<>> requests() const;
   struct Stats {
     int resident = 0;
     int in_use = 0;  // of these
@@ -151,11 +180,13 @@ class AdapterRegistry {
     int64_t loads = 0;
     int64_t failed_loads = 0;
     int64_t load_ns = 0;
+    // What requests waited lately for adapters that were not there: an average.
+    double wait_s = 0;
     int64_t evictions = 0;
     int64_t changed_unix_ms = 0;  // who is in use or waits
   };
   Stats stats() const;
-  const std::vector<std::string>& folders() const { return options_.folders; }
+  const AdapterFolders& folders() const { return folders_; }
   int resident_max() const { return options_.resident_max; }
 
  private:
@@ -172,13 +203,13 @@ class AdapterRegistry {
   struct WaitingEntry {
     uint64_t ticket = 0;
     Waiter waiter;
+    int64_t since_ns = 0;
   };
   struct Named {
     Source source;
     int64_t created = 0;
     std::shared_ptr<Version> version;  // null: not in memory
     int uses = 0;
-    int64_t requests = 0;
     int64_t known_bytes = 0;  // of its last load
     bool queued = false;      // to be loaded, or being so
     bool removed = false;
@@ -200,19 +231,27 @@ class AdapterRegistry {
 
   void run();
   std::shared_ptr<Named> locked_next();
-  enum class Room : uint8_t { kYes, kWait, kNever };
+  bool locked_wants(const Named& named) const;
+  enum class Room : uint8_t { kYes, kWait, kAllPinned, kTooLarge };
   Room locked_make_room(const Named& named, std::vector<std::shared_ptr<Version>>& gone);
-  std::shared_ptr<Version> locked_idle() const;
+  int64_t bytes_to_come(const Named& named) const;
+  // What nobody will find any more once this one is loaded.
+  const Version* locked_replaced(const Named& named) const;
+  std::shared_ptr<Version> locked_idle(const Version* but) const;
   void locked_evict(const std::shared_ptr<Version>& version);
   void locked_ask_to_leave();
   void locked_let_stay();
   void locked_drop_orphans(std::vector<std::shared_ptr<Version>>& gone);
   int64_t locked_bytes() const;
   int64_t turn_in_ns(int64_t now_ns);
-  Error no_room(const Named& named) const;
+  Error no_room(const Named& named, Room room) const;
   void load_one(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named);
-  Result<void> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
-                           std::vector<std::shared_ptr<Version>>& gone);
+  Result<Loaded> read(const Source& source) const;
+  // None: it has to wait for room, and to be loaded once more.
+  std::optional<Result<void>> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
+                                          std::vector<std::shared_ptr<Version>>& gone);
+  bool locked_is_awaited(const Named& named) const;
+  Result<void> locked_name(const std::shared_ptr<Named>& named);
   void finish(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named,
               const Result<void>& outcome);
   void locked_set_version(Named& named, std::shared_ptr<Version> version);
@@ -220,24 +259,32 @@ class AdapterRegistry {
   std::shared_ptr<const AdapterHold> locked_hold(const std::shared_ptr<Named>& named);
   std::shared_ptr<Named> locked_find(std::string_view name);
   Result<void> locked_check_name(const Source& source, InPlace in_place) const;
+  void locked_count_request(const Named& named);
   void locked_count_out(const Waiter& waiter);
+  void locked_note_wait(int64_t waited_ns);
   // Of a registry that may be gone.
   static void cancel(const std::shared_ptr<Shared>& shared, AdapterRegistry* registry,
                      const std::shared_ptr<Named>& named, uint64_t ticket);
 
   const Options options_;
+  const AdapterFolders folders_;
   const base::Clock& clock_;
   base::Log& log_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // Guarded by shared_->mutex.
   std::map<std::string, std::shared_ptr<Named>, std::less<>> names_;
+  std::set<std::string, std::less<>> unloaded_;  // names that a folder has, and nobody is to find
+  std::atomic<uint64_t> names_version_ = 0;      // written under the mutex
+  bool asleep_ = false;
   std::list<std::shared_ptr<Version>> versions_;
   std::deque<std::shared_ptr<Named>> queue_;
+  std::shared_ptr<Named> loading_;  // it is no more in the queue
   int waiting_ = 0;
   int64_t waiting_bytes_ = 0;
   std::map<std::string, int> waiting_of_tenant_;
   uint64_t tickets_ = 0;
   Stats counted_;
+  std::map<std::string, int64_t, std::less<>> requests_;
   double burst_ = 0;         // loads that may begin at once
   int64_t burst_at_ns_ = 0;  // when that was counted
   bool stopping_ = false;

@@ -2,11 +2,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <random>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace pelton::server {
@@ -71,6 +74,11 @@ class AdapterRegistryTest : public testing::Test {
     AdapterRegistry::Held hold = wait(name).get();
     EXPECT_TRUE(hold.ok()) << hold.error().message;
     return hold.ok() ? *hold : nullptr;
+  }
+
+  Hold held_or_loaded(const std::string& name) {
+    EXPECT_TRUE(load(name, name).ok());
+    return registry_->hold(name);
   }
 
   // Freed by the registry's thread.
@@ -269,6 +277,286 @@ TEST_F(AdapterRegistryTest, waiting_is_bounded) {
   for (int i = 0; i < AdapterRegistry::kWaitingPerTenantMax; ++i) waiting.push_back(wait("b"));
   EXPECT_EQ(wait("b").get().error().code, ErrorCode::kOverloaded);
   registry_.reset();
+}
+
+// --- names, and where files lie ---
+
+// A folder of adapters: those whose loads the fixture knows by their paths.
+class AdapterFolderTest : public AdapterRegistryTest {
+ protected:
+  AdapterFolderTest()
+      : root_(std::filesystem::path(testing::TempDir()) /
+              ("adapters-" + std::to_string(std::random_device()()))) {
+    std::filesystem::create_directories(root_ / "many");
+  }
+  ~AdapterFolderTest() override { std::filesystem::remove_all(root_); }
+
+  std::string add(const std::string& folder) {
+    std::filesystem::create_directories(root_ / folder);
+    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) {
+      std::ofstream(root_ / folder / file) << "{}";
+    }
+    return (root_ / folder).string();
+  }
+  void link(const std::string& to, const std::string& from) {
+    std::filesystem::create_symlink(root_ / to, root_ / from);
+  }
+  AdapterRegistry::Options with_folder() {
+    AdapterRegistry::Options made = options(4);
+    made.folders = {(root_ / "many").string()};
+    made.model_names = {"base", "alias"};
+    return made;
+  }
+  std::vector<std::string> listed() {
+    std::vector<std::string> names;
+    for (const AdapterRegistry::Info& info : registry_->list()) names.push_back(info.name);
+    return names;
+  }
+
+  const std::filesystem::path root_;
+};
+
+TEST_F(AdapterFolderTest, one_that_was_unloaded_stays_so_until_it_is_loaded_by_name) {
+  const std::string path = add("many/sql");
+  start(with_folder());
+  EXPECT_NE(held("sql"), nullptr);
+  ASSERT_TRUE(registry_->unload("sql").ok());
+  EXPECT_FALSE(registry_->has("sql"));
+  registry_->find_in_folders();
+  EXPECT_EQ(listed(), std::vector<std::string>());
+  EXPECT_EQ(registry_->unload("sql").error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(load("sql", path).ok());
+  EXPECT_NE(held("sql"), nullptr);
+  // One that nobody has asked for yet.
+  add("many/late");
+  ASSERT_TRUE(registry_->unload("late").ok());
+  EXPECT_FALSE(registry_->has("late"));
+}
+
+TEST_F(AdapterFolderTest, links_lead_nowhere_else) {
+  add("elsewhere");
+  add("many/good");
+  add("many/half");
+  link("elsewhere", "many/out");
+  link("many/good", "many/same");
+  std::filesystem::remove(root_ / "many/half/adapter_model.safetensors");
+  link("elsewhere/adapter_model.safetensors", "many/half/adapter_model.safetensors");
+  start(with_folder());
+  registry_->find_in_folders();
+  EXPECT_EQ(listed(), (std::vector<std::string>{"good", "same"}));
+  const AdapterFolders& folders = registry_->folders();
+  EXPECT_TRUE(folders.resolve((root_ / "many/same").string()).ok());
+  for (const char* const name : {"many/out", "many/half", "elsewhere", "many/../elsewhere"}) {
+    const Result<std::string> refused = folders.resolve((root_ / name).string());
+    ASSERT_FALSE(refused.ok()) << name;
+    EXPECT_EQ(refused.error().field, "lora_path");
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(folders.resolve((root_ / "many/nothing").string()).error().code, ErrorCode::kNotFound);
+  // A file that becomes a link when the name is known already.
+  std::filesystem::remove(root_ / "many/good/adapter_config.json");
+  link("elsewhere/adapter_config.json", "many/good/adapter_config.json");
+  EXPECT_THAT(wait("good").get().error().message, testing::HasSubstr("adapter_config.json leads"));
+}
+
+TEST_F(AdapterFolderTest, LR_04_the_models_own_names_are_none_of_an_adapter) {
+  add("many/base");
+  add("many/alias");
+  const std::string path = add("many/good");
+  start(with_folder());
+  registry_->find_in_folders();
+  EXPECT_EQ(listed(), std::vector<std::string>{"good"});
+  EXPECT_FALSE(registry_->has("base"));
+  EXPECT_THAT(load("alias", path).error().message, testing::HasSubstr("the model's own name"));
+  for (const char* const name : {"../x", "a//b", ".", "a/..", "/a", "a/", "\xff"}) {
+    EXPECT_EQ(load(name, path).error().field, "lora_name") << name;
+  }
+  EXPECT_TRUE(load("org/sql-2", path).ok());
+}
+
+// --- places ---
+
+TEST_F(AdapterRegistryTest, a_pinned_one_is_replaced_though_all_places_are_pinned) {
+  start(options(2));
+  ASSERT_TRUE(load("a", "a1", InPlace::kNo, true).ok());
+  ASSERT_TRUE(load("b", "b1", InPlace::kNo, true).ok());
+  Hold use = registry_->hold("a");
+  const Result<void> replaced = load("a", "a2", InPlace::kYes, true);
+  ASSERT_TRUE(replaced.ok()) << replaced.error().message;
+  EXPECT_EQ(registry_->hold("a")->digest(), "a2");
+  EXPECT_EQ(use->digest(), "a1");
+  // While that is in use nothing else is read: no more is in memory than was planned.
+  auto third = std::async(std::launch::async, [&] { return load("a", "a3", InPlace::kYes, true); });
+  EXPECT_EQ(third.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  EXPECT_EQ(alive_, 3);
+  use.reset();
+  EXPECT_TRUE(third.get().ok());
+  EXPECT_EQ(registry_->hold("a")->digest(), "a3");
+  expect_alive(2);
+}
+
+TEST_F(AdapterRegistryTest, what_was_pinned_is_there_again_when_the_model_wakes) {
+  start(options(2));
+  ASSERT_TRUE(load("pinned", "p", InPlace::kNo, true).ok());
+  ASSERT_TRUE(load("other", "o").ok());
+  registry_->sleep();
+  expect_alive(0);
+  // Loaded meanwhile: it is checked, and takes no memory.
+  EXPECT_EQ(load("bad", "bad/x").error().code, ErrorCode::kBadCheckpoint);
+  ASSERT_TRUE(load("late", "l", InPlace::kNo, true).ok());
+  expect_alive(0);
+  EXPECT_EQ(registry_->stats().resident, 0);
+  EXPECT_TRUE(registry_->has("late"));
+  registry_->wake();
+  expect_alive(2);
+  EXPECT_EQ(held("pinned")->digest(), "p");
+  EXPECT_EQ(held("late")->digest(), "l");
+  EXPECT_EQ(wait("other").get().error().code, ErrorCode::kDoesNotFit) << "both places are pinned";
+}
+
+TEST_F(AdapterRegistryTest, what_is_too_large_says_so) {
+  AdapterRegistry::Options small = options(2);
+  small.bytes_max = 250;
+  small.bytes_of = [](const std::string& path) { return path == "huge" ? 4000 : 100; };
+  start(small);
+  ASSERT_TRUE(load("pinned", "p", InPlace::kNo, true).ok());
+  const Error refused = load("huge", "huge").error();
+  EXPECT_EQ(refused.field, "lora_path");
+  EXPECT_THAT(refused.message, testing::HasSubstr("'huge'"));
+  EXPECT_THAT(refused.message, testing::HasSubstr("4000 bytes"));
+  EXPECT_THAT(refused.message, testing::HasSubstr("250"));
+  EXPECT_THAT(refused.message, testing::Not(testing::HasSubstr("pinned")));
+}
+
+// One that takes more than its file said waits for room as any other.
+TEST_F(AdapterRegistryTest, what_turns_out_larger_waits_for_room) {
+  AdapterRegistry::Options small = options(3);
+  small.bytes_max = 250;
+  small.bytes_of = [](const std::string&) { return 50; };
+  start(small);
+  Hold use_a = held_or_loaded("a");
+  Hold use_b = held_or_loaded("b");
+  ASSERT_EQ(registry_->stats().resident, 2);
+  auto waits = std::async(std::launch::async, [&] { return load("c", "c"); });
+  while (registry_->stats().loads < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  use_a.reset();
+  const Result<void> loaded = waits.get();
+  EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_LE(registry_->stats().bytes, 250);
+}
+
+// One whose name is gone leaves by itself, whenever that is: it is not asked in another's stead.
+TEST_F(AdapterRegistryTest, who_was_unloaded_is_not_asked_to_leave) {
+  AdapterRegistry::Options two_places = options(2);
+  two_places.patience_ns = 5'000'000;
+  start(two_places);
+  ASSERT_TRUE(load("gone", "gone").ok());
+  const Hold long_use = held("gone");
+  ASSERT_TRUE(load("busy", "busy").ok());
+  Hold use = held("busy");
+  ASSERT_TRUE(registry_->unload("gone").ok());
+  auto other = std::async(std::launch::async, [&] { return load("other", "other"); });
+  bool was_asked = false;
+  for (int i = 0; i < 5000 && !was_asked; ++i) {
+    Hold next = registry_->hold("busy");
+    was_asked = next == nullptr;
+    if (!was_asked) use = std::move(next);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(was_asked);
+  use.reset();
+  EXPECT_TRUE(other.get().ok());
+}
+
+// --- what is said of them ---
+
+TEST_F(AdapterRegistryTest, counts_never_fall) {
+  start(options(2));
+  for (int i = 0; i < 70; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    ASSERT_TRUE(load(name, name).ok());
+    EXPECT_NE(held(name), nullptr);
+  }
+  const auto before = registry_->requests();
+  EXPECT_EQ(before.size(), AdapterRegistry::kCountedMax + 1);
+  EXPECT_EQ(before.at("other"), 6);
+  ASSERT_TRUE(registry_->unload("n0").ok());
+  ASSERT_TRUE(registry_->unload("n69").ok());
+  ASSERT_TRUE(load("n1", "another", InPlace::kYes).ok());
+  EXPECT_EQ(registry_->requests(), before);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(held("n68"), nullptr);
+  EXPECT_NE(held("n1"), nullptr);
+  EXPECT_EQ(registry_->requests().at("other"), 9) << "it does not become one of its own";
+  EXPECT_EQ(registry_->requests().at("n1"), 2);
+}
+
+TEST_F(AdapterRegistryTest, names_those_in_memory) {
+  start(options(2));
+  files_["x"] = "b";
+  for (const auto& [name, path] : std::vector<std::pair<std::string, std::string>>{
+           {"a", "a"}, {"b", "b"}, {"same", "x"}, {"c", "c"}}) {
+    ASSERT_TRUE(load(name, path).ok());
+  }
+  EXPECT_NE(held("c"), nullptr);
+  std::vector<std::string> names;
+  for (const auto& resident : registry_->residents(8)) {
+    names.push_back(resident.name + "=" + resident.digest);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"c=c", "b=b", "same=b"}));
+  EXPECT_EQ(registry_->residents(1).size(), 1U);
+}
+
+TEST_F(AdapterRegistryTest, the_layout_is_as_it_is_said_to_be) {
+  AdapterRegistry::Options of_layouts = options(4);
+  of_layouts.load = [load = of_layouts.load](const std::string& path) {
+    Result<AdapterRegistry::Loaded> loaded = load(path);
+    if (path != "attention") loaded->is_3d = path == "fused";
+    loaded->layout = "the layout of " + path;
+    return loaded;
+  };
+  start(of_layouts);
+  const auto said = [&](const std::string& path, std::optional<bool> is_3d) {
+    std::promise<Result<void>> outcome;
+    EXPECT_TRUE(registry_
+                    ->load({.name = path, .path = path, .is_3d = is_3d}, InPlace::kYes,
+                           [&](const Result<void>& done) { outcome.set_value(done); })
+                    .ok());
+    return outcome.get_future().get();
+  };
+  for (const char* path : {"attention", "fused", "each"}) EXPECT_TRUE(said(path, {}).ok());
+  EXPECT_TRUE(said("fused", true).ok());
+  EXPECT_TRUE(said("each", false).ok());
+  EXPECT_TRUE(said("attention", false).ok());
+  for (const auto& [path, is_3d] : std::vector<std::pair<std::string, bool>>{
+           {"fused", false}, {"each", true}, {"attention", true}}) {
+    const Error refused = said(path, is_3d).error();
+    EXPECT_EQ(refused.field, "is_3d_lora_weight");
+    EXPECT_THAT(refused.message, testing::HasSubstr("the layout of " + path));
+  }
+}
+
+// However cancel() and the end of a load meet, nobody is counted as waiting and nothing as used.
+TEST_F(AdapterRegistryTest, who_leaves_as_it_is_loaded_leaves_nothing_behind) {
+  start(options(1));
+  ASSERT_TRUE(load("a", "a").ok());
+  ASSERT_TRUE(load("b", "b").ok());
+  std::atomic<int> called = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::string name = i % 2 == 0 ? "a" : "b";
+    const auto cancel = registry_->wait(
+        name, {.tenant = "t", .bytes = 7, .done = [&](const AdapterRegistry::Held&) { ++called; }});
+    ASSERT_TRUE(cancel.ok());
+    if (i % 3 > 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 40));
+    (*cancel)();
+    if (i % 5 == 0) {  // replaced meanwhile: its waiters are the new one's
+      ASSERT_TRUE(load(name, name, InPlace::kYes).ok());
+    }
+  }
+  EXPECT_NE(held("a"), nullptr);
+  EXPECT_EQ(registry_->stats().waiting, 0);
+  EXPECT_EQ(registry_->stats().in_use, 0);
+  EXPECT_LE(called, 400);
 }
 
 // All are answered, each by its own, whatever the order; and no more is ever in memory than may be.

@@ -15,7 +15,9 @@ struct Services;
 enum class Capability { kNone, kGenerate, kChat, kEmbed };
 
 struct Endpoint {
-  enum class Access { kApiKey, kOpen };  // probes of the platform carry no key
+  // Probes of the platform carry no key; where keys are asked for, what changes the server asks for
+  // an operator's.
+  enum class Access { kApiKey, kOpen, kAdminKey };
 
   std::string_view method;
   std::string_view path;  // ending in '*': everything that begins so

@@ -1,6 +1,7 @@
 #include "server/fleet_server.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -139,6 +140,18 @@ void lie(double number, cluster::WorkerLoad& load) {
       .fixed_s = number, .prefill_token_s = number, .row_s = number, .context_token_s = number};
 }
 
+void add_adapters(const AdapterRegistry& adapters, cluster::WorkerLoad& load) {
+  const AdapterRegistry::Stats stats = adapters.stats();
+  const size_t left = cluster::WorkerLoad::kAdaptersMax - load.adapters.size();
+  for (AdapterRegistry::Resident& one : adapters.residents(left)) {
+    load.adapters.push_back({.name = std::move(one.name), .digest = std::move(one.digest)});
+  }
+  load.adapter_places += adapters.resident_max();
+  load.adapter_wait_s = std::max(load.adapter_wait_s, stats.wait_s);
+  const double asked = static_cast<double>(stats.hits + stats.misses);
+  if (asked > 0) load.adapter_hits = static_cast<double>(stats.hits) / asked;
+}
+
 api::ApiError wrong_incarnation() {
   return {.status = 409,
           .message = "another start of this worker was meant",
@@ -173,11 +186,11 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
   void report() {
     if (over_) return;
     if (server_.closing_) return exchange_->finish();
-    // Models come and go while it serves.
-    std::string record = encode(server_.record());
-    if (record != record_) {
-      record_ = std::move(record);
-      send(FrameType::kRecord, record_);
+    // Models and adapters come and go while it serves.
+    if (const FleetServer::Served served = server_.served(); !(served == served_)) {
+      served_ = served;
+      std::string record = encode(server_.record());
+      if (record != record_) send(FrameType::kRecord, record_ = std::move(record));
     }
     // A gateway that does not read is sent nothing more until it does.
     if (exchange_->queued_bytes() == 0) {
@@ -222,7 +235,8 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
   FleetServer& server_;
   const std::shared_ptr<net::Exchange> exchange_;
   const std::string gateway_;
-  std::string record_;      // as it was sent last
+  FleetServer::Served served_;  // of which the record was sent last
+  std::string record_;
   uint64_t blocks_of_ = 0;  // the model whose events are being announced, by its serial
   int64_t next_event_ = 0;
   bool over_ = false;
@@ -317,21 +331,33 @@ void FleetServer::note_dispatch(const cluster::RunEnvelope& envelope) {
   highest = std::max(highest, envelope.dispatch);
 }
 
+FleetServer::Served FleetServer::served() const {
+  const auto table = server_.services().catalogue.table();
+  Served served{.models = table};
+  for (const ModelCatalogue::Entry& entry : table->entries) {
+    if (entry.adapters != nullptr) served.adapter_names += entry.adapters->names_version();
+  }
+  return served;
+}
+
 cluster::WorkerRecord FleetServer::record() const {
   cluster::WorkerRecord record{.name = options_.name,
                                .incarnation = incarnation_,
                                .models = {},
                                .version = server_.services().options.version,
                                .zone = options_.zone};
-  for (const std::shared_ptr<const ServedModel>& model : server_.services().catalogue.serving()) {
+  const auto models = server_.services().catalogue.serving();
+  for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);
     record.models.insert(record.models.end(), model->aliases.begin(), model->aliases.end());
     record.slots += model->engine.capacity().sequences_max;
     record.batch_tokens = std::max(record.batch_tokens, model->engine.capacity().batch_tokens_max);
     record.context_tokens = std::max(record.context_tokens, model->context_max);
     record.date = model->current_date.value_or("");
+    if (model->adapters == nullptr) continue;
+    const size_t left = cluster::WorkerRecord::kAdapterBytesMax / models.size();
+    std::ranges::move(model->adapters->names(left), std::back_inserter(record.adapters));
   }
-  const auto models = server_.services().catalogue.serving();
   if (!options_.block_seed || models.size() != 1) return record;
   const engine::ExecutorCapacity& capacity = models.front()->engine.capacity();
   record.block_tokens = capacity.block_tokens;
@@ -390,6 +416,7 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
     load.waiting += std::max(stats.queued, stats.waiting);
     load.waiting_tokens += stats.queued_tokens;
     load.wait_s = std::max(load.wait_s, static_cast<double>(stats.queue_wait_ns) * 1e-9);
+    if (model->adapters != nullptr) add_adapters(*model->adapters, load);
     if (busy_since_ns > 0) {
       load.busy_ms = std::max<int64_t>({load.busy_ms, (now_ns - busy_since_ns) / 1'000'000, 1});
     }

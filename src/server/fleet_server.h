@@ -57,6 +57,16 @@ class FleetServer {
   void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
   cluster::WorkerRecord record() const;
+  // What a record says depends on this and on nothing else that changes.
+  struct Served {
+    std::weak_ptr<const ModelCatalogue::Table> models;  // which would hold what is unloaded
+    uint64_t adapter_names = 0;                         // the sum of versions, which only grow
+    bool operator==(const Served& other) const {
+      return !models.owner_before(other.models) && !other.models.owner_before(models) &&
+             adapter_names == other.adapter_names;
+    }
+  };
+  Served served() const;
   cluster::WorkerLoad load(const std::string& gateway);
   // Whether this one is to be answered 500.
   bool is_to_fail();

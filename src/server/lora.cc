@@ -1,12 +1,12 @@
 // POST /v1/load_lora_adapter and /v1/unload_lora_adapter: vLLM's.
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "api/lora_request.h"
 #include "server/endpoints.h"
@@ -78,32 +78,20 @@ Result<const Entry*> base_of(const ModelCatalogue::Table& table, const std::stri
                "base_model_name"};
 }
 
-// As the folder is, whatever leads there.
-Result<std::string> allowed_path(const std::string& asked, const AdapterRegistry& adapters) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
-  const fs::path path = fs::canonical(asked, failed);
-  const auto is_below = [&](const std::string& folder) {
-    std::error_code ignored;
-    const fs::path root = fs::canonical(folder, ignored);
-    const auto [at, end] = std::mismatch(root.begin(), root.end(), path.begin(), path.end());
-    return !ignored && at == root.end();
-  };
-  const bool is_allowed = !failed && std::ranges::any_of(adapters.folders(), is_below);
-  if (is_allowed) return path.string();
-  // Of a folder elsewhere nobody learns whether it is there.
-  const bool could_be = std::ranges::any_of(adapters.folders(), [&](const std::string& folder) {
-    return asked.starts_with(folder) && asked.find("..") == std::string::npos;
-  });
-  if (failed && could_be) {
-    return Error{ErrorCode::kNotFound, fmt::format("'{}': no such folder", asked), "lora_path"};
+// It counts against the key's requests per minute as any other that makes the server work.
+bool admit(Call& call, Services& services, const ModelCatalogue::Table& table) {
+  const auto with_adapters =
+      std::ranges::find_if(table.entries, [](const Entry& one) { return one.adapters != nullptr; });
+  if (with_adapters == table.entries.end()) return true;  // it is refused anyway
+  auto admitted = services.access_control.admit(call.caller, *with_adapters->refusals);
+  services.access_control.add_limits(call.caller, call.headers);
+  if (const auto* refused = std::get_if<api::ApiError>(&admitted)) {
+    call.send(*refused);
+    return false;
   }
-  return Error{ErrorCode::kInvalidArgument,
-               adapters.folders().empty()
-                   ? std::string("adapters are loaded only from folders that --lora-folder names, "
-                                 "and it names none")
-                   : fmt::format("'lora_path' is in none of the folders that --lora-folder names"),
-               "lora_path"};
+  call.ticket = std::make_unique<access::AdmissionTicket>(
+      std::get<access::AdmissionTicket>(std::move(admitted)));
+  return true;
 }
 
 // What is to be loaded, and into whose adapters.
@@ -113,23 +101,26 @@ struct Order {
   AdapterRegistry::InPlace in_place = AdapterRegistry::InPlace::kNo;
 };
 
-Result<Order> order_of(const api::LoadLoraRequest& asked, const Services& services) {
-  const auto table = services.catalogue.table();
-  TRY_ASSIGN(const Entry* const base, base_of(*table, asked.base));
-  if (table->find(asked.name) != nullptr) {
+Result<Order> order_of(const api::LoadLoraRequest& asked, const ModelCatalogue::Table& table) {
+  TRY_ASSIGN(const Entry* const base, base_of(table, asked.base));
+  if (table.find(asked.name) != nullptr) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is a model's name", asked.name),
                  "lora_name"};
   }
-  const Entry* const taken = table->find_adapters_of(asked.name);
+  const Entry* const taken = table.find_adapters_of(asked.name);
   if (taken != nullptr && taken != base) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("'{}' is an adapter of '{}'", asked.name, taken->names.id),
                  "lora_name"};
   }
-  TRY_ASSIGN(std::string path, allowed_path(asked.path, *base->adapters));
+  TRY_ASSIGN(std::string path, base->adapters->folders().resolve(asked.path));
   return Order{
       .adapters = base->adapters,
-      .source = {.name = asked.name, .path = std::move(path), .pinned = asked.pinned},
+      .source = {.name = asked.name,
+                 .path = std::move(path),
+                 .pinned = asked.pinned,
+                 .is_confined = true,
+                 .is_3d = asked.is_3d},
       .in_place = asked.in_place ? AdapterRegistry::InPlace::kYes : AdapterRegistry::InPlace::kNo};
 }
 
@@ -139,7 +130,9 @@ void load_lora_adapter(Call call, Services& services) {
   if (!services.options.lora_updating) return call.send(not_allowed_here());
   const Result<api::LoadLoraRequest> asked = api::parse_load_lora_request(call.request.body, {});
   if (!asked.ok()) return call.send(api::api_error(asked.error()));
-  Result<Order> order = order_of(*asked, services);
+  const auto table = services.catalogue.table();
+  if (!admit(call, services, *table)) return;
+  Result<Order> order = order_of(*asked, *table);
   if (!order.ok()) return call.send(lora_error(order.error()));
   const auto submit = [&](const WorkDone& done) -> Result<CancelWork> {
     TRY(order->adapters->load(std::move(order->source), order->in_place,
@@ -161,6 +154,7 @@ void unload_lora_adapter(Call call, Services& services) {
       api::parse_unload_lora_request(call.request.body, {});
   if (!asked.ok()) return call.send(api::api_error(asked.error()));
   const auto table = services.catalogue.table();
+  if (!admit(call, services, *table)) return;
   const Entry* const base = table->find_adapters_of(asked->name);
   const Result<void> unloaded =
       base == nullptr

@@ -342,23 +342,11 @@ std::string names_of(const std::vector<AdapterRegistry::Info>& adapters,
   return names;
 }
 
-// Those that were asked for most; all others are one.
-void write_adapter_requests(PrometheusText& text, std::vector<AdapterRegistry::Info> adapters) {
-  constexpr size_t kAdaptersMax = 64;
-  std::erase_if(adapters, [](const auto& adapter) { return adapter.requests == 0; });
-  std::ranges::stable_sort(adapters, std::greater(), &AdapterRegistry::Info::requests);
+void write_adapter_requests(PrometheusText& text, const AdapterRegistry& adapters) {
   text.family("pelton_lora_requests_total", Type::kCounter,
               "Requests by the adapter that they name.");
-  int64_t others = 0;
-  for (size_t i = 0; i < adapters.size(); ++i) {
-    if (i >= kAdaptersMax) {
-      others += adapters[i].requests;
-    } else {
-      text.sample({{"adapter", adapters[i].name}}, static_cast<double>(adapters[i].requests));
-    }
-  }
-  if (adapters.size() > kAdaptersMax) {
-    text.sample({{"adapter", "other"}}, static_cast<double>(others));
+  for (const auto& [name, count] : adapters.requests()) {
+    text.sample({{"adapter", name}}, static_cast<double>(count));
   }
 }
 
@@ -389,7 +377,7 @@ void write_adapters(PrometheusText& text, const ServedModel& model) {
                static_cast<double>(stats.load_ns) * 1e-9);
   text.counter("pelton_lora_evictions_total", "Adapters that made room for others.",
                static_cast<double>(stats.evictions));
-  write_adapter_requests(text, all);
+  write_adapter_requests(text, *model.adapters);
 }
 
 void write_load(PrometheusText& text, const ServedModel& model) {

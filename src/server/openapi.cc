@@ -90,8 +90,12 @@ void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
   }
   writer.end_object();
   const std::string_view error = error_schema(endpoint.dialect);
-  if (endpoint.access == Endpoint::Access::kApiKey) {
+  if (endpoint.access != Endpoint::Access::kOpen) {
     write_error(writer, "401", "The API key is missing or wrong", error);
+  }
+  if (endpoint.access == Endpoint::Access::kAdminKey) {
+    write_error(writer, "403", "The API key is no operator's, or the server does not allow this",
+                error);
   }
   if (!endpoint.request.empty()) {
     write_error(writer, "400", "A field is wrong: the error names it and its limit", error);

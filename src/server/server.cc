@@ -165,6 +165,9 @@ void Server::answer(Call call, const EndpointMatch& match) {
   if (!call.request.body.empty() && !may_be_json(content_type)) {
     return call.send(api::not_json(content_type));
   }
+  if (match.endpoint->access == Endpoint::Access::kAdminKey && !call.caller.is_admin) {
+    return call.send(api::not_admin_key());
+  }
   match.endpoint->function(std::move(call), services_);
 }
 

@@ -139,23 +139,31 @@ void Services::wait_for_adapter(Call call, std::string name, std::function<void(
     };
     return entry->adapters->wait(name, std::move(waiter));
   };
-  wait_for_work(std::move(call), submit,
-                [this, name, held, refusals = entry->refusals, then = std::move(then)](
-                    Call one, const std::optional<Error>& error) {
-                  if (!error) {
-                    one.adapter = std::move(*held);
-                    return then(std::move(one));
-                  }
-                  if (error->code == ErrorCode::kOverloaded) {
-                    if (refusals != nullptr) refusals->count(access::RefusalCounts::By::kQueue);
-                    return one.send(access_control.with_retry(*error, kAdapterRetryNs));
-                  }
-                  if (error->code == ErrorCode::kNotFound && error->field == kUnknownAdapter) {
-                    return one.send(no_model(name));
-                  }
-                  one.send(not_ready(fmt::format("The adapter '{}' could not be loaded: {}", name,
-                                                 error->message)));
-                });
+  wait_for_work(
+      std::move(call), submit,
+      [this, name, held, refusals = entry->refusals, base = entry->names.id,
+       then = std::move(then)](Call one, const std::optional<Error>& error) {
+        // Of a model that has been unloaded meanwhile nobody finds the adapter; it was
+        // there when this was asked.
+        const auto now = catalogue.table();
+        const ModelCatalogue::Entry* const still = now->find(base);
+        if (still == nullptr || still->adapters == nullptr) {
+          return one.send(not_ready(fmt::format("The model '{}' is being unloaded", base)));
+        }
+        if (!error) {
+          one.adapter = std::move(*held);
+          return then(std::move(one));
+        }
+        if (error->code == ErrorCode::kOverloaded) {
+          if (refusals != nullptr) refusals->count(access::RefusalCounts::By::kQueue);
+          return one.send(access_control.with_retry(*error, kAdapterRetryNs));
+        }
+        if (error->code == ErrorCode::kNotFound && error->field == kUnknownAdapter) {
+          return one.send(no_model(name));
+        }
+        one.send(not_ready(
+            fmt::format("The adapter '{}' could not be loaded: {}", name, error->message)));
+      });
 }
 
 void Services::with_guide(Call call, GuideOrder order, GuideThen then) {

@@ -83,7 +83,7 @@ int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& aske
 
 int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
   const std::vector<kv::BlockHash> names =
-      gateway::block_names(hasher_, asked.prompt, options_.block_tokens);
+      gateway::block_names(hasher_, 0, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> candidates;

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""LoRA adapters behind a gateway: two workers that compute, twenty adapters, four places at each. Requests are sent where theirs is in
+memory; a worker that unloads one, or dies, loses no answer.
+
+usage: lora_gateway_test.py BINARY
+"""
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import Process, ask, free_port
+from lora_serve_test import PROMPT, TINY, strong_q, write_adapter
+
+PLACES = 4
+ADAPTERS = [f"a{i}" for i in range(20)]
+# The first is asked for most: Zipf, exponent 1.
+SHARES = [1 / (i + 1) for i in range(len(ADAPTERS))]
+
+
+def share_of_hits(asked, choose):
+    """What two workers with PLACES each find in memory, the least recently used making room. `choose`: the worker of one that neither
+    has, or None: wherever it is."""
+    held, hits = ([], []), 0
+    for name in asked:
+        where = next((i for i in (0, 1) if name in held[i]), None)
+        worker = choose(where)
+        hits += name in held[worker]
+        if name in held[worker]:
+            held[worker].remove(name)
+        held[worker].append(name)
+        del held[worker][:-PLACES]
+    return hits / len(asked)
+
+
+class LoraFleet(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        folder = pathlib.Path(scratch.name)
+        many = folder / "many"
+        for seed, name in enumerate(ADAPTERS):
+            write_adapter(many / name, strong_q(seed + 1))
+        key = folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        ports = [free_port(), free_port()]
+        cls.workers = []
+        for i, port in enumerate(ports):
+            worker = Process("serve", TINY, "--served-model-name", "base", "--port", "0", "--kv-cache-memory", "64MiB",
+                             "--max-model-len", "512", "--threads", "1", "--fleet-port", port, "--fleet-name", f"w{i}",
+                             "--fleet-key-file", key, "--enable-lora", "--lora-folder", many, "--max-loras", PLACES,
+                             "--lora-loads-per-second", "0", "--allow-runtime-lora-updating")
+            cls.workers.append(worker)
+            cls.addClassCleanup(lambda one=worker: one.process.poll() is None and one.end())
+        cls.admin = free_port()
+        config = folder / "gateway.toml"
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{cls.admin}"\nfleet_key_file = "{key}"\n'
+                          '[[pool]]\nname = "p"\nmodel = "base"\n' +
+                          "".join(f'[[worker]]\npool = "p"\nurl = "http://127.0.0.1:{port}"\n' for port in ports))
+        cls.gateway = Process("gateway", "--config", config)
+        cls.addClassCleanup(cls.gateway.end)
+        end = time.monotonic() + 60
+        while sum(row["state"] == "ready" for row in json.loads(ask(cls.admin, "GET", "/v1/workers")[1])["workers"]) != 2:
+            assert time.monotonic() < end, list(cls.gateway.log)[-20:]
+            time.sleep(0.02)
+
+    def tokens(self, port, model, count=2, prompt=PROMPT):
+        status, text = ask(port, "POST", "/v1/completions", {"model": model, "prompt": prompt, "max_tokens": count, "temperature": 0,
+                                                             "ignore_eos": True, "return_token_ids": True})
+        self.assertEqual(status, 200, text)
+        answer = json.loads(text)
+        self.assertEqual(answer["model"], model)
+        return answer["choices"][0]["token_ids"]
+
+    def hits_and_misses(self):
+        sums = [0, 0]
+        for worker in self.workers:
+            text = ask(worker.port, "GET", "/metrics")[1]
+            for i, name in enumerate(("hits", "misses")):
+                sums[i] += int(float(re.search(rf"^pelton_lora_{name}_total\{{[^}}]*\}} (\S+)$", text, re.M)[1]))
+        return sums
+
+    def test_1_requests_find_theirs_in_memory(self):
+        cards = {card["id"]: card for card in json.loads(ask(self.gateway.port, "GET", "/v1/models")[1])["data"]}
+        self.assertEqual(set(cards), {"base", *ADAPTERS})
+        self.assertEqual(cards["a7"]["parent"], "base")
+        self.assertEqual(self.tokens(self.gateway.port, "base"), self.tokens(self.workers[0].port, "base"))
+        for name in ("a0", "a1", "a2"):
+            self.assertEqual(self.tokens(self.gateway.port, name), self.tokens(self.workers[1].port, name))
+        self.assertEqual(ask(self.gateway.port, "POST", "/v1/completions", {"model": "a99", "prompt": PROMPT})[0], 404)
+        self.assertEqual(ask(self.gateway.port, "POST", "/v1/unload_lora_adapter", {"lora_name": "a0"})[0], 403)
+
+        asked = random.Random(7).choices(ADAPTERS, SHARES, k=200)
+        before = self.hits_and_misses()
+        for name in asked:
+            self.tokens(self.gateway.port, name)
+        hits, misses = (after - first for after, first in zip(self.hits_and_misses(), before))
+        self.assertEqual(hits + misses, len(asked))
+        # Which worker loads what neither has, its speed decides: from evenly to always the same.
+        draws = random.Random(8)
+        by_memory = [share_of_hits(asked, lambda where, p=p: int(draws.random() < p) if where is None else where)
+                     for p in (0, 0.1, 0.3, 0.5, 0.5, 0.5) for _ in range(5)]
+        anywhere = [share_of_hits(asked, lambda where: draws.randrange(2)) for _ in range(20)]
+        self.assertGreaterEqual(hits / len(asked), min(by_memory) - 0.05, by_memory)
+        self.assertLessEqual(hits / len(asked), max(by_memory) + 0.05, by_memory)
+        self.assertGreater(hits / len(asked), sum(anywhere) / len(anywhere) + 0.05, anywhere)
+        explained = json.loads(ask(self.admin, "POST", "/v1/explain?path=/v1/completions", {"model": asked[-1], "prompt": PROMPT})[1])
+        self.assertEqual(min(one["terms"]["adapter_s"] for one in explained["candidates"]), 0, explained)
+        metrics = ask(self.admin, "GET", "/metrics")[1]
+        counts = {name: int(re.search(rf"^pelton_gateway_adapter_{name}_total (\d+)$", metrics, re.M)[1])
+                  for name in ("requests", "resident")}
+        self.assertGreaterEqual(counts["requests"], len(asked))
+        self.assertGreater(counts["resident"], len(asked) // 3)
+
+    def test_2_one_that_a_worker_unloads_is_answered_by_the_other(self):
+        wanted = self.tokens(self.workers[1].port, "a5")
+        got, ending = [], threading.Event()
+
+        def go_on():
+            while not ending.is_set():
+                got.append(ask(self.gateway.port, "POST", "/v1/completions", {"model": "a5", "prompt": PROMPT, "max_tokens": 2,
+                                                                               "temperature": 0, "ignore_eos": True,
+                                                                               "return_token_ids": True}))
+        threads = [threading.Thread(target=go_on) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            self.assertEqual(ask(self.workers[0].port, "POST", "/v1/unload_lora_adapter", {"lora_name": "a5"})[0], 200)
+            time.sleep(0.15)
+            status, text = ask(self.workers[0].port, "POST", "/v1/load_lora_adapter",
+                               {"lora_name": "a5", "lora_path": self.path_of("a5")})
+            self.assertEqual(status, 200, text)
+            time.sleep(0.15)
+        ending.set()
+        for thread in threads:
+            thread.join()
+        self.assertGreater(len(got), 10)
+        for status, text in got:
+            self.assertEqual(status, 200, text)
+            self.assertEqual(json.loads(text)["choices"][0]["token_ids"], wanted)
+
+    def path_of(self, name):
+        return json.loads(ask(self.workers[0].port, "GET", f"/v1/models/a1")[1])["root"].replace("/a1", f"/{name}")
+
+    def test_3_a_worker_that_dies_loses_no_answer(self):
+        names = ADAPTERS[:8]
+        wanted = {name: self.tokens(self.workers[1].port, name, count=120) for name in names}
+        wrong, answers = [], []
+
+        def answer(name):
+            try:
+                got = self.tokens(self.gateway.port, name, count=120)
+            except AssertionError as error:
+                got = str(error)
+            answers.append(name)
+            if got != wanted[name]:
+                wrong.append((name, got))
+        threads = [threading.Thread(target=answer, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+        self.workers[0].end()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(len(answers), len(names))
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = sys.argv.pop(1)
+    unittest.main(verbosity=2)
