@@ -56,9 +56,11 @@ TEST(Lora, LoadingAsksForAnOperatorsKeyAndCountsAgainstIt) {
   Adapters adapters;
   ServerFixture::Options options;
   options.server.lora_updating = true;
-  ASSERT_TRUE(
-      options.server.keys.add_file("client wheel\noperator wheel 1 rpm=3 role=admin\n", "keys")
-          .ok());
+  ASSERT_TRUE(options.server.keys
+                  .add_file("client wheel\noperator wheel rpm=1 role=admin\n"
+                            "chief wheel role=admin\n",
+                            "keys")
+                  .ok());
   options.executor = [](auto& executor) { executor.capacity.adapters_max = 4; };
   options.model = [&](ServedModel& model) { model.adapters = adapters.make(); };
   ServerFixture fixture(kLoaderScript, std::move(options));
@@ -77,8 +79,8 @@ TEST(Lora, LoadingAsksForAnOperatorsKeyAndCountsAgainstIt) {
     EXPECT_THAT(refused.body, HasSubstr("admin_key_required"));
   }
   EXPECT_EQ(ask("operator", load, body).status, 200);
-  EXPECT_EQ(ask("operator", unload, R"({"lora_name":"a"})").status, 200);
-  EXPECT_EQ(ask("operator", unload, R"({"lora_name":"a"})").status, 404);
+  EXPECT_EQ(ask("chief", unload, R"({"lora_name":"a"})").status, 200);
+  EXPECT_EQ(ask("chief", unload, R"({"lora_name":"a"})").status, 404);
   const net::HttpResponse refused = ask("operator", load, body);
   EXPECT_EQ(refused.status, 429);
   EXPECT_FALSE(refused.headers.get("Retry-After").empty());
