@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import threading
@@ -73,7 +74,7 @@ class Requests(unittest.TestCase):
         self.assertTrue(what())
 
     def test_grpc_passes_and_moves(self):
-        """FT-11: a call goes on at another worker when its own is killed, and when that one is stopped."""
+        """FT-11: a call goes on at another worker when its own is killed."""
         port = free_port()
         fleet = self.fleet(3, gateway=(f'grpc_listen = "127.0.0.1:{port}"\nresume_budget = 1\n',))
         said, status, words = grpc(port, "Generate", chat_message(71, 60, 9, "think"))
@@ -115,6 +116,79 @@ class Requests(unittest.TestCase):
             fleet.kill(victim)
         thread.join()
         self.assertEqual(heard[0][1], UNAVAILABLE, heard[0][2])
+
+    def test_grpc_streams_leave_a_worker_that_is_stopped(self):
+        port = free_port()
+        fleet = self.fleet(2, gateway=(f'grpc_listen = "127.0.0.1:{port}"\n',))
+        answers, faults = {}, []
+
+        def client(number):
+            said, status, words = grpc(port, "Generate", chat_message(number, 700, number, "think" if number % 2 else "check"))
+            answers[number] = texts(said)
+            if status != 0:
+                faults.append((number, status, words))
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(400, 408)]
+        for one in threads:
+            one.start()
+        self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 8)
+        leaving = int(max(fleet.rows(), key=lambda row: row["running"])["name"][1])
+        worker, fleet.workers[leaving] = fleet.workers[leaving], None
+        worker.end(signal.SIGTERM)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        for number, answer in answers.items():
+            text = letters(number, number, 700)
+            self.assertEqual(answer, (("", text) if number % 2 else (text, "")) + (["stop"],), number)
+        self.assertGreater(fleet.metric("drain_moves_total"), 0, list(fleet.gateway.log)[-20:])
+        self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
+
+    def test_tenants_share_nothing_through_two_gateways_and_a_move(self):
+        """TN-02 to 05: a tenant finds what it has asked before through either gateway, and nobody else does, also after a move."""
+        keys = self.folder / "keys"
+        keys.write_text("".join(f"key-{who}{number} {who}-{number}\n" for number in (*range(8), 50) for who in "ab"))
+        fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\n',), pool=f'tokenizer = "{gateway_fixture.BOX}"\n')
+        other = gateway_fixture.Process("gateway", "--config", self.other_config(fleet))
+        self.addCleanup(other.end)
+        self.wait(lambda: ask(other.port, "GET", "/ready")[0] == 200)
+        padding = "The miller counts his sacks by the river. " * 40
+
+        def body(number, count=12, **more):
+            return {"model": "pelton-box", "seed": 3, "messages": [{"role": "user", "content": f"check {number} {count} please. {padding}"}], **more}
+
+        def found(gateway, key, number):
+            status, text = ask(gateway.port, "POST", CHAT, body(number), Authorization=f"Bearer {key}{number}")
+            self.assertEqual(status, 200, text)
+            return (json.loads(text)["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        for number in range(8):
+            first, second = (fleet.gateway, other) if number % 2 else (other, fleet.gateway)
+            self.assertEqual(found(first, "key-a", number), 0)
+            self.assertEqual(found(second, "key-b", number), 0, "another tenant's")
+            self.wait(lambda: found(second, "key-a", number) > 100)
+            self.wait(lambda: found(first, "key-b", number) > 100)
+        # What goes on elsewhere is computed there under its own tenant's salt.
+        heard = []
+
+        def stream():
+            link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=60)
+            link.request("POST", CHAT, json.dumps(body(50, 500, stream=True)), {"Content-Type": "application/json", "Authorization": "Bearer key-a50"})
+            heard.extend(line[6:].strip().decode() for line in link.getresponse() if line.startswith(b"data: "))
+            link.close()
+        thread = threading.Thread(target=stream)
+        thread.start()
+        self.wait(lambda: any(row["running"] for row in fleet.rows()))
+        fleet.kill(int(next(row["name"] for row in fleet.rows() if row["running"])[1]))
+        thread.join()
+        self.assertEqual(heard[-1], "[DONE]")
+        said = "".join(choice["delta"].get("content") or "" for one in heard[:-1] for choice in json.loads(one)["choices"])
+        self.assertEqual(said, letters(3, 50, 500))
+        for gateway in (fleet.gateway, other):
+            status, text = ask(gateway.port, "POST", CHAT, body(50, 500, max_tokens=8), Authorization="Bearer key-b50")
+            self.assertEqual(status, 200, text)
+            if gateway is fleet.gateway:
+                self.assertEqual((json.loads(text)["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0, 0)
+        status, text = ask(other.port, "POST", CHAT, body(50, 500, max_tokens=8), Authorization="Bearer key-a50")
+        self.assertGreater(json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"], 100, "it finds what moved")
 
     def test_stored_responses_are_found_where_they_were_made(self):
         fleet = self.fleet(3)
