@@ -271,7 +271,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         print(done.stdout.strip())
         # Would it see anything?
-        for edit, reason in ((lambda one: one["spec"].update(replicas="two"), "replicas must be integer"), (lambda one: one["spec"].update(replica=2), "'replica' does not exist")):
+        for edit, reason in ((lambda one: one["spec"].update(replicas="two"), "replicas must be integer"), (lambda one: one["spec"].update(replica=2), "replica\"' does not exist")):
             wrong = copy.deepcopy(next(one for one in plain if one["object"]["kind"] == "Deployment"))
             edit(wrong["object"])
             done = check([wrong])

@@ -48,7 +48,7 @@ FOREIGN = {
     "apt", "printf", "apt-get", "brew", "cat", "cd", "claude", "cmake", "cp", "ctest", "curl", "dd", "docker", "echo", "export",
     "ffmpeg", "free", "git", "grep", "hf", "helm", "ik_llama.cpp", "journalctl", "jq", "kill", "kubectl", "ldd", "less", "llama-batched-bench",
     "llama-bench", "llama-server", "ls", "lscpu", "man", "mkdir", "mv", "ninja", "node", "npm", "npx", "numactl",
-    "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sbatch", "scancel", "scontrol", "sed", "source", "ss", "sudo", "systemctl", "tee", "test",
+    "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sbatch", "scancel", "scontrol", "sed", "skopeo", "source", "ss", "sudo", "systemctl", "tee", "test",
     "true", "ulimit", "vllm", "wait",
 }
 # Flags of others that stand alone in a line of text.

@@ -231,12 +231,12 @@ spec:
         claimName: {{ .pod.cache.claimName | default (printf "%s-cache" .name) | quote }}
       {{- else }}
       emptyDir:
-        sizeLimit: {{ .pod.cache.size }}
+        sizeLimit: {{ .pod.cache.size | quote }}
       {{- end }}
     - name: shm
       emptyDir:
         medium: Memory
-        sizeLimit: {{ .pod.shmSize }}
+        sizeLimit: {{ .pod.shmSize | quote }}
     {{- if .pod.modelsClaim }}
     - name: models
       persistentVolumeClaim:
@@ -297,5 +297,5 @@ spec:
   {{- end }}
   resources:
     requests:
-      storage: {{ .pod.cache.size }}
+      storage: {{ .pod.cache.size | quote }}
 {{- end }}

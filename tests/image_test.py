@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""The image that tools/image makes: the same bytes twice, small, with what deploy/Containerfile says; and run by runc, with a read-only root, as
+its own user and without capabilities, it serves, says why it does not, and drains.
+
+usage: image_test.py BINARY BUILD_FOLDER     exit code 77 (skipped) unless PELTON_FULL=1, root, umoci, skopeo and runc are there
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import ask, free_port
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BYTES_MAX = 80 << 20
+BINARY = None
+BUILD = None
+
+
+def make(out, **environment):
+    done = subprocess.run([ROOT / "tools" / "image", "--binary", BINARY, "--build", BUILD, out], capture_output=True, text=True, check=False,
+                          env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000", **environment})
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def blob(image, digest):
+    return json.loads((image / "blobs" / digest.replace(":", "/")).read_text())
+
+
+def manifest_of(image):
+    index = json.loads((image / "index.json").read_text())
+    return next(one["digest"] for one in index["manifests"] if one["annotations"]["org.opencontainers.image.ref.name"] == "latest")
+
+
+class Image(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.scratch.name)
+        cls.image = make(cls.folder / "image")
+        cls.manifest = blob(cls.image, manifest_of(cls.image))
+        cls.config = blob(cls.image, cls.manifest["config"]["digest"])["config"]
+        cls.bundle = cls.folder / "bundle"
+        subprocess.run(["umoci", "unpack", "--image", f"{cls.image}:latest", cls.bundle], check=True, capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def test_twice_the_same_and_small(self):
+        again = make(self.folder / "elsewhere" / "again", TMPDIR=str(self.folder), TZ="Asia/Tokyo")
+        self.assertEqual(manifest_of(again), manifest_of(self.image))
+        size = sum(layer["size"] for layer in self.manifest["layers"])
+        print(size, "bytes")
+        self.assertLess(size, BYTES_MAX)
+
+    def test_the_containerfile_says_the_same(self):
+        lines = (ROOT / "deploy" / "Containerfile").read_text()
+        said = dict(re.findall(r"^(USER|STOPSIGNAL|VOLUME|WORKDIR|EXPOSE|ENTRYPOINT|CMD|ENV|LABEL) (.+)$", lines, re.M))
+        self.assertEqual(said["USER"], self.config["User"])
+        self.assertEqual(said["STOPSIGNAL"], self.config["StopSignal"])
+        self.assertEqual({said["VOLUME"]}, set(self.config["Volumes"]))
+        self.assertEqual({said["EXPOSE"]}, set(self.config["ExposedPorts"]))
+        self.assertEqual(said["WORKDIR"], self.config["WorkingDir"])
+        self.assertEqual(json.loads(said["ENTRYPOINT"]), self.config["Entrypoint"])
+        self.assertEqual(json.loads(said["CMD"]), self.config["Cmd"])
+        self.assertEqual(set(shlex.split(said["ENV"])), set(self.config["Env"]))
+        self.assertEqual(dict(word.split("=", 1) for word in shlex.split(said["LABEL"])), self.config["Labels"])
+
+    def test_what_is_in_it(self):
+        root = self.bundle / "rootfs"
+        for file in ("pelton.spdx.json", "pelton.cdx.json", "NOTICES", "copyright"):
+            self.assertTrue((root / "usr/share/doc/pelton" / file).is_file(), file)
+        programs = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and ".so" not in path.name]
+        self.assertEqual([path.relative_to(root).as_posix() for path in programs], ["usr/bin/pelton"], "no shell, no other program")
+        writable = [path for path in root.rglob("*") if not path.is_symlink() and path.stat().st_uid == 65532]
+        self.assertEqual({path.relative_to(root).as_posix() for path in writable}, {"var/cache/pelton", "var/lib/pelton"})
+
+    def test_docker_takes_it(self):
+        archive = self.folder / "pelton.tar"
+        subprocess.run(["skopeo", "--insecure-policy", "copy", f"oci:{self.image}:latest", f"docker-archive:{archive}:pelton:test"], check=True, capture_output=True)
+        with tarfile.open(archive) as file:
+            (one,) = json.load(file.extractfile("manifest.json"))
+        self.assertEqual(one["RepoTags"], ["docker.io/library/pelton:test"])
+
+    def run_it(self, name, *args):
+        """In a container of runc's, with the network of this machine."""
+        spec = json.loads((self.bundle / "config.json").read_text())
+        spec["process"]["args"] = ["pelton", *args]
+        spec["process"]["terminal"] = False
+        spec["process"]["capabilities"] = {}
+        spec["process"]["noNewPrivileges"] = True
+        self.assertEqual((spec["process"]["user"]["uid"], spec["process"]["user"]["gid"]), (65532, 65532))
+        spec["root"]["readonly"] = True
+        spec["linux"]["namespaces"] = [one for one in spec["linux"]["namespaces"] if one["type"] in ("pid", "mount", "ipc", "uts")]
+        spec["linux"].pop("resources", None)
+        spec["mounts"] = [one for one in spec["mounts"] if one["type"] in ("proc", "tmpfs", "mqueue")]
+        spec["mounts"].append({"destination": "/var/cache/pelton", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "uid=65532", "gid=65532", "mode=700"]})
+        bundle = self.folder / name
+        bundle.mkdir()
+        (bundle / "rootfs").symlink_to(self.bundle / "rootfs")
+        spec["root"]["path"] = str(self.bundle / "rootfs")
+        (bundle / "config.json").write_text(json.dumps(spec))
+        log = open(self.folder / f"{name}.log", "w+", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(["runc", "--root", self.folder / "runc", "run", "--bundle", bundle, f"pelton-test-{name}-{os.getpid()}"],
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process, log
+
+    def text(self, log):
+        log.seek(0)
+        return log.read()
+
+    def test_it_serves_and_drains(self):
+        port = free_port()
+        process, log = self.run_it("serves", *self.config["Cmd"], "--open", "--port", str(port))
+        end = time.monotonic() + 120
+        while "listening on" not in self.text(log):
+            self.assertLess(time.monotonic(), end, self.text(log))
+            self.assertIsNone(process.poll(), self.text(log))
+            time.sleep(0.1)
+        self.assertEqual(ask(port, "GET", "/health")[0], 200)
+        status, text = ask(port, "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "What is a Pelton wheel?"}], "max_tokens": 8})
+        self.assertEqual(status, 200, text)
+        subprocess.run(["runc", "--root", self.folder / "runc", "kill", f"pelton-test-serves-{os.getpid()}", "TERM"], check=True)
+        self.assertEqual(process.wait(60), 0, self.text(log))
+
+    def test_as_it_comes_it_asks_who_may_ask(self):
+        process, log = self.run_it("asks", *self.config["Cmd"])
+        self.assertEqual(process.wait(60), 3, self.text(log))  # bad configuration
+        self.assertIn("--open", self.text(log))
+
+
+if __name__ == "__main__":
+    if os.environ.get("PELTON_FULL") != "1" or os.geteuid() != 0 or not all(map(shutil.which, ("umoci", "skopeo", "runc"))):
+        print("image: only in ./test --full, as root, with umoci, skopeo and runc", file=sys.stderr)
+        sys.exit(77)
+    BINARY, BUILD = (os.path.abspath(word) for word in sys.argv[1:3])
+    gateway_fixture.BINARY = BINARY
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
