@@ -54,7 +54,7 @@ class Sbom(unittest.TestCase):
             for line in file.read_text().splitlines():
                 if ".so" in line:
                     listed[line] = listed["/usr" + line] = name
-        with subprocess.Popen([BINARY, "serve", ROOT / "models" / "pelton-box", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with subprocess.Popen([BINARY, "serve", ROOT / "models" / "pelton-box", "--port", "0", "--allow-core-dumps"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             process.stdout.readline()
             # What it may have opened by itself (a GPU's driver) is not of the binary's making.
             mapped = set(re.findall(r" (/\S+\.so[.0-9]*)\n", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
