@@ -137,9 +137,10 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config.autoscaler.gateways,
                                        .epoch = static_cast<uint64_t>(clock.unix_ms())};
+  const bool only_advises = arguments.has("--advise");
   for (launch::ScaledPool& pool : pools) {
     options.pools.push_back(pool.name);
-    pool.is_advised_only = pool.is_advised_only || arguments.has("--advise");
+    pool.is_advised_only = pool.is_advised_only || only_advises;
   }
   TRY_ASSIGN(const std::unique_ptr<launch::LocalLauncher> launcher,
              open_launcher(config, clock, log));
