@@ -69,9 +69,11 @@ class Requests(unittest.TestCase):
 
     def wait(self, what):
         end = time.monotonic() + 20
-        while not what() and time.monotonic() < end:
+        done = what()
+        while not done and time.monotonic() < end:
             time.sleep(0.02)
-        self.assertTrue(what())
+            done = what()
+        self.assertTrue(done)
 
     def test_grpc_passes_and_moves(self):
         """FT-11: a call goes on at another worker when its own is killed."""
