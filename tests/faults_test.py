@@ -161,8 +161,9 @@ class Faults(unittest.TestCase):
     def test_FT_18_weights_that_change_in_memory(self):
         for action in ("report", "exit"):
             folder, damage = self.box(f"changed-{action}")
+            # Mapped: what is written to the file is in memory then.
             server = self.serve("--weight-scrub-hours", 0.0005, "--watchdog-action", action, "--threads", 1,
-                                computes=folder, err=subprocess.PIPE)
+                                "--load-mode", "mmap", computes=folder, err=subprocess.PIPE)
             self.chat("Say hello to Anna.", max_tokens=5)
             time.sleep(4)  # looked at at least twice
             self.assertEqual(self.ready(), (200, None))

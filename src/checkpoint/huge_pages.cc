@@ -7,7 +7,7 @@
 
 namespace pelton::checkpoint {
 
-HugePages::HugePages(const Checkpoint& checkpoint) : pieces_(used_weight_pieces(checkpoint)) {}
+HugePages::HugePages(const Checkpoint& checkpoint) : pieces_(movable_weight_pieces(checkpoint)) {}
 
 Result<void> HugePages::move(int64_t bytes) {
   for (int64_t moved = 0; moved < bytes && !done(); ++next_) {

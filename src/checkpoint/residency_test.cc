@@ -269,7 +269,11 @@ TEST_F(Residency, WeightsMoveToOwnMemoryAndBackUnderTheirReaders) {
     const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
     const std::vector<uint8_t> before(bytes.begin(), bytes.end());
     HugePages pages(*checkpoint);
-    ASSERT_GT(used_weight_pieces(*checkpoint).size(), 2u);
+    if (pages.done()) {
+      std::filesystem::remove_all(large);
+      GTEST_SKIP() << large << " lies in memory";
+    }
+    ASSERT_GT(movable_weight_pieces(*checkpoint).size(), 2u);
     std::atomic<bool> over{false};
     std::atomic<int> differences{0};
     std::thread reader([&] {
@@ -302,7 +306,8 @@ TEST_F(Residency, WeightsMoveToOwnMemoryAndBackUnderTheirReaders) {
 TEST_F(Residency, OnlyWhatTensorsUseIsMoved) {
   Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
-  EXPECT_EQ(used_weight_pieces(*checkpoint).size(), weight_pieces(*checkpoint).size());
+  if (movable_weight_pieces(*checkpoint).empty()) GTEST_SKIP() << folder_ << " lies in memory";
+  EXPECT_EQ(movable_weight_pieces(*checkpoint).size(), weight_pieces(*checkpoint).size());
   std::vector<std::string> names;
   for (const auto& [name, view] : checkpoint->tensors()) names.push_back(name);
   const auto memory = std::make_shared<std::vector<uint8_t>>(1);
@@ -311,8 +316,21 @@ TEST_F(Residency, OnlyWhatTensorsUseIsMoved) {
     view.bytes = *memory;
     checkpoint->replace(name, std::move(view), memory);
   }
-  EXPECT_TRUE(used_weight_pieces(*checkpoint).empty());
+  EXPECT_TRUE(movable_weight_pieces(*checkpoint).empty());
   EXPECT_TRUE(HugePages(*checkpoint).done());
+}
+
+// Its pages would stay beside ours.
+TEST_F(Residency, WhatLiesInATmpfsIsNotMoved) {
+  const std::string folder = "/dev/shm/pelton_residency_" + std::to_string(::getpid());
+  if (!write_golden_checkpoint(GoldenCase::kTiny, folder).ok()) GTEST_SKIP() << "no /dev/shm";
+  {
+    const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+    ASSERT_TRUE(checkpoint.ok());
+    EXPECT_FALSE(weight_pieces(*checkpoint).empty());
+    EXPECT_TRUE(HugePages(*checkpoint).done());
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(Residency, CanBeInterrupted) {

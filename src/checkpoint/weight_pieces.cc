@@ -5,7 +5,9 @@
 #include <functional>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace pelton::checkpoint {
@@ -35,6 +37,13 @@ int read_file(const WeightPiece& piece, uint8_t* to) {
   return 0;
 }
 
+// Whether the file is nowhere but in memory.
+bool is_in_memory(const base::MappedFile& file) {
+  struct statfs info {};
+  if (::fstatfs(file.descriptor(), &info) != 0) return false;
+  return info.f_type == TMPFS_MAGIC || info.f_type == HUGETLBFS_MAGIC;
+}
+
 bool holds_some(const WeightPiece& piece, const tensor::TensorView& tensor) {
   const uint8_t* const begin = address_of(piece);
   const uint8_t* const first = tensor.bytes.data();
@@ -55,10 +64,11 @@ std::vector<WeightPiece> weight_pieces(const Checkpoint& checkpoint) {
   return pieces;
 }
 
-std::vector<WeightPiece> used_weight_pieces(const Checkpoint& checkpoint) {
+std::vector<WeightPiece> movable_weight_pieces(const Checkpoint& checkpoint) {
   std::vector<WeightPiece> pieces = weight_pieces(checkpoint);
   std::erase_if(pieces, [&](const WeightPiece& piece) {
-    return std::none_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),
+    return is_in_memory(*piece.file) ||
+           std::none_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),
                         [&](const auto& named) { return holds_some(piece, named.second); });
   });
   return pieces;

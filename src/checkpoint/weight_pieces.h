@@ -17,8 +17,9 @@ struct WeightPiece {
 };
 // All of the files, 16 MiB a piece.
 std::vector<WeightPiece> weight_pieces(const Checkpoint& checkpoint);
-// Of these, the pieces that hold some tensor: what was replaced in memory has left holes.
-std::vector<WeightPiece> used_weight_pieces(const Checkpoint& checkpoint);
+// Of these, the pieces that hold some tensor (what was replaced in memory has left holes), of files
+// whose pages the system can drop: a tmpfs would keep them beside ours.
+std::vector<WeightPiece> movable_weight_pieces(const Checkpoint& checkpoint);
 
 enum class FilePages {
   kKeep,  // in the system's cache, while it has room: another start finds them there

@@ -59,3 +59,13 @@ gateways = [
 ]
 {{- end }}
 {{- end }}
+
+{{- /* What pools scale by takes a new start, too. */}}
+{{- define "pelton.poolsStart" -}}
+{{- range .Values.pools }}
+{{- $pool := include "pelton.pool" (dict "root" $ "pool" .) | fromYaml }}
+{{- with include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
+{{ $pool.name }}{{ . }}
+{{- end }}
+{{- end }}
+{{- end }}

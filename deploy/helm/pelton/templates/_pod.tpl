@@ -209,6 +209,8 @@ spec:
           mountPath: /var/cache/pelton
         - name: shm
           mountPath: /dev/shm
+        - name: tmp
+          mountPath: /tmp
         {{- if .pod.modelsClaim }}
         - name: models
           mountPath: /mnt/models
@@ -237,6 +239,9 @@ spec:
       emptyDir:
         medium: Memory
         sizeLimit: {{ .pod.shmSize | quote }}
+    - name: tmp
+      emptyDir:
+        sizeLimit: 64Mi
     {{- if .pod.modelsClaim }}
     - name: models
       persistentVolumeClaim:
