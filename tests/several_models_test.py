@@ -47,6 +47,12 @@ class Served:
         if "--admin-port" in words:
             self.admin_port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
+    def logged(self, text):
+        end = time.monotonic() + 20
+        while not any(text in line for line in list(self.log)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return any(text in line for line in list(self.log))
+
     def fetch(self, path, body=None, method=None, port=None, content_type="application/json"):
         """Status and text."""
         data = None if body is None else json.dumps(body).encode()
@@ -103,7 +109,7 @@ class SeveralModels(unittest.TestCase):
         served = Served(self, BOX, self.qwen, "--alias", f"gpt={BOX}")
         for name in alone:  # whose lines a load writes
             for line in ("model: ", "chat format: ", "memory: "):
-                self.assertTrue([said for said in served.log if f" {name}: {line}" in said], served.log)
+                self.assertTrue(served.logged(f" {name}: {line}"), served.log)
         for one in (served, guessing):
             got = {}
 
