@@ -1,5 +1,6 @@
 // pelton bench latency: prefill and decode speed of a fixed batch, beside the memory's bandwidth.
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -236,7 +237,7 @@ Result<void> run(const cli::Arguments& arguments) {
   // As a server does in its first seconds (node/lock_watch.h).
   checkpoint::HugePages huge_pages(checkpoint);
   if (taken.mode == checkpoint::LoadMode::kLock && taken.keep_available &&
-      base::has_huge_pages_on_request() && base::has_one_memory_node()) {
+      checkpoint::HugePages::are_worth_it()) {
     TRY(huge_pages.move(std::numeric_limits<int64_t>::max()));
   }
   if (arguments.has("--speculative-config")) {

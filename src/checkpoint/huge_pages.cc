@@ -5,7 +5,13 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "base/machine.h"
+
 namespace pelton::checkpoint {
+
+bool HugePages::are_worth_it() {
+  return base::has_huge_pages_on_request() && base::has_one_memory_node();
+}
 
 HugePages::HugePages(const Checkpoint& checkpoint) : pieces_(movable_weight_pieces(checkpoint)) {}
 

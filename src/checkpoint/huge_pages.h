@@ -19,6 +19,10 @@ namespace pelton::checkpoint {
 
 class HugePages {
  public:
+  // Whether the system gives huge pages to who asks for them, and has one memory node: with several
+  // all weights would come to that of the thread that moves them.
+  static bool are_worth_it();
+
   // What of the checkpoint is mapped and used now.
   explicit HugePages(const Checkpoint& checkpoint);
   HugePages(const HugePages&) = delete;

@@ -28,8 +28,8 @@ class LockWatch {
     // many looks in turn: a minute.
     int calm_looks = 600;
     // Whether weights move into huge pages, and so many looks after the lock: a command that only
-    // says a few words ends before. With several nodes this thread would put all on its own.
-    bool moves_pages = base::has_huge_pages_on_request() && base::has_one_memory_node();
+    // says a few words ends before.
+    bool moves_pages = checkpoint::HugePages::are_worth_it();
     int looks_before_moving = 20;
     // What is left; on the watch's thread.
     std::function<std::optional<int64_t>()> available = base::available_memory_bytes;
