@@ -137,12 +137,21 @@ Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etc
   return options;
 }
 
+Result<gateway::KeyScopes> key_scopes(const std::string& file) {
+  constexpr size_t kBytesMax = size_t{1} << 24;
+  const Result<std::string> text = base::read_file(file, kBytesMax);
+  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+  return gateway::KeyScopes::parse(*text, file);
+}
+
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
                                                   TextsByFile& known) {
   gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
   if (!options.config.keys_file.empty()) {
     const std::string& file = options.config.keys_file;
     TRY(add_key_file(file, options.keys));
+    TRY_ASSIGN(gateway::KeyScopes scopes, key_scopes(file));
+    options.config.key_scopes = std::make_shared<const gateway::KeyScopes>(std::move(scopes));
   }
   TRY(read_foreign_access(options.config));
   TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));

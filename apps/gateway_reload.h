@@ -15,8 +15,12 @@
 #include "base/periodic_thread.h"
 #include "cluster/etcd_client.h"
 #include "gateway/gateway.h"
+#include "gateway/key_scopes.h"
 
 namespace pelton::apps {
+
+// What keys of that file may reach. Errors: kBadConfig with the line.
+Result<gateway::KeyScopes> key_scopes(const std::string& file);
 
 // With what its files say: keys, and the key of the fleet. Errors: kBadConfig.
 // `known`: tokenizers that have been read, by their files; those that are read now are added.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/gateway_reload.h"
 #include "base/file.h"
 #include "net/ip_address.h"
 
@@ -104,6 +105,13 @@ Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
   }
   if (arguments.has("--api-key-file")) {
     TRY(add_key_file(arguments.text("--api-key-file"), keys));
+    TRY_ASSIGN(const gateway::KeyScopes scopes, key_scopes(arguments.text("--api-key-file")));
+    if (!scopes.empty()) {
+      return Error{ErrorCode::kBadConfig,
+                   "models=, pool= and region= of a key are for a gateway's keys_file: this server "
+                   "knows no pools",
+                   "api-key-file"};
+    }
   }
   return keys;
 }

@@ -104,6 +104,10 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY_ASSIGN(options.autoscaling,
              read_autoscaling(arguments, options.replica_count, options.replica.capacity));
   TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
+  options.gateways = static_cast<int>(arguments.integer("--gateways"));
+  options.report_s = arguments.number("--report-interval") / 1000;
+  options.zones = static_cast<int>(arguments.integer("--zones"));
+  options.zone_distance_s = arguments.number("--zone-distance") / 1000;
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
   if (arguments.has("--faults")) {
@@ -236,6 +240,40 @@ std::vector<cli::Flag> memory_flags_of_here() {
   return memory;
 }
 
+// Who sends requests, and from where.
+std::vector<cli::Flag> gateway_flags() {
+  return {
+      {.name = "--gateways",
+       .value = "N",
+       .help = "that requests come to, each by what it knows itself",
+       .kind = cli::Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = 64},
+      {.name = "--report-interval",
+       .value = "MS",
+       .help = "from one report of the replicas to the next, as gateways hear of them (100); 0: "
+               "they see them as they are",
+       .kind = cli::Flag::Kind::kNumber,
+       .default_text = "0",
+       .most = 10'000},
+      {.name = "--zones",
+       .value = "N",
+       .help = "zones that gateways and replicas stand in, by turns",
+       .kind = cli::Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = 64,
+       .only_with = {{"--gateways"}}},
+      {.name = "--zone-distance",
+       .value = "MS",
+       .help = "from one zone to another, there and back",
+       .kind = cli::Flag::Kind::kNumber,
+       .default_text = "50",
+       .most = 60'000,
+       .only_with = {{"--zones"}}}};
+}
+
 // What is simulate's own.
 std::vector<cli::Flag> fleet_flags() {
   return {{.name = "--replicas",
@@ -314,8 +352,9 @@ cli::Verb simulate_verb() {
   for (cli::Flag& flag : batch) {
     if (flag.name == "--swap-space") flag.not_with = named_hardware();
   }
-  for (std::vector<cli::Flag> some : {hardware, workload_flags(), memory, batch, queue_flags(),
-                                      modelled_speculation_flags(), autoscale_flags()}) {
+  for (std::vector<cli::Flag> some :
+       {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
+        autoscale_flags(), gateway_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   return verb;

@@ -10,7 +10,9 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -50,6 +52,44 @@ class Etcd:
     @property
     def endpoint(self):
         return f"127.0.0.1:{self.client}"
+
+
+class NameServer(threading.Thread):
+    """Over UDP: the ports of one service, whose host is this machine."""
+    SRV, A = 33, 1
+
+    def __init__(self, service, host, ports):
+        super().__init__(daemon=True)
+        self.service, self.host, self.ports, self.knows = service, host, ports, True
+        self.link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.link.bind(("127.0.0.1", 0))
+        self.port = self.link.getsockname()[1]
+        self.start()
+
+    @staticmethod
+    def name(text):
+        return b"".join(bytes([len(label)]) + label.encode() for label in text.split(".")) + b"\0"
+
+    def run(self):
+        while True:
+            try:
+                asked, client = self.link.recvfrom(4096)
+            except OSError:
+                return
+            end = asked.index(b"\0", 12) + 5
+            name, kind = asked[12:end - 4], int.from_bytes(asked[end - 4:end - 2], "big")
+            records = []
+            if name == self.name(self.service) and kind == self.SRV:
+                records = [struct.pack(">3H", 1, 10, port) + self.name(self.host) for port in self.ports]
+            if name == self.name(self.host) and kind == self.A:
+                records = [bytes([127, 0, 0, 1])]
+            status = 0x8180 if self.knows else 0x8183  # no such name
+            records = records if self.knows else []
+            self.link.sendto(asked[:2] + struct.pack(">5H", status, 1, len(records), 0, 0) + asked[12:end] + b"".join(
+                struct.pack(">3HIH", 0xC00C, kind, 1, 5, len(one)) + one for one in records), client)
+
+    def close(self):
+        self.link.close()
 
 
 def endpoint(address="127.0.0.1", **conditions):
@@ -244,6 +284,25 @@ class Discovery(unittest.TestCase):
         for host in (*[address.rsplit(":", 1)[0] for address in strange], "127.0.0.1"):
             self.wait(lambda: f"a worker at {host} is refused" in "".join(gateway.log), gateway.log)
         self.assertEqual(self.rows(), [])
+
+    def test_a_names_service_records_are_workers(self):
+        """FT-29: each record is a host and a port; while the name is not known, what was found stays."""
+        ports = [free_port() for _ in range(3)]
+        for i, port in enumerate(ports):
+            self.worker(f"w{i}", "--fleet-port", port)
+        names = NameServer("_fleet._tcp.workers.test", "here.workers.test", ports[:2])
+        self.addCleanup(names.close)
+        gateway = self.gateway(f'dns_server = "127.0.0.1:{names.port}"\n', 'dns_srv = "_fleet._tcp.workers.test"\n')
+        self.wait(lambda: self.states() == {"w0": "ready", "w1": "ready"}, gateway.log)
+        check_stream(gateway.port, 1, 20, 1)
+        names.ports = ports[1:]
+        gateway.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: self.states() == {"w1": "ready", "w2": "ready"}, gateway.log)
+        names.knows = False
+        gateway.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: "what was found before stays" in "".join(gateway.log), gateway.log)
+        self.assertEqual(self.states(), {"w1": "ready", "w2": "ready"})
+        check_stream(gateway.port, 2, 20, 2)
 
     def test_endpoints_of_a_service_are_workers(self):
         """Three slices; bookmarks, a version that is gone, a token that rotates, an API server that is away."""

@@ -17,7 +17,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Process, ask, events, free_port
+from gateway_fixture import BOX, Process, ask, events, free_port
+from vllm_publisher import Publisher
 
 WORDS = [f" w{i}" for i in range(12)]  # what each of them says, greedily, behind any prompt; a token each
 
@@ -127,6 +128,74 @@ class Foreign(http.server.ThreadingHTTPServer):
     def close(self):
         self.shutdown()
         self.server_close()
+
+
+class Vllm(http.server.ThreadingHTTPServer):
+    """Answers completions of token ids, and keeps and publishes blocks of sixteen of them."""
+    daemon_threads = True
+    BLOCK = 16
+
+    def __init__(self, host, ports, form):
+        self.lock, self.blocks, self.asked, self.cached = threading.Lock(), {}, 0, 0
+        self.publisher = Publisher(host, *ports, form)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def whole(self, value):
+                body = json.dumps(value).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                self.whole({"object": "list", "data": [{"id": "m"}]})
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                cached = self.server.compute(body["prompt"]) if isinstance(body.get("prompt"), list) else 0
+                self.whole({"choices": [{"index": 0, "text": " ok", "finish_reason": "stop"}],
+                            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": cached}}})
+        super().__init__((host, 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def compute(self, prompt):
+        """How many of its tokens were there; the others are from now on."""
+        with self.lock:
+            self.asked += 1
+            parent, cached, fresh, first = None, 0, [], None
+            for at in range(0, len(prompt) - self.BLOCK + 1, self.BLOCK):
+                tokens = tuple(prompt[at:at + self.BLOCK])
+                known = self.blocks.get((parent, tokens))
+                if known is not None and not fresh:
+                    cached += self.BLOCK
+                name = known if known is not None else hash((parent, tokens)) & ((1 << 63) - 1)
+                if known is None:
+                    first = parent if not fresh else first
+                    fresh.append((name, tokens))
+                    self.blocks[(parent, tokens)] = name
+                parent = name
+            if fresh:
+                self.publisher.say(("BlockStored", {
+                    "block_hashes": [name for name, _ in fresh], "parent_block_hash": first, "token_ids": [one for _, tokens in fresh for one in tokens],
+                    "block_size": self.BLOCK, "lora_id": None, "medium": "GPU"}))
+            self.cached += cached
+            return cached
+
+    def clear(self):
+        with self.lock:
+            self.blocks.clear()
+            self.publisher.say(("AllBlocksCleared", {}))
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+        self.publisher.close()
 
 
 class ForeignWorkers(unittest.TestCase):
@@ -288,6 +357,63 @@ class ForeignWorkers(unittest.TestCase):
         self.addCleanup(stranger.end)
         time.sleep(1)
         self.assertEqual(ask(stranger.port, "GET", "/ready")[0], 503)
+
+
+    def test_prompts_go_where_vllms_events_say_they_are_known(self):
+        """In both forms; what was missed is asked for again."""
+        ports = (free_port(), free_port())
+        servers = [Vllm(f"127.0.0.{i + 1}", ports, form) for i, form in enumerate(("map", "array", "map"))]
+        for one in servers:
+            self.addCleanup(one.close)
+        self.admin = free_port()
+        config = self.folder / "gateway.toml"
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\n'
+                          f'[[pool]]\nname = "p"\nmodel = "m"\nkind = "vllm"\ncontinue = false\ntokenizer = "{BOX}"\n'
+                          f'kv_events_port = {ports[0]}\nkv_replay_port = {ports[1]}\n' +
+                          "".join(f'[[worker]]\npool = "p"\nurl = "http://127.0.0.{i + 1}:{one.server_port}"\n' for i, one in enumerate(servers)))
+        self.gateway = Process("gateway", "--config", config)
+        self.addCleanup(self.gateway.end)
+        self.wait(lambda: ask(self.gateway.port, "GET", "/ready")[0] == 200)
+        self.wait(lambda: all(one.publisher.links for one in servers))
+        # Each one has said something, and is heard: only then is it known how long its blocks are.
+        for one in servers:
+            one.compute([9] * 32)
+        self.wait(lambda: self.index_names() > 0)
+
+        def prompt(conversation, turns):
+            return [1000 + conversation] * 64 + [i * 7 % 5000 for i in range(turns * 160)]
+
+        def ask_all(turns):
+            found = 0
+            for conversation in range(12):
+                status, text = ask(self.gateway.port, "POST", "/v1/completions", {"model": "m", "prompt": prompt(conversation, turns), "max_tokens": 1})
+                self.assertEqual(status, 200, text)
+                found += json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]
+            return found
+        ask_all(1)
+        names = 2 + 12 * (64 + 160) // 16
+        self.wait(lambda: self.index_names() >= names)
+        servers[1].publisher.dropped = {servers[1].publisher.next}  # and the next one shows that it is missing
+        found = ideal = 0
+        for turns in range(2, 6):
+            found += ask_all(turns)
+            ideal += 12 * (64 + (turns - 1) * 160)
+            names += 12 * 160 // 16
+            for one in servers:
+                one.compute([turns] * 16)
+            names += 1
+            self.wait(lambda: self.index_names() >= names)
+        self.assertGreaterEqual(found, 0.9 * ideal)
+        self.assertGreater(sorted(one.asked for one in servers)[1], 4 + 1, "not all at one")
+        self.assertGreaterEqual(servers[1].publisher.replays, 1)
+        # What it has let go is not looked for there.
+        for one in servers:
+            one.clear()
+        self.wait(lambda: self.index_names() == 0)
+
+    def index_names(self):
+        text = ask(self.admin, "GET", "/metrics")[1]
+        return int(next(line for line in text.splitlines() if line.startswith("pelton_gateway_index_names ")).split()[1])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ class Policy(unittest.TestCase):
     def arms(self, fleet):
         """Requests by arm."""
         text = ask(fleet.admin, "GET", "/metrics")[1]
-        lines = [line for line in text.splitlines() if line.startswith("pelton_gateway_arm_requests_total{")]
+        lines = [line for line in text.splitlines()
+                 if line.startswith("pelton_gateway_arm_requests_total{") and 'traffic="clients"' in line]
         return {line.split('arm="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in lines}
 
     def test_a_split_is_weighted_and_a_session_stays(self):
@@ -74,8 +75,84 @@ class Policy(unittest.TestCase):
         self.assertGreater(sum(arm == "box" for arm in first.values()), 24)
         sent = {row["name"]: row["requests"] for row in fleet.rows()}
         self.assertEqual(sent["w-2"], self.arms(fleet)["b"])
+        # Without a name a conversation is known by how it begins, or by the response that it goes on from.
+        opening = chat(1, 2, 1)["messages"]
+        turns = {number: [{"role": "user", "content": f"check {number} 2 please"}] for number in range(12)}
+
+        def arm_of_turns(messages):
+            before = self.arms(fleet)
+            status, text = ask(fleet.gateway.port, "POST", CHAT, {"model": "pelton-box", "messages": messages})
+            self.assertEqual(status, 200, text)
+            after = self.arms(fleet)
+            return next(arm for arm in after if after[arm] != before.get(arm, 0))
+        begun = {number: arm_of_turns(messages) for number, messages in turns.items()}
+        self.assertEqual(set(begun.values()), {"box", "b"})
+        later = [{"role": "assistant", "content": "aa"}, *opening]
+        self.assertEqual({number: arm_of_turns([*messages, *later]) for number, messages in turns.items()}, begun)
+        for i in range(12):
+            status, text = ask(fleet.gateway.port, "POST", "/v1/responses", {"model": "pelton-box", "input": f"check {i} 2 please"})
+            self.assertEqual(status, 200, text)
+            status, text = ask(fleet.gateway.port, "POST", "/v1/responses", {
+                "model": "pelton-box", "input": f"check {i + 100} 2 please", "previous_response_id": json.loads(text)["id"]})
+            self.assertEqual(status, 200, f"the arm that has made it goes on with it: {text}")
         split(100, 0)
         self.assertEqual({arm_of(session) for session in sessions[:10]}, {"box"})
+
+    def test_a_shadow_gets_copies_that_nobody_sees(self):
+        fleet = self.fleet(2, gateway=("resume_budget = 2\n",))
+
+        def shadow(budget):
+            reloads = fleet.metric("config_reloads_total")
+            fleet.configure(fleet.ports[:1], '[[pool]]\nname = "try"\nmodel = "pelton-box"\n[[worker]]\npool = "try"\n'
+                            f'url = "http://127.0.0.1:{fleet.ports[1]}"\n[[route]]\nmodel = "pelton-box"\nto = [{{pool = "box"}}]\n'
+                            f'shadow = {{pool = "try", share = 1, budget_tokens_per_minute = {budget}}}\n')
+            self.wait(lambda: fleet.metric("config_reloads_total") > reloads)
+            self.wait(lambda: fleet.ready() == 2)
+
+        def figure(name, **labels):
+            lines = [line for line in ask(fleet.admin, "GET", "/metrics")[1].splitlines() if line.startswith(f"pelton_gateway_arm_{name}{{")]
+            return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items()))
+        shadow(10**9)
+        for i in range(12):
+            check_stream(fleet.gateway.port, i, 20, i)
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/v1/responses", {"model": "pelton-box", "input": "check 1 2 please"})[0], 200)
+        self.wait(lambda: figure("answers_total", traffic="shadow", outcome="ok") == 12)
+        self.assertEqual(fleet.metric("shadow_copies_total"), 12, "a response that would be stored twice is not copied")
+        self.assertEqual(fleet.metric("requests_total"), 13, "copies are no clients' requests")
+        self.assertEqual({row["name"]: row["requests"] for row in fleet.rows()}, {"w-0": 13, "w-1": 12})
+        self.assertEqual(figure("answers_total", arm="box", outcome="ok"), 13)
+        for traffic in ("clients", "shadow"):
+            self.assertEqual(figure("finished_total", traffic=traffic, reason="stop"), 12 + (traffic == "clients"))
+            self.assertEqual(figure("first_token_seconds_count", traffic=traffic), 12 + (traffic == "clients"))
+            self.assertGreaterEqual(figure("output_tokens_sum", traffic=traffic), 12 * 10)
+            self.assertGreaterEqual(figure("token_seconds_count", traffic=traffic), 12)
+        # A shadow that hangs, fails or dies is nobody's trouble, and nothing is tried again.
+        fleet.fault(1, errors=1)
+        check_stream(fleet.gateway.port, 31, 20, 3)
+        self.wait(lambda: figure("answers_total", traffic="shadow", outcome="error") == 1)
+        self.assertEqual(next(row["requests"] for row in fleet.rows() if row["name"] == "w-1"), 13)
+        # Under load copies stop first: those that run are cut, and none begins.
+        fleet.fault(1)
+        checked = []
+        stream = threading.Thread(target=lambda: checked.append(check_stream(fleet.gateway.port, 32, 500, 3)))
+        stream.start()
+        self.wait(lambda: fleet.row(1)["running"] == 1)
+        fleet.fault(1, lie_load=100000)
+        self.wait(lambda: fleet.metric("shadow_cut_total") == 1)
+        stream.join()
+        self.assertEqual(checked, [None], "its client got all of it")
+        sent, refused = fleet.metric("shadow_copies_total"), fleet.metric("shadow_no_room_total")
+        for i in range(5):
+            check_stream(fleet.gateway.port, i, 20, i)
+        self.assertEqual((fleet.metric("shadow_copies_total"), fleet.metric("shadow_no_room_total")), (sent, refused + 5))
+        # What a shadow may cost in a minute.
+        fleet.fault(1)
+        self.wait(lambda: fleet.row(1)["running"] == 0)
+        shadow(1)
+        for i in range(5):
+            check_stream(fleet.gateway.port, i, 20, i)
+        self.assertEqual(fleet.metric("shadow_no_budget_total"), 4, "the first one takes more than a minute has")
+        self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
 
     def test_a_tenant_knows_of_its_own_models_only(self):
         """GW-14, TN: a model that it may not have is answered as one that nobody has."""
@@ -105,6 +182,71 @@ class Policy(unittest.TestCase):
         status, text = ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-b", **{"x-request-timeout-ms": "300"})
         self.assertIn(status, (408, 503), text)
         self.assertEqual(post("key-a", "pelton-box")[0], 200)
+
+    def test_a_key_stays_in_its_region_and_knows_its_models(self):
+        """TN-14, FT-54: where the region's workers are gone there is 503, and never another region's answer; what a key may not know is 404."""
+        keys = self.folder / "keys"
+        keys.write_text("key-eu a region=eu\nkey-us b region=us\nkey-pool c pool=us\nkey-none d models=other\nkey-any e\nkey-tenant acme\n")
+        fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\nresume_budget = 0.3\n',), pool='region = "eu"\n')
+
+        def configure(ports):
+            reloads = fleet.metric("config_reloads_total")
+            fleet.configure(ports, '[[pool]]\nname = "us"\nmodel = "pelton-box"\nregion = "us"\n[[worker]]\npool = "us"\n'
+                            f'url = "http://127.0.0.1:{fleet.ports[1]}"\n[[route]]\nmodel = "pelton-box"\n'
+                            'to = [{pool = "box"}, {pool = "us"}]\n[[tenant]]\nname = "acme"\nregion = "eu"\n')
+            self.wait(lambda: fleet.metric("config_reloads_total") > reloads)
+            self.wait(lambda: len(fleet.rows()) == fleet.ready() == 1 + len(ports))
+        configure(fleet.ports[:1])
+
+        def post(key, number=1):
+            before = {row["name"]: row["requests"] for row in fleet.rows()}
+            status, text = ask(fleet.gateway.port, "POST", CHAT, chat(number, 2, number), Authorization=f"Bearer {key}", **{"x-session-id": f"s{number}"})
+            after = {row["name"]: row["requests"] for row in fleet.rows()}
+            return status, [name for name in after if after[name] != before.get(name, 0)] if status == 200 else json.loads(text)["error"]["code"]
+        for number in range(6):
+            self.assertEqual(post("key-eu", number), (200, ["w-0"]))
+            self.assertEqual(post("key-tenant", number), (200, ["w-0"]))
+            self.assertEqual(post("key-us", number), (200, ["w-1"]))
+            self.assertEqual(post("key-pool", number), (200, ["w-1"]))
+        self.assertEqual(post("key-none"), (404, "model_not_found"))
+        configure([])
+        for number in range(3):
+            self.assertEqual(post("key-eu", number), (503, "no_worker"))
+            self.assertEqual(post("key-tenant", number), (503, "no_worker"))
+            self.assertEqual(post("key-us", number), (200, ["w-1"]))
+        self.assertEqual(next(row["requests"] for row in fleet.rows() if row["name"] == "w-1"), 15)
+        done = subprocess.run([gateway_fixture.BINARY, "serve", gateway_fixture.BOX, "--api-key-file", keys, "--port", "0"],
+                              capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 3, "a server without pools does not pass over them")
+        self.assertIn("for a gateway's keys_file", done.stderr)
+
+    def test_the_near_zone_is_asked_while_it_has_room(self):
+        fleet = self.fleet(3, gateway=('zone = "a"\n',))
+        zones = ("a", "a", "b")
+        fleet.configure([], "[zones]\nb = 50\n" + "".join(
+            f'[[worker]]\npool = "box"\nurl = "http://127.0.0.1:{port}"\nzone = "{zone}"\n' for port, zone in zip(fleet.ports, zones)))
+        self.wait(lambda: fleet.metric("config_reloads_total") > 0)
+
+        def sent():
+            return {row["name"]: row["requests"] for row in fleet.rows()}
+        before = sent()
+        checked = []
+        streams = [threading.Thread(target=lambda number=number: checked.append(check_stream(fleet.gateway.port, number, 60, number)))
+                   for number in range(24)]
+        for one in streams:
+            one.start()
+        for one in streams:
+            one.join()
+        self.assertEqual(checked, [None] * 24)
+        after = sent()
+        self.assertEqual(after["w-2"], before["w-2"], "the near ones had room")
+        self.assertEqual(sum(after.values()) - sum(before.values()), 24)
+        for near in (0, 1):
+            fleet.fault(near, lie_load=100000)
+        self.wait(lambda: all(fleet.row(near)["running"] > 1000 for near in (0, 1)))
+        for number in range(5):
+            check_stream(fleet.gateway.port, number, 20, number)
+        self.assertEqual(sent()["w-2"], after["w-2"] + 5, "they had none")
 
     def test_an_operator_replaces_the_configuration(self):
         fleet = self.fleet(2)
@@ -137,6 +279,7 @@ class Policy(unittest.TestCase):
                         '[etcd]\nendpoints = ["10.0.0.9:2379"]\n[kubernetes]\napi = "http://10.0.0.1:80"\n'
                         '[[pool]]\nname = "a\\"b"\nmodel = ["m", "n"]\n[[pool]]\nname = "k"\nmodel = "m"\nkubernetes = "ml/x:fleet"\n'
                         '[[route]]\nmodel = "m"\ntenant = "acme"\nto = [{pool = "a\\"b", weight = 3}, {pool = "k", arm = "z"}]\n'
+                        'sticky = "user"\nshadow = {pool = "k", share = 0.25}\n'
                         '[[tenant]]\nname = "acme"\nmodels = ["m"]\n[[worker]]\npool = "k"\nurl = "http://10.0.0.5:9000"\nzone = "x"\n')
 
         def printed(of):
@@ -144,7 +287,8 @@ class Policy(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stdout
         text = printed(file)
-        for line in ("retries = 1", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "session"',
+        for line in ("retries = 1", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "user"',
+                     'shadow = {pool = "k", share = 0.25, budget_tokens_per_minute = 20000}',
                      'to = [{pool = "a\\"b", arm = "a\\"b", weight = 3}, {pool = "k", arm = "z", weight = 1}]'):
             self.assertIn(line, text)
         self.assertNotIn("key-a", text)

@@ -53,9 +53,18 @@ Error bad(std::string what) {
   return Error{ErrorCode::kBadConfig, std::move(what), ""};
 }
 
+bool is_limit(std::string_view word) {
+  return word.starts_with("rpm=") || word.starts_with("tpm=") || word.starts_with("concurrent=");
+}
+
+// What a gateway reads of the line (gateway/key_scopes.h).
+bool is_scope(std::string_view word) {
+  return word.starts_with("models=") || word.starts_with("pool=") || word.starts_with("region=");
+}
+
+// Behind the key, its tenant and that one's weight.
 bool is_setting(std::string_view word) {
-  return word.starts_with("rpm=") || word.starts_with("tpm=") || word.starts_with("concurrent=") ||
-         word.starts_with("role=");
+  return is_limit(word) || is_scope(word) || word.starts_with("role=");
 }
 
 Result<void> read_limit(std::string_view word, admission::Limits& limits) {
@@ -129,6 +138,7 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
     }
   }
   for (; next < words.size(); ++next) {
+    if (is_scope(words[next])) continue;
     if (!is_setting(words[next])) {
       return bad(
           "more than a key, a tenant, a weight, limits (rpm=N tpm=N concurrent=N) and role=admin");

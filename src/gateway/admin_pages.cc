@@ -142,13 +142,14 @@ std::string metrics_text(const AdminSource& source) {
   counter("config_reloads_total", "Configurations read anew.", counters.reloads);
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);
-  if (const ArmCounters::Counts arms = source.arms.counts(); !arms.empty()) {
-    text.family("pelton_gateway_arm_requests_total", telemetry::PrometheusText::Type::kCounter,
-                "Requests given to each arm of a route.");
-    for (const auto& [arm, count] : arms) {
-      text.sample({{"model", arm.first}, {"arm", arm.second}}, static_cast<double>(count));
-    }
-  }
+  source.arms.add_metrics(text);
+  counter("shadow_copies_total", "Copies of requests sent to shadows.", source.shadow.sent);
+  counter("shadow_no_room_total", "Copies not sent, as there was little room.",
+          source.shadow.no_room);
+  counter("shadow_no_budget_total", "Copies not sent, as a shadow's budget was used up.",
+          source.shadow.no_budget);
+  counter("shadow_cut_total", "Copies cut off, as clients' requests filled a pool.",
+          source.shadow.cut);
   add_limits(source, text);
   text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
               "Workers by state.");

@@ -7,12 +7,13 @@
 #include <string>
 
 #include "access/refusal_counts.h"
-#include "gateway/arm_counters.h"
+#include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
 #include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/shadow_traffic.h"
 #include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
 
@@ -33,7 +34,8 @@ struct AdminSource {
   const Quarantine& quarantine;
   const access::RefusalCounts& refusals;
   const LimitShares* limit_shares;  // null: limits are this gateway's own
-  const ArmCounters& arms;
+  const ArmTable& arms;
+  const ShadowTraffic::Counts& shadow;
   std::span<const HeldPool> held;
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;
 };

@@ -56,7 +56,69 @@ std::optional<std::string> response_of_body(const std::string& body) {
   return std::nullopt;
 }
 
+// Its beginning: all up to the first turn of the user's. False: there is none.
+bool add_beginning(const Json* turns, std::string& beginning) {
+  if (turns == nullptr) return false;
+  if (turns->is_string()) {
+    beginning += turns->as_string();
+    return !turns->as_string().empty();
+  }
+  if (!turns->is_array()) return false;
+  for (const Json& turn : turns->as_array()) {
+    beginning += turn.dump();
+    if (turn.string("role") == std::optional<std::string>("user")) return true;
+  }
+  return false;
+}
+
+std::string beginning_of_body(const net::HttpRequest& request) {
+  const bool is_conversation = request.path == "/v1/chat/completions" ||
+                               request.path == "/v1/messages" || request.path == kResponses;
+  if (!is_conversation) return "";
+  const Result<Json> json = Json::parse(request.body);
+  if (!json.ok()) return "";
+  std::string beginning;
+  for (const std::string_view name : {"system", "instructions"}) {
+    if (const Json* words = json->find(name)) beginning += words->dump();
+  }
+  const bool has_turn = add_beginning(json->find("messages"), beginning) ||
+                        add_beginning(json->find("input"), beginning);
+  return has_turn ? beginning : "";
+}
+
+std::string beginning_of_message(const std::string& bytes) {
+  v1::GenerateRequest message;
+  if (!message.ParseFromString(bytes)) return "";
+  std::string beginning;
+  for (const v1::Message& turn : message.chat().messages()) {
+    beginning += turn.SerializeAsString();
+    if (turn.role() == "user") return beginning;
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string asked_session(const net::HttpRequest& request) {
+  const std::string_view named = request.headers.get("x-session-id");
+  if (!named.empty()) return std::string(named);
+  return request.path == cluster::kGrpcGenerate ? beginning_of_message(request.body)
+                                                : beginning_of_body(request);
+}
+
+std::string asked_user(const net::HttpRequest& request) {
+  if (request.path == cluster::kGrpcGenerate) {
+    v1::GenerateRequest message;
+    return message.ParseFromString(request.body) ? message.user() : "";
+  }
+  const Result<Json> json = Json::parse(request.body);
+  if (!json.ok()) return "";
+  for (const std::string_view name : {"safety_identifier", "user"}) {
+    if (auto user = json->string(name); user && !user->empty()) return *std::move(user);
+  }
+  const Json* metadata = json->find("metadata");
+  return metadata == nullptr ? "" : metadata->string("user_id").value_or("");
+}
 
 std::string asked_model(const net::HttpRequest& request) {
   if (request.path == cluster::kGrpcGenerate) {

@@ -17,6 +17,14 @@ std::string asked_model(const net::HttpRequest& request);
 // of ("item_reference"); none: it speaks of none. Only the worker that made that one has it.
 std::optional<std::string> asked_response(const net::HttpRequest& request);
 
+// What its conversation is known by: the header x-session-id, or else how it begins, up to the
+// first thing that its user says, which is the same in each of its turns. Empty: it is none.
+std::string asked_session(const net::HttpRequest& request);
+
+// Whom its client asks for ("safety_identifier", the older "user", "metadata.user_id"); empty:
+// nobody is named.
+std::string asked_user(const net::HttpRequest& request);
+
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
 

@@ -75,5 +75,40 @@ TEST(Asked, AnAnswersFirstBytesSayItsId) {
   EXPECT_EQ(response_id_of(R"({"id":"resp_AB)"), "");
 }
 
+// The turns of a conversation begin alike; another one begins otherwise.
+TEST(Asked, AConversationIsKnownByHowItBegins) {
+  const auto session = [](std::string path, std::string body, std::string_view named = {}) {
+    net::HttpRequest asked = request("POST", std::move(path), std::move(body));
+    if (!named.empty()) asked.headers.add("x-session-id", std::string(named));
+    return asked_session(asked);
+  };
+  const std::string chat = "/v1/chat/completions";
+  const std::string hi = R"({"role":"user","content":"Hi"})";
+  const std::string first = session(chat, R"({"model":"m","messages":[)" + hi + "]}");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(
+      session(chat, R"({"messages":[)" + hi +
+                        R"(,{"role":"assistant","content":"a"},{"role":"user","content":"b"}]})"),
+      first);
+  EXPECT_NE(session(chat, R"({"messages":[{"role":"user","content":"Ho"}]})"), first);
+  EXPECT_NE(session(chat, R"({"messages":[{"role":"system","content":"x"},)" + hi + "]}"), first);
+  EXPECT_EQ(session("/v1/responses", R"({"instructions":"x","input":"Hi"})"),
+            session("/v1/responses", R"({"input":"Hi","instructions":"x"})"));
+  EXPECT_EQ(session(chat, R"({"messages":[)" + hi + "]}", "mine"), "mine");
+  EXPECT_EQ(session("/v1/completions", R"({"prompt":"Hi"})"), "") << "no conversation";
+  EXPECT_EQ(session(chat, "{"), "");
+}
+
+TEST(Asked, AUserIsNamedInOneOfThreeWays) {
+  const auto user = [](std::string body) {
+    return asked_user(request("POST", "/v1/messages", std::move(body)));
+  };
+  EXPECT_EQ(user(R"({"user":"a"})"), "a");
+  EXPECT_EQ(user(R"({"user":"a","safety_identifier":"b"})"), "b");
+  EXPECT_EQ(user(R"({"metadata":{"user_id":"c"}})"), "c");
+  EXPECT_EQ(user(R"({"user":7})"), "");
+  EXPECT_EQ(user("[]"), "");
+}
+
 }  // namespace
 }  // namespace pelton::gateway

@@ -27,15 +27,32 @@ constexpr size_t kWorkersMax = 4095;
 constexpr double kIndexBytesMin = 1 << 20;
 constexpr double kIndexBytesMax = 1e12;
 constexpr size_t kModelNameMax = 512;
+constexpr double kZoneMsMax = 60'000;
+// Of another zone of which nothing is said: more than another machine of one's own.
+constexpr double kZoneMsOtherwise = 1;
 
 constexpr std::array<WorkerKind, 5> kKinds = {WorkerKind::kPelton, WorkerKind::kOpenAi,
                                               WorkerKind::kVllm, WorkerKind::kSglang,
                                               WorkerKind::kLlamaCpp};
 
-constexpr std::array<std::pair<RouteConfig::Sticky, std::string_view>, 3> kSticky = {
+constexpr std::array<std::pair<RouteConfig::Sticky, std::string_view>, 4> kSticky = {
     {{RouteConfig::Sticky::kNone, "none"},
      {RouteConfig::Sticky::kSession, "session"},
-     {RouteConfig::Sticky::kTenant, "tenant"}}};
+     {RouteConfig::Sticky::kTenant, "tenant"},
+     {RouteConfig::Sticky::kUser, "user"}}};
+
+constexpr double kShadowTokensMax = 1e12;
+
+Result<void> read_shadow(const Table& table, ShadowConfig& shadow) {
+  TRY(table.expect_only({"pool", "share", "budget_tokens_per_minute"}));
+  TRY(table.read_name("pool", shadow.pool));
+  TRY(table.read("share", {0, 1}, shadow.share));
+  if (!(shadow.share > 0)) {
+    return table.bad("share",
+                     "is missing, or 0: how many of the conversations are copied, as 0.01");
+  }
+  return table.read("budget_tokens_per_minute", {1, kShadowTokensMax}, shadow.tokens_per_minute);
+}
 
 Result<void> read_arm(const Table& table, RouteConfig& route) {
   TRY(table.expect_only({"pool", "arm", "weight"}));
@@ -54,6 +71,10 @@ Result<void> read_arm(const Table& table, RouteConfig& route) {
 // Beyond this machine.
 bool is_exposed(const std::string& host) {
   return net::is_ip_address(host) && !net::is_loopback(host);
+}
+
+bool is_ipv4(const std::string& host) {
+  return net::is_ip_address(host) && host.find(':') == std::string::npos;
 }
 
 bool is_any_address(const std::string& host) {
@@ -130,6 +151,13 @@ Result<void> read_etcd(const Table& table, EtcdConfig& etcd) {
   return table.bad("prefix", "must begin with '/' and not end with it, as in /pelton/v1/main");
 }
 
+Result<void> read_zones(const Table& table, ZoneConfig& zones) {
+  TRY(table.read_all({0, kZoneMsMax}, zones.distance_ms));
+  if (!zones.own.empty() || zones.distance_ms.empty()) return {};
+  return table.bad(zones.distance_ms.begin()->first,
+                   "means nothing without 'zone' of [gateway], from where it is measured");
+}
+
 Result<void> read_kubernetes(const Table& table, KubernetesConfig& kubernetes) {
   TRY(table.expect_only({"api", "token_file", "ca_file"}));
   TRY(table.read("api", kubernetes.api));
@@ -162,7 +190,12 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
                          "workers_file", "fleet_key_file", "retries", "resume_budget",
-                         "index_bytes", "allowed_cidrs"}));
+                         "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
+  TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
+  if (config.dns_server.port != 0 && !is_ipv4(config.dns_server.host)) {
+    return table.bad("dns_server", "must be an IPv4 address and a port, as 127.0.0.1:8600");
+  }
+  TRY(table.read("zone", config.zones.own));
   TRY(table.read_address("listen", config.host, config.port));
   TRY(table.read_address("admin", config.admin_host, config.admin_port));
   TRY(table.read_address("grpc_listen", config.grpc_host, config.grpc_port));
@@ -188,16 +221,18 @@ bool is_routed(const GatewayConfig& config, const std::string& model) {
 
 // Before pools are known: which of them there are check_routes() says.
 Result<void> read_route(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"model", "tenant", "sticky", "to"}));
+  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow"}));
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
   std::string sticky(sticky_name(route.sticky));
   TRY(table.read("sticky", sticky));
   const auto found = std::ranges::find(kSticky, sticky, [](const auto& one) { return one.second; });
-  if (found == kSticky.end()) return table.bad("sticky", "must be none, session or tenant");
+  if (found == kSticky.end()) return table.bad("sticky", "must be none, session, tenant or user");
   route.sticky = found->first;
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
+  TRY(table.read_table(
+      "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
   double sum = 0;
   for (const RouteArm& arm : route.arms) sum += arm.weight;
   if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
@@ -211,21 +246,31 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
   RouteConfig route;
   TRY(table.read("model", route.model));
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
-  for (const RouteArm& arm : route.arms) {
-    const auto pool = std::ranges::find(config.pools, arm.pool, &PoolConfig::name);
+  TRY(table.read_table(
+      "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
+  const auto check_pool = [&](std::string_view key, const std::string& name) -> Result<void> {
+    const auto pool = std::ranges::find(config.pools, name, &PoolConfig::name);
     if (pool == config.pools.end()) {
-      return table.bad("to", fmt::format("names no [[pool]]: '{}'", arm.pool));
+      return table.bad(key, fmt::format("names no [[pool]]: '{}'", name));
     }
     if (std::ranges::find(pool->models, route.model) == pool->models.end()) {
       return table.bad(
-          "to", fmt::format("names the pool '{}', which has no model '{}'", arm.pool, route.model));
+          key, fmt::format("names the pool '{}', which has no model '{}'", name, route.model));
     }
-  }
+    if (key == "shadow" && pool->scaling) {
+      return table.bad(key, fmt::format("names the pool '{}', whose replicas come and go: copies "
+                                        "of requests would start some",
+                                        name));
+    }
+    return {};
+  };
+  for (const RouteArm& arm : route.arms) TRY(check_pool("to", arm.pool));
+  if (route.shadow) TRY(check_pool("shadow", route.shadow->pool));
   return {};
 }
 
 Result<void> read_tenant(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "models", "pool"}));
+  TRY(table.expect_only({"name", "models", "pool", "region"}));
   TenantConfig tenant;
   TRY(table.read_name("name", tenant.name));
   TRY(table.read("models", tenant.models));
@@ -235,6 +280,7 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
         return pool.name == tenant.pool;
       });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
+  TRY(table.read("region", tenant.region));
   if (config.keys_file.empty()) {
     return table.bad("name", "means nothing without 'keys_file', which says whose a request is");
   }
@@ -257,6 +303,15 @@ Result<void> read_kind(const Table& table, PoolConfig& pool) {
   TRY(table.read("ca_file", pool.ca_file));
   TRY(table.read("api_key_file", pool.api_key_file));
   TRY(table.read("continue", pool.continues));
+  TRY(table.read("kv_events_port", {1, 65535}, pool.kv_events_port));
+  TRY(table.read("kv_replay_port", {1, 65535}, pool.kv_replay_port));
+  const bool publishes = pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang;
+  if (pool.kv_events_port != 0 && !publishes) {
+    return table.bad("kv_events_port", "is for workers of the kinds vllm and sglang");
+  }
+  if (pool.kv_replay_port != 0 && pool.kv_events_port == 0) {
+    return table.bad("kv_replay_port", "means nothing without 'kv_events_port'");
+  }
   if (pool.is_foreign()) return {};
   if (pool.tls || !pool.ca_file.empty()) {
     return table.bad(pool.tls ? "tls" : "ca_file",
@@ -271,16 +326,29 @@ Result<void> read_kind(const Table& table, PoolConfig& pool) {
   return {};
 }
 
+// As RFC 2782 has it: _SERVICE._PROTOCOL.NAME, but some have names without.
+Result<void> read_dns_service(const Table& table, std::string& service) {
+  constexpr size_t kDnsNameMax = 253;
+  TRY(table.read("dns_srv", service));
+  if (service.size() <= kDnsNameMax && service.find(':') == std::string::npos) return {};
+  return table.bad("dns_srv",
+                   "must be a service's name, as _fleet._tcp.workers.local: its records "
+                   "say the ports");
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
-                         "launch", "tls", "ca_file", "api_key_file", "continue"}));
+                         "launch", "tls", "ca_file", "api_key_file", "continue", "region",
+                         "dns_srv", "kv_events_port", "kv_replay_port"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
   TRY(read_kind(table, pool));
   TRY(table.read("tokenizer", pool.tokenizer));
+  TRY(table.read("region", pool.region));
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
+  TRY(read_dns_service(table, pool.dns_service));
   TRY(read_service(table, pool));
   TRY(read_scaling(table, pool.is_foreign(), pool.scaling));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
@@ -394,6 +462,12 @@ std::string_view sticky_name(RouteConfig::Sticky sticky) {
   return std::ranges::find(kSticky, sticky, [](const auto& one) { return one.first; })->second;
 }
 
+double ZoneConfig::distance_s(std::string_view zone) const {
+  if (own.empty() || zone == own) return 0;
+  const auto known = distance_ms.find(zone);
+  return (known == distance_ms.end() ? kZoneMsOtherwise : known->second) / 1000;
+}
+
 bool may_be_worker(const std::string& address, const std::vector<net::IpNetwork>& allowed) {
   const auto lies_in = [&](const net::IpNetwork& network) { return network.contains(address); };
   if (!allowed.empty()) return std::ranges::any_of(allowed, lies_in);
@@ -411,9 +485,11 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   GatewayConfig config;
   TRY(Table(tree, "the file", file)
           .expect_only({"gateway", "autoscaler", "etcd", "kubernetes", "pool", "route", "tenant",
-                        "worker"}));
+                        "worker", "zones"}));
   TRY(read_table(tree, "gateway", file,
                  [&](const Table& table) { return read_gateway(table, rules, config); }));
+  TRY(read_table(tree, "zones", file,
+                 [&](const Table& table) { return read_zones(table, config.zones); }));
   TRY(read_table(tree, "autoscaler", file,
                  [&](const Table& table) { return read_autoscaler(table, config.autoscaler); }));
   TRY(read_table(tree, "etcd", file,
@@ -425,11 +501,11 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   TRY(read_tables(tree, "route", file, check_route, config));
   TRY(read_tables(tree, "tenant", file, read_tenant, config));
   TRY(read_tables(tree, "worker", file, read_worker, config));
-  const bool finds_some =
-      !config.workers_file.empty() || !config.etcd.endpoints.empty() ||
-      std::ranges::any_of(config.pools, [](const PoolConfig& pool) {
-        return pool.dns_port > 0 || !pool.kubernetes_service.empty() || pool.scaling.has_value();
-      });
+  const bool finds_some = !config.workers_file.empty() || !config.etcd.endpoints.empty() ||
+                          std::ranges::any_of(config.pools, [](const PoolConfig& pool) {
+                            return pool.dns_port > 0 || !pool.dns_service.empty() ||
+                                   !pool.kubernetes_service.empty() || pool.scaling.has_value();
+                          });
   if (config.workers.empty() && !finds_some && !rules.allows_empty) {
     return cli::bad_toml(file, 1, "there is no [[worker]]; --allow-empty starts without");
   }

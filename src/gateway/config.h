@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,9 +12,11 @@
 
 #include "base/result.h"
 #include "gateway/foreign_kind.h"
+#include "gateway/key_scopes.h"
 #include "gateway/scaling_config.h"
 #include "net/ip_network.h"
 #include "net/tls_trust.h"
+#include "net/url.h"
 
 namespace pelton::gateway {
 
@@ -22,9 +25,13 @@ struct PoolConfig {  // workers that may stand for each other
   std::vector<std::string> models;  // names that its requests ask for
   // A model's folder or tokenizer.json: prompts' blocks are named with it; empty: they are not.
   std::string tokenizer;
+  // Where all of its workers stand; who is tied to a region is never sent to pools of another one.
+  std::string region;
   // A name whose addresses are workers, and their port; -1: there is none.
   std::string dns_host;
   int dns_port = -1;
+  // A service whose SRV records are workers, hosts and ports; empty: there is none.
+  std::string dns_service;
   // What its workers are. Those of others speak OpenAI's API.
   WorkerKind kind = WorkerKind::kPelton;
   bool is_foreign() const { return kind != WorkerKind::kPelton; }
@@ -35,6 +42,10 @@ struct PoolConfig {  // workers that may stand for each other
   bool tls = false;
   std::string ca_file;
   std::string api_key_file;
+  // Where each of them publishes what its prefix cache holds (vLLM's KV events), and says again
+  // what was missed; 0: nowhere.
+  int kv_events_port = 0;
+  int kv_replay_port = 0;
   // As these files say; filled in by whoever reads the configuration.
   std::string api_key;
   std::shared_ptr<const net::TlsTrust> trust;
@@ -64,15 +75,25 @@ struct RouteArm {
   double weight = 1;
 };
 
+// Copies of a route's requests, of which nobody gets the answer.
+struct ShadowConfig {
+  std::string pool;
+  double share = 0;                   // of the conversations, 0 to 1
+  int64_t tokens_per_minute = 20000;  // of prompts and answers, estimated
+
+  friend bool operator==(const ShadowConfig&, const ShadowConfig&) = default;
+};
+
 // Where requests for a model go, if several pools have it: the first route that fits.
 struct RouteConfig {
-  enum class Sticky { kNone, kSession, kTenant };
+  enum class Sticky { kNone, kSession, kTenant, kUser };
 
   std::string model;
   std::string tenant = "*";  // "*": whoever asks
-  // Requests that go to one arm: those of one x-session-id, or of one tenant.
+  // Requests that go to one arm: those of one conversation, of one tenant, or of one of its users.
   Sticky sticky = Sticky::kSession;
   std::vector<RouteArm> arms;
+  std::optional<ShadowConfig> shadow;
 };
 std::string_view sticky_name(RouteConfig::Sticky sticky);
 
@@ -81,6 +102,16 @@ struct TenantConfig {
   std::string name;
   std::vector<std::string> models;  // none: all
   std::string pool;                 // its requests go to no other one; empty: to any
+  std::string region;               // nor to pools of another region; empty: to any
+};
+
+// Where the gateway stands, and how far away others do: there and back, in milliseconds.
+struct ZoneConfig {
+  std::string own;                                         // empty: not known, so all are as near
+  std::map<std::string, double, std::less<>> distance_ms;  // of some zones
+
+  // Of a worker there, in seconds.
+  double distance_s(std::string_view zone) const;
 };
 
 struct EtcdConfig {
@@ -124,11 +155,15 @@ struct GatewayConfig {
   std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
   std::vector<std::string> allowed_cidr_texts;  // as they are written
   AutoscalerConfig autoscaler;
+  ZoneConfig zones;
+  net::HostPort dns_server;  // who is asked for services; port 0: as /etc/resolv.conf says
   EtcdConfig etcd;
   KubernetesConfig kubernetes;
   std::vector<PoolConfig> pools;
   std::vector<RouteConfig> routes;
   std::vector<TenantConfig> tenants;
+  // Of keys_file; filled in by whoever reads the configuration. Null: there is none.
+  std::shared_ptr<const KeyScopes> key_scopes;
   std::vector<WorkerConfig> workers;
 };
 

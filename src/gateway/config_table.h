@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -144,6 +145,15 @@ class ConfigTable {
     if (value == nullptr) return {};
     if (value->kind != cli::TomlNode::Kind::kTable) return bad(key, "must be a table");
     return read(ConfigTable(*value, fmt::format("{}: '{}'", name_, key), file_));
+  }
+
+  // Every key of it is a name, every value a number.
+  Result<void> read_all(const Bounds& bounds,
+                        std::map<std::string, double, std::less<>>& into) const {
+    for (const cli::TomlMember& member : node_.members) {
+      TRY(read(member.name, bounds, into[member.name]));
+    }
+    return {};
   }
 
   // Kept only if it stands there.

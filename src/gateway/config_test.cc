@@ -1,5 +1,7 @@
 #include "gateway/config.h"
 
+#include <span>
+
 #include <gtest/gtest.h>
 
 namespace pelton::gateway {
@@ -36,13 +38,23 @@ TEST(GatewayConfig, IsReadAsItIsWritten) {
   EXPECT_EQ(config->pools.at(0).models.size(), 2u);
 }
 
+struct Bad {
+  std::string text;
+  const char* message;
+};
+
+void expect_refused(std::span<const Bad> bads) {
+  for (const Bad& bad : bads) {
+    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", {});
+    ASSERT_FALSE(config.ok()) << bad.text;
+    EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
+    EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
+  }
+}
+
 // GW-01: what is wrong is refused with its line.
 TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
   const std::string pool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
-  struct Bad {
-    std::string text;
-    const char* message;
-  };
   const Bad bads[] = {
       {"[gateway]\nlistn = \"x\"\n", "f:2: [gateway] has no key 'listn'"},
       {"[gateway]\nlisten = 8000\n", "f:2: [gateway]: 'listen' must be a text"},
@@ -93,12 +105,34 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
       {pool, "f:1: there is no [[worker]]"},
       {"a = \"b\na\"", "f:1:"},
   };
-  for (const Bad& bad : bads) {
-    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", {});
-    ASSERT_FALSE(config.ok()) << bad.text;
-    EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
-    EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
-  }
+  expect_refused(bads);
+}
+
+// Likewise of routes, zones and where workers are found.
+TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
+  const std::string pool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
+  const Bad bads[] = {
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nsticky = \"luck\"\n",
+       "f:7: [[route]]: 'sticky' must be none, session, tenant or user"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"b\", share = "
+              "0.1}\n",
+       "f:7: [[route]]: 'shadow' names no [[pool]]: 'b'"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"a\"}\n",
+       "f:7: [[route]]: 'shadow': 'share' is missing"},
+      {pool +
+           "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"a\", share = 2}\n",
+       "f:7: [[route]]: 'shadow': 'share' must be a number from 0 to 1"},
+      {pool + "dns_srv = \"_fleet._tcp.x:1\"\n",
+       "f:4: [[pool]]: 'dns_srv' must be a service's name"},
+      {"[gateway]\ndns_server = \"names:53\"\n", "f:2: [gateway]: 'dns_server' must be an IPv4"},
+      {pool + "kind = \"openai\"\nkv_events_port = 5557\n",
+       "f:5: [[pool]]: 'kv_events_port' is for workers of the kinds vllm"},
+      {pool + "kind = \"vllm\"\nkv_replay_port = 5558\n", "f:5: [[pool]]: 'kv_replay_port' means"},
+      {"[zones]\nb = 50\n", "f:2: [zones]: 'b' means nothing without 'zone' of [gateway]"},
+      {"[gateway]\nzone = \"a\"\n[zones]\nb = -1\n",
+       "f:4: [zones]: 'b' must be a number from 0 to 60000"},
+  };
+  expect_refused(bads);
 }
 
 TEST(GatewayConfig, FurtherWorkersComeFromAFileOrAName) {
@@ -129,6 +163,16 @@ TEST(GatewayConfig, ListensBeyondThisMachineOnlyIfThatIsMeant) {
   const std::string text = "[gateway]\nlisten = \"0.0.0.0:80\"\nadmin = \"0.0.0.0:81\"\n";
   EXPECT_FALSE(parse_gateway_config(text, "f", {.allows_empty = true}).ok());
   EXPECT_TRUE(parse_gateway_config(text, "f", {.allows_empty = true, .open = true}).ok());
+}
+
+TEST(GatewayConfig, ZonesAreAsFarAsItSays) {
+  const Result<GatewayConfig> config = parse_gateway_config(
+      "[gateway]\nzone = \"a\"\n[zones]\nb = 50\n", "f", {.allows_empty = true});
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->zones.distance_s("a"), 0);
+  EXPECT_EQ(config->zones.distance_s("b"), 0.05);
+  EXPECT_EQ(config->zones.distance_s("c"), 0.001) << "another one, of which nothing is said";
+  EXPECT_EQ(ZoneConfig{}.distance_s("c"), 0) << "a gateway that knows of no zones";
 }
 
 // GW-02: no worker at all is a mistake, unless it is meant.

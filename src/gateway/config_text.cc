@@ -87,11 +87,15 @@ void put_pool(std::string& out, const PoolConfig& pool) {
     put(out, "tls", pool.tls ? "true" : "false");
     put_text(out, "ca_file", pool.ca_file);
     put_text(out, "api_key_file", pool.api_key_file);
+    if (pool.kv_events_port != 0) put(out, "kv_events_port", std::to_string(pool.kv_events_port));
+    if (pool.kv_replay_port != 0) put(out, "kv_replay_port", std::to_string(pool.kv_replay_port));
   }
   put_text(out, "tokenizer", pool.tokenizer);
+  put_text(out, "region", pool.region);
   if (pool.dns_port > 0) {
     put_text(out, "dns", net::format_host_port(pool.dns_host, pool.dns_port));
   }
+  put_text(out, "dns_srv", pool.dns_service);
   if (!pool.kubernetes_service.empty()) {
     put_text(out, "kubernetes",
              fmt::format("{}/{}:{}", pool.kubernetes_namespace, pool.kubernetes_service,
@@ -111,6 +115,11 @@ void put_route(std::string& out, const RouteConfig& route) {
                         quoted(arm.pool), quoted(arm.name), arm.weight);
   }
   put(out, "to", "[" + arms + "]");
+  if (!route.shadow) return;
+  put(out, "shadow",
+      fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
+                  quoted(route.shadow->pool), route.shadow->share,
+                  route.shadow->tokens_per_minute));
 }
 
 }  // namespace
@@ -139,6 +148,13 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
+  put_text(out, "zone", config.zones.own);
+  if (config.dns_server.port != 0) {
+    put_text(out, "dns_server",
+             net::format_host_port(config.dns_server.host, config.dns_server.port));
+  }
+  if (!config.zones.distance_ms.empty()) out += "\n[zones]\n";
+  for (const auto& [zone, ms] : config.zones.distance_ms) put_number(out, quoted(zone), ms);
   out += "\n[autoscaler]\n";
   put_text(out, "state_dir", config.autoscaler.state_dir);
   put(out, "gateways", list(config.autoscaler.gateways));
@@ -167,6 +183,7 @@ std::string config_text(const GatewayConfig& config) {
     put_text(out, "name", tenant.name);
     put(out, "models", list(tenant.models));
     put_text(out, "pool", tenant.pool);
+    put_text(out, "region", tenant.region);
   }
   for (const WorkerConfig& worker : config.workers) {
     out += "\n[[worker]]\n";

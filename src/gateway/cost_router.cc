@@ -1,6 +1,7 @@
 #include "gateway/cost_router.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/random.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr double kRoomS = 0.15;     // kappa
 constexpr double kUsedMax = 0.999;  // beyond it the term has no meaning
+constexpr double kRoomUsedMax = 0.9;
 constexpr double kEqualShare = 0.02;
 constexpr double kEqualS = 0.001;
 
@@ -18,6 +20,15 @@ constexpr double kMatchMin = 0.3;
 
 int load_of(const CostCandidate& candidate) {
   return candidate.rows + candidate.waiting + candidate.uncounted;
+}
+
+// How far a request is sent: as far as the nearest that has room; where none has, as far as any.
+double reach_of(std::span<const CostCandidate> candidates) {
+  double reach_s = std::numeric_limits<double>::infinity();
+  for (const CostCandidate& candidate : candidates) {
+    if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
+  }
+  return reach_s;
 }
 
 }  // namespace
@@ -55,21 +66,29 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   return terms;
 }
 
+bool has_room(const CostCandidate& candidate) {
+  return load_of(candidate) < candidate.slots && candidate.kv_used < kRoomUsedMax;
+}
+
 std::optional<size_t> choose_by_cost(const CostRequest& request,
                                      std::span<const CostCandidate> candidates, uint64_t draw,
                                      std::vector<CostTerms>* explained) {
   std::vector<CostTerms> terms;
   terms.reserve(candidates.size());
   double least_s = -1;
+  const double reach_s = reach_of(candidates);
+  const auto is_asked = [&](const CostCandidate& candidate) {
+    return candidate.usable && candidate.distance_s <= reach_s;
+  };
   for (const CostCandidate& candidate : candidates) {
     terms.push_back(cost_of(request, candidate));
-    if (!candidate.usable) continue;
+    if (!is_asked(candidate)) continue;
     least_s = least_s < 0 ? terms.back().total_s : std::min(least_s, terms.back().total_s);
   }
   std::vector<size_t> equal;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const double bound_s = least_s + std::max(kEqualS, kEqualShare * least_s);
-    if (candidates[i].usable && terms[i].total_s <= bound_s) equal.push_back(i);
+    if (is_asked(candidates[i]) && terms[i].total_s <= bound_s) equal.push_back(i);
   }
   if (explained != nullptr) *explained = std::move(terms);
   if (equal.empty()) return std::nullopt;

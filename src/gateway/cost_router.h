@@ -15,6 +15,10 @@
 //         requests wait there, and, where another one makes room, that times the share of requests
 //         that find theirs: so often the one pushed out would have been asked for
 //   cost  = bias first + rest_bias rest + harm + room
+//
+// Where workers stand at several distances, those of the nearest zone that has room are asked
+// first: a free slot, and a tenth of the KV cache. Beyond it costs more than the way: others'
+// traffic, and money.
 #pragma once
 
 #include <cstddef>
@@ -71,8 +75,12 @@ struct CostTerms {
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate);
 
-// The cheapest. Those within 2 % or a millisecond are equal: of two of them, drawn, the one with
-// fewer requests uncounted. None: none is usable. `explained`, if not null: each one's terms.
+// It has a free slot, and room for KV.
+bool has_room(const CostCandidate& candidate);
+
+// The cheapest, of the nearest that have room. Those within 2 % or a millisecond are equal: of two
+// of them, drawn, the one with fewer requests uncounted. None: none is usable. `explained`, if not
+// null: each one's terms.
 std::optional<size_t> choose_by_cost(const CostRequest& request,
                                      std::span<const CostCandidate> candidates, uint64_t draw,
                                      std::vector<CostTerms>* explained);

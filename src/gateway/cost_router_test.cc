@@ -60,6 +60,33 @@ TEST(CostRouter, AnAdapterInMemoryIsWorthItsLoad) {
   EXPECT_NEAR(terms[0].adapter_s, 0.3, 1e-12);
 }
 
+// While the near zone has room nothing is sent across, not even to who holds the prompt and is
+// idle.
+TEST(CostRouter, TheNearestThatHasRoomIsAskedFirst) {
+  CostCandidate near = worker(40);
+  CostCandidate far = worker(0);
+  far.distance_s = 0.05;
+  far.hit_tokens = 4000;
+  CostCandidate farther = worker(0);
+  farther.distance_s = 0.2;
+  const CostRequest request{.prompt_tokens = 4096, .output_tokens = 500};
+  const auto chosen = [&] {
+    return choose_by_cost(request, std::vector{near, far, farther}, 1, nullptr);
+  };
+  EXPECT_EQ(chosen(), 0u);
+  near.rows = 64;  // all slots
+  EXPECT_EQ(chosen(), 1u);
+  near.rows = 40;
+  near.kv_used = 0.95;
+  EXPECT_EQ(chosen(), 1u);
+  far.waiting = 64;
+  EXPECT_EQ(chosen(), 2u);
+  farther.uncounted = 64;
+  EXPECT_TRUE(chosen()) << "none has room: by cost alone";
+  near.usable = far.usable = farther.usable = false;
+  EXPECT_FALSE(chosen());
+}
+
 TEST(CostRouter, AFullCacheAndALiarAreAvoided) {
   CostCandidate full = worker(0);
   full.kv_used = 0.99;

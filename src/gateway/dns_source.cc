@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -50,12 +52,14 @@ DnsSource::~DnsSource() {
   thread_.join();
 }
 
-void DnsSource::set_pools(const std::vector<PoolConfig>& pools) {
+void DnsSource::set_pools(const std::vector<PoolConfig>& pools, const net::HostPort& server) {
   {
     std::lock_guard lock(mutex_);
     names_.clear();
+    server_ = server;
     for (const PoolConfig& pool : pools) {
       if (pool.dns_port > 0) names_.push_back({pool.name, pool.dns_host, pool.dns_port});
+      if (!pool.dns_service.empty()) names_.push_back({pool.name, pool.dns_service, 0});
     }
     std::erase_if(found_, [&](const auto& one) {
       return std::ranges::find(names_, one.first) == names_.end();
@@ -68,9 +72,9 @@ void DnsSource::set_pools(const std::vector<PoolConfig>& pools) {
 std::vector<WorkerConfig> DnsSource::found() const {
   std::lock_guard lock(mutex_);
   std::vector<WorkerConfig> workers;
-  for (const auto& [name, addresses] : found_) {
-    for (const std::string& address : addresses) {
-      workers.push_back({.pool = name.pool, .host = address, .port = name.port, .zone = {}});
+  for (const auto& [name, endpoints] : found_) {
+    for (const auto& [address, port] : endpoints) {
+      workers.push_back({.pool = name.pool, .host = address, .port = port, .zone = {}});
     }
   }
   return workers;
@@ -88,33 +92,68 @@ void DnsSource::run() {
   }
 }
 
+// Those of the lowest priority: others are for when none of these is there, and a fleet's workers
+// say themselves whether they are. One whose host is not known is passed over, unless none is.
+Result<DnsSource::Endpoints> DnsSource::endpoints_of_service(const Name& name,
+                                                             const net::HostPort& server) const {
+  TRY_ASSIGN(std::vector<SrvTarget> targets, options_.resolve_service(name.host, server));
+  int lowest = INT32_MAX;
+  for (const SrvTarget& target : targets) lowest = std::min(lowest, target.priority);
+  Endpoints endpoints;
+  std::optional<Error> trouble;
+  for (const SrvTarget& target : targets) {
+    if (target.priority != lowest) continue;
+    const Result<std::vector<std::string>> addresses =
+        server.port == 0 ? options_.resolve(target.host)
+                         : options_.resolve_host(target.host, server);
+    if (!addresses.ok()) {
+      trouble = addresses.error();
+      continue;
+    }
+    for (const std::string& address : *addresses) endpoints.push_back({address, target.port});
+  }
+  if (endpoints.empty() && trouble) return *std::move(trouble);
+  return endpoints;
+}
+
+Result<DnsSource::Endpoints> DnsSource::endpoints_of(const Name& name,
+                                                     const net::HostPort& server) const {
+  if (name.port == 0) return endpoints_of_service(name, server);
+  TRY_ASSIGN(std::vector<std::string> addresses, options_.resolve(name.host));
+  Endpoints endpoints;
+  for (std::string& address : addresses) endpoints.push_back({std::move(address), name.port});
+  return endpoints;
+}
+
 void DnsSource::look() {
   std::vector<Name> names;
+  net::HostPort server;
   {
     std::lock_guard lock(mutex_);
     names = names_;
+    server = server_;
   }
   bool changed = false;
   for (const Name& name : names) {
-    Result<Addresses> addresses = options_.resolve(name.host);
-    if (addresses.ok() && addresses->empty()) {
-      addresses = Error{ErrorCode::kUnavailable, name.host + ": has no address", {}};
+    Result<Endpoints> endpoints = endpoints_of(name, server);
+    if (endpoints.ok() && endpoints->empty()) {
+      endpoints = Error{ErrorCode::kUnavailable, name.host + ": has no address", {}};
     }
-    std::string trouble = addresses.ok() ? "" : addresses.error().message;
+    std::string trouble = endpoints.ok() ? "" : endpoints.error().message;
     std::string& known = troubles_[name];
     if (trouble != known && !trouble.empty()) {
       log_.warning(
           fmt::format("the pool '{}': {}; what was found before stays", name.pool, trouble));
     }
     known = std::move(trouble);
-    if (!addresses.ok()) continue;
-    std::ranges::sort(*addresses);
-    addresses->erase(std::unique(addresses->begin(), addresses->end()), addresses->end());
+    if (!endpoints.ok()) continue;
+    std::ranges::sort(*endpoints);
+    endpoints->erase(std::unique(endpoints->begin(), endpoints->end()), endpoints->end());
     std::lock_guard lock(mutex_);
     if (std::ranges::find(names_, name) == names_.end()) continue;
-    Addresses& before = found_[name];
-    if (before == *addresses) continue;
-    before = *std::move(addresses);
+    Endpoints& before = found_[name];
+    if (before == *endpoints) continue;
+    before = *std::move(endpoints);
     changed = true;
   }
   if (changed) changed_();

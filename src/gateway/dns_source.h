@@ -1,4 +1,5 @@
-// Workers that are found by a name: every address that it has is one. Names are asked for again and
+// Workers that are found by a name: every address that it has is one, or every host and port of a
+// service (SRV records). Names are asked for again and
 // again on a thread of its own; what was found last stays as long as a name cannot be resolved
 // (FT-29). Owned by the gateway; any thread.
 #pragma once
@@ -15,6 +16,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "gateway/config.h"
+#include "gateway/dns_lookup.h"
+#include "net/url.h"
 
 namespace pelton::gateway {
 
@@ -24,9 +27,17 @@ class DnsSource {
   using Resolve = std::function<Result<std::vector<std::string>>(const std::string& host)>;
   static Result<std::vector<std::string>> resolve_by_system(const std::string& host);
 
+  // A service's hosts and ports; and one of these hosts' addresses.
+  using ResolveService = std::function<Result<std::vector<SrvTarget>>(const std::string& name,
+                                                                      const net::HostPort& server)>;
+  using ResolveHost = std::function<Result<std::vector<std::string>>(const std::string& name,
+                                                                     const net::HostPort& server)>;
+
   struct Options {
     std::chrono::milliseconds interval{5'000};
     Resolve resolve = resolve_by_system;
+    ResolveService resolve_service = look_up_srv;
+    ResolveHost resolve_host = look_up_addresses;  // where `server` is one; else by `resolve`
   };
   // `changed` is called on the source's thread whenever found() has become another. `log` outlives
   // it.
@@ -35,22 +46,30 @@ class DnsSource {
   DnsSource(const DnsSource&) = delete;
   DnsSource& operator=(const DnsSource&) = delete;
 
-  // These names and no others, soon.
-  void set_pools(const std::vector<PoolConfig>& pools);
+  // These names and no others, soon. `server`: who is asked for services; port 0: the system's.
+  void set_pools(const std::vector<PoolConfig>& pools, const net::HostPort& server);
   std::vector<WorkerConfig> found() const;
 
  private:
   struct Name {
     std::string pool;
     std::string host;
-    int port = 0;
+    int port = 0;  // 0: of a service, which says it
 
     auto operator<=>(const Name&) const = default;
   };
-  using Addresses = std::vector<std::string>;
+  struct Endpoint {
+    std::string address;
+    int port = 0;
+
+    auto operator<=>(const Endpoint&) const = default;
+  };
+  using Endpoints = std::vector<Endpoint>;
 
   void run();
   void look();
+  Result<Endpoints> endpoints_of(const Name& name, const net::HostPort& server) const;
+  Result<Endpoints> endpoints_of_service(const Name& name, const net::HostPort& server) const;
 
   const Options options_;
   const std::function<void()> changed_;
@@ -60,7 +79,8 @@ class DnsSource {
   bool stopping_ = false;  // guarded by mutex_, as the next
   bool asked_ = false;     // names are new
   std::vector<Name> names_;
-  std::map<Name, Addresses> found_;
+  net::HostPort server_;
+  std::map<Name, Endpoints> found_;
   std::map<Name, std::string> troubles_;  // the thread's own: the last, as it was logged
   std::thread thread_;
 };

@@ -26,7 +26,8 @@ TEST(DnsSource, EveryAddressIsAWorkerAndTheLastGoodOnesStay) {
       {.interval = std::chrono::milliseconds(1), .resolve = resolve}, [&] { ++changes; }, log);
   EXPECT_TRUE(source.found().empty());
   source.set_pools({{.name = "a", .models = {"m"}, .dns_host = "workers", .dns_port = 9000},
-                    {.name = "b", .models = {"n"}}});
+                    {.name = "b", .models = {"n"}}},
+                   {});
   while (changes == 0) std::this_thread::yield();
   const std::vector<WorkerConfig> both = {{.pool = "a", .host = "10.0.0.1", .port = 9000},
                                           {.pool = "a", .host = "10.0.0.2", .port = 9000}};
@@ -36,8 +37,36 @@ TEST(DnsSource, EveryAddressIsAWorkerAndTheLastGoodOnesStay) {
   while (asked < before + 3) std::this_thread::yield();
   EXPECT_EQ(source.found(), both) << "FT-29: an unknown name takes nobody out";
   EXPECT_EQ(changes, 1);
-  source.set_pools({});
+  source.set_pools({}, {});
   EXPECT_TRUE(source.found().empty());
+}
+
+// Each host with its port; of several priorities the first, as the others are spare.
+TEST(DnsSource, AServiceSaysThePorts) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kError});
+  std::atomic<int> changes = 0;
+  const auto service = [](const std::string& name,
+                          const net::HostPort&) -> Result<std::vector<SrvTarget>> {
+    EXPECT_EQ(name, "_fleet._tcp.workers.local");
+    return std::vector<SrvTarget>{
+        {"two", 9002, 1}, {"one", 9001, 1}, {"gone", 9003, 1}, {"one", 9004, 2}};
+  };
+  const auto host = [](const std::string& name,
+                       const net::HostPort& server) -> Result<std::vector<std::string>> {
+    EXPECT_EQ(server.port, 8600);
+    if (name == "gone") return Error{ErrorCode::kUnavailable, name + ": no such name", {}};
+    return std::vector<std::string>{name == "one" ? "10.0.0.1" : "10.0.0.2"};
+  };
+  DnsSource source(
+      {.interval = std::chrono::milliseconds(1), .resolve_service = service, .resolve_host = host},
+      [&] { ++changes; }, log);
+  source.set_pools({{.name = "a", .models = {"m"}, .dns_service = "_fleet._tcp.workers.local"}},
+                   {.host = "127.0.0.1", .port = 8600});
+  while (changes == 0) std::this_thread::yield();
+  const std::vector<WorkerConfig> both = {{.pool = "a", .host = "10.0.0.1", .port = 9001},
+                                          {.pool = "a", .host = "10.0.0.2", .port = 9002}};
+  EXPECT_EQ(source.found(), both);
 }
 
 TEST(DnsSource, TheSystemKnowsThisMachine) {

@@ -16,6 +16,7 @@ void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
   w.key("waiting").integer(known.waiting).key("waiting_tokens").integer(known.waiting_tokens);
   w.key("uncounted").integer(known.uncounted);
   w.key("uncounted_tokens").integer(known.uncounted_tokens).key("kv_used").number(known.kv_used);
+  w.key("distance_s").number(known.distance_s).key("has_room").boolean(has_room(known));
   w.key("costs").begin_object().key("fixed_s").number(known.costs.fixed_s);
   w.key("row_s").number(known.costs.row_s);
   w.key("context_token_s").number(known.costs.context_token_s);

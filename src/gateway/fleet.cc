@@ -1,6 +1,7 @@
 #include "gateway/fleet.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -84,12 +85,16 @@ Fleet::Fleet(Options options, const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
       clock_(clock, kGapMax),
       log_(log),
+      hasher_(options_.block_seed ? std::optional<kv::BlockHasher>(*options_.block_seed)
+                                  : std::nullopt),
       blocks_(options_.index_bytes),
       client_({.threads = 1, .trust = options_.trust}),
       ticker_({.name = "pelton-fleet", .interval = kTurn}, [this] { turn(); }) {}
 
-void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers) {
+void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers,
+                        ZoneConfig zones) {
   std::lock_guard lock(mutex_);
+  zones_ = std::move(zones);
   pools_ = std::move(pools);
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker != nullptr) worker->leaves = true;
@@ -140,6 +145,7 @@ net::HttpCall Fleet::call_to(const Worker& worker, std::string method, std::stri
 void Fleet::turn() {
   std::vector<Listening> lost;
   std::vector<Listening> leaving;
+  std::vector<std::unique_ptr<cluster::VllmSubscriber>> retired;
   {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.now_ns();
@@ -153,9 +159,11 @@ void Fleet::turn() {
       log_.info(fmt::format("worker {} is taken out", worker.shown));
       if (worker.watch) client_.cancel(*worker.watch);
       blocks_.forget(static_cast<int>(i));
+      retire(worker);
       workers_[i].reset();
     }
     blocks_.sweep();
+    retired.swap(retired_);
   }
   for (const Listening& one : lost) {
     if (const auto listener = one.listener.lock()) listener->on_worker_lost(one.attempt);
@@ -520,6 +528,22 @@ bool Fleet::serves(const PoolConfig& pool) const {
       return worker != nullptr && serves(*worker, pool.name, model, now_ns);
     });
   });
+}
+
+double Fleet::occupancy(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  double slots = 0;
+  double requests = 0;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || !serves(*worker, pool, {}, now_ns)) continue;
+    const cluster::WorkerLoad& load = worker->health.load();
+    // Of foreign ones nobody knows the slots: where some wait, there is none free.
+    const int known = std::max(worker->record.slots, 1);
+    slots += worker->is_foreign && load.waiting > 0 ? std::min(known, load.running) : known;
+    requests += std::max(load.running + load.waiting, worker->open);
+  }
+  return slots > 0 ? requests / slots : std::numeric_limits<double>::infinity();
 }
 
 PoolSupply Fleet::supply(std::string_view pool) const {

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/periodic_thread.h"
 #include "cluster/frame.h"
+#include "cluster/vllm_subscriber.h"
 #include "cluster/worker_health.h"
 #include "gateway/awake_clock.h"
 #include "gateway/block_view.h"
@@ -27,6 +28,7 @@
 #include "gateway/foreign_load.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
+#include "gateway/vllm_blocks.h"
 #include "net/http_client.h"
 
 namespace pelton::gateway {
@@ -46,7 +48,7 @@ class Fleet {
   struct Options {
     std::string gateway;                         // this one's name, one for each start
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
-    std::optional<uint64_t> block_seed;          // of the fleet's block names; none: nobody's agree
+    std::optional<uint64_t> block_seed;          // of block names; none: nothing has any
     size_t index_bytes = size_t{32} << 20;       // for what workers hold
     // A worker of this pool takes requests from now on; on a thread of its own, without the lock.
     std::function<void(const std::string& pool)> on_ready;
@@ -56,7 +58,8 @@ class Fleet {
   Fleet(Options options, const base::Clock& clock, base::Log& log);
 
   // These and no others from now on, at most 4095; who is there already stays as it is.
-  void set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers);
+  void set_members(std::vector<PoolConfig> pools, const std::vector<WorkerConfig>& workers,
+                   ZoneConfig zones);
 
   // Where an attempt goes. Its outcome is to be noted, once.
   struct Assignment {
@@ -163,6 +166,9 @@ class Fleet {
   std::string adapter_digest(std::string_view pool, std::string_view name) const;
   // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool) const;
+  // How full the pool is: requests that run and wait, over slots, of those of its workers that take
+  // requests. Above any bound where none does.
+  double occupancy(std::string_view pool) const;
   // What its workers take now; of what runs there, only this gateway's is known so soon.
   PoolSupply supply(std::string_view pool) const;
 
@@ -182,6 +188,10 @@ class Fleet {
     std::shared_ptr<const net::TlsTrust> trust;
     std::string api_key;
     bool continues = true;
+    // Of one that says what its prefix cache holds.
+    int kv_events_port = 0;  // 0: it does not
+    int kv_replay_port = 0;
+    VllmBlocks vllm_blocks;
     ForeignAbilities abilities;
     bool abilities_asked = false;
     ForeignLoad said_load;  // as its metrics said lately
@@ -234,11 +244,15 @@ class Fleet {
   void poll(Worker& worker, const Place& place);
   void on_polled(const Place& place, const Result<std::vector<std::string>>& models);
   static net::HttpCall foreign_call(const Worker& worker, std::string method, std::string target);
-  void set_foreign(Worker& worker, const PoolConfig* pool) const;
+  void set_foreign(Worker& worker, const PoolConfig* pool);
   // Once it answers: what can it do with an answer that another one began?
   void ask_abilities(Worker& worker, const Place& place);
   void ask_ability(Worker& worker, const Place& place, ForeignNeed ability);
   void ask_load(Worker& worker, const Place& place);
+  void subscribe(Worker& worker, const Place& place);
+  void on_kv_news(const Place& place, const cluster::VllmSubscriber::Options::News& news);
+  // It joins a thread that may wait for the lock: turn() lets it go without.
+  void retire(const Worker& worker);
   void on_watch_bytes(const Place& place, std::string_view bytes);
   void on_watch_done(const Place& place, const Result<void>& result);
   Result<void> read_watch(size_t index, Worker& worker, int64_t now_ns);
@@ -276,15 +290,20 @@ class Fleet {
   const Options options_;
   const AwakeClock clock_;
   base::Log& log_;
+  const std::optional<kv::BlockHasher> hasher_;
   mutable std::mutex mutex_;
   // Guarded by mutex_, as the next. A worker keeps its place; null: it is free.
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<PoolConfig> pools_;
+  ZoneConfig zones_;
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
   uint64_t serials_ = 0;
-  // In this order: what they call back works with all above.
+  // In this order: what they call back works with all above. By workers' serials; those that are
+  // retired wait for turn().
+  std::map<uint64_t, std::unique_ptr<cluster::VllmSubscriber>> subscribers_;
+  std::vector<std::unique_ptr<cluster::VllmSubscriber>> retired_;
   net::HttpClient client_;
   base::PeriodicThread ticker_;
 };

@@ -99,8 +99,14 @@ net::HttpCallEvents gather(const std::shared_ptr<Whole>& whole,
 
 }  // namespace
 
-void Fleet::set_foreign(Worker& worker, const PoolConfig* pool) const {
+void Fleet::set_foreign(Worker& worker, const PoolConfig* pool) {
   if (pool == nullptr) return;
+  if (worker.kv_events_port != pool->kv_events_port ||
+      worker.kv_replay_port != pool->kv_replay_port) {
+    retire(worker);
+  }
+  worker.kv_events_port = pool->kv_events_port;
+  worker.kv_replay_port = pool->kv_replay_port;
   worker.kind = pool->kind;
   worker.tls = worker.config.tls || (pool->is_foreign() && pool->tls);
   worker.trust = pool->trust;
@@ -156,7 +162,8 @@ void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>
   worker->record = {.name = worker->shown,
                     .incarnation = fmt::format("foreign {}", worker->serial),
                     .models = *models,
-                    .slots = kForeignSlots};
+                    .slots = kForeignSlots,
+                    .block_tokens = worker->vllm_blocks.block_tokens()};
   worker->health.note_record(worker->record, now_ns);
   worker->health.note_probe(true);
   const bool is_fresh = worker->said_ns > 0 && now_ns - worker->said_ns < kLoadAgeNs;
@@ -170,6 +177,45 @@ void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>
                            now_ns);
   forget_counted(*worker, now_ns);
   ask_abilities(*worker, place);
+  subscribe(*worker, place);
+}
+
+void Fleet::subscribe(Worker& worker, const Place& place) {
+  if (worker.kv_events_port == 0 || !hasher_) return;
+  std::unique_ptr<cluster::VllmSubscriber>& subscriber = subscribers_[worker.serial];
+  if (subscriber != nullptr) return;
+  subscriber = std::make_unique<cluster::VllmSubscriber>(cluster::VllmSubscriber::Options{
+      .host = worker.config.host,
+      .port = worker.kv_events_port,
+      .replay_port = worker.kv_replay_port,
+      .on_news = [this, place](const cluster::VllmSubscriber::Options::News& news) {
+        on_kv_news(place, news);
+      }});
+}
+
+void Fleet::retire(const Worker& worker) {
+  const auto found = subscribers_.find(worker.serial);
+  if (found == subscribers_.end()) return;
+  retired_.push_back(std::move(found->second));
+  subscribers_.erase(found);
+}
+
+void Fleet::on_kv_news(const Place& place, const cluster::VllmSubscriber::Options::News& news) {
+  std::lock_guard lock(mutex_);
+  Worker* worker = at(place);
+  if (worker == nullptr) return;
+  const int index = static_cast<int>(place.index);
+  VllmBlocks::Changes changes;
+  if (news.anew) worker->vllm_blocks.clear();
+  worker->vllm_blocks.apply(news.events, *hasher_, changes);
+  if (news.anew || changes.clears) blocks_.forget(index);
+  for (const VllmBlocks::Change& change : changes.changes) {
+    change.stored ? blocks_.note_stored(index, BlockView::Group::kWidest, change.name)
+                  : blocks_.note_removed(index, BlockView::Group::kWidest, change.name);
+  }
+  // Whatever it calls them: here they have our names.
+  worker->names_agree = worker->vllm_blocks.block_tokens() > 0;
+  worker->record.block_tokens = worker->vllm_blocks.block_tokens();
 }
 
 void Fleet::ask_load(Worker& worker, const Place& place) {

@@ -130,6 +130,9 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .uncounted = static_cast<int>(worker.uncounted.size()),
            .slot_wait_s = load.wait_s,
            .kv_used = load.kv_used,
+           // What its configuration says of it goes before what it says itself.
+           .distance_s = zones_.distance_s(worker.config.zone.empty() ? worker.record.zone
+                                                                      : worker.config.zone),
            .bias = worker.first_bias.at(typical.first, now_ns),
            .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
            .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&

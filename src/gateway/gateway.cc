@@ -74,6 +74,21 @@ std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
   return ms * 1'000'000;
 }
 
+// TN-14: whose region has no pool is sent to no other one.
+api::ApiError no_worker_in_region() {
+  return {.status = 503,
+          .message = "no worker of the region that this key is tied to is there for this model",
+          .type = "server_error",
+          .param = {},
+          .code = "no_worker",
+          .retry_after_s = 1};
+}
+
+bool is_foreign(const GatewayConfig& config, const std::string& pool) {
+  const auto found = std::ranges::find(config.pools, pool, &PoolConfig::name);
+  return found != config.pools.end() && found->is_foreign();
+}
+
 // GW-03.
 api::ApiError loop_detected() {
   return {.status = 508,
@@ -94,13 +109,14 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
           Settings{.config = std::move(options.config), .texts = std::move(options.texts)})),
       name_(fmt::format("{:016x}", random_seed())),
       seed_(random_seed()),
+      block_seed_(options.block_seed.value_or(random_seed())),
       clock_(clock),
       log_(log),
       access_control_(std::move(options.keys), fmt::format("{:016x}", random_seed()), clock),
       quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
       fleet_({.gateway = name_,
               .trust = trust_,
-              .block_seed = options.block_seed,
+              .block_seed = block_seed_,
               .index_bytes = static_cast<size_t>(config_->config.index_bytes),
               .on_ready =
                   [this](const std::string& pool) {
@@ -109,11 +125,20 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                   }},
              clock, log),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
-      namer_(options.block_seed),
+      namer_(block_seed_),
       on_demand_(options.on_demand ? std::move(options.on_demand) : [] {}),
       dns_(
           {}, [this] { set_members(); }, log),
-      releaser_({.name = "pelton-release", .interval = kRelease}, [this] { release_held(); }) {
+      shadow_({.fleet = fleet_,
+               .client = client_,
+               .clock = clock_,
+               .log = log_,
+               .arms = arms_,
+               .gateway = name_}),
+      releaser_({.name = "pelton-release", .interval = kRelease}, [this] {
+        release_held();
+        shadow_.yield();
+      }) {
   add_gates(config_->config);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
@@ -133,7 +158,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
   }
   watch_services(config_->config);
   set_members();
-  dns_.set_pools(config_->config.pools);
+  dns_.set_pools(config_->config.pools, config_->config.dns_server);
 }
 
 // A source for each service that pools name; those that stay go on as they are.
@@ -209,7 +234,7 @@ void Gateway::set_members() {
     });
     if (!is_known) workers.push_back(std::move(found));
   }
-  fleet_.set_members(settings->config.pools, workers);
+  fleet_.set_members(settings->config.pools, workers, settings->config.zones);
 }
 
 Gateway::Config Gateway::config() const {
@@ -252,7 +277,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   }
   watch_services(this->config()->config);
   set_members();
-  dns_.set_pools(this->config()->config.pools);
+  dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
   ++counters_.reloads;
   return kept;
 }
@@ -279,8 +304,9 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   std::optional<access::Principal> principal =
       access_control_.identify(access::AccessControl::credentials_of(request.headers));
   if (!principal && !is_open(request.path)) return refuse(api::bad_api_key());
-  const std::string tenant = principal ? principal->tenant : std::string();
-  if (std::optional<net::HttpResponse> own = own_answer(request, tenant)) {
+  const Config settings = config();
+  const Asker asker = principal ? Asker::of(settings->config, *principal) : Asker{};
+  if (std::optional<net::HttpResponse> own = own_answer(request, asker)) {
     return exchange->send(*std::move(own));
   }
   if (!is_forwarded(request) || cluster::is_grpc_method(request.path)) {
@@ -333,16 +359,16 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
   };
-  const std::string tenant = principal.tenant;
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = this->config();
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> response = asked_response(request);
   const auto home = response ? homes_.find(*response) : std::nullopt;
-  std::optional<Routed> routed = route(config, request, tenant);
-  std::vector<std::string> other_pools;
-  if (!routed && response) routed = route_of_response(config, tenant, home, other_pools);
+  const Asker asker = Asker::of(config, principal);
+  std::optional<Routed> routed = route(config, request, asker, home);
+  if (!routed && response) routed = route_of_response(config, asker, home);
   if (!routed) return refuse(api::model_not_found(asked_model(request)));
+  if (routed->pool == nullptr) return refuse(no_worker_in_region());
   const PoolConfig* pool = routed->pool;
   const auto relayed =
       std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
@@ -351,14 +377,15 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                                                       .request_id = request_id,
                                                       .principal = std::move(principal),
                                                       .seed = draw(),
-                                                      .created_ms = clock_.unix_ms()});
+                                                      .created_ms = clock_.unix_ms(),
+                                                      .arm = std::move(routed->arm)});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   relayed->speaks_of_response = response.has_value();
-  relayed->other_pools = std::move(other_pools);
+  if (response) relayed->other_pools = std::move(routed->other_pools);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
@@ -377,38 +404,71 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .gateway = name_,
       .retries_max = config.retries_max,
       .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9)};
-  // Whose blocks are salted by a secret of its worker's own has no names here.
+  // Whose blocks are salted by a secret of its worker's own has no names here; a worker of another
+  // kind keeps tenants' blocks together.
   PromptNamer::Naming naming;
-  if (relayed->principal.tenant.empty()) {
+  if (relayed->principal.tenant.empty() || pool->is_foreign()) {
     naming = naming_of(*settings, *pool, relayed->created_ms,
                        relayed->names_adapter ? relayed->model : "");
   }
+  const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, std::move(naming), exchange,
-                     [this, relayed, exchange, services](RoutedPrompt prompt) {
+                     [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
                        if (!reserve(*relayed, exchange)) return;
+                       offer_shadow(settings->config, shadow, *relayed);
                        Relay::start(std::move(*relayed), exchange, services);
                      });
 }
 
+void Gateway::offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
+                           const Relay::Request& request) {
+  if (shadow == nullptr) return;
+  shadow_.offer({.to = *shadow,
+                 .is_foreign = is_foreign(config, shadow->pool),
+                 .output_tokens = fleet_.expected_output(shadow->pool)},
+                request);
+}
+
+// One that goes on from a stored response stays with the arm that has it.
 std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
-                                              const net::HttpRequest& request,
-                                              std::string_view tenant) {
+                                              const net::HttpRequest& request, const Asker& asker,
+                                              const Home& home) {
+  using Sticky = RouteConfig::Sticky;
   std::string model = asked_model(request);
+  const RouteConfig* const known = find_route(config, model, asker);
+  const bool is_split = known != nullptr && (known->arms.size() > 1 || known->shadow);
+  std::string session;
+  std::string user;
+  if (is_split && known->sticky == Sticky::kSession) session = asked_session(request);
+  if (is_split && known->sticky == Sticky::kUser) user = asked_user(request);
   const auto choice = choose_route(config, {.model = model,
-                                            .tenant = tenant,
-                                            .session = request.headers.get("x-session-id"),
+                                            .asker = asker,
+                                            .session = session,
+                                            .user = user,
+                                            .home = home ? home->pool : std::string(),
                                             .draw = draw()});
-  if (!choice) return route_adapter(config, std::move(model), tenant);
-  if (choice->arm != nullptr) arms_.note(model, choice->arm->name);
-  return Routed{.pool = choice->pool, .model = std::move(model)};
+  if (!choice) return route_adapter(config, std::move(model), asker);
+  if (choice->pool == nullptr) return Routed{};
+  Routed routed{.pool = choice->pool, .model = std::move(model)};
+  if (choice->arm == nullptr) return routed;
+  routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
+  if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;
+  if (home) return routed;
+  for (const PoolConfig& pool : config.pools) {
+    const bool is_arms = std::ranges::find(choice->route->arms, pool.name, &RouteArm::pool) !=
+                         choice->route->arms.end();
+    if (!is_arms || &pool == routed.pool || !may_use(config, asker, pool, routed.model)) continue;
+    routed.other_pools.push_back(pool.name);
+  }
+  return routed;
 }
 
 // What no pool is configured for may be an adapter that a pool's workers have.
 std::optional<Gateway::Routed> Gateway::route_adapter(const GatewayConfig& config, std::string name,
-                                                      std::string_view tenant) const {
+                                                      const Asker& asker) const {
   for (const PoolConfig& pool : config.pools) {
-    if (name.empty() || !may_use(config, tenant, pool, name)) continue;
+    if (name.empty() || !may_use(config, asker, pool, name)) continue;
     if (!fleet_.has_adapter(pool.name, name)) continue;
     return Routed{.pool = &pool, .model = std::move(name), .is_adapter = true};
   }
@@ -455,14 +515,13 @@ void Gateway::refuse_limited(const Relay::Request& request, const api::ApiError&
 
 // A request by a response's id names no model: of several pools it is the one that made it, where
 // that is known, and otherwise one after the other.
-std::optional<Gateway::Routed> Gateway::route_of_response(
-    const GatewayConfig& config, std::string_view tenant,
-    const std::optional<ResponseHomes::Home>& home, std::vector<std::string>& other_pools) {
+std::optional<Gateway::Routed> Gateway::route_of_response(const GatewayConfig& config,
+                                                          const Asker& asker, const Home& home) {
   std::optional<Routed> routed;
+  std::vector<std::string> other_pools;
   for (const PoolConfig& pool : config.pools) {
-    const bool may = std::ranges::any_of(pool.models, [&](const std::string& model) {
-      return may_use(config, tenant, pool, model);
-    });
+    const bool may = std::ranges::any_of(
+        pool.models, [&](const std::string& model) { return may_use(config, asker, pool, model); });
     if (!may || pool.scaling) continue;
     const bool is_first = !routed || (home && home->pool == pool.name);
     if (is_first && routed) other_pools.push_back(routed->pool->name);
@@ -472,6 +531,7 @@ std::optional<Gateway::Routed> Gateway::route_of_response(
       other_pools.push_back(pool.name);
     }
   }
+  if (routed) routed->other_pools = std::move(other_pools);
   return routed;
 }
 
@@ -503,11 +563,10 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .body = request.body,
                                .remote = {}};
   const std::string model = asked_model(asked);
-  const auto choice =
-      choose_route(settings->config, {.model = model, .tenant = {}, .session = {}, .draw = draw()});
+  const auto choice = choose_route(settings->config, {.model = model, .draw = draw()});
   const auto adapter = choice ? std::nullopt : route_adapter(settings->config, model, {});
-  if (!choice && !adapter) return error_answer("/", api::model_not_found(model), "");
-  const PoolConfig* pool = choice ? choice->pool : adapter->pool;
+  const PoolConfig* pool = choice ? choice->pool : adapter ? adapter->pool : nullptr;
+  if (pool == nullptr) return error_answer("/", api::model_not_found(model), "");
   const RoutedPrompt prompt = namer_.name(
       asked, naming_of(*settings, *pool, clock_.unix_ms(), adapter ? std::string_view(model) : ""));
   const std::vector<Fleet::Considered> considered = fleet_.explain(
@@ -519,13 +578,13 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
 }
 
 std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request,
-                                                     std::string_view tenant) const {
+                                                     const Asker& asker) const {
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return json_answer(200, R"({"status":"ok"})");
   if (is_open(request.path)) return health();
-  if (request.path == kModels) return json_answer(200, api::model_list_body(models(tenant)));
+  if (request.path == kModels) return json_answer(200, api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
-    return scaled_model(std::string_view(request.path).substr(kModels.size() + 1), tenant);
+    return scaled_model(std::string_view(request.path).substr(kModels.size() + 1), asker);
   }
   return std::nullopt;
 }
@@ -548,14 +607,14 @@ net::HttpResponse Gateway::health() const {
 }
 
 std::optional<net::HttpResponse> Gateway::scaled_model(std::string_view name,
-                                                       std::string_view tenant) const {
-  for (const api::ModelCard& card : models(tenant)) {
+                                                       const Asker& asker) const {
+  for (const api::ModelCard& card : models(asker)) {
     if (card.id == name && !card.state.empty()) return json_answer(200, api::model_body(card));
   }
   return std::nullopt;
 }
 
-std::vector<api::ModelCard> Gateway::models(std::string_view tenant) const {
+std::vector<api::ModelCard> Gateway::models(const Asker& asker) const {
   std::vector<api::ModelCard> cards;
   const Config settings = config();
   const std::vector<Fleet::Row> rows = fleet_.rows();
@@ -572,7 +631,7 @@ std::vector<api::ModelCard> Gateway::models(std::string_view tenant) const {
     for (const std::string& model : pool.models) {
       const bool is_there =
           std::ranges::any_of(cards, [&](const auto& card) { return card.id == model; });
-      if (is_there || !may_use(settings->config, tenant, pool, model)) continue;
+      if (is_there || !may_use(settings->config, asker, pool, model)) continue;
       cards.push_back({.id = model, .root = pool.models.front(), .context_max = context});
       if (!announced) continue;
       cards.back().state = autoscaler::pool_phase_name(announced->phase);
@@ -665,6 +724,7 @@ void Gateway::handle_admin(const net::HttpRequest& request,
                                         .refusals = refusals_,
                                         .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
+                                        .shadow = shadow_.counts(),
                                         .held = held,
                                         .more_metrics = more_metrics}));
 }

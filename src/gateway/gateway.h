@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
-#include "gateway/arm_counters.h"
+#include "gateway/arm_figures.h"
 #include "gateway/config.h"
 #include "gateway/dns_source.h"
 #include "gateway/etcd_source.h"
@@ -35,6 +35,7 @@
 #include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/route_table.h"
+#include "gateway/shadow_traffic.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "telemetry/prometheus_text.h"
@@ -50,8 +51,8 @@ class Gateway {
     GatewayConfig config;
     access::ApiKeys keys;  // empty: none is asked for
     ModelTexts texts;
-    std::optional<uint64_t> block_seed;  // of the fleet's block names; none: nothing has names
-    std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
+    std::optional<uint64_t> block_seed;          // of the fleet's block names; none: one is drawn
+    std::shared_ptr<const net::TlsTrust> trust;  // of the workers; null: plain HTTP
     std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
     // [etcd] with what its files say.
     cluster::EtcdClient::Options etcd;
@@ -123,12 +124,11 @@ class Gateway {
   void watch_services(const GatewayConfig& config);
   // Its own answers: health, the list of models.
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request,
-                                              std::string_view tenant) const;
+                                              const Asker& asker) const;
   net::HttpResponse health() const;
-  std::vector<api::ModelCard> models(std::string_view tenant) const;
+  std::vector<api::ModelCard> models(const Asker& asker) const;
   // Of a model whose replicas come and go: nobody else may be there to answer.
-  std::optional<net::HttpResponse> scaled_model(std::string_view name,
-                                                std::string_view tenant) const;
+  std::optional<net::HttpResponse> scaled_model(std::string_view name, const Asker& asker) const;
   void add_gates(const GatewayConfig& config);
   std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
   Gates gates() const;
@@ -138,20 +138,25 @@ class Gateway {
     const PoolConfig* pool = nullptr;
     std::string model;
     bool is_adapter = false;  // it is the name of one
+    std::shared_ptr<ArmFigures> arm = {};
+    const ShadowConfig* shadow = nullptr;       // that gets a copy; null: none does
+    std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
   };
+  using Home = std::optional<ResponseHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
-                              std::string_view tenant);
+                              const Asker& asker, const Home& home);
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
-                                      std::string_view tenant) const;
+                                      const Asker& asker) const;
+  // A copy of the request to the route's shadow, if it has one.
+  void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
+                    const Relay::Request& request);
   // Within its key's limits; false: it has been refused.
   bool admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   void refuse_limited(const Relay::Request& request, const api::ApiError& error,
                       net::Exchange& exchange) const;
-  static std::optional<Routed> route_of_response(const GatewayConfig& config,
-                                                 std::string_view tenant,
-                                                 const std::optional<ResponseHomes::Home>& home,
-                                                 std::vector<std::string>& other_pools);
+  static std::optional<Routed> route_of_response(const GatewayConfig& config, const Asker& asker,
+                                                 const Home& home);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
   // `adapter`: that the request names; empty: none.
@@ -165,6 +170,8 @@ class Gateway {
   Gates gates_;             // guarded by mutex_; a gate stays
   const std::string name_;  // one for each start
   const uint64_t seed_;
+  const uint64_t
+      block_seed_;  // of block names; without the fleet's key those of foreign workers only
   const base::Clock& clock_;
   base::Log& log_;
   access::AccessControl access_control_;
@@ -175,7 +182,7 @@ class Gateway {
   ResponseHomes homes_;
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
-  ArmCounters arms_;
+  ArmTable arms_;
   Fleet fleet_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;
@@ -189,6 +196,7 @@ class Gateway {
   std::mutex services_mutex_;
   // By what they are made of; guarded by services_mutex_.
   Services services_;
+  ShadowTraffic shadow_;
   base::PeriodicThread releaser_;  // for whom a worker's news came too early
 };
 

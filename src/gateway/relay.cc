@@ -75,8 +75,11 @@ Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
     : services_(services),
       request_(std::move(request)),
       exchange_(std::move(exchange)),
+      started_ns_(services.clock.now_ns()),
       preferred_(request_.home),
-      stalled_ns_(services.clock.now_ns()) {}
+      stalled_ns_(started_ns_) {
+  if (request_.arm) request_.arm->note_request();
+}
 
 // Where this request may be what ends workers, only one that no other such request is sent to.
 std::optional<Fleet::Assignment> Relay::assign() {
@@ -292,6 +295,12 @@ void Relay::note_harmless() {
 void Relay::note_progress() {
   stalled_ns_ = services_.clock.now_ns();
   if (!progressed_) first_ns_ = stalled_ns_;
+  if (answer_ns_ == 0) {
+    answer_ns_ = stalled_ns_;
+    if (request_.arm) {
+      request_.arm->note_first_token(static_cast<double>(answer_ns_ - started_ns_) * 1e-9);
+    }
+  }
   if (!std::exchange(progressed_, true) && attempt_ == 0) {
     services_.fleet.note_first_token(assignment_,
                                      static_cast<double>(stalled_ns_ - attempted_ns_) * 1e-9);
@@ -304,6 +313,7 @@ void Relay::note_end(const std::string& choice_end) {
   const Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
   services_.fleet.note_output(request_.pool, end->output_tokens);
+  if (request_.arm) request_.arm->note_finish(end->reason);
   prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
   if (request_.ticket != nullptr) {
     request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
@@ -400,6 +410,7 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
+  note_arm(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError);
   send_answer(std::move(answer));
 }
 
@@ -426,9 +437,19 @@ void Relay::settle(Fleet::Outcome outcome) {
   ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
 }
 
+void Relay::note_arm(ArmFigures::Outcome outcome) {
+  if (!request_.arm) return;
+  const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
+  request_.arm->note_end(
+      {.outcome = outcome,
+       .tokens = tokens,
+       .further_s = answer_ns_ > 0 ? static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9 : 0.0});
+}
+
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
+  note_arm(ArmFigures::Outcome::kError);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -440,6 +461,7 @@ void Relay::send_refusal() {
 void Relay::finish() {
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
+  note_arm(ArmFigures::Outcome::kOk);
   if (!streaming_) exchange_->start_stream(head_->status, head_headers());
   exchange_->finish();
 }
@@ -510,7 +532,7 @@ void Relay::on_worker_leaving(int attempt) {
   exchange_->post([self, attempt] {
     if (attempt < 0) return self->fail_warm_up(attempt, Fleet::Outcome::kNeither);
     if (self->over_ || !self->running_ || attempt != self->attempt_) return;
-    self->leave_worker();
+    self->request_.is_copy ? self->end_copy() : self->leave_worker();
   });
 }
 
@@ -551,12 +573,19 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   go_on(failure);
 }
 
+// Nobody waits for it.
+void Relay::end_copy() {
+  client_left();
+  exchange_->finish();
+}
+
 void Relay::go_on(Failure failure) {
   in_flight_.reset();  // behind note_crash(): another one like it waits for that
   if (foreign_ && streaming_ && !early_ && !go_on_foreign()) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (over_) return;
+  if (request_.is_copy) return give_up(502, "worker_failed", "the worker that was tried failed");
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
     const bool is_for_now = failure == Failure::kBusy || failure == Failure::kAnother;
@@ -599,6 +628,7 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
 
 void Relay::give_up(api::ApiError error) {
   over_ = true;
+  note_arm(ArmFigures::Outcome::kError);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -617,6 +647,7 @@ void Relay::give_up(api::ApiError error) {
 void Relay::client_left() {
   if (over_) return;
   ++services_.counters.left;
+  note_arm(ArmFigures::Outcome::kLeft);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/answer_reader.h"
+#include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
 #include "gateway/foreign_stream.h"
@@ -69,6 +70,9 @@ class Relay final : public WorkerListener,
     bool speaks_of_response = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
     std::vector<std::string> other_pools = {};
+    bool is_copy =
+        false;  // of a client's, whose answer nobody gets: one attempt, behind all others
+    std::shared_ptr<ArmFigures> arm = {};  // of the route that has it; null: none does
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -147,6 +151,7 @@ class Relay final : public WorkerListener,
   bool relay(AnswerUpdate& update);
   void note_response(std::string_view bytes);
   void note_progress();
+  void note_arm(ArmFigures::Outcome outcome);  // its answer is over
   void note_end(const std::string& choice_end);
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
@@ -163,11 +168,13 @@ class Relay final : public WorkerListener,
   void give_up(api::ApiError error);
   void give_up_quarantined();
   void client_left();
+  void end_copy();
   void drained();
 
   const Services services_;
   Request request_;
   const std::shared_ptr<net::Exchange> exchange_;
+  const int64_t started_ns_;
 
   int attempt_ = 0;               // the number of the one that is running, or comes next
   bool running_ = false;          // an attempt is
@@ -186,7 +193,8 @@ class Relay final : public WorkerListener,
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;
   int64_t attempted_ns_ = 0;
-  int64_t first_ns_ = 0;  // when the running attempt said something first
+  int64_t first_ns_ = 0;   // when the running attempt said something first
+  int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
   bool was_paused_ = false;
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;

@@ -113,6 +113,7 @@ bool Relay::go_on_foreign() {
     settle(Fleet::Outcome::kServed);
     --services_.counters.open;
     ++services_.counters.answered;
+    note_arm(ArmFigures::Outcome::kOk);
     move_to(PoolGate::Place::kOver);
     exchange_->finish();
     return true;

@@ -23,24 +23,78 @@ bool has_model(const PoolConfig& pool, std::string_view model) {
   return std::ranges::find(pool.models, model) != pool.models.end();
 }
 
-uint64_t key_hash(const RouteConfig& route, const RouteKey& key) {
-  using Sticky = RouteConfig::Sticky;
-  if (route.sticky == Sticky::kTenant) return base::fnv1a64(key.tenant);
-  if (route.sticky == Sticky::kSession && !key.session.empty()) {
-    return base::mix64(base::fnv1a64(key.session) + base::fnv1a64(key.tenant));
-  }
-  return key.draw;
+// Empty, or the same.
+bool is_or_any(const std::string& wanted, const std::string& name) {
+  return wanted.empty() || wanted == name;
 }
 
-const RouteArm* arm_of(const RouteConfig& route, const RouteKey& key) {
+bool has_or_any(const std::vector<std::string>& names, std::string_view name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+// It may know of the model there, wherever that stands.
+bool may_know(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
+              std::string_view model) {
+  const KeyScope* scope = asker.scope;
+  if (scope != nullptr &&
+      !(is_or_any(scope->pool, pool.name) && has_or_any(scope->models, model))) {
+    return false;
+  }
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return rules == nullptr ||
+         (is_or_any(rules->pool, pool.name) && has_or_any(rules->models, model));
+}
+
+bool is_in_reach(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool) {
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return (rules == nullptr || is_or_any(rules->region, pool.region)) &&
+         (asker.scope == nullptr || is_or_any(asker.scope->region, pool.region));
+}
+
+bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return (rules != nullptr && !rules->pool.empty()) ||
+         (asker.scope != nullptr && !asker.scope->pool.empty());
+}
+
+uint64_t key_hash(const RouteConfig& route, const RouteKey& key) {
+  using Sticky = RouteConfig::Sticky;
+  const uint64_t tenant = base::fnv1a64(key.asker.tenant);
+  if (route.sticky == Sticky::kTenant) return tenant;
+  std::string_view name;
+  if (route.sticky == Sticky::kSession) name = key.session;
+  if (route.sticky == Sticky::kUser) name = key.user;
+  return name.empty() ? key.draw : base::mix64(base::fnv1a64(name) + tenant);
+}
+
+// In (0, 1), of the key and of what is drawn for.
+double unit_of(uint64_t hash, const std::string& purpose) {
+  const uint64_t bits = base::mix64(hash ^ base::fnv1a64(purpose));
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+bool is_shadowed(const GatewayConfig& config, const RouteConfig& route, const RouteKey& key) {
+  if (!route.shadow) return false;
+  const PoolConfig* pool = pool_named(config, route.shadow->pool);
+  if (pool == nullptr || !may_use(config, key.asker, *pool, key.model)) return false;
+  const std::string purpose = route.model + "\nshadow of\n" + route.shadow->pool;
+  return unit_of(key_hash(route, key), purpose) < route.shadow->share;
+}
+
+// Of those that the asker may be sent to.
+const RouteArm* arm_of(const GatewayConfig& config, const RouteConfig& route, const RouteKey& key) {
+  const auto is_its = [&](const RouteArm& arm) {
+    const PoolConfig* pool = pool_named(config, arm.pool);
+    return pool != nullptr && may_use(config, key.asker, *pool, key.model);
+  };
   const uint64_t hash = key_hash(route, key);
   const RouteArm* best = nullptr;
   double best_score = 0;
   for (const RouteArm& arm : route.arms) {
+    if (!is_its(arm)) continue;
+    if (!key.home.empty() && arm.pool == key.home) return &arm;
     if (arm.weight == 0) continue;
-    const uint64_t bits = base::mix64(hash ^ base::fnv1a64(route.model + "\n" + arm.name));
-    const double u = (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
-    const double score = -arm.weight / std::log(u);
+    const double score = -arm.weight / std::log(unit_of(hash, route.model + "\n" + arm.name));
     if (best == nullptr || score > best_score) {
       best = &arm;
       best_score = score;
@@ -51,12 +105,18 @@ const RouteArm* arm_of(const RouteConfig& route, const RouteKey& key) {
 
 }  // namespace
 
-bool may_use(const GatewayConfig& config, std::string_view tenant, const PoolConfig& pool,
+bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
              std::string_view model) {
-  const TenantConfig* rules = tenant_of(config, tenant);
-  if (rules == nullptr) return true;
-  if (!rules->pool.empty() && rules->pool != pool.name) return false;
-  return rules->models.empty() || std::ranges::find(rules->models, model) != rules->models.end();
+  return may_know(config, asker, pool, model) && is_in_reach(config, asker, pool);
+}
+
+const RouteConfig* find_route(const GatewayConfig& config, std::string_view model,
+                              const Asker& asker) {
+  if (is_tied_to_pool(config, asker)) return nullptr;
+  const auto found = std::ranges::find_if(config.routes, [&](const RouteConfig& route) {
+    return route.model == model && (route.tenant == "*" || route.tenant == asker.tenant);
+  });
+  return found == config.routes.end() ? nullptr : &*found;
 }
 
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key) {
@@ -64,26 +124,30 @@ std::optional<RouteChoice> choose_route(const GatewayConfig& config, const Route
   if (key.model.empty()) {
     const bool is_only =
         config.pools.size() == 1 &&
-        may_use(config, key.tenant, config.pools.front(), config.pools.front().models.front());
+        may_use(config, key.asker, config.pools.front(), config.pools.front().models.front());
     if (!is_only) return std::nullopt;
-    return RouteChoice{.pool = &config.pools.front(), .arm = nullptr};
+    return RouteChoice{.pool = &config.pools.front()};
   }
-  const TenantConfig* rules = tenant_of(config, key.tenant);
-  const bool is_pinned = rules != nullptr && !rules->pool.empty();
-  for (const RouteConfig& route : config.routes) {
-    const bool is_its = route.model == key.model &&
-                        (route.tenant == "*" || route.tenant == key.tenant) && !is_pinned;
-    if (!is_its) continue;
-    const RouteArm* arm = arm_of(route, key);
-    const PoolConfig* pool = arm == nullptr ? nullptr : pool_named(config, arm->pool);
-    if (pool == nullptr || !may_use(config, key.tenant, *pool, key.model)) return std::nullopt;
-    return RouteChoice{.pool = pool, .arm = arm};
+  if (const RouteConfig* route = find_route(config, key.model, key.asker)) {
+    if (const RouteArm* arm = arm_of(config, *route, key)) {
+      return RouteChoice{.pool = pool_named(config, arm->pool),
+                         .route = route,
+                         .arm = arm,
+                         .is_shadowed = is_shadowed(config, *route, key)};
+    }
+    const bool is_known = std::ranges::any_of(route->arms, [&](const RouteArm& arm) {
+      const PoolConfig* pool = pool_named(config, arm.pool);
+      return arm.weight > 0 && pool != nullptr && may_know(config, key.asker, *pool, key.model);
+    });
+    return is_known ? std::optional(RouteChoice{}) : std::nullopt;
   }
+  bool is_known = false;
   for (const PoolConfig& pool : config.pools) {
-    if (!has_model(pool, key.model) || !may_use(config, key.tenant, pool, key.model)) continue;
-    return RouteChoice{.pool = &pool, .arm = nullptr};
+    if (!has_model(pool, key.model) || !may_know(config, key.asker, pool, key.model)) continue;
+    is_known = true;
+    if (is_in_reach(config, key.asker, pool)) return RouteChoice{.pool = &pool};
   }
-  return std::nullopt;
+  return is_known ? std::optional(RouteChoice{}) : std::nullopt;
 }
 
 }  // namespace pelton::gateway

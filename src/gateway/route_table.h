@@ -3,7 +3,8 @@
 // Of a route's arms one is drawn by weighted rendezvous hashing: each arm has the score
 // -weight / ln(u), u in (0, 1) being a hash of the sticky key and the arm, and the highest one has
 // the request. So shares are as the weights, one key stays with its arm, and a weight that changes
-// moves only as many keys as it must.
+// moves only as many keys as it must. Which keys' requests are copied to a route's shadow is drawn
+// likewise, of the same key.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +12,48 @@
 #include <string>
 #include <string_view>
 
+#include "access/api_keys.h"
 #include "gateway/config.h"
 
 namespace pelton::gateway {
 
+// Who asks: what the configuration says of its tenant holds for it, and what stands beside its key.
+struct Asker {
+  std::string_view tenant;
+  const KeyScope* scope = nullptr;  // null: nothing does
+
+  static Asker of(const GatewayConfig& config, const access::Principal& principal) {
+    const KeyScopes* scopes = config.key_scopes.get();
+    return {.tenant = principal.tenant,
+            .scope = scopes == nullptr ? nullptr : scopes->of(principal.account)};
+  }
+};
+
 struct RouteKey {
   std::string_view model;  // empty: none is named
-  std::string_view tenant;
-  std::string_view session;  // as its client calls it; empty: it has none
+  Asker asker;
+  std::string_view session;  // by which its conversation is known; empty: by nothing
+  std::string_view user;     // whom its client asks for; empty: nobody is named
+  std::string_view home;     // a pool: it has what the request goes on from; empty: none has
   uint64_t draw = 0;         // of the request
 };
 
 struct RouteChoice {
+  // Null: pools have the model, but none of the region that the asker is tied to.
   const PoolConfig* pool = nullptr;
-  const RouteArm* arm = nullptr;  // null: no route has it
+  const RouteConfig* route = nullptr;  // null: no route has it, as the next
+  const RouteArm* arm = nullptr;
+  bool is_shadowed = false;  // a copy goes to the route's shadow
 };
 
-// None: nobody answers to that model, or the tenant may not know of it.
+// The route that has requests for this model; null: none.
+const RouteConfig* find_route(const GatewayConfig& config, std::string_view model,
+                              const Asker& asker);
+
+// None: nobody answers to that model, or the asker may not know of it.
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key);
-// Whether the tenant may ask for it.
-bool may_use(const GatewayConfig& config, std::string_view tenant, const PoolConfig& pool,
+// Whether it may ask for it.
+bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
              std::string_view model);
 
 }  // namespace pelton::gateway

@@ -33,6 +33,59 @@ TEST(RouteTable, SharesAreAsTheWeights) {
   EXPECT_NEAR(new_ones, kRequests * 0.05, kRequests * 0.01);
 }
 
+// Within 1 % of all requests, of several arms, however their pools are called.
+TEST(RouteTable, SharesOfManyArmsAreAsTheWeights) {
+  const std::map<std::string, double> weights = {{"a", 50}, {"b", 30}, {"c", 15}, {"d", 5}};
+  GatewayConfig config{.pools = {{.name = "p", .models = {"m"}}}};
+  config.routes.push_back({.model = "m"});
+  for (const auto& [name, weight] : weights) {
+    config.routes.front().arms.push_back({.pool = "p", .name = name, .weight = weight});
+  }
+  constexpr int kRequests = 100'000;
+  std::map<std::string, int> counts;
+  for (int i = 0; i < kRequests; ++i) {
+    ++counts[arm_of(config, {.model = "m", .session = "conversation " + std::to_string(i)})];
+  }
+  for (const auto& [name, weight] : weights) {
+    EXPECT_NEAR(counts[name], kRequests * weight / 100, kRequests * 0.01) << name;
+  }
+}
+
+TEST(RouteTable, AUserStaysAndSoDoesWhoGoesOnFromAResponse) {
+  GatewayConfig config = split(50);
+  config.routes.front().sticky = RouteConfig::Sticky::kUser;
+  std::map<std::string, int> counts;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const std::string user = "u" + std::to_string(i);
+    const std::string arm = arm_of(config, {.model = "m", .user = user, .draw = i});
+    ++counts[arm];
+    EXPECT_EQ(arm_of(config, {.model = "m", .session = "other", .user = user, .draw = 7}), arm);
+    EXPECT_EQ(arm_of(config, {.model = "m", .user = user, .home = "new"}), "b");
+    EXPECT_EQ(arm_of(config, {.model = "m", .user = user, .home = "old"}), "a");
+  }
+  EXPECT_GT(counts["a"], 60);
+  EXPECT_GT(counts["b"], 60);
+}
+
+TEST(RouteTable, AShareOfTheConversationsIsShadowedWhateverTheirArm) {
+  GatewayConfig config = split(50);
+  config.pools.push_back({.name = "try", .models = {"m"}});
+  config.routes.front().shadow = ShadowConfig{.pool = "try", .share = 0.1};
+  constexpr int kRequests = 100'000;
+  std::map<std::string, int> shadowed;
+  for (int i = 0; i < kRequests; ++i) {
+    const std::string session = "s" + std::to_string(i);
+    const auto choice = choose_route(config, {.model = "m", .session = session});
+    ASSERT_TRUE(choice);
+    EXPECT_NE(choice->pool->name, "try") << "no client is sent there";
+    if (choice->is_shadowed) ++shadowed[choice->arm->name];
+    const auto again = choose_route(config, {.model = "m", .session = session, .draw = 5});
+    EXPECT_EQ(again->is_shadowed, choice->is_shadowed);
+  }
+  EXPECT_NEAR(shadowed["a"], kRequests * 0.05, kRequests * 0.005);
+  EXPECT_NEAR(shadowed["b"], kRequests * 0.05, kRequests * 0.005);
+}
+
 TEST(RouteTable, ASessionStaysAndAWeightMovesOnlyTheDifference) {
   constexpr int kSessions = 20'000;
   int moved = 0;
@@ -64,7 +117,7 @@ TEST(RouteTable, ATenantSeesItsModelsAndItsPoolOnly) {
       .tenants = {{.name = "acme", .models = {"m"}, .pool = {}},
                   {.name = "pinned", .models = {}, .pool = "us"}}};
   const auto pool_of = [&](std::string_view model, std::string_view tenant) {
-    const auto choice = choose_route(config, {.model = model, .tenant = tenant});
+    const auto choice = choose_route(config, {.model = model, .asker = {.tenant = tenant}});
     return choice ? choice->pool->name : std::string("none");
   };
   EXPECT_EQ(pool_of("m", "acme"), "eu");
@@ -74,6 +127,43 @@ TEST(RouteTable, ATenantSeesItsModelsAndItsPoolOnly) {
   EXPECT_EQ(pool_of("n", "pinned"), "us");
   EXPECT_EQ(pool_of("other", ""), "none");
   EXPECT_EQ(pool_of("", "acme"), "none") << "there are two";
+}
+
+// TN-14: a region that has no pool any more is no reason to leave it.
+TEST(RouteTable, AKeyAndItsTenantStayInTheirRegion) {
+  GatewayConfig config{.pools = {{.name = "eu", .models = {"m"}, .region = "eu"},
+                                 {.name = "us", .models = {"m"}, .region = "us"}},
+                       .routes = {{.model = "m",
+                                   .arms = {{.pool = "eu", .name = "eu", .weight = 1},
+                                            {.pool = "us", .name = "us", .weight = 99}},
+                                   .shadow = ShadowConfig{.pool = "us", .share = 1}}},
+                       .tenants = {{.name = "acme", .models = {}, .pool = {}, .region = "eu"}}};
+  const KeyScope in_us{.models = {}, .pool = {}, .region = "us"};
+  const KeyScope in_eu{.models = {}, .pool = {}, .region = "eu"};
+  const KeyScope of_eu{.models = {}, .pool = "eu", .region = {}};
+  const KeyScope of_n{.models = {"n"}, .pool = {}, .region = {}};
+  const auto pool_of = [&](std::string_view tenant, const KeyScope* scope, uint64_t i = 0) {
+    const auto choice = choose_route(config, {.model = "m",
+                                              .asker = {.tenant = tenant, .scope = scope},
+                                              .draw = base::random_bits(3, i)});
+    if (!choice) return std::string("404");
+    if (choice->pool == nullptr) return std::string("503");
+    EXPECT_EQ(choice->is_shadowed, !config.routes.empty() && tenant.empty() && scope == &in_us)
+        << "nor does a copy leave";
+    return choice->pool->name;
+  };
+  for (uint64_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(pool_of("acme", nullptr, i), "eu");
+    EXPECT_EQ(pool_of("", &in_us, i), "us");
+    EXPECT_EQ(pool_of("", &in_eu, i), "eu");
+  }
+  EXPECT_EQ(pool_of("", &of_eu), "eu");
+  EXPECT_EQ(pool_of("acme", &in_us), "503") << "both hold";
+  EXPECT_EQ(pool_of("", &of_n), "404") << "as one that nobody has";
+  config.pools.erase(config.pools.begin());
+  config.routes.clear();
+  EXPECT_EQ(pool_of("acme", nullptr), "503");
+  EXPECT_EQ(pool_of("", &in_us), "us");
 }
 
 }  // namespace

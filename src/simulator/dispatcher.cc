@@ -1,5 +1,6 @@
 #include "simulator/dispatcher.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -30,7 +31,7 @@ int first_up(std::span<const ReplicaState> replicas, size_t from) {
 }
 
 int busy(const ReplicaState& replica) {
-  return replica.running + replica.queued;
+  return replica.running + replica.queued + replica.uncounted;
 }
 
 int least_busy(std::span<const ReplicaState> replicas) {
@@ -56,9 +57,29 @@ int two_choices(std::span<const ReplicaState> replicas, uint64_t draw) {
 Dispatcher::Dispatcher(const Options& options)
     : options_(options),
       hasher_(options.hash_seed),
-      view_(looks_at_prefixes() ? options.index_bytes : 0) {}
+      view_(looks_at_prefixes() ? options.index_bytes : 0),
+      sent_(static_cast<size_t>(options.replicas)) {}
+
+void Dispatcher::note_report() {
+  std::fill(sent_.begin(), sent_.end(), Sent{});
+}
 
 int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& asked) {
+  if (!options_.knows_reports_only) return choose_one(replicas, asked);
+  known_.assign(replicas.begin(), replicas.end());
+  for (size_t i = 0; i < known_.size(); ++i) {
+    known_[i].uncounted = sent_[i].requests;
+    known_[i].uncounted_tokens = sent_[i].tokens;
+  }
+  const int chosen = choose_one(known_, asked);
+  if (chosen < 0) return chosen;
+  Sent& sent = sent_[static_cast<size_t>(chosen)];
+  ++sent.requests;
+  if (!looks_at_prefixes()) sent.tokens += std::ssize(asked.prompt);
+  return chosen;
+}
+
+int Dispatcher::choose_one(std::span<const ReplicaState> replicas, const Asked& asked) {
   if (replicas.empty()) return -1;
   switch (options_.policy) {
     case Policy::kRoundRobin: {
@@ -95,8 +116,11 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
                           .context_tokens = replica.context_tokens,
                           .waiting = replica.queued,
                           .waiting_tokens = replica.prompt_tokens_left,
+                          .uncounted = replica.uncounted,
+                          .uncounted_tokens = replica.uncounted_tokens,
                           .kv_used = replica.kv_used,
                           .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
+                          .distance_s = is_far(i) ? options_.distance_s : 0,
                           .usable = replica.is_up});
   }
   const gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
@@ -106,7 +130,9 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
           ? gateway::choose_by_cost(request, candidates, asked.draw, nullptr)
           : gateway::choose_by_threshold(request, candidates);
   if (!chosen) return -1;
-  const double first_s = gateway::cost_of(request, candidates[*chosen]).first_s;
+  const gateway::CostCandidate& taken = candidates[*chosen];
+  sent_[*chosen].tokens += std::max<int64_t>(request.prompt_tokens - taken.hit_tokens, 0);
+  const double first_s = gateway::cost_of(request, taken).first_s;
   view_.expect(names, {.worker = static_cast<int>(*chosen),
                        .tail_blocks = options_.groups.tail_blocks,
                        .now_ns = asked.now_ns,

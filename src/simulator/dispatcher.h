@@ -1,6 +1,6 @@
 // Who of several replicas gets a request: plain rules to compare with, and the gateway's router
-// (gateway/cost_router.h) with its index of what replicas hold. Owned by the simulation; one
-// thread.
+// (gateway/cost_router.h) with its index of what replicas hold. One gateway's: what replicas
+// reported to it, and what it has sent since. Owned by the simulation; one thread.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,9 @@ struct ReplicaState {
   int64_t prompt_tokens_left = 0;  // to be computed, of those that run and wait
   int64_t context_tokens = 0;      // of those that run
   double kv_used = 0;              // 0 to 1
+  // Sent by this gateway since that was reported.
+  int uncounted = 0;
+  int64_t uncounted_tokens = 0;
 };
 
 class Dispatcher {
@@ -49,9 +52,17 @@ class Dispatcher {
     size_t index_bytes = size_t{512} << 20;
     cluster::StepCosts costs;  // of each replica
     cluster::RoutedGroups groups;
+    // Replica i stands in zone i % zones, the gateway in this one; others are so far away.
+    int zones = 1;
+    int zone = 0;
+    double distance_s = 0;
+    // What it knows of replicas is their last report; otherwise it sees them as they are.
+    bool knows_reports_only = false;
   };
 
   explicit Dispatcher(const Options& options);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
 
   struct Asked {
     int64_t conversation = 0;
@@ -61,6 +72,11 @@ class Dispatcher {
   };
   // The replica's index; -1: none is up.
   int choose(std::span<const ReplicaState> replicas, const Asked& asked);
+  // All of them have reported: what it had sent before is in that.
+  void note_report();
+  bool is_far(size_t replica) const {
+    return static_cast<int>(replica) % options_.zones != options_.zone;
+  }
 
   // It routes by what replicas hold.
   bool looks_at_prefixes() const {
@@ -73,12 +89,19 @@ class Dispatcher {
   void note_output(int64_t tokens);
 
  private:
+  int choose_one(std::span<const ReplicaState> replicas, const Asked& asked);
   int choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked);
 
   const Options options_;
   const kv::BlockHasher hasher_;
   gateway::BlockView view_;
   double typical_output_ = 256;
+  struct Sent {
+    int requests = 0;
+    int64_t tokens = 0;
+  };
+  std::vector<Sent> sent_;           // by replica, since the last report
+  std::vector<ReplicaState> known_;  // as reported, with these
   size_t next_ = 0;
 };
 

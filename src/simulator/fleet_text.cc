@@ -22,6 +22,30 @@ std::string drafts_text(const engine::SchedulerCounters& counted) {
                      1 + static_cast<double>(counted.accepted_tokens) / drafts);
 }
 
+// How evenly the work is spread: of those that took part from the beginning on.
+std::string spread_text(const SimulationOptions& options, const SimulationResult& result) {
+  if (result.replicas.size() < 2 || options.autoscaling) return "";
+  double most = 0;
+  double sum = 0;
+  for (const ReplicaCounts& counts : result.replicas) {
+    most = std::max(most, static_cast<double>(counts.busy_ns));
+    sum += static_cast<double>(counts.busy_ns);
+  }
+  const double mean = sum / static_cast<double>(result.replicas.size());
+  return fmt::format("the busiest replica had {:.3f} times the mean's work\n",
+                     most / std::max(mean, 1.0));
+}
+
+std::string zones_text(const SimulationResult& result) {
+  const ZoneCounts& counts = result.zones;
+  if (counts.sent == 0) return "";
+  const auto share = [&](int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(counts.sent) * 100;
+  };
+  return fmt::format("sent to another zone {:.2f} %; while the near one had room {:.2f} %\n",
+                     share(counts.across), share(counts.across_with_room));
+}
+
 // Where replicas started and stopped.
 std::string scaling_text(const SimulationResult& result) {
   if (!result.scaling) return "";
@@ -59,12 +83,12 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "\n{} replica{}: load {}\n"
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
-      "{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
+      "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
       "{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
       rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
-      cached_share(result) * 100,
+      spread_text(options, result), zones_text(result), cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), result.duration_s / std::max(took_s, 1e-9));
 }

@@ -17,7 +17,9 @@ namespace pelton::simulator {
 namespace {
 
 constexpr int kReplicasMax = 10'000;
+constexpr int kGatewaysMax = 64;
 constexpr uint64_t kListenerStream = 0x646F6F7273;
+constexpr uint64_t kGatewayStream = 0x67617465;
 constexpr uint64_t kRouterStream = 0x726F75746572;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
@@ -86,6 +88,7 @@ struct Request {
   int64_t seed = 0;
   int64_t first_ns = -1;
   int replica = -1;
+  size_t gateway = 0;  // that sent it there
   int retries = 0;
   bool done = false;
   std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
@@ -103,17 +106,25 @@ class Fleet {
       : options_(options),
         workload_(workload),
         times_(times),
-        dispatcher_({.policy = options.dispatch,
-                     .replicas = replicas_max(options),
-                     .block_tokens = options.replica.capacity.block_tokens,
-                     .hash_seed = options.replica.hash_seed,
-                     .costs = step_costs(times, options.replica.capacity),
-                     .groups = routed_groups(options.replica.capacity)}),
+        report_ns_(nanoseconds(options.report_s)),
         states_(static_cast<size_t>(replicas_max(options))),
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
         histories_(workload.conversations.size()),
         counts_(states_.size()) {
+    for (int i = 0; i < options.gateways; ++i) {
+      dispatchers_.push_back(std::make_unique<Dispatcher>(
+          Dispatcher::Options{.policy = options.dispatch,
+                              .replicas = replicas_max(options),
+                              .block_tokens = options.replica.capacity.block_tokens,
+                              .hash_seed = options.replica.hash_seed,
+                              .costs = step_costs(times, options.replica.capacity),
+                              .groups = routed_groups(options.replica.capacity),
+                              .zones = options.zones,
+                              .zone = i % options.zones,
+                              .distance_s = options.zone_distance_s,
+                              .knows_reports_only = report_ns_ > 0}));
+    }
     for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
     if (!options.autoscaling) return;
     control_.emplace(PoolControl::Options{.asked = *options.autoscaling,
@@ -129,7 +140,7 @@ class Fleet {
   std::unique_ptr<Replica> make_replica(size_t index) const {
     Replica::Options options = options_.replica;
     options.seed = base::random_bits(options_.seed, 0x7265706C + index);
-    if (dispatcher_.looks_at_prefixes()) options.kv_events_max = kv_events_max(options.capacity);
+    if (looks_at_prefixes()) options.kv_events_max = kv_events_max(options.capacity);
     return std::make_unique<Replica>(options, times_);
   }
   void add(Event event) {
@@ -147,6 +158,11 @@ class Fleet {
   void wake(int64_t now_ns, size_t replica);
   void take(const Replica::Update& update);
   void schedule(size_t replica);
+  bool looks_at_prefixes() const { return dispatchers_.front()->looks_at_prefixes(); }
+  void report(int64_t now_ns);
+  void note_events(size_t replica, std::vector<kv::Event> events);
+  void note_lost(size_t replica);
+  void note_zone(size_t gateway, size_t replica);
   void observe(size_t replica);
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
@@ -175,7 +191,11 @@ class Fleet {
   const SimulationOptions& options_;
   const workload::Workload& workload_;
   const cost_model::StepTimeModel& times_;
-  Dispatcher dispatcher_;
+  std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // a gateway's each
+  const int64_t report_ns_;  // from one report to the next; 0: replicas are seen as they are
+  int64_t next_report_ns_ = 0;
+  std::vector<ReplicaState> reported_;                                 // as of the last report
+  std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported_;  // of replicas' KV caches
   std::optional<PoolControl> control_;
   std::deque<int64_t> held_;               // requests for which no replica has a free slot
   std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them
@@ -224,6 +244,7 @@ SimulationResult Fleet::run() {
       --faults_left;
     }
     ++result_.events;
+    if (report_ns_ > 0 && event.at_ns >= next_report_ns_) report(event.at_ns);
     handle(event);
   }
   for (size_t i = 0; i < records_.size(); ++i) {
@@ -329,16 +350,67 @@ void Fleet::observe(size_t replica) {
   states_[replica].running = replicas_[replica]->running_count();
   states_[replica].queued = replicas_[replica]->queued_count();
   states_[replica].slots = options_.replica.capacity.sequences_max;
-  if (!dispatcher_.looks_at_prefixes()) return;
+  if (!looks_at_prefixes()) return;
   states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
   states_[replica].context_tokens = replicas_[replica]->context_tokens();
   states_[replica].kv_used = replicas_[replica]->kv_used();
 }
 
+// Nothing has happened since the moment of the report: what is seen now is what was then.
+void Fleet::report(int64_t now_ns) {
+  next_report_ns_ = now_ns - now_ns % report_ns_ + report_ns_;
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  reported_ = states_;
+  for (const std::unique_ptr<Dispatcher>& one : dispatchers_) {
+    one->note_report();
+    for (const auto& [replica, events] : unreported_) {
+      one->note_events(static_cast<int>(replica), events);
+    }
+  }
+  unreported_.clear();
+}
+
+void Fleet::note_events(size_t replica, std::vector<kv::Event> events) {
+  if (report_ns_ > 0) {
+    if (!events.empty()) unreported_.emplace_back(replica, std::move(events));
+    return;
+  }
+  for (const auto& one : dispatchers_) one->note_events(static_cast<int>(replica), events);
+}
+
+void Fleet::note_lost(size_t replica) {
+  std::erase_if(unreported_, [&](const auto& one) { return one.first == replica; });
+  for (const auto& one : dispatchers_) one->note_lost(static_cast<int>(replica));
+}
+
+// By how things are, not by what the gateway knew.
+void Fleet::note_zone(size_t gateway, size_t replica) {
+  ++result_.zones.sent;
+  const Dispatcher& dispatcher = *dispatchers_[gateway];
+  if (!dispatcher.is_far(replica)) return;
+  ++result_.zones.across;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    observe(i);
+    const ReplicaState& state = states_[i];
+    const bool has_room = gateway::has_room({.slots = state.slots,
+                                             .rows = state.running,
+                                             .waiting = state.queued,
+                                             .kv_used = state.kv_used});
+    if (dispatcher.is_far(i) || !state.is_up || !has_room) continue;
+    ++result_.zones.across_with_room;
+    return;
+  }
+}
+
 void Fleet::arrive(int64_t now_ns, int64_t request) {
   if (!control_) {
-    for (size_t i = 0; i < states_.size(); ++i) observe(i);
-    return dispatch(now_ns, request, states_);
+    if (report_ns_ == 0) {
+      for (size_t i = 0; i < states_.size(); ++i) observe(i);
+      return dispatch(now_ns, request, states_);
+    }
+    // That one is down its gateways hear at once.
+    for (size_t i = 0; i < states_.size(); ++i) reported_[i].is_up = states_[i].is_up;
+    return dispatch(now_ns, request, reported_);
   }
   const bool returned = requests_[static_cast<size_t>(request)].retries > 0;
   if (!returned) control_->note_request(now_ns);
@@ -350,13 +422,17 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
 
 void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states) {
   Request& sent = requests_[static_cast<size_t>(request)];
-  sent.replica = dispatcher_.choose(
+  const auto gateway = static_cast<size_t>(
+      base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
+  sent.gateway = gateway;
+  sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),
                .prompt = sent.prompt,
                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   if (control_) control_->note_sent(now_ns);
+  if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
@@ -415,7 +491,7 @@ void Fleet::retire_if_empty(int64_t now_ns, size_t replica) {
   control_->note_gone(static_cast<int>(replica), now_ns);
   counts_[replica] += replicas_[replica]->counts();
   replicas_[replica] = make_replica(replica);  // what it had cached is gone with it
-  dispatcher_.note_lost(static_cast<int>(replica));
+  note_lost(replica);
   schedule(replica);
 }
 
@@ -448,9 +524,7 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   updates_.clear();
   replicas_[replica]->wake(now_ns, updates_);
   for (const Replica::Update& update : updates_) take(update);
-  if (dispatcher_.looks_at_prefixes()) {
-    dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events());
-  }
+  if (looks_at_prefixes()) note_events(replica, replicas_[replica]->take_kv_events());
   schedule(replica);
   if (!control_) return;
   retire_if_empty(now_ns, replica);
@@ -461,10 +535,13 @@ void Fleet::take(const Replica::Update& update) {
   const auto index = static_cast<size_t>(update.request);
   Request& request = requests_[index];
   report::RequestRecord& record = records_[index];
-  int64_t seen_ns = update.at_ns + out_ns_;
+  const bool is_far = request.replica >= 0 &&
+                      dispatchers_[request.gateway]->is_far(static_cast<size_t>(request.replica));
+  const int64_t way_ns = is_far ? nanoseconds(options_.zone_distance_s) : 0;
+  int64_t seen_ns = update.at_ns + out_ns_ + way_ns;
   if (record.first_byte_ns < 0 || update.ended) {
     const double share = drawn(options_.overhead.out_residuals);
-    seen_ns = update.at_ns + nanoseconds(options_.overhead.out_s * share);
+    seen_ns = update.at_ns + nanoseconds(options_.overhead.out_s * share) + way_ns;
     // One token does not overtake another.
     if (!record.pieces.empty()) seen_ns = std::max(seen_ns, record.pieces.back().at_ns);
   }
@@ -502,7 +579,9 @@ void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
 void Fleet::finish(int64_t now_ns, int64_t request) {
   const auto index = static_cast<size_t>(request);
   records_[index].end_ns = now_ns;
-  if (records_[index].ok) dispatcher_.note_output(records_[index].output_tokens);
+  if (records_[index].ok) {
+    for (const auto& one : dispatchers_) one->note_output(records_[index].output_tokens);
+  }
   Request& done = requests_[index];
   done.done = true;
   if (control_) control_->note_finished(now_ns, done.replica >= 0);
@@ -554,7 +633,7 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   replicas_[replica] = make_replica(replica);
   replicas_[replica]->slow_down(slowness_[replica]);
   states_[replica].is_up = false;
-  dispatcher_.note_lost(static_cast<int>(replica));
+  note_lost(replica);
   if (control_) control_->note_gone(static_cast<int>(replica), now_ns);
   schedule(replica);
   const size_t known = requests_.size();
@@ -591,6 +670,15 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   }
   if (options.replica_count < 1 || options.replica_count > kReplicasMax) {
     return bad("replicas", fmt::format("replicas must be 1 to {}", kReplicasMax));
+  }
+  if (options.gateways < 1 || options.gateways > kGatewaysMax) {
+    return bad("gateways", fmt::format("gateways must be 1 to {}", kGatewaysMax));
+  }
+  if (options.zones < 1 || options.zones > options.gateways) {
+    return bad("zones", "zones must be from 1 to as many as there are gateways");
+  }
+  if (options.autoscaling && (options.gateways > 1 || options.report_s > 0)) {
+    return bad("gateways", "a fleet that is scaled has one gateway here, which sees all");
   }
   if (workload.conversations.size() != workload.at_s.size()) {
     return bad("workload", "a workload needs a time for each conversation");

@@ -25,6 +25,13 @@ struct SimulationOptions {
   int replica_count = 1;
   std::optional<Autoscaling> autoscaling;  // instead of a fixed count
   Dispatcher::Policy dispatch = Dispatcher::Policy::kLeastBusy;
+  // Each request comes to one of so many gateways, drawn. They know of replicas what these report
+  // so often (0: all, at once), and nothing of each other.
+  int gateways = 1;
+  double report_s = 0;
+  // Gateway and replica i stand in zone i % zones; an answer from another one takes so much longer.
+  int zones = 1;
+  double zone_distance_s = 0.05;
   cost_model::RequestOverhead overhead;
   std::vector<Fault> faults;
   // A request whose replica dies before its first token is sent to another one so many times.
@@ -44,6 +51,14 @@ struct ScalingCounts {
   int direction_changes = 0;
 };
 
+// Of a fleet in several zones: requests sent, those sent across, and those of these that a replica
+// of their own zone had room for.
+struct ZoneCounts {
+  int64_t sent = 0;
+  int64_t across = 0;
+  int64_t across_with_room = 0;
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
   double duration_s = 0;                       // until the last answer's end, or the cut
@@ -52,6 +67,7 @@ struct SimulationResult {
   int64_t unfinished = 0;
   std::vector<ReplicaCounts> replicas;
   std::optional<ScalingCounts> scaling;
+  ZoneCounts zones;
 };
 
 // Errors: kInvalidArgument.

@@ -328,6 +328,52 @@ TEST(Simulation, RoutersThatKnowPrefixesComputeLess) {
   EXPECT_LT(cost.ttft_ms, robin.ttft_ms);
 }
 
+// Two zones 50 ms apart, each with a gateway and half of the replicas: what is sent across had no
+// room at home, as far as its gateway could know.
+TEST(Simulation, WhatTheNearZoneHasRoomForStaysThere) {
+  for (const double report_s : {0.0, 0.1}) {
+    SimulationOptions options = small_fleet(4);
+    options.dispatch = Dispatcher::Policy::kCost;
+    options.gateways = options.zones = 2;
+    options.report_s = report_s;
+    const SimulationResult result = run(
+        options, requests(R"({"dataset":"prefix_repetition","prefix_tokens":300,"suffix_tokens":40,
+                              "output_tokens":40,"prefix_count":12,"count":600,"rate":120,"seed":3})"));
+    EXPECT_EQ(result.zones.sent, 600);
+    EXPECT_LE(result.zones.across_with_room, report_s > 0 ? 12 : 0) << "2 %";
+    EXPECT_EQ(result.unfinished, 0);
+  }
+  // One zone is full: it is helped by the other one, 50 ms later.
+  SimulationOptions options = small_fleet(2);
+  options.dispatch = Dispatcher::Policy::kCost;
+  options.gateways = options.zones = 2;
+  options.replica.capacity.sequences_max = 2;
+  const SimulationResult result =
+      run(options,
+          requests(R"({"input_tokens":40,"output_tokens":200,"count":40,"rate":"inf","seed":4})"));
+  EXPECT_GT(result.zones.across, 0);
+  EXPECT_EQ(result.zones.across_with_room, 0);
+}
+
+// What gateways know is a report old, and each knows only what it sent itself since.
+TEST(Simulation, SeveralGatewaysSpreadRequestsNearlyAsWellAsOne) {
+  const workload::Workload load =
+      requests(R"({"input_tokens":200,"output_tokens":60,"count":800,"rate":100,"seed":5})");
+  const auto took_s = [&](int gateways) {
+    SimulationOptions options = small_fleet(4);
+    options.dispatch = Dispatcher::Policy::kCost;
+    options.gateways = gateways;
+    options.report_s = 0.1;
+    const SimulationResult result = run(options, load);
+    for (const report::RequestRecord& record : result.records) EXPECT_TRUE(record.ok);
+    EXPECT_EQ(result.records.size(), 800u);
+    return result.duration_s;
+  };
+  const double one = took_s(1);
+  EXPECT_LT(took_s(4), one * 1.1);
+  EXPECT_EQ(took_s(4), took_s(4)) << "one seed is one run";
+}
+
 // Rows of any lengths on fleets of any size with any faults: nobody is forgotten, and the
 // schedulers' books and the plans hold (checks are on).
 TEST(SimulationProperty, EveryRequestEndsOnce) {

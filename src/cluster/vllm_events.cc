@@ -1,0 +1,298 @@
+#include "cluster/vllm_events.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include <msgpuck.h>
+
+#include "base/random.h"
+
+namespace pelton::cluster {
+namespace {
+
+constexpr size_t kEventsMax = 65'536;
+constexpr size_t kHashesMax = 65'536;
+constexpr size_t kTokensMax = size_t{1} << 22;
+constexpr uint64_t kBlockTokensMax = 1 << 16;
+constexpr uint64_t kGroupsMax = 127;
+
+Error bad(const char* what) {
+  return {ErrorCode::kInvalidArgument, std::string("KV events ") + what};
+}
+
+// A position in bytes that mp_check() has found whole: each value can be decoded or passed over.
+using Cursor = const char*;
+
+std::string_view read_text(Cursor& at) {
+  uint32_t bytes = 0;
+  const bool is_text = mp_typeof(*at) == MP_STR;
+  const char* begin = is_text ? mp_decode_str(&at, &bytes) : mp_decode_bin(&at, &bytes);
+  return {begin, bytes};
+}
+
+bool is_text(Cursor at) {
+  return mp_typeof(*at) == MP_STR || mp_typeof(*at) == MP_BIN;
+}
+
+// The field's value, if it is of that kind; otherwise it has been passed over.
+std::optional<int64_t> read_integer(Cursor& at) {
+  if (mp_typeof(*at) == MP_UINT) {
+    const uint64_t value = mp_decode_uint(&at);
+    return value <= INT64_MAX ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
+  }
+  if (mp_typeof(*at) == MP_INT) return mp_decode_int(&at);
+  mp_next(&at);
+  return std::nullopt;
+}
+
+// A name of theirs: integers of up to 64 bits, or bytes.
+std::optional<uint64_t> read_hash(Cursor& at) {
+  if (mp_typeof(*at) == MP_UINT) return mp_decode_uint(&at);
+  if (mp_typeof(*at) == MP_INT) return static_cast<uint64_t>(mp_decode_int(&at));
+  if (is_text(at)) return base::fnv1a64(read_text(at));
+  mp_next(&at);
+  return std::nullopt;
+}
+
+Result<void> read_hashes(Cursor& at, VllmEvent& event) {
+  if (mp_typeof(*at) != MP_ARRAY) return bad("have no list of block_hashes");
+  const uint32_t count = mp_decode_array(&at);
+  if (count > kHashesMax) return bad("name too many blocks");
+  event.hashes.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::optional<uint64_t> hash = read_hash(at);
+    if (!hash) return bad("have a block hash that is neither a number nor bytes");
+    event.hashes.push_back(*hash);
+  }
+  return {};
+}
+
+Result<void> read_tokens(Cursor& at, VllmEvent& event) {
+  if (mp_typeof(*at) != MP_ARRAY) return bad("have no list of token_ids");
+  const uint32_t count = mp_decode_array(&at);
+  if (count > kTokensMax) return bad("have too many tokens");
+  event.tokens.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::optional<int64_t> token = read_integer(at);
+    if (!token || *token < 0 || *token > INT32_MAX) return bad("have a token that is none");
+    event.tokens.push_back(static_cast<TokenId>(*token));
+  }
+  return {};
+}
+
+Result<void> read_number(Cursor& at, uint64_t most, int& into) {
+  if (mp_typeof(*at) == MP_NIL) {
+    mp_next(&at);
+    return {};
+  }
+  const std::optional<int64_t> value = read_integer(at);
+  if (!value || *value < 0 || static_cast<uint64_t>(*value) > most) {
+    return bad("have a number that is out of bounds");
+  }
+  into = static_cast<int>(*value);
+  return {};
+}
+
+// Of those: nothing, an empty list.
+bool is_nothing(Cursor& at) {
+  if (mp_typeof(*at) == MP_ARRAY) {
+    Cursor inside = at;
+    bool all = true;
+    const uint32_t count = mp_decode_array(&inside);
+    for (uint32_t i = 0; i < count; ++i) {
+      all = all && mp_typeof(*inside) == MP_NIL;
+      mp_next(&inside);
+    }
+    at = inside;
+    return all;
+  }
+  const bool is_nil = mp_typeof(*at) == MP_NIL;
+  mp_next(&at);
+  return is_nil;
+}
+
+bool is_on_device(Cursor& at) {
+  if (!is_text(at)) return is_nothing(at);
+  const std::string_view medium = read_text(at);
+  return medium == "GPU" || medium == "gpu" || medium.empty();
+}
+
+enum class Field {
+  kHashes,
+  kParent,
+  kTokens,
+  kBlockTokens,
+  kSpecial,  // nothing, or its blocks hold more than tokens
+  kMedium,
+  kGroup,
+  kOther,
+};
+
+Result<void> read_field(Field field, Cursor& at, VllmEvent& event) {
+  switch (field) {
+    case Field::kHashes:
+      return read_hashes(at, event);
+    case Field::kParent:
+      if (mp_typeof(*at) == MP_NIL) break;
+      event.parent = read_hash(at);
+      return event.parent ? Result<void>() : bad("have a parent that is no block hash");
+    case Field::kTokens:
+      return read_tokens(at, event);
+    case Field::kBlockTokens:
+      return read_number(at, kBlockTokensMax, event.block_tokens);
+    case Field::kSpecial:
+      event.is_special = !is_nothing(at) || event.is_special;
+      return {};
+    case Field::kMedium:
+      event.is_special = !is_on_device(at) || event.is_special;
+      return {};
+    case Field::kGroup:
+      return read_number(at, kGroupsMax, event.group);
+    case Field::kOther:
+      break;
+  }
+  mp_next(&at);
+  return {};
+}
+
+struct Known {
+  std::string_view name;
+  Field field;
+};
+// In the order of their arrays; what a later version adds is passed over.
+constexpr std::array<Known, 9> kStored = {{{"block_hashes", Field::kHashes},
+                                           {"parent_block_hash", Field::kParent},
+                                           {"token_ids", Field::kTokens},
+                                           {"block_size", Field::kBlockTokens},
+                                           {"lora_id", Field::kSpecial},
+                                           {"medium", Field::kMedium},
+                                           {"lora_name", Field::kSpecial},
+                                           {"extra_keys", Field::kSpecial},
+                                           {"group_idx", Field::kGroup}}};
+constexpr std::array<Known, 3> kRemoved = {
+    {{"block_hashes", Field::kHashes}, {"medium", Field::kMedium}, {"group_idx", Field::kGroup}}};
+
+// None: of another kind.
+std::optional<VllmEvent::Kind> kind_of(std::string_view tag) {
+  if (tag == "BlockStored") return VllmEvent::Kind::kStored;
+  if (tag == "BlockRemoved") return VllmEvent::Kind::kRemoved;
+  if (tag == "AllBlocksCleared") return VllmEvent::Kind::kCleared;
+  return std::nullopt;
+}
+
+template <typename Take>
+void each_known(VllmEvent::Kind kind, const Take& take) {
+  if (kind == VllmEvent::Kind::kStored) {
+    for (const Known& one : kStored) take(one);
+  } else if (kind == VllmEvent::Kind::kRemoved) {
+    for (const Known& one : kRemoved) take(one);
+  }
+}
+
+Field field_named(VllmEvent::Kind kind, std::string_view name) {
+  Field field = Field::kOther;
+  each_known(kind, [&](const Known& one) {
+    if (one.name == name) field = one.field;
+  });
+  return field;
+}
+
+Field field_at(VllmEvent::Kind kind, uint32_t place) {
+  Field field = Field::kOther;
+  uint32_t at = 0;
+  each_known(kind, [&](const Known& one) {
+    if (at++ == place) field = one.field;
+  });
+  return field;
+}
+
+// Its hashes and tokens fit together.
+Result<void> check(const VllmEvent& event) {
+  if (event.kind != VllmEvent::Kind::kStored) return {};
+  if (event.block_tokens < 1) return bad("have blocks of no tokens");
+  const size_t whole = event.hashes.size() * static_cast<size_t>(event.block_tokens);
+  if (event.tokens.size() != whole) return bad("have other tokens than their blocks hold");
+  return {};
+}
+
+Result<std::optional<VllmEvent>> read_array_event(Cursor& at) {
+  const uint32_t count = mp_decode_array(&at);
+  if (count == 0 || !is_text(at)) return bad("begin with no name");
+  const std::optional<VllmEvent::Kind> kind = kind_of(read_text(at));
+  VllmEvent event{.kind = kind.value_or(VllmEvent::Kind::kCleared)};
+  for (uint32_t i = 1; i < count; ++i) {
+    TRY(read_field(kind ? field_at(*kind, i - 1) : Field::kOther, at, event));
+  }
+  if (!kind) return std::optional<VllmEvent>();
+  TRY(check(event));
+  return std::optional(std::move(event));
+}
+
+// The value behind one of a map's keys; null: it has none.
+Cursor find(Cursor map, std::string_view key) {
+  const uint32_t count = mp_decode_map(&map);
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool is_key = is_text(map) && [&] {
+      Cursor name = map;
+      return read_text(name) == key;
+    }();
+    mp_next(&map);
+    if (is_key) return map;
+    mp_next(&map);
+  }
+  return nullptr;
+}
+
+Result<std::optional<VllmEvent>> read_map_event(Cursor& at) {
+  Cursor tag = find(at, "type");
+  if (tag == nullptr || !is_text(tag)) return bad("have no type");
+  const std::optional<VllmEvent::Kind> kind = kind_of(read_text(tag));
+  VllmEvent event{.kind = kind.value_or(VllmEvent::Kind::kCleared)};
+  const uint32_t count = mp_decode_map(&at);
+  for (uint32_t i = 0; i < count; ++i) {
+    Field field = Field::kOther;
+    if (is_text(at)) {
+      const std::string_view name = read_text(at);
+      if (kind) field = field_named(*kind, name);
+    } else {
+      mp_next(&at);
+    }
+    TRY(read_field(field, at, event));
+  }
+  if (!kind) return std::optional<VllmEvent>();
+  TRY(check(event));
+  return std::optional(std::move(event));
+}
+
+// Of a batch: its list of events; null: it has none.
+Cursor events_of(Cursor at) {
+  if (mp_typeof(*at) == MP_MAP) return find(at, "events");
+  if (mp_typeof(*at) != MP_ARRAY || mp_decode_array(&at) < 2) return nullptr;
+  mp_next(&at);  // the time
+  return at;
+}
+
+}  // namespace
+
+Result<std::vector<VllmEvent>> parse_vllm_batch(std::string_view payload) {
+  Cursor end = payload.data();
+  const bool is_whole = !payload.empty() && mp_check(&end, payload.data() + payload.size()) == 0 &&
+                        end == payload.data() + payload.size();
+  if (!is_whole) return bad("are no msgpack");
+  Cursor at = events_of(payload.data());
+  if (at == nullptr || mp_typeof(*at) != MP_ARRAY) return bad("have no list of events");
+  const uint32_t count = mp_decode_array(&at);
+  if (count > kEventsMax) return bad("are too many at once");
+  std::vector<VllmEvent> events;
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool is_array = mp_typeof(*at) == MP_ARRAY;
+    if (!is_array && mp_typeof(*at) != MP_MAP) return bad("are neither arrays nor maps");
+    TRY_ASSIGN(std::optional<VllmEvent> event,
+               is_array ? read_array_event(at) : read_map_event(at));
+    if (event) events.push_back(*std::move(event));
+  }
+  return events;
+}
+
+}  // namespace pelton::cluster

@@ -1,0 +1,177 @@
+#include "cluster/vllm_subscriber.h"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <zmq.h>
+
+#include "base/check.h"
+
+namespace pelton::cluster {
+namespace {
+
+constexpr int kLookMs = 50;  // whether it is to end
+constexpr int64_t kMessageBytesMax = int64_t{16} << 20;
+constexpr int kQueueMax = 10'000;  // messages
+constexpr int kReplayMs = 2'000;
+constexpr size_t kReplayedMax = 10'000;  // batches, as many as vLLM keeps
+constexpr size_t kNumberBytes = 8;
+constexpr size_t kPublisherBytes = 16;  // of newer versions, behind the number
+constexpr int64_t kEnd = -1;
+
+struct SocketClose {
+  void operator()(void* socket) const { zmq_close(socket); }
+};
+using Socket = std::unique_ptr<void, SocketClose>;
+
+void set(void* socket, int option, int value) {
+  CHECK(zmq_setsockopt(socket, option, &value, sizeof value) == 0);
+}
+
+Socket open_socket(void* context, int type, const std::string& host, int port) {
+  Socket socket(zmq_socket(context, type));
+  CHECK(socket != nullptr);
+  set(socket.get(), ZMQ_LINGER, 0);
+  set(socket.get(), ZMQ_IPV6, 1);
+  set(socket.get(), ZMQ_RCVHWM, kQueueMax);
+  set(socket.get(), ZMQ_RECONNECT_IVL_MAX, 1'000);
+  set(socket.get(), ZMQ_HEARTBEAT_IVL, 1'000);
+  set(socket.get(), ZMQ_HEARTBEAT_TIMEOUT, 3'000);
+  CHECK(zmq_setsockopt(socket.get(), ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof kMessageBytesMax) ==
+        0);
+  if (type == ZMQ_SUB) CHECK(zmq_setsockopt(socket.get(), ZMQ_SUBSCRIBE, "", 0) == 0);
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const std::string address =
+      is_v6 ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+  // Of an address that cannot be nothing comes, as of one where nobody listens.
+  (void)zmq_connect(socket.get(), address.c_str());
+  return socket;
+}
+
+bool waits(void* socket, int ms) {
+  zmq_pollitem_t item{.socket = socket, .fd = 0, .events = ZMQ_POLLIN, .revents = 0};
+  return zmq_poll(&item, 1, ms) > 0;
+}
+
+// All parts of the next message, of which there is one.
+std::vector<std::string> receive(void* socket) {
+  constexpr size_t kPartsMax = 8;
+  std::vector<std::string> parts;
+  for (;;) {
+    zmq_msg_t message;
+    zmq_msg_init(&message);
+    if (zmq_msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
+      zmq_msg_close(&message);
+      return {};
+    }
+    if (parts.size() < kPartsMax) {
+      parts.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
+    }
+    const bool more = zmq_msg_more(&message) != 0;
+    zmq_msg_close(&message);
+    if (!more) return parts;
+  }
+}
+
+int64_t big_endian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (const char c : bytes) value = value << 8 | static_cast<unsigned char>(c);
+  return static_cast<int64_t>(value);
+}
+
+std::string big_endian(int64_t value) {
+  std::string bytes;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    bytes += static_cast<char>(static_cast<uint64_t>(value) >> shift & 255);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+EventSequence::Place EventSequence::place_of(int64_t number, const std::string& publisher) const {
+  if (next_ > 0 && publisher != publisher_) return Place::kRestart;
+  if (number == next_) return Place::kNext;
+  if (number > next_) return Place::kGap;
+  return next_ - number <= kLateMax && number > 0 ? Place::kOld : Place::kRestart;
+}
+
+VllmSubscriber::VllmSubscriber(Options options)
+    : options_(std::move(options)), context_(zmq_ctx_new()), thread_([this] { run(); }) {
+  pthread_setname_np(thread_.native_handle(), "pelton-kvevents");
+}
+
+VllmSubscriber::~VllmSubscriber() {
+  stopping_ = true;
+  thread_.join();
+  zmq_ctx_term(context_);
+}
+
+void VllmSubscriber::run() {
+  const Socket socket = open_socket(context_, ZMQ_SUB, options_.host, options_.port);
+  while (!stopping_) {
+    if (!waits(socket.get(), kLookMs)) continue;
+    std::vector<std::string> parts = receive(socket.get());
+    // Topic, number, batch; others are nobody's of ours.
+    if (parts.size() != 3) continue;
+    const std::string& number = parts[1];
+    if (number.size() != kNumberBytes && number.size() != kNumberBytes + kPublisherBytes) continue;
+    take({.number = big_endian(std::string_view(number).substr(0, kNumberBytes)),
+          .publisher = number.substr(kNumberBytes),
+          .payload = std::move(parts[2])});
+  }
+}
+
+void VllmSubscriber::take(Batch batch) {
+  using Place = EventSequence::Place;
+  const Place place = sequence_.place_of(batch.number, batch.publisher);
+  if (place == Place::kOld || batch.number < 0) return;
+  if (place == Place::kNext) return apply(batch, false);
+  const bool has_restarted = place == Place::kRestart;
+  if (has_restarted) sequence_.restart();
+  // Said again are those from where we stand on, if they are still known: otherwise there is a gap.
+  std::vector<Batch> missed = batch.number > sequence_.next() ? replay() : std::vector<Batch>();
+  bool anew = has_restarted;
+  for (const Batch& one : missed) {
+    if (one.number < sequence_.next() || one.number >= batch.number) continue;
+    anew = anew || one.number > sequence_.next();
+    apply(one, std::exchange(anew, false));
+  }
+  apply(batch, anew || batch.number > sequence_.next());
+}
+
+void VllmSubscriber::apply(const Batch& batch, bool anew) {
+  sequence_.note(batch.number, batch.publisher);
+  Result<std::vector<VllmEvent>> events = parse_vllm_batch(batch.payload);
+  // What it says is not understood: what it let go would be taken for held.
+  if (!events.ok()) return options_.on_news({.anew = true, .events = {}});
+  options_.on_news({.anew = anew, .events = *std::move(events)});
+}
+
+std::vector<VllmSubscriber::Batch> VllmSubscriber::replay() {
+  if (options_.replay_port == 0) return {};
+  const Socket socket = open_socket(context_, ZMQ_DEALER, options_.host, options_.replay_port);
+  const std::string from = big_endian(sequence_.next());
+  if (zmq_send(socket.get(), "", 0, ZMQ_SNDMORE) < 0 ||
+      zmq_send(socket.get(), from.data(), from.size(), 0) < 0) {
+    return {};
+  }
+  std::vector<Batch> batches;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kReplayMs);
+  while (!stopping_ && std::chrono::steady_clock::now() < end && batches.size() < kReplayedMax) {
+    if (!waits(socket.get(), kLookMs)) continue;
+    std::vector<std::string> parts = receive(socket.get());
+    // A delimiter, the number, the batch.
+    if (parts.size() != 3 || parts[1].size() < kNumberBytes) continue;
+    const int64_t number = big_endian(std::string_view(parts[1]).substr(0, kNumberBytes));
+    if (number == kEnd) return batches;
+    batches.push_back({.number = number,
+                       .publisher = parts[1].substr(kNumberBytes),
+                       .payload = std::move(parts[2])});
+  }
+  return {};  // half of it is none
+}
+
+}  // namespace pelton::cluster

@@ -1,0 +1,86 @@
+// Reads what one vLLM worker publishes of its prefix cache: a ZMQ SUB socket, and where it has one
+// the socket that says again what was missed. Batches are numbered: a gap is asked for again; where
+// nobody says it, or the numbers begin anew, all that was known is void. Owned by whoever listens;
+// a thread of its own, on which it calls back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "cluster/vllm_events.h"
+
+namespace pelton::cluster {
+
+// Where a numbered batch stands in the order of those that have come. Pure.
+class EventSequence {
+ public:
+  enum class Place {
+    kNext,
+    kOld,      // it has come before
+    kGap,      // some before it have not come
+    kRestart,  // its publisher has begun anew
+  };
+  // `publisher`: empty where it is not said.
+  Place place_of(int64_t number, const std::string& publisher) const;
+  void note(int64_t number, const std::string& publisher) {
+    next_ = number + 1;
+    publisher_ = publisher;
+  }
+  int64_t next() const { return next_; }
+  void restart() { next_ = 0; }
+
+ private:
+  // So far back a number means that its publisher has begun anew, and not that a batch came late.
+  static constexpr int64_t kLateMax = 64;
+
+  int64_t next_ = 0;
+  std::string publisher_;
+};
+
+class VllmSubscriber {
+ public:
+  struct Options {
+    std::string host;
+    int port = 0;
+    int replay_port = 0;  // 0: there is none
+    // `anew`: what was said before is void.
+    struct News {
+      bool anew = false;
+      std::vector<VllmEvent> events;
+    };
+    std::function<void(News news)> on_news;
+  };
+
+  explicit VllmSubscriber(Options options);
+  ~VllmSubscriber();
+  VllmSubscriber(const VllmSubscriber&) = delete;
+  VllmSubscriber& operator=(const VllmSubscriber&) = delete;
+
+ private:
+  struct Batch {
+    int64_t number = 0;
+    std::string publisher;
+    std::string payload;
+  };
+
+  void run();
+  void take(Batch batch);
+  void apply(const Batch& batch, bool anew);
+  // What it missed, as far as it is said again.
+  std::vector<Batch> replay();
+
+  const Options options_;
+  void* const context_;
+  EventSequence sequence_;  // the thread's
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace pelton::cluster

@@ -1,0 +1,36 @@
+// What single keys may reach: of `keys_file` the words that are a gateway's (models=, pool=,
+// region=); the others are access::ApiKeys'. Filled at once; then immutable, any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::gateway {
+
+// Of what is empty nothing is said.
+struct KeyScope {
+  std::vector<std::string> models;  // it knows of no others
+  std::string pool;                 // its requests go to no other one
+  std::string region;               // nor to pools of another region
+
+  bool operator==(const KeyScope&) const = default;
+};
+
+class KeyScopes {
+ public:
+  // Errors: kBadConfig with the line; never a key.
+  static Result<KeyScopes> parse(std::string_view text, const std::string& file);
+
+  // By access::Principal::account; null: nothing is said of it.
+  const KeyScope* of(const std::string& account) const;
+  bool empty() const { return scopes_.empty(); }
+
+ private:
+  std::map<std::string, KeyScope> scopes_;
+};
+
+}  // namespace pelton::gateway

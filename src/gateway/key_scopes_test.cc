@@ -1,0 +1,50 @@
+#include "gateway/key_scopes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "access/api_keys.h"
+
+namespace pelton::gateway {
+namespace {
+
+// Both readers of the file understand each line.
+TEST(KeyScopes, StandBesideWhatServersRead) {
+  constexpr std::string_view kFile =
+      "a wheel 2 models=m,n pool=p rpm=6\n# none\n\nb region=eu\nc wheel\n";
+  access::ApiKeys keys;
+  ASSERT_TRUE(keys.add_file(kFile, "keys").ok());
+  const auto scopes = KeyScopes::parse(kFile, "keys");
+  ASSERT_TRUE(scopes.ok());
+  const auto of = [&](std::string_view key) { return scopes->of(keys.principal_of(key)->account); };
+  ASSERT_NE(of("a"), nullptr);
+  EXPECT_EQ(*of("a"), (KeyScope{.models = {"m", "n"}, .pool = "p", .region = {}}));
+  EXPECT_EQ(keys.principal_of("a")->limits.requests_per_minute, 6);
+  EXPECT_EQ(keys.principal_of("a")->weight, 2.0);
+  EXPECT_EQ(keys.principal_of("a")->tenant, "wheel");
+  ASSERT_NE(of("b"), nullptr);
+  EXPECT_EQ(of("b")->region, "eu");
+  EXPECT_EQ(of("c"), nullptr);
+  EXPECT_FALSE(scopes->empty());
+  EXPECT_TRUE(KeyScopes::parse("a b rpm=1\n", "keys")->empty());
+}
+
+TEST(KeyScopes, RefuseByLineAndNeverShowAKey) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"secret models=", "keys:1: 'models' is empty"},
+      {"ok\nsecret models=a,,b", "keys:2: 'models' is names"},
+      {"secret models=a,", "keys:1: 'models' is names"},
+      {"secret pool=a pool=b", "keys:1: 'pool' is said twice"},
+      {"secret region=a region=a", "keys:1: 'region' is said twice"},
+      {"secret models=a models=b", "keys:1: 'models' is said twice"},
+  };
+  for (const auto& [text, what] : cases) {
+    const auto scopes = KeyScopes::parse(text, "keys");
+    ASSERT_FALSE(scopes.ok()) << text;
+    EXPECT_THAT(scopes.error().message, testing::HasSubstr(what));
+    EXPECT_THAT(scopes.error().message, testing::Not(testing::HasSubstr("secret")));
+  }
+}
+
+}  // namespace
+}  // namespace pelton::gateway
