@@ -170,6 +170,8 @@ class Speculation(unittest.TestCase):
                 said = next(iter(find(json.load(reply), "speculation")))
         histogram = timings["draft_accepted_histogram"]
         self.assertGreater(timings["draft_n"], timings["draft_n_accepted"] - 1)
+        # The prompt's row gives the first token, each row with guesses one more than were right; none lies behind the end.
+        self.assertLessEqual(sum((i + 1) * count for i, count in enumerate(histogram)), timings["predicted_n"] - 1)
         self.assertEqual(timings["draft_n_accepted"], sum(i * count for i, count in enumerate(histogram)))
         self.assertAlmostEqual(timings["draft_mean_length"], 1 + timings["draft_n_accepted"] / sum(histogram))
         self.assertEqual(said["proposers"]["draft_model"]["accepted_tokens"], timings["draft_n_accepted"])

@@ -648,7 +648,8 @@ TEST_F(SpeculativeAnswers, take_fewer_steps) {
           .acceptance = 1.0, .vocab_size = checkpoint_->config().vocab_size, .slot_count = 1 + 128},
       known_);
   expect_the_same(run, ask_all(run));
-  EXPECT_EQ(counters_.accepted_tokens, counters_.draft_tokens);
+  // Of a row whose last guess is the answer's end nothing is drawn behind that.
+  EXPECT_LE(counters_.draft_tokens - counters_.accepted_tokens, std::ssize(*requests_));
   int64_t expected = 0;  // the first token comes with the prompt, each step gives five
   for (size_t i = 0; i < requests_->size(); ++i) {
     // What must follow needs no guess, what will be put there gets none.
