@@ -28,6 +28,24 @@ void get_response(Call call, Services& services);     // stored_responses.cc, al
 void delete_response(Call call, Services& services);
 void cancel_response(Call call, Services& services);
 
+// Files and batches.
+void upload_file(Call call, Services& services);  // files.cc, also the next three
+void list_files(Call call, Services& services);
+void get_file(Call call, Services& services);
+void delete_file(Call call, Services& services);
+void create_batch(Call call, Services& services);  // batch_routes.cc, also the next three
+void list_batches(Call call, Services& services);
+void get_batch(Call call, Services& services);
+void cancel_batch(Call call, Services& services);
+
+// Ollama's.
+void ollama_chat(Call call, Services& services);  // ollama.cc, also the next five
+void ollama_generate(Call call, Services& services);
+void ollama_embed(Call call, Services& services);
+void ollama_tags(Call call, Services& services);
+void ollama_ps(Call call, Services& services);
+void ollama_show(Call call, Services& services);
+
 // Vectors.
 void embeddings(Call call, Services& services);  // embeddings.cc, also the next three
 void embed(Call call, Services& services);
