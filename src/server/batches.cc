@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
-#include "net/loop_exchange.h"
 
 namespace pelton::server {
 namespace {
@@ -54,13 +53,76 @@ bool is_blank(std::string_view line) {
 
 }  // namespace
 
+// The way back of one request: its answer is written down. On the batches' thread, but that whoever
+// drops it without an answer may do so anywhere.
+class Batches::Way final : public net::Exchange {
+ public:
+  using Answered = std::function<void(net::HttpResponse response)>;
+
+  Way(std::shared_ptr<net::WorkLoop::Queue> loop, Answered answered)
+      : loop_(std::move(loop)), answered_(std::move(answered)) {}
+  ~Way() override {
+    if (!over_) answer(dropped());
+  }
+
+  // Nobody wants its answer any more.
+  void leave() {
+    if (std::exchange(over_, true)) return;
+    const std::function<void()> closed = std::exchange(closed_, nullptr);
+    if (closed) closed();
+  }
+
+  void send(net::HttpResponse response) override {
+    if (std::exchange(over_, true)) return;
+    answer(std::move(response));
+    // Posted, as whoever answers is still at work.
+    loop_->post([closed = std::exchange(closed_, nullptr)] {});
+  }
+  void start_stream(int, net::HttpHeaders) override {}
+  void write(std::string_view) override {}
+  void finish() override { send(dropped()); }
+  size_t queued_bytes() const override { return 0; }
+  void on_drained(std::function<void()>) override {}
+  void on_closed(std::function<void()> closed) override {
+    if (over_) return loop_->post(std::move(closed));
+    closed_ = std::move(closed);
+  }
+  bool closed() const override { return over_; }
+  void post(std::function<void()> work) override { loop_->post(std::move(work)); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
+    loop_->post_after(delay, std::move(work));
+  }
+
+ private:
+  static net::HttpResponse dropped() {
+    return {.status = 500,
+            .headers = {},
+            .body = R"({"error":{"message":"The request was dropped.","type":"server_error",)"
+                    R"("param":null,"code":"internal"}})"};
+  }
+  void answer(net::HttpResponse response) {
+    const auto held = std::make_shared<net::HttpResponse>(std::move(response));
+    loop_->post([answered = std::move(answered_), held] { answered(std::move(*held)); });
+  }
+
+  const std::shared_ptr<net::WorkLoop::Queue> loop_;  // outlives the batches
+  Answered answered_;
+  std::function<void()> closed_;
+  bool over_ = false;
+};
+
+struct Batches::InFlight {
+  Line line;
+  std::weak_ptr<Way> way;
+};
+
 struct Batches::Run {
   StoredBatch batch;
   std::ifstream file;
   int64_t next = 0;        // of the lines that are requests, the one that is read next
   std::vector<bool> done;  // those that have a result
   std::list<Line> again;   // that the server had no room for
-  std::map<int64_t, std::shared_ptr<InFlight>> in_flight;
+  std::map<int64_t, InFlight> in_flight;
   bool ended = false;  // nothing more is sent or written down
 
   // While it is being validated.
@@ -85,61 +147,6 @@ struct Batches::Run {
     one.set("param", Json());
     return one;
   }
-};
-
-// The way back of one request: its answer is written down.
-class Batches::InFlight final : public net::LoopResponder {
- public:
-  InFlight(Batches& owner, std::weak_ptr<Run> run, Line line)
-      : owner_(owner),
-        run_(std::move(run)),
-        line_(std::move(line)),
-        exchange_(std::make_shared<net::LoopExchange>(owner.loop_, *this)) {}
-  ~InFlight() override {
-    if (exchange_ != nullptr) exchange_->end();
-  }
-
-  const Line& line() const { return line_; }
-  Line take_line() { return std::move(line_); }
-
-  // Gives the exchange away: what answers holds it.
-  std::shared_ptr<net::LoopExchange> exchange() {
-    weak_ = exchange_;
-    return std::move(exchange_);
-  }
-  // Nobody wants its answer any more.
-  void leave() {
-    if (const auto exchange = weak_.lock()) exchange->leave();
-  }
-
-  void send(net::HttpResponse response) override { answer(std::move(response)); }
-  void write(std::string_view) override {}
-  void finish() override { abandon(); }
-  void abandon() override {
-    answer({.status = 500,
-            .headers = {},
-            .body = R"({"error":{"message":"The request was dropped.","type":"server_error",)"
-                    R"("param":null,"code":"internal"}})"});
-  }
-  size_t queued_bytes() const override { return 0; }
-
- private:
-  // Posted: who answers is still at work. Once.
-  void answer(net::HttpResponse response) {
-    if (const auto exchange = weak_.lock()) exchange->end();
-    if (std::exchange(answered_, true)) return;
-    const auto held = std::make_shared<net::HttpResponse>(std::move(response));
-    owner_.post([&owner = owner_, run = run_, number = line_.number, held] {
-      if (const auto alive = run.lock()) owner.on_answer(alive, number, std::move(*held));
-    });
-  }
-
-  Batches& owner_;
-  const std::weak_ptr<Run> run_;
-  Line line_;
-  std::shared_ptr<net::LoopExchange> exchange_;  // until it is given away
-  std::weak_ptr<net::LoopExchange> weak_;
-  bool answered_ = false;
 };
 
 Batches::Batches(const Options& options, Parts parts)
@@ -397,28 +404,29 @@ void Batches::send(const std::shared_ptr<Run>& run, Line line) {
   request.headers.add("Content-Type", "application/json");
   request.headers.add("x-request-id", line.id);
   const int64_t number = line.number;
-  const auto in_flight = std::make_shared<InFlight>(*this, run, std::move(line));
-  run->in_flight.emplace(number, in_flight);
+  // Called on this thread, which ends with this object.
+  const auto way = std::make_shared<Way>(
+      loop_.queue(), [this, weak = std::weak_ptr<Run>(run), number](net::HttpResponse response) {
+        const auto alive = weak.lock();
+        if (alive != nullptr && !stopping_) on_answer(alive, number, std::move(response));
+      });
+  run->in_flight.emplace(number, InFlight{.line = std::move(line), .way = way});
   ++in_flight_;
   // Its key's limits are those of live traffic; these requests have what that leaves.
   access::Principal principal;
   principal.tenant = run->batch.owner;
   principal.weight = run->batch.weight;
-  parts_.send(std::move(request), in_flight->exchange(), principal);
+  parts_.send(std::move(request), way, principal);
 }
 
 void Batches::on_answer(const std::shared_ptr<Run>& run, int64_t number,
                         net::HttpResponse response) {
   const auto found = run->in_flight.find(number);
   if (found == run->in_flight.end()) return;
-  const std::shared_ptr<InFlight> in_flight = std::move(found->second);
+  Line line = std::move(found->second.line);
   run->in_flight.erase(found);
   --in_flight_;
-  if (run->ended) return pump();
-  const Line& line = in_flight->line();
-  if (is_busy(response) && !line.request.has_timeout) {
-    return try_again(run, in_flight->take_line());
-  }
+  if (is_busy(response) && !line.request.has_timeout) return try_again(run, std::move(line));
   refusals_ = 0;
   const bool is_error = response.status != 200;
   const std::string text = api::batch_answer_line({.id = line.id,
@@ -525,7 +533,9 @@ void Batches::fail(const std::shared_ptr<Run>& run, const Error& error) {
 void Batches::leave(Run& run) {
   const auto left = std::exchange(run.in_flight, {});
   in_flight_ -= static_cast<int>(left.size());
-  for (const auto& [number, in_flight] : left) in_flight->leave();
+  for (const auto& [number, in_flight] : left) {
+    if (const auto way = in_flight.way.lock()) way->leave();
+  }
 }
 
 }  // namespace pelton::server

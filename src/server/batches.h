@@ -84,8 +84,9 @@ class Batches {
     std::string id;
     api::BatchLine request;
   };
-  struct Run;      // one batch that has not ended
-  class InFlight;  // one request of it
+  struct Run;  // one batch that has not ended
+  class Way;
+  struct InFlight;  // one request of it
 
   void resume();
   void begin(store::StoredBatch batch);

@@ -46,7 +46,17 @@ void ollama_tags(Call call, Services& services);
 void ollama_ps(Call call, Services& services);
 void ollama_show(Call call, Services& services);
 
+// llama.cpp's, TGI's and SGLang's.
+void llama_completion(Call call, Services& services);  // text_routes.cc, also the next six
+void any_generate(Call call, Services& services);
+void generate_stream(Call call, Services& services);
+void apply_template(Call call, Services& services);
+void llama_props(Call call, Services& services);
+void llama_slots(Call call, Services& services);
+void modality_missing(Call call, Services& services);
+
 // Vectors.
+void pooling(Call call, Services& services);  // embeddings.cc
 void embeddings(Call call, Services& services);  // embeddings.cc, also the next three
 void embed(Call call, Services& services);
 void rerank(Call call, Services& services);

@@ -10,6 +10,7 @@
 #include "api/ollama_request.h"
 #include "api/response_request.h"
 #include "api/tei_request.h"
+#include "api/text_request.h"
 #include "api/tokenize_request.h"
 #include "server/endpoints.h"
 
@@ -57,6 +58,20 @@ void note_upload_fields(FieldTable& table) {
 void note_ollama_generate_fields(FieldTable& table) {
   static_cast<void>(
       api::parse_ollama_generate("{}", {.vocab_size = 1, .fields_read = &table}, true));
+}
+// A completion's, whatever it has more.
+void note_llama_completion_fields(FieldTable& table) {
+  note_fields<api::parse_completion_request>(table);
+  table.note({.name = "return_tokens", .kind = FieldTable::Kind::kBoolean});
+}
+// TGI's and SGLang's, each of which has one object for the rest.
+void note_any_generate_fields(FieldTable& table) {
+  table.note({.name = "inputs", .kind = FieldTable::Kind::kText});
+  table.note({.name = "parameters", .kind = FieldTable::Kind::kObject});
+  table.note({.name = "text", .kind = FieldTable::Kind::kText});
+  table.note({.name = "input_ids", .kind = FieldTable::Kind::kArray});
+  table.note({.name = "sampling_params", .kind = FieldTable::Kind::kObject});
+  table.note({.name = "stream", .kind = FieldTable::Kind::kBoolean});
 }
 // A text, or a chat.
 void note_tokenize_fields(FieldTable& table) {
@@ -254,6 +269,60 @@ constexpr Endpoint kEndpoints[] = {
      .response = "Version",
      .dialect = Dialect::kOllama},
     {.method = "POST",
+     .path = "/completion",
+     .function = llama_completion,
+     .summary = "Continues a text in llama.cpp's protocol",
+     .needs = Capability::kGenerate,
+     .request = "LlamaCompletionRequest",
+     .note_fields = &note_llama_completion_fields,
+     .response = "LlamaCompletion"},
+    {.method = "POST",
+     .path = "/apply-template",
+     .function = apply_template,
+     .summary = "The prompt of a chat, as text",
+     .needs = Capability::kChat,
+     .request = "ChatRequest",
+     .note_fields = kChatFields,
+     .response = "AppliedTemplate"},
+    {.method = "GET",
+     .path = "/props",
+     .function = llama_props,
+     .summary = "What llama.cpp's clients ask of the server"},
+    {.method = "GET",
+     .path = "/slots",
+     .function = llama_slots,
+     .summary = "How many sequences are at work"},
+    {.method = "POST",
+     .path = "/generate",
+     .function = any_generate,
+     .summary = "Continues a text in TGI's or SGLang's protocol",
+     .needs = Capability::kGenerate,
+     .request = "AnyGenerateRequest",
+     .note_fields = &note_any_generate_fields,
+     .response = "AnyGenerated"},
+    {.method = "POST",
+     .path = "/generate_stream",
+     .function = generate_stream,
+     .summary = "The same, streamed",
+     .needs = Capability::kGenerate,
+     .request = "AnyGenerateRequest",
+     .note_fields = &note_any_generate_fields,
+     .response = "AnyGenerated"},
+    {.method = "POST",
+     .path = "/v1/images/*",
+     .function = modality_missing,
+     .summary = "501: no model here makes images",
+     .response = "none",
+     .takes_form = true,
+     .templates = "/v1/images/generations /v1/images/edits /v1/images/variations"},
+    {.method = "POST",
+     .path = "/v1/audio/*",
+     .function = modality_missing,
+     .summary = "501: no model here hears or speaks",
+     .response = "none",
+     .takes_form = true,
+     .templates = "/v1/audio/transcriptions /v1/audio/translations /v1/audio/speech"},
+    {.method = "POST",
      .path = "/v1/files",
      .function = upload_file,
      .summary = "Keeps a file for batches",
@@ -310,6 +379,14 @@ constexpr Endpoint kEndpoints[] = {
      .request = "EmbeddingRequest",
      .note_fields = &note_fields<api::parse_embedding_request>,
      .response = "Embeddings"},
+    {.method = "POST",
+     .path = "/pooling",
+     .function = pooling,
+     .summary = "The same in vLLM's protocol for pooled models",
+     .needs = Capability::kEmbed,
+     .request = "EmbeddingRequest",
+     .note_fields = &note_fields<api::parse_embedding_request>,
+     .response = "Pooled"},
     {.method = "POST",
      .path = "/v2/embed",
      .function = embed,
