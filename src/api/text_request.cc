@@ -197,7 +197,7 @@ Result<TextRequest> parse_any_generate(std::string_view text, const RequestLimit
   return request;
 }
 
-Error in_words_of(const TextRequest& request, Error error) {
+Error named_as_given(const TextRequest& request, Error error) {
   if (request.form == TextRequest::Form::kLlamaCpp) return error;
   const std::string quoted = "'" + error.field + "'";
   std::string theirs;

@@ -27,6 +27,6 @@ Result<TextRequest> parse_llama_completion(std::string_view body, const RequestL
 Result<TextRequest> parse_any_generate(std::string_view body, const RequestLimits& limits);
 
 // What the other parser says of a field, by the name that the caller gave it.
-Error in_words_of(const TextRequest& request, Error error);
+Error named_as_given(const TextRequest& request, Error error);
 
 }  // namespace pelton::api

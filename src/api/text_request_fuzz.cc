@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       continue;
     }
     const auto completion = api::parse_completion_request(request->body, {.vocab_size = 1000});
-    if (!completion.ok()) static_cast<void>(api::in_words_of(*request, completion.error()));
+    if (!completion.ok()) static_cast<void>(api::named_as_given(*request, completion.error()));
   }
   return 0;
 }

@@ -52,15 +52,16 @@ TEST(TextRequest, SglangsBySamplingParams) {
 TEST(TextRequest, ErrorsNameTheFieldAsItWasGiven) {
   TextRequest request{.form = TextRequest::Form::kTgi, .parameters = "parameters"};
   const auto field = [&](const char* ours) {
-    return in_words_of(request, {ErrorCode::kInvalidArgument, "", ours}).field;
+    return named_as_given(request, {ErrorCode::kInvalidArgument, "", ours}).field;
   };
   EXPECT_EQ(field("max_tokens"), "parameters.max_new_tokens");
   EXPECT_EQ(field("prompt"), "inputs");
   request.form = TextRequest::Form::kSglang;
   request.parameters = "sampling_params";
   EXPECT_EQ(field("min_tokens"), "sampling_params.min_new_tokens");
-  EXPECT_EQ(in_words_of(request, {ErrorCode::kInvalidArgument, "'top_p' must be", "top_p"}).message,
-            "'sampling_params.top_p' must be");
+  EXPECT_EQ(
+      named_as_given(request, {ErrorCode::kInvalidArgument, "'top_p' must be", "top_p"}).message,
+      "'sampling_params.top_p' must be");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void llama_slots(Call call, Services& services);
 void modality_missing(Call call, Services& services);
 
 // Vectors.
-void pooling(Call call, Services& services);  // embeddings.cc
+void pooling(Call call, Services& services);     // embeddings.cc
 void embeddings(Call call, Services& services);  // embeddings.cc, also the next three
 void embed(Call call, Services& services);
 void rerank(Call call, Services& services);

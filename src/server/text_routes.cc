@@ -92,7 +92,7 @@ class TextGeneration final : public ModelRequest {
 
  private:
   api::ApiError in_their_words(const Error& error) const {
-    return api::api_error(api::in_words_of(asked_, error));
+    return api::api_error(api::named_as_given(asked_, error));
   }
   // What a completion's own answer has and these have not.
   std::optional<api::ApiError> refused() const {
