@@ -46,7 +46,7 @@ void ignore_meaningless_signals() {
   constexpr size_t kBytes = 512 << 10;
   rlimit limit{};
   if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 4 * kBytes) return;
-  volatile char bytes[kBytes];
+  [[maybe_unused]] volatile char bytes[kBytes];
   for (size_t at = 0; at < kBytes; at += 4096) bytes[kBytes - 1 - at] = 0;
 }
 
