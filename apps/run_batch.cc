@@ -182,6 +182,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& input_name = arguments.text("--input");
   const std::string& output = arguments.text("--output");
   TRY(ModelHost::options_of(arguments, clock));
+  TRY(check_date(arguments));
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   std::error_code ignored;
   if (fs::exists(output, ignored) && !arguments.has("--overwrite")) {

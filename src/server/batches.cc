@@ -182,7 +182,10 @@ void Batches::resume() {
   if (!dropped.ok()) parts_.log.error(dropped.error().message);
   Result<std::vector<StoredBatch>> left = parts_.store.unfinished_batches();
   if (!left.ok()) return parts_.log.error(left.error().message);
-  for (StoredBatch& batch : *left) begin(std::move(batch));
+  for (StoredBatch& batch : *left) {
+    parts_.log.info(fmt::format("batch '{}' goes on", batch.id));
+    begin(std::move(batch));
+  }
 }
 
 Result<void> Batches::add(const StoredBatch& batch) {
@@ -512,6 +515,9 @@ void Batches::end(const std::shared_ptr<Run>& run, BatchStatus status) {
   // Its results are as they were: the files are made of them later.
   if (!finished.ok()) return fail(run, finished.error());
   runs_.remove(run);
+  parts_.log.info(fmt::format("batch '{}' is {}: {} of {} requests answered, {} with an error",
+                              batch.id, store::batch_status_name(status), batch.completed,
+                              batch.total, batch.failed));
   if (parts_.on_end) parts_.on_end(batch);
   pump();
 }
