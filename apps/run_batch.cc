@@ -185,7 +185,8 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(check_date(arguments));
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   std::error_code ignored;
-  if (fs::exists(output, ignored) && !arguments.has("--overwrite")) {
+  const bool overwrites = arguments.has("--overwrite");
+  if (fs::exists(output, ignored) && !overwrites) {
     return usage(fmt::format("{} is there already; --overwrite replaces it", output), "output");
   }
   base::Log log(clock, {.level = log_level(arguments)});

@@ -225,7 +225,8 @@ class Flags(unittest.TestCase):
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
                    ("eval", "--model"): "model", ("serve", "--lora-modules"): "x=model", ("synth", "--lora"): "attention", ("bench latency", "--lora-modules"): "x=model", ("eval", "--against"): self.folder / "before.json",
-                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy"}
+                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy",
+                   ("run-batch", "--step-log"): self.folder / "batch.steps", ("run-batch", "--pin-prefix"): self.folder / "text.txt"}
         if (verb, flag) in special:
             return special[(verb, flag)]
         return files.get(flag, VALUES.get(flag))
