@@ -32,9 +32,9 @@ def line_of(custom_id, content, **more):
                        "body": {"messages": [{"role": "user", "content": content}], **more}})
 
 
-def counted_input(count):
+def counted_input(count, tokens=3):
     """Each answer says whose it is: "17a0 17a1 17a2 "."""
-    lines = [line_of(f"c{i}", f"count for {i} 3 0 .") for i in range(count - 1)]
+    lines = [line_of(f"c{i}", f"count for {i} {tokens} 0 .") for i in range(count - 1)]
     return "\n".join([*lines, line_of("bad", "Hello", temperature=9)]) + "\n"
 
 
@@ -109,14 +109,14 @@ class Batches(unittest.TestCase):
             time.sleep(0.02)
         self.fail(f"not reached: {now}")
 
-    def check_output(self, lines, errors, count):
+    def check_output(self, lines, errors, count, tokens=3):
         self.assertEqual(set(lines), {f"c{i}" for i in range(count - 1)})
         self.assertEqual(set(errors), {"bad"})
         for i in range(count - 1):
             answer = lines[f"c{i}"]["response"]
             self.assertEqual(answer["status_code"], 200)
             content = answer["body"]["choices"][0]["message"]["content"]
-            self.assertEqual(content, f"{i}a0 {i}a1 {i}a2 ", "another line's answer")
+            self.assertEqual(content, "".join(f"{i}a{n} " for n in range(tokens)), "another line's answer")
         self.assertEqual(errors["bad"]["response"]["status_code"], 400)
 
     def test_killed_three_times_each_line_is_answered_once(self):
@@ -180,8 +180,8 @@ class Batches(unittest.TestCase):
 
     def test_run_batch_killed_three_times(self):
         source, out = self.folder / "in.jsonl", self.folder / "out.jsonl"
-        count = LINES // 2
-        source.write_text(counted_input(count))
+        count, tokens = LINES, 8
+        source.write_text(counted_input(count, tokens))
         draw = random.Random(7)
         for _ in range(3):
             process = self.run_batch("-i", source, "-o", out)
@@ -189,12 +189,14 @@ class Batches(unittest.TestCase):
             process.send_signal(signal.SIGKILL)
             process.wait(30)
             process.stderr.close()
+            self.assertFalse(out.exists(), "it was through before it was killed")
         process = self.run_batch("-i", source, "-o", out, "--overwrite")
         said = process.communicate(timeout=600)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertIn(f"{count - 1} answered, 1 with an error", said)
         lines = read_lines(out.read_text())
-        self.check_output({name: line for name, line in lines.items() if name != "bad"}, {"bad": lines["bad"]}, count)
+        self.check_output({name: line for name, line in lines.items() if name != "bad"}, {"bad": lines["bad"]}, count,
+                          tokens)
         self.assertFalse(pathlib.Path(f"{out}.journal").exists())
 
     def test_run_batch_refuses_by_name(self):
