@@ -93,7 +93,8 @@ std::vector<Flag> fleet_listener_flags() {
 }
 
 Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments) {
-  if (!arguments.has("--fleet-port") || !arguments.has("--fleet-key-file")) {
+  if (!arguments.knows("--fleet-port") || !arguments.has("--fleet-port") ||
+      !arguments.has("--fleet-key-file")) {
     return std::optional<uint64_t>();
   }
   TRY_ASSIGN(const cluster::FleetKey key,

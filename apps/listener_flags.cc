@@ -169,6 +169,11 @@ Result<void> check_replicas(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument,
                  "--uds is one socket, and each of --replicas wants one of its own", "replicas"};
   }
+  if (arguments.has("--batches")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--batches is one folder, and each of --replicas wants one of its own",
+                 "replicas"};
+  }
   if (!arguments.text("--executor").starts_with("modelled:")) {
     return Error{ErrorCode::kInvalidArgument,
                  "--replicas are workers of scripted answers (--executor modelled:FILE); a model "

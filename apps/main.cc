@@ -71,6 +71,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::autoscale_verb(),
                                           apps::chat_verb(),
                                           apps::generate_verb(),
+                                          apps::run_batch_verb(),
                                           apps::logits_verb(),
                                           apps::embed_verb(),
                                           apps::transcribe_verb(),

@@ -81,27 +81,8 @@ int http_threads(const cli::Arguments& arguments) {
   return static_cast<int>(std::min(base::usable_cpus().size(), kMost));
 }
 
-std::vector<Flag> reporting_flags() {
-  return {{.name = "--access-log",
-           .value = "FORMAT",
-           .help = "a line for each request, without a word of prompts and answers",
-           .default_text = "none",
-           .choices = {"none", "text", "json"}},
-          {.name = "--access-log-file",
-           .value = "FILE",
-           .help = "where these lines are appended; opened again at SIGHUP; default stderr",
-           .only_with = {{"--access-log", {"text", "json"}}}},
-          {.name = "--otlp-endpoint",
-           .value = "URL",
-           .help = "an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request"},
-          {.name = "--trace-share",
-           .value = "X",
-           .help = "of the requests whose caller does not say (traceparent), this share is traced",
-           .kind = Flag::Kind::kNumber,
-           .default_text = "1",
-           .least = 0,
-           .most = 1},
-          {.name = "--watchdog-seconds",
+std::vector<Flag> watch_flags() {
+  return {{.name = "--watchdog-seconds",
            .value = "N",
            .help = "/health is 503 while a step takes longer; 0: never",
            .kind = Flag::Kind::kInteger,
@@ -126,7 +107,29 @@ std::vector<Flag> reporting_flags() {
                    "0: however many",
            .kind = Flag::Kind::kInteger,
            .default_text = "5",
-           .most = 1'000'000},
+           .most = 1'000'000}};
+}
+
+std::vector<Flag> reporting_flags() {
+  return {{.name = "--access-log",
+           .value = "FORMAT",
+           .help = "a line for each request, without a word of prompts and answers",
+           .default_text = "none",
+           .choices = {"none", "text", "json"}},
+          {.name = "--access-log-file",
+           .value = "FILE",
+           .help = "where these lines are appended; opened again at SIGHUP; default stderr",
+           .only_with = {{"--access-log", {"text", "json"}}}},
+          {.name = "--otlp-endpoint",
+           .value = "URL",
+           .help = "an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request"},
+          {.name = "--trace-share",
+           .value = "X",
+           .help = "of the requests whose caller does not say (traceparent), this share is traced",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "1",
+           .least = 0,
+           .most = 1},
           {.name = "--http-threads",
            .value = "N",
            .help = "threads that read requests and write answers; default one for each processor, "

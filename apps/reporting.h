@@ -37,5 +37,7 @@ class Reporting {
 int http_threads(const cli::Arguments& arguments);
 
 std::vector<cli::Flag> reporting_flags();
+// --watchdog-seconds --watchdog-action --weight-scrub-hours --numerical-errors-max.
+std::vector<cli::Flag> watch_flags();
 
 }  // namespace pelton::apps

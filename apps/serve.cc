@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/admin_listener.h"
+#include "apps/batches_flags.h"
 #include "apps/connection_bound.h"
 #include "apps/console_flags.h"
 #include "apps/engine_flags.h"
@@ -279,6 +280,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
@@ -287,6 +289,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : console_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : watch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

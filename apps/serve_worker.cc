@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "apps/batches_flags.h"
 #include "apps/listener_flags.h"
 #include "apps/serve_limits.h"
 #include "server/health.h"
+#include "server/random_id.h"
 
 namespace pelton::apps {
 namespace {
@@ -80,7 +82,35 @@ ModelHost::Parts ServeWorker::model_parts() {
               }};
 }
 
+Result<void> ServeWorker::open_batches() {
+  TRY_ASSIGN(batch_store_, open_batch_store(parts_.arguments, parts_.clock));
+  if (batch_store_ == nullptr) return {};
+  batches_ = std::make_unique<server::Batches>(
+      batches_options(parts_.arguments),
+      server::Batches::Parts{
+          .store = *batch_store_,
+          .send =
+              [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                     const access::Principal& principal) {
+                server_.handle_as(std::move(request), std::move(exchange), principal);
+              },
+          .make_id =
+              [this](std::string_view prefix) {
+                return server::random_id(prefix, {.seed = server_.services().draw(), .counter = 0});
+              },
+          .log = parts_.log});
+  server_.services().batches = batches_.get();
+  return {};
+}
+
+Result<std::vector<std::string>> ServeWorker::load(const std::vector<node::NamedModel>& models) {
+  TRY_ASSIGN(std::vector<std::string> lines, models_.load(models));
+  if (batches_ != nullptr) batches_->start();
+  return lines;
+}
+
 Result<void> ServeWorker::open() {
+  TRY(open_batches());
   server_.services().reload_statistics.watch(
       {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
   TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
@@ -115,6 +145,7 @@ void ServeWorker::refuse() {
   faults_.set({});          // a step that is to hang would be waited for
   fleet_.leave();
   server_.drain();
+  if (batches_ != nullptr) batches_->stop();  // they go on at the next start
 }
 
 void ServeWorker::close(std::chrono::milliseconds grace) {
@@ -123,6 +154,9 @@ void ServeWorker::close(std::chrono::milliseconds grace) {
   http_.stop(grace);
   server_.services().stop_pools();  // whose jobs look at models
   admin_.close();
+  // With its thread, on which its last requests end.
+  server_.services().batches = nullptr;
+  batches_.reset();
 }
 
 }  // namespace pelton::apps

@@ -13,9 +13,11 @@
 #include "apps/fleet_listener.h"
 #include "apps/model_host.h"
 #include "net/http_server.h"
+#include "server/batches.h"
 #include "server/fault_injection.h"
 #include "server/grpc_listener.h"
 #include "server/server.h"
+#include "store/batch_store.h"
 
 namespace pelton::apps {
 
@@ -38,9 +40,8 @@ class ServeWorker {
   // All listeners.
   Result<void> open();
   // As ModelHost::load().
-  Result<std::vector<std::string>> load(const std::vector<node::NamedModel>& models) {
-    return models_.load(models);
-  }
+  // Then batches go on.
+  Result<std::vector<std::string>> load(const std::vector<node::NamedModel>& models);
   // Where it listens, each on a line: for stdout.
   std::string lines() const;
   std::string url() const;
@@ -56,6 +57,7 @@ class ServeWorker {
   void close(std::chrono::milliseconds grace);
 
  private:
+  Result<void> open_batches();
   ModelHost::Parts model_parts();
 
   const Parts parts_;
@@ -70,6 +72,8 @@ class ServeWorker {
   // Listeners and formats' compiling, which look at models, are stopped by close() before they go.
   ModelHost models_;
   AdminListener admin_;
+  std::unique_ptr<store::BatchStore> batch_store_;  // null: there are no batches
+  std::unique_ptr<server::Batches> batches_;
 };
 
 }  // namespace pelton::apps

@@ -15,6 +15,7 @@ cli::Verb autoscale_verb();
 std::vector<cli::Verb> fleet_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
+cli::Verb run_batch_verb();
 cli::Verb logits_verb();
 cli::Verb embed_verb();
 cli::Verb transcribe_verb();

@@ -127,7 +127,7 @@ class Binary:
         page = self.help()
         self.flags = {}
         for line in page.splitlines():
-            verb = re.match(r"  ([a-z]+(?: [a-z]+)?)(?: [A-Z\[]| {2}|$)", line)
+            verb = re.match(r"  ([a-z][a-z-]*(?: [a-z][a-z-]*)?)(?: [A-Z\[]| {2}|$)", line)
             if verb and (text := self.help(*verb[1].split())):
                 self.flags[verb[1]] = set(FLAG.findall(text)) | {"--help"}
         self.all_flags = set().union(*self.flags.values()) | {"--version"}

@@ -28,7 +28,8 @@ VALUES = {
     "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
     "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
-    "--rerank-by": "cosine", "--console": "off",
+    "--rerank-by": "cosine", "--console": "off", "--batches": "kept_batches", "--batches-bytes": "1MiB", "--batches-age": "3600",
+    "--max-batch-requests": "2", "--max-batch-lines": "10", "--max-batch-line-bytes": "64KiB",
     "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--admin-api-key": "a", "--api-key": "k",
     "--cors-origin": "https://a.example", "--drain-delay-seconds": "0", "--drain-seconds": "1",
     "--generation-config": "auto", "--grpc-port": "0", "--http-threads": "2", "--log-level": "info",
@@ -93,6 +94,8 @@ class Flags(unittest.TestCase):
                                                                      {"from": "gpt", "value": "hello to you and to all of them"}]}]))
         (f / "custom.jsonl").write_text('{"prompt": "hello", "output_tokens": 3}\n')
         (f / "faults.json").write_text("[]")
+        (f / "lines.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions",
+                                                   "body": {"prompt": "x", "max_tokens": 2}}) + "\n")
         (f / "scaled.toml").write_text('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "box"\nmodel = "m"\n[pool.scale]\n'
                                        '[pool.launch]\nserve = ["m"]\n')
         shutil.copy(ROOT / "src" / "autoscaler" / "testdata" / "facts_log_fuzz" / "begin", f / "facts.jsonl")
@@ -140,6 +143,7 @@ class Flags(unittest.TestCase):
             "generate": [["generate", m, "--prompt", "x", "--max-tokens", "3", *box],
                          ["generate", m, "--tokens", f / "ids.json", "--max-tokens", "3", *box],
                          ["generate", m, "--prompt", "x", "--temperature", "1", "--max-tokens", "3", *box]],
+            "run-batch": [["run-batch", m, "--input", f / "lines.jsonl", "--output", "{new}", *scripted]],
             "logits": [["logits", TINY, "--tokens", f / "ids.json", "--out", f / "l.npy"]],
             "tokenize": [["tokenize", m, "--text", "hi"], ["tokenize", m, "--decode", "--file", f / "ids.json"]],
             "grammar": [["grammar", "--tokenizer", m, *one] for one in
@@ -221,7 +225,8 @@ class Flags(unittest.TestCase):
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
                    ("eval", "--model"): "model", ("serve", "--lora-modules"): "x=model", ("synth", "--lora"): "attention", ("bench latency", "--lora-modules"): "x=model", ("eval", "--against"): self.folder / "before.json",
-                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy"}
+                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy",
+                   ("run-batch", "--step-log"): self.folder / "batch.steps", ("run-batch", "--pin-prefix"): self.folder / "text.txt"}
         if (verb, flag) in special:
             return special[(verb, flag)]
         return files.get(flag, VALUES.get(flag))
@@ -252,7 +257,7 @@ class Flags(unittest.TestCase):
         return None
 
     def test_A7_every_flag_is_used_or_refused(self):
-        verbs = re.findall(r"(?m)^  ((?:[a-z]+ )+)", self.run_binary("--help").stdout.split("\nVerbs\n")[1]
+        verbs = re.findall(r"(?m)^  ((?:[a-z][a-z-]* )+)", self.run_binary("--help").stdout.split("\nVerbs\n")[1]
                            .split("\n\n")[0])
         ways = self.ways()
         self.assertEqual({verb.strip() for verb in verbs} - set(ways), {"serve"})  # below

@@ -683,7 +683,7 @@ class Operations(unittest.TestCase):
         out = self.folder / "man"
         subprocess.run([BINARY, "manual", "--out", out], check=True, timeout=60)
         listed = subprocess.run([BINARY, "--help"], capture_output=True, check=True, timeout=60).stdout.decode()
-        verbs = re.findall(r"(?m)^  ((?:[a-z]+ )+)", listed.split("\nVerbs\n")[1].split("\n\n")[0])
+        verbs = re.findall(r"(?m)^  ((?:[a-z][a-z-]* )+)", listed.split("\nVerbs\n")[1].split("\n\n")[0])
         names = {"pelton.1"} | {"pelton-" + verb.strip().replace(" ", "-") + ".1" for verb in verbs}
         self.assertEqual({page.name for page in out.iterdir()}, names)
         page = (out / "pelton-serve.1").read_text()

@@ -191,10 +191,10 @@ class Verbs(unittest.TestCase):
     def test_readme_names_the_verbs(self):
         text = (ROOT / "README.md").read_text()
         listed = pelton("--help").stdout.decode().split("\nVerbs\n")[1].split("\n\n")[0]
-        verbs = {match.strip() for match in re.findall(r"(?m)^  ((?:[a-z]+ )+)", listed)}
+        verbs = {match.strip() for match in re.findall(r"(?m)^  ((?:[a-z][a-z-]* )+)", listed)}
         for verb in verbs:
             self.assertRegex(text, f"`(pelton )?{verb}[ `]")
-        for named in re.findall(r"\| `pelton ((?:[a-z]+ ?)+)", text):
+        for named in re.findall(r"\| `pelton ((?:[a-z][a-z-]* ?)+)", text):
             self.assertIn(" ".join(named.split()), verbs)
         for verb, flag in re.findall(r"pelton ([a-z]+)[^\n`|]* (--[a-z-]+)", text):
             self.assertIn(flag, pelton(verb, "--help").stdout.decode())

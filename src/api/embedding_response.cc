@@ -74,8 +74,9 @@ std::string embedding_body(const EmbeddingAnswer& answer,
   writer.key("data").begin_array();
   for (size_t i = 0; i < embeddings.size(); ++i) {
     const std::vector<float>& values = embeddings[i];
-    writer.begin_object().key("object").string("embedding");
-    writer.key("index").integer(static_cast<int64_t>(i)).key("embedding");
+    writer.begin_object().key("object").string(answer.is_pooling ? "pooling" : "embedding");
+    writer.key("index").integer(static_cast<int64_t>(i));
+    writer.key(answer.is_pooling ? "data" : "embedding");
     if (format == EmbeddingFormat::kBase64) {
       write_base64(writer, values);
     } else {

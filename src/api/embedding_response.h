@@ -16,6 +16,7 @@ struct EmbeddingAnswer {
   std::string model;
   int64_t created = 0;
   int64_t prompt_tokens = 0;
+  bool is_pooling = false;  // vLLM's /pooling: the same by other names
 };
 
 std::string embedding_body(const EmbeddingAnswer& answer,

@@ -23,7 +23,18 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
   request.token_texts = fields.boolean("return_token_strs").value_or(false);
   const bool has_messages = fields.find("messages") != nullptr;
   const std::string* prompt = fields.text("prompt", kTokenizeBytesMax);
+  const std::string* content = fields.text("content", kTokenizeBytesMax);
+  request.is_llama = content != nullptr && prompt == nullptr && !has_messages;
+  if (request.is_llama) prompt = content;
   if (prompt != nullptr) request.prompt = *prompt;
+  if (request.is_llama) {
+    request.adds_special = fields.boolean("add_special").value_or(false);
+    static_cast<void>(fields.boolean("parse_special"));  // text is never a control token here
+    request.token_texts = fields.boolean("with_pieces").value_or(false);
+    check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
+    if (complaint) return std::move(*complaint);
+    return request;
+  }
   if (has_messages == (fields.find("prompt") != nullptr)) {
     fields.refuse(has_messages ? "messages" : "prompt",
                   "either 'prompt' or 'messages' must be given, and not both");
@@ -77,6 +88,22 @@ std::string tokenize_body(const Tokenized& tokenized) {
     writer.null();
   }
   writer.end_object();
+  return body;
+}
+
+std::string llama_tokenize_body(const Tokenized& tokenized) {
+  std::string body;
+  base::JsonWriter writer(body);
+  writer.begin_object().key("tokens").begin_array();
+  for (size_t i = 0; i < tokenized.tokens.size(); ++i) {
+    if (!tokenized.texts) {
+      writer.integer(tokenized.tokens[i]);
+      continue;
+    }
+    writer.begin_object().key("id").integer(tokenized.tokens[i]);
+    writer.key("piece").string((*tokenized.texts)[i]).end_object();
+  }
+  writer.end_array().end_object();
   return body;
 }
 

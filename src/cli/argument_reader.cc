@@ -60,6 +60,7 @@ struct Variable {
 std::vector<Variable> variables_of(const Flag& flag, std::string_view other_prefix) {
   std::vector<Variable> variables;
   for (const std::string& name : flag.names()) {
+    if (!name.starts_with("--")) continue;  // "-i" is a word's only
     variables.push_back({.name = environment_name(name), .negates = negates(flag, name)});
   }
   if (!other_prefix.empty()) {

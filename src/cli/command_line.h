@@ -95,6 +95,7 @@ class Arguments {
   // Who said a value: each goes before those above it.
   enum class Source { kNobody, kDefault, kFile, kEnvironment, kWord };
 
+  bool knows(std::string_view name) const { return values_.contains(name); }  // the verb has it
   bool has(std::string_view name) const;                 // given, by environment, or by default
   const std::string& text(std::string_view name) const;  // "" where it is absent
   int64_t integer(std::string_view name) const;          // kInteger, kSize; CHECKs has()

@@ -171,9 +171,10 @@ std::string fish_verb(const std::string& program, const Verb& verb) {
   for (const Flag& flag : verb.flags) {
     for (const std::string& name : flag.names()) {
       const bool is_switch = flag.kind == Flag::Kind::kSwitch;
-      out += fmt::format("{} -l {}{} -d {}\n", begin, name.substr(2),
-                         is_switch ? "" : fish_action(wants(flag.value), flag.choices),
-                         fish_text(flag.help));
+      const bool is_long = name.starts_with("--");
+      out += fmt::format(
+          "{} {} {}{} -d {}\n", begin, is_long ? "-l" : "-s", name.substr(is_long ? 2 : 1),
+          is_switch ? "" : fish_action(wants(flag.value), flag.choices), fish_text(flag.help));
     }
   }
   for (const Positional& positional : verb.positionals) {

@@ -39,7 +39,9 @@ std::vector<std::string> known_names(const std::vector<Verb>& verbs) {
   for (const Verb& verb : verbs) {
     for (const Flag& flag : verb.flags) {
       for (const std::string& variable : flag.variables) add(variable);
-      for (const std::string& name : flag.names()) add(environment_name(name));
+      for (const std::string& name : flag.names()) {
+        if (name.starts_with("--")) add(environment_name(name));
+      }
     }
     for (const Positional& positional : verb.positionals) {
       for (const std::string& variable : positional.variables) add(variable);

@@ -6,8 +6,8 @@
 
 namespace pelton::net {
 
-WorkLoop::WorkLoop() : thread_([this] { run(*queue_); }) {
-  pthread_setname_np(thread_.native_handle(), "pelton-grpc");
+WorkLoop::WorkLoop(const char* name) : thread_([this] { run(*queue_); }) {
+  pthread_setname_np(thread_.native_handle(), name);
 }
 
 WorkLoop::~WorkLoop() {

@@ -37,7 +37,8 @@ class WorkLoop {
     bool ended_ = false;  // nobody takes anything any more
   };
 
-  WorkLoop();
+  // The thread's name, as tools show it.
+  explicit WorkLoop(const char* name = "pelton-grpc");
   // Does what has been posted, and joins.
   ~WorkLoop();
   WorkLoop(const WorkLoop&) = delete;

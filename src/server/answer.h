@@ -48,12 +48,13 @@ class Answer {
   virtual void take_last_events(std::string& out) = 0;
   virtual std::string whole_body() = 0;
 
-  // Amid a stream: what it fails with, after which nothing follows; and what keeps it alive while
-  // nothing happens.
+  // Amid a stream: what it fails with, after which nothing follows; what keeps it alive while
+  // nothing happens; and what it is.
   virtual void append_error(const api::ApiError& error, std::string& out) {
     append_sse_event(out, [&](std::string& json) { json += api::error_body(error); });
   }
   virtual std::string_view quiet_event() const { return kSseComment; }
+  virtual std::string_view content_type() const { return "text/event-stream; charset=utf-8"; }
 };
 
 }  // namespace pelton::server

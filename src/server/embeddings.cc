@@ -71,6 +71,8 @@ std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_vi
 
 class OpenAiEmbeddings final : public ModelRequest {
  public:
+  explicit OpenAiEmbeddings(bool is_pooling) : is_pooling_(is_pooling) {}
+
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_embedding_request(body, scope.model.request_limits()), request_);
   }
@@ -87,7 +89,8 @@ class OpenAiEmbeddings final : public ModelRequest {
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
-    head_ = head_of("embd-", request_.fields, scope);
+    head_ = head_of(is_pooling_ ? "pool-" : "embd-", request_.fields, scope);
+    head_.is_pooling = is_pooling_;
     PooledPrompts prompts;
     if (!request_.messages.empty()) {
       const std::string date =
@@ -122,6 +125,7 @@ class OpenAiEmbeddings final : public ModelRequest {
   }
 
  private:
+  const bool is_pooling_;  // vLLM's route
   api::EmbeddingRequest request_;
   api::EmbeddingAnswer head_;
   PooledWork work_;
@@ -278,7 +282,11 @@ class Scoring final : public ModelRequest {
 }  // namespace
 
 void embeddings(Call call, Services& services) {
-  run_request(std::move(call), services, std::make_unique<OpenAiEmbeddings>(), Work::kPooled);
+  run_request(std::move(call), services, std::make_unique<OpenAiEmbeddings>(false), Work::kPooled);
+}
+
+void pooling(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<OpenAiEmbeddings>(true), Work::kPooled);
 }
 
 void embed(Call call, Services& services) {

@@ -31,6 +31,7 @@ struct Endpoint {
   std::string_view response = "object";  // the name of the answer's schema
   Access access = Access::kApiKey;
   Dialect dialect = Dialect::kOpenAi;  // of its errors
+  bool takes_form = false;             // its body is a form with files, no JSON
   // Of a path that ends in '*': what it stands for, "/v1/models/{model}", apart by blanks.
   std::string_view templates = {};
 };

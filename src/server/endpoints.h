@@ -28,7 +28,35 @@ void get_response(Call call, Services& services);     // stored_responses.cc, al
 void delete_response(Call call, Services& services);
 void cancel_response(Call call, Services& services);
 
+// Files and batches.
+void upload_file(Call call, Services& services);  // files.cc, also the next three
+void list_files(Call call, Services& services);
+void get_file(Call call, Services& services);
+void delete_file(Call call, Services& services);
+void create_batch(Call call, Services& services);  // batch_routes.cc, also the next three
+void list_batches(Call call, Services& services);
+void get_batch(Call call, Services& services);
+void cancel_batch(Call call, Services& services);
+
+// Ollama's.
+void ollama_chat(Call call, Services& services);  // ollama.cc, also the next five
+void ollama_generate(Call call, Services& services);
+void ollama_embed(Call call, Services& services);
+void ollama_tags(Call call, Services& services);
+void ollama_ps(Call call, Services& services);
+void ollama_show(Call call, Services& services);
+
+// llama.cpp's, TGI's and SGLang's.
+void llama_completion(Call call, Services& services);  // text_routes.cc, also the next six
+void any_generate(Call call, Services& services);
+void generate_stream(Call call, Services& services);
+void apply_template(Call call, Services& services);
+void llama_props(Call call, Services& services);
+void llama_slots(Call call, Services& services);
+void modality_missing(Call call, Services& services);
+
 // Vectors.
+void pooling(Call call, Services& services);     // embeddings.cc
 void embeddings(Call call, Services& services);  // embeddings.cc, also the next three
 void embed(Call call, Services& services);
 void rerank(Call call, Services& services);

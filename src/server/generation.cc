@@ -305,7 +305,7 @@ void Generation::begin_stream() {
   if (stream_begun_) return;
   stream_begun_ = true;
   net::HttpHeaders headers = call_.headers;
-  headers.add("Content-Type", "text/event-stream; charset=utf-8");
+  headers.add("Content-Type", std::string(answer_->content_type()));
   headers.add("Cache-Control", "no-cache");
   headers.add("X-Accel-Buffering", "no");  // nginx would hold events back
   call_.exchange->start_stream(200, std::move(headers));

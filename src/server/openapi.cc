@@ -22,6 +22,7 @@ using base::JsonWriter;
 constexpr std::string_view kSchemas = "#/components/schemas/";
 
 std::string_view error_schema(Dialect dialect) {
+  if (dialect == Dialect::kOllama) return "OllamaError";
   return dialect == Dialect::kAnthropic ? "AnthropicError" : "Error";
 }
 
@@ -127,7 +128,8 @@ void write_operation(JsonWriter& writer, const Endpoint& endpoint, std::string_v
   if (path.find('{') != std::string_view::npos) write_parameters(writer, path);
   if (!endpoint.request.empty()) {
     writer.key("requestBody").begin_object().key("required").boolean(true);
-    write_content(writer, "application/json", endpoint.request);
+    write_content(writer, endpoint.takes_form ? "multipart/form-data" : "application/json",
+                  endpoint.request);
     writer.end_object();
   }
   write_responses(writer, endpoint);
@@ -197,6 +199,10 @@ void write_error_schemas(JsonWriter& writer) {
   writer.string("message").string("type").end_array();
   write_string_properties(writer, {"message", "type", "param", "code"});
   writer.end_object().end_object().end_object();
+  writer.key("OllamaError").begin_object().key("type").string("object");
+  writer.key("required").begin_array().string("error").end_array();
+  write_string_properties(writer, {"error"});
+  writer.end_object();
   writer.key("AnthropicError").begin_object().key("type").string("object");
   writer.key("required").begin_array().string("type").string("error").end_array();
   writer.key("properties").begin_object().key("type").begin_object();

@@ -222,7 +222,9 @@ TEST(OpenApi, ARunningServerAnswersEachPath) {
       EXPECT_NE(answer.status, 405) << method << " " << path.key;
       const bool is_socket = at(operation.value, "responses").find("101") != nullptr;
       EXPECT_EQ(answer.status == 426, is_socket) << method << " " << path.key;
-      EXPECT_LT(answer.status, 500) << method << " " << path.key << answer.body;
+      // 501: a modality that no model here has.
+      EXPECT_TRUE(answer.status < 500 || answer.status == 501)
+          << method << " " << path.key << answer.body;
       EXPECT_THAT(answer.body, Not(HasSubstr("unknown_url"))) << method << " " << path.key;
     }
   }

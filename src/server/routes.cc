@@ -1,13 +1,16 @@
 #include "server/routes.h"
 
+#include "api/batch_request.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/embedding_request.h"
 #include "api/generate_request.h"
 #include "api/lora_request.h"
 #include "api/messages_request.h"
+#include "api/ollama_request.h"
 #include "api/response_request.h"
 #include "api/tei_request.h"
+#include "api/text_request.h"
 #include "api/tokenize_request.h"
 #include "server/endpoints.h"
 
@@ -45,6 +48,30 @@ void note_control_fields(FieldTable& table) {
   for (const char* name : {"id", "action"}) {
     table.note({.name = name, .kind = FieldTable::Kind::kText, .size_max = 256});
   }
+}
+// Of the form that upload_file() reads.
+void note_upload_fields(FieldTable& table) {
+  table.note({.name = "file"});
+  table.note({.name = "purpose", .kind = FieldTable::Kind::kText});
+  table.note({.name = "expires_after", .kind = FieldTable::Kind::kObject});
+}
+void note_ollama_generate_fields(FieldTable& table) {
+  static_cast<void>(
+      api::parse_ollama_generate("{}", {.vocab_size = 1, .fields_read = &table}, true));
+}
+// A completion's, whatever it has more.
+void note_llama_completion_fields(FieldTable& table) {
+  note_fields<api::parse_completion_request>(table);
+  table.note({.name = "return_tokens", .kind = FieldTable::Kind::kBoolean});
+}
+// TGI's and SGLang's, each of which has one object for the rest.
+void note_any_generate_fields(FieldTable& table) {
+  table.note({.name = "inputs", .kind = FieldTable::Kind::kText});
+  table.note({.name = "parameters", .kind = FieldTable::Kind::kObject});
+  table.note({.name = "text", .kind = FieldTable::Kind::kText});
+  table.note({.name = "input_ids", .kind = FieldTable::Kind::kArray});
+  table.note({.name = "sampling_params", .kind = FieldTable::Kind::kObject});
+  table.note({.name = "stream", .kind = FieldTable::Kind::kBoolean});
 }
 // A text, or a chat.
 void note_tokenize_fields(FieldTable& table) {
@@ -189,6 +216,162 @@ constexpr Endpoint kEndpoints[] = {
      .note_fields = &note_fields<api::parse_generate_request>,
      .response = "GeneratedTokens"},
     {.method = "POST",
+     .path = "/api/chat",
+     .function = ollama_chat,
+     .summary = "Answers a chat in Ollama's protocol",
+     .needs = Capability::kGenerate,
+     .request = "OllamaChatRequest",
+     .note_fields = &note_fields<api::parse_ollama_chat>,
+     .response = "OllamaChat",
+     .dialect = Dialect::kOllama},
+    {.method = "POST",
+     .path = "/api/generate",
+     .function = ollama_generate,
+     .summary = "Answers a prompt in Ollama's protocol",
+     .needs = Capability::kGenerate,
+     .request = "OllamaGenerateRequest",
+     .note_fields = &note_ollama_generate_fields,
+     .response = "OllamaGenerated",
+     .dialect = Dialect::kOllama},
+    {.method = "POST",
+     .path = "/api/embed",
+     .function = ollama_embed,
+     .summary = "A vector for each input, in Ollama's protocol",
+     .needs = Capability::kEmbed,
+     .request = "OllamaEmbedRequest",
+     .note_fields = &note_fields<api::parse_ollama_embed>,
+     .response = "OllamaEmbeddings",
+     .dialect = Dialect::kOllama},
+    {.method = "GET",
+     .path = "/api/tags",
+     .function = ollama_tags,
+     .summary = "The models, as Ollama lists them",
+     .response = "OllamaModels",
+     .dialect = Dialect::kOllama},
+    {.method = "GET",
+     .path = "/api/ps",
+     .function = ollama_ps,
+     .summary = "Those that are in memory",
+     .response = "OllamaModels",
+     .dialect = Dialect::kOllama},
+    {.method = "POST",
+     .path = "/api/show",
+     .function = ollama_show,
+     .summary = "What one of them is",
+     .request = "OllamaShowRequest",
+     .note_fields = &note_fields<api::parse_ollama_show>,
+     .response = "OllamaModel",
+     .dialect = Dialect::kOllama},
+    {.method = "GET",
+     .path = "/api/version",
+     .function = version,
+     .summary = "Pelton's version",
+     .response = "Version",
+     .dialect = Dialect::kOllama},
+    {.method = "POST",
+     .path = "/completion",
+     .function = llama_completion,
+     .summary = "Continues a text in llama.cpp's protocol",
+     .needs = Capability::kGenerate,
+     .request = "LlamaCompletionRequest",
+     .note_fields = &note_llama_completion_fields,
+     .response = "LlamaCompletion"},
+    {.method = "POST",
+     .path = "/apply-template",
+     .function = apply_template,
+     .summary = "The prompt of a chat, as text",
+     .needs = Capability::kChat,
+     .request = "ChatRequest",
+     .note_fields = kChatFields,
+     .response = "AppliedTemplate"},
+    {.method = "GET",
+     .path = "/props",
+     .function = llama_props,
+     .summary = "What llama.cpp's clients ask of the server"},
+    {.method = "GET",
+     .path = "/slots",
+     .function = llama_slots,
+     .summary = "How many sequences are at work"},
+    {.method = "POST",
+     .path = "/generate",
+     .function = any_generate,
+     .summary = "Continues a text in TGI's or SGLang's protocol",
+     .needs = Capability::kGenerate,
+     .request = "AnyGenerateRequest",
+     .note_fields = &note_any_generate_fields,
+     .response = "AnyGenerated"},
+    {.method = "POST",
+     .path = "/generate_stream",
+     .function = generate_stream,
+     .summary = "The same, streamed",
+     .needs = Capability::kGenerate,
+     .request = "AnyGenerateRequest",
+     .note_fields = &note_any_generate_fields,
+     .response = "AnyGenerated"},
+    {.method = "POST",
+     .path = "/v1/images/*",
+     .function = modality_missing,
+     .summary = "501: no model here makes images",
+     .response = "none",
+     .takes_form = true,
+     .templates = "/v1/images/generations /v1/images/edits /v1/images/variations"},
+    {.method = "POST",
+     .path = "/v1/audio/*",
+     .function = modality_missing,
+     .summary = "501: no model here hears or speaks",
+     .response = "none",
+     .takes_form = true,
+     .templates = "/v1/audio/transcriptions /v1/audio/translations /v1/audio/speech"},
+    {.method = "POST",
+     .path = "/v1/files",
+     .function = upload_file,
+     .summary = "Keeps a file for batches",
+     .request = "FileUpload",
+     .note_fields = &note_upload_fields,
+     .response = "File",
+     .takes_form = true},
+    {.method = "GET",
+     .path = "/v1/files",
+     .function = list_files,
+     .summary = "The caller's files",
+     .response = "FileList"},
+    {.method = "GET",
+     .path = "/v1/files/*",
+     .function = get_file,
+     .summary = "One of them, or its content",
+     .response = "File",
+     .templates = "/v1/files/{file_id} /v1/files/{file_id}/content"},
+    {.method = "DELETE",
+     .path = "/v1/files/*",
+     .function = delete_file,
+     .summary = "Deletes a file",
+     .response = "DeletedFile",
+     .templates = "/v1/files/{file_id}"},
+    {.method = "POST",
+     .path = "/v1/batches",
+     .function = create_batch,
+     .summary = "Runs the requests of a file when there is room for them",
+     .request = "BatchRequest",
+     .note_fields = &note_fields<api::parse_batch_request>,
+     .response = "Batch"},
+    {.method = "GET",
+     .path = "/v1/batches",
+     .function = list_batches,
+     .summary = "The caller's batches",
+     .response = "BatchList"},
+    {.method = "GET",
+     .path = "/v1/batches/*",
+     .function = get_batch,
+     .summary = "One of them",
+     .response = "Batch",
+     .templates = "/v1/batches/{batch_id}"},
+    {.method = "POST",
+     .path = "/v1/batches/*",
+     .function = cancel_batch,
+     .summary = "Ends a batch that runs",
+     .response = "Batch",
+     .templates = "/v1/batches/{batch_id}/cancel"},
+    {.method = "POST",
      .path = "/v1/embeddings",
      .function = embeddings,
      .summary = "A vector for each input",
@@ -196,6 +379,14 @@ constexpr Endpoint kEndpoints[] = {
      .request = "EmbeddingRequest",
      .note_fields = &note_fields<api::parse_embedding_request>,
      .response = "Embeddings"},
+    {.method = "POST",
+     .path = "/pooling",
+     .function = pooling,
+     .summary = "The same in vLLM's protocol for pooled models",
+     .needs = Capability::kEmbed,
+     .request = "EmbeddingRequest",
+     .note_fields = &note_fields<api::parse_embedding_request>,
+     .response = "Pooled"},
     {.method = "POST",
      .path = "/v2/embed",
      .function = embed,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cluster/grpc_frame.h"
+#include "net/multipart_form.h"
 #include "server/grpc_forwarded.h"
 #include "server/reply.h"
 #include "telemetry/trace_context.h"
@@ -60,6 +61,14 @@ net::HttpResponse preflight_answer(const net::HttpHeaders& headers) {
 }
 
 }  // namespace
+
+// A browser lets any page send a form without asking first: from a page it is taken where pages of
+// that origin have leave.
+bool Server::may_send_form(const net::HttpRequest& request) const {
+  if (!net::is_form(request.headers.get("Content-Type"))) return false;
+  return !request.headers.has("Origin") ||
+         services_.options.cors.allow(request.headers.get("Origin"));
+}
 
 void Server::drain() {
   services_.leaving = true;
@@ -151,6 +160,16 @@ void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exc
   answer(std::move(call), match);
 }
 
+void Server::handle_as(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                       const access::Principal& principal) {
+  const EndpointMatch match = find_endpoint(request.method, request.path);
+  Call call = new_call(std::move(request), std::move(exchange), match);
+  call.caller = principal;
+  call.tenant = principal.tenant;
+  if (call.record() != nullptr) call.record()->tenant = call.tenant;
+  answer(std::move(call), match);
+}
+
 void Server::answer(Call call, const EndpointMatch& match) {
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;
@@ -162,7 +181,8 @@ void Server::answer(Call call, const EndpointMatch& match) {
     return call.send(api::method_not_allowed(method, path));
   }
   const std::string_view content_type = call.request.headers.get("Content-Type");
-  if (!call.request.body.empty() && !may_be_json(content_type)) {
+  const bool is_form = match.endpoint->takes_form && may_send_form(call.request);
+  if (!call.request.body.empty() && !is_form && !may_be_json(content_type)) {
     return call.send(api::not_json(content_type));
   }
   if (match.endpoint->access == Endpoint::Access::kAdminKey && !call.caller.is_admin) {

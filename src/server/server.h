@@ -51,6 +51,10 @@ class Server {
   void handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
                         Forwarded forwarded);
 
+  // The same for a request that this process sends itself: it knows whose it is.
+  void handle_as(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                 const access::Principal& principal);
+
   // What its endpoints share, for listeners of other protocols and for those who report.
   Services& services() { return services_; }
   const Services& services() const { return services_; }
@@ -62,6 +66,7 @@ class Server {
                 const EndpointMatch& match);
   // Whether it may come in; otherwise it has been answered.
   bool identify(Call& call, const EndpointMatch& match);
+  bool may_send_form(const net::HttpRequest& request) const;
   void answer(Call call, const EndpointMatch& match);
 
   Services services_;

@@ -40,6 +40,8 @@
 
 namespace pelton::server {
 
+class Batches;
+
 struct Services {
   struct Options {
     std::string version;   // of the program, for /version
@@ -139,6 +141,8 @@ struct Services {
 
   ModelCatalogue catalogue;
   ModelSleep model_sleep;
+  // Of files and batches; null: there are none here. Set before the first request comes.
+  Batches* batches = nullptr;
   std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
   std::atomic<bool> draining = false;  // nothing new is generated
 

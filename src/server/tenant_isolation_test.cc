@@ -200,6 +200,12 @@ TEST(TenantIsolation, TN_04_every_endpoint_has_its_tenants_salt) {
   // What tells no cached tokens: counted at the engine.
   const std::pair<const char*, std::string> silent[] = {
       {"/v1/embeddings", R"({"input":")" + long_words(6, 700) + "\"}"},
+      {"/api/chat",
+       R"({"stream":false,"messages":[{"role":"user","content":")" + long_words(7, 700) + "\"}]}"},
+      {"/api/generate", R"({"stream":false,"raw":true,"options":{"num_predict":1},"prompt":")" +
+                            long_words(8, 700) + "\"}"},
+      {"/completion", R"({"n_predict":1,"prompt":")" + long_words(9, 700) + "\"}"},
+      {"/generate", R"({"inputs":")" + long_words(10, 700) + "\"}"},
       {"/inference/v1/generate",
        R"({"token_ids":[)" + ids + R"(],"sampling_params":{"max_tokens":1}})"},
   };

@@ -52,7 +52,8 @@ class Tokenization final : public ModelRequest {
         tokenized.texts->emplace_back(model.tokenizer.bytes(token));
       }
     }
-    answer_ = api::tokenize_body(tokenized);
+    answer_ =
+        request_.is_llama ? api::llama_tokenize_body(tokenized) : api::tokenize_body(tokenized);
     return std::nullopt;
   }
 

@@ -4,18 +4,12 @@
 #include <cstring>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "store/sqlite_file.h"
 
 namespace pelton::store {
 namespace {
-
-constexpr int64_t kApplicationId = 0x50656c74;  // "Pelt"
-constexpr int64_t kFormat = 1;
-constexpr int kBusyMs = 500;  // a process that is just ending lets go in this time
 
 constexpr const char* kSchema = R"(
 CREATE TABLE responses (
@@ -51,130 +45,28 @@ CREATE TABLE IF NOT EXISTS unfinished (
 ) WITHOUT ROWID;
 )";
 
-// What people asked and were answered is nobody else's. SQLite gives the files beside it the same
-// rights; those that are there may be of before. Nothing is opened that is there: to close it again
-// would give up the locks on it.
-void keep_from_others(const std::string& path) {
-  const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (made >= 0) ::close(made);
-  for (const char* beside : {"", "-wal", "-shm"}) {
-    struct stat file {};
-    const std::string name = path + beside;
-    const bool ours = ::stat(name.c_str(), &file) == 0 && S_ISREG(file.st_mode);
-    if (ours && (file.st_mode & 077) != 0) ::chmod(name.c_str(), file.st_mode & 0700);
-  }
-}
-
-}  // namespace
-
-struct SqliteResponseStore::Database {
-  sqlite3* handle = nullptr;
-  std::string path;
-
-  ~Database() { sqlite3_close_v2(handle); }
-
-  Error error(std::string_view what) const {
-    return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, sqlite3_errmsg(handle)), ""};
-  }
-  // The last use failed because the file cannot grow or cannot be written: a full disk, a quota, a
-  // limit on files. What stands in it can be read all the same.
-  bool cannot_write() const {
-    switch (sqlite3_extended_errcode(handle)) {
-      case SQLITE_FULL:
-      case SQLITE_READONLY:
-      case SQLITE_IOERR_WRITE:
-      case SQLITE_IOERR_FSYNC:
-      case SQLITE_IOERR_TRUNCATE:
-        return true;
-      default:
-        return false;
-    }
-  }
-  Result<void> run(const char* sql) const {
-    if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
-    return error("cannot be used");
-  }
-  Result<int64_t> number(const char* sql) const;
-};
-
-namespace {
-
-// One use of one SQL text.
-class Statement {
- public:
-  Statement(sqlite3* handle, const char* sql) {
-    prepared_ = sqlite3_prepare_v2(handle, sql, -1, &statement_, nullptr) == SQLITE_OK;
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  // What is bound must live until step().
-  Statement& text(std::string_view value) {
-    sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(),
-                        value.size(), SQLITE_STATIC, SQLITE_UTF8);
-    return *this;
-  }
-  Statement& number(int64_t value) {
-    sqlite3_bind_int64(statement_, ++bound_, value);
-    return *this;
-  }
-  Statement& blob(const void* bytes, size_t size) {
-    sqlite3_bind_blob64(statement_, ++bound_, size == 0 ? "" : bytes, size, SQLITE_STATIC);
-    return *this;
-  }
-
-  enum class Step { kRow, kDone, kFailed };
-  Step step() {
-    if (!prepared_) return Step::kFailed;
-    const int code = sqlite3_step(statement_);
-    if (code == SQLITE_ROW) return Step::kRow;
-    return code == SQLITE_DONE ? Step::kDone : Step::kFailed;
-  }
-
-  int64_t number_at(int column) const { return sqlite3_column_int64(statement_, column); }
-  std::string text_at(int column) const {
-    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    const auto size = static_cast<size_t>(sqlite3_column_bytes(statement_, column));
-    return text == nullptr ? std::string() : std::string(text, size);
-  }
-  std::vector<TokenId> tokens_at(int column) const {
-    const void* bytes = sqlite3_column_blob(statement_, column);
-    const auto size = static_cast<size_t>(sqlite3_column_bytes(statement_, column));
-    std::vector<TokenId> tokens(size / sizeof(TokenId));
-    if (!tokens.empty()) std::memcpy(tokens.data(), bytes, tokens.size() * sizeof(TokenId));
-    return tokens;
-  }
-
- private:
-  sqlite3_stmt* statement_ = nullptr;
-  bool prepared_ = false;
-  int bound_ = 0;
-};
+constexpr SqliteFile::Kind kKind{.what = "responses",
+                                 .application_id = 0x50656c74,  // "Pelt"
+                                 .format = 1,
+                                 .schema = kSchema,
+                                 .later = kUnfinishedSchema};
 
 using Step = Statement::Step;
 
-}  // namespace
-
-Result<int64_t> SqliteResponseStore::Database::number(const char* sql) const {
-  Statement statement(handle, sql);
-  if (statement.step() != Step::kRow) return error("cannot be read");
-  return statement.number_at(0);
+std::vector<TokenId> tokens_at(const Statement& row, int column) {
+  const std::string_view bytes = row.bytes_at(column);
+  std::vector<TokenId> tokens(bytes.size() / sizeof(TokenId));
+  if (!tokens.empty()) std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(TokenId));
+  return tokens;
 }
+
+}  // namespace
 
 Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::string& path,
                                                                  const StoreBounds& bounds,
                                                                  const base::Clock& clock,
                                                                  base::Log& log) {
-  auto database = std::make_unique<Database>();
-  database->path = path;
-  keep_from_others(path);
-  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  const int opened = sqlite3_open_v2(path.c_str(), &database->handle, kFlags, nullptr);
-  if (opened != SQLITE_OK) {
-    return Error{ErrorCode::kBadConfig,
-                 fmt::format("{}: cannot be opened: {}", path, sqlite3_errstr(opened)), ""};
-  }
+  TRY_ASSIGN(std::unique_ptr<SqliteFile> database, SqliteFile::open(path, kKind));
   std::unique_ptr<SqliteResponseStore> store(
       new SqliteResponseStore(std::move(database), bounds, clock, log));
   if (const Result<void> prepared = store->prepare(); !prepared.ok()) {
@@ -183,7 +75,7 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
   return std::unique_ptr<ResponseStore>(std::move(store));
 }
 
-SqliteResponseStore::SqliteResponseStore(std::unique_ptr<Database> database,
+SqliteResponseStore::SqliteResponseStore(std::unique_ptr<SqliteFile> database,
                                          const StoreBounds& bounds, const base::Clock& clock,
                                          base::Log& log)
     : bounds_(bounds),
@@ -201,30 +93,6 @@ int64_t SqliteResponseStore::now_ms() const {
 SqliteResponseStore::~SqliteResponseStore() = default;
 
 Result<void> SqliteResponseStore::prepare() {
-  sqlite3* const handle = database_->handle;
-  sqlite3_busy_timeout(handle, kBusyMs);
-  sqlite3_extended_result_codes(handle, 1);
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  // What is deleted is overwritten, not only unlinked.
-  TRY(database_->run(
-      "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;"));
-  TRY_ASSIGN(const int64_t application, database_->number("PRAGMA application_id"));
-  TRY_ASSIGN(const int64_t tables, database_->number("SELECT count(*) FROM sqlite_schema"));
-  const auto not_ours = [&](std::string_view why) {
-    return Error{ErrorCode::kBadConfig, fmt::format("{}: {}", database_->path, why), ""};
-  };
-  if (application != kApplicationId && (application != 0 || tables != 0)) {
-    return not_ours("is a database, but not one of responses");
-  }
-  TRY(database_->run("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE;"));
-  if (application == 0) TRY(database_->run(kSchema));
-  TRY(database_->run(kUnfinishedSchema));
-  TRY_ASSIGN(const int64_t format, database_->number("PRAGMA user_version"));
-  if (format != kFormat) {
-    return not_ours(fmt::format("has format {}; this program knows {}", format, kFormat));
-  }
-  TRY(database_->run("COMMIT"));
   TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
   TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
   // Where nothing can be written just now, this is left to the next start.
@@ -260,7 +128,7 @@ Result<void> SqliteResponseStore::keep_unfinished() {
   for (;;) {
     StoredResponse left;
     {
-      Statement row(database_->handle,
+      Statement row(database_->handle(),
                     "SELECT id, owner, previous, created_at, body, input, output FROM unfinished "
                     "LIMIT 1");
       const Step step = row.step();
@@ -284,14 +152,14 @@ Result<void> SqliteResponseStore::keep_unfinished() {
 }
 
 Result<void> SqliteResponseStore::forget_unfinished(std::string_view id) {
-  Statement forget(database_->handle, "DELETE FROM unfinished WHERE id = ?");
+  Statement forget(database_->handle(), "DELETE FROM unfinished WHERE id = ?");
   if (forget.text(id).step() != Step::kDone) return database_->error("cannot be written");
   return {};
 }
 
 Result<void> SqliteResponseStore::put_unfinished(const StoredResponse& as_it_would_end) {
   std::lock_guard lock(mutex_);
-  Statement add(database_->handle,
+  Statement add(database_->handle(),
                 "INSERT OR REPLACE INTO unfinished VALUES (?, ?, ?, ?, ?, ?, ?)");
   add.text(as_it_would_end.id).text(as_it_would_end.owner).text(as_it_would_end.previous);
   add.number(as_it_would_end.created_at);
@@ -330,7 +198,7 @@ Result<void> SqliteResponseStore::put(const StoredResponse& response) {
 }
 
 Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
-  sqlite3* const handle = database_->handle;
+  sqlite3* const handle = database_->handle();
   TRY(forget_unfinished(response.id));
   if (!response.previous.empty()) {
     Statement parent(handle,
@@ -352,7 +220,7 @@ Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
 }
 
 Result<void> SqliteResponseStore::check_visible(const Key& key) {
-  Statement seen(database_->handle,
+  Statement seen(database_->handle(),
                  "SELECT 1 FROM responses WHERE id = ? AND owner = ? AND visible AND "
                  "(children > 0 OR touched_at >= ?)");
   const Step step =
@@ -364,14 +232,14 @@ Result<void> SqliteResponseStore::check_visible(const Key& key) {
 
 // Notes that it was asked for, if it can be noted: for that alone nobody is refused.
 void SqliteResponseStore::touch(const Key& key) {
-  Statement touch(database_->handle, "UPDATE responses SET touched_at = ? WHERE id = ?");
+  Statement touch(database_->handle(), "UPDATE responses SET touched_at = ? WHERE id = ?");
   const bool done = touch.number(now_ms()).text(key.id).step() == Step::kDone;
   static_cast<void>(
       noted(done ? Result<void>() : database_->error("cannot be written"), Use::kWrite));
 }
 
 Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
-  Statement row(database_->handle,
+  Statement row(database_->handle(),
                 "SELECT owner, previous, created_at, body, input, output, turn FROM responses "
                 "WHERE id = ?");
   const Step step = row.text(id).step();
@@ -384,7 +252,7 @@ Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
                         .body = row.text_at(3),
                         .input = row.text_at(4),
                         .output = row.text_at(5),
-                        .turn = row.tokens_at(6)};
+                        .turn = tokens_at(row, 6)};
 }
 
 Result<StoredResponse> SqliteResponseStore::find(const Key& key) {
@@ -428,9 +296,9 @@ Result<void> SqliteResponseStore::remove(const Key& key) {
   TRY(noted(forget_unfinished(key.id), Use::kWrite));
   const auto removed = [&]() -> Result<void> {
     TRY(check_visible(key));
-    Statement hide(database_->handle, "UPDATE responses SET visible = 0 WHERE id = ?");
+    Statement hide(database_->handle(), "UPDATE responses SET visible = 0 WHERE id = ?");
     if (hide.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
-    Statement children(database_->handle, "SELECT children FROM responses WHERE id = ?");
+    Statement children(database_->handle(), "SELECT children FROM responses WHERE id = ?");
     if (children.text(key.id).step() != Step::kRow) return database_->error("cannot be read");
     if (children.number_at(0) > 0) return {};
     return drop_leaf(std::string(key.id));
@@ -443,7 +311,7 @@ Result<void> SqliteResponseStore::remove(const Key& key) {
 // And those before it that were deleted and kept for its sake.
 Result<void> SqliteResponseStore::drop_leaf(std::string id) {
   while (!id.empty()) {
-    Statement drop(database_->handle,
+    Statement drop(database_->handle(),
                    "DELETE FROM responses WHERE id = ? RETURNING previous, bytes");
     if (drop.text(id).step() != Step::kRow) return database_->error("cannot be written");
     const std::string previous = drop.text_at(0);
@@ -451,7 +319,7 @@ Result<void> SqliteResponseStore::drop_leaf(std::string id) {
     --counts_.entries;
     if (drop.step() != Step::kDone) return database_->error("cannot be written");
     if (previous.empty()) return {};
-    Statement parent(database_->handle,
+    Statement parent(database_->handle(),
                      "UPDATE responses SET children = children - 1 WHERE id = ? "
                      "RETURNING children = 0 AND NOT visible");
     if (parent.text(previous).step() != Step::kRow) return database_->error("cannot be written");
@@ -466,7 +334,7 @@ Result<void> SqliteResponseStore::shrink() {
   for (;;) {
     std::string id;
     {
-      Statement last(database_->handle,
+      Statement last(database_->handle(),
                      "SELECT id, touched_at FROM responses WHERE children = 0 "
                      "ORDER BY touched_at LIMIT 1");
       const Step step = last.step();

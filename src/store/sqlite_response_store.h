@@ -13,6 +13,8 @@
 
 namespace pelton::store {
 
+class SqliteFile;
+
 class SqliteResponseStore final : public ResponseStore {
  public:
   // Makes the file if there is none. `clock` and `log` outlive the store. Errors: kBadConfig if it
@@ -32,9 +34,8 @@ class SqliteResponseStore final : public ResponseStore {
 
  private:
   int64_t now_ms() const;
-  struct Database;
 
-  SqliteResponseStore(std::unique_ptr<Database> database, const StoreBounds& bounds,
+  SqliteResponseStore(std::unique_ptr<SqliteFile> database, const StoreBounds& bounds,
                       const base::Clock& clock, base::Log& log);
   Result<void> prepare();
   Result<void> check_visible(const Key& key);
@@ -62,7 +63,7 @@ class SqliteResponseStore final : public ResponseStore {
   base::Log& log_;
   const int64_t unix_minus_clock_ms_;
   mutable std::mutex mutex_;
-  std::unique_ptr<Database> database_;
+  std::unique_ptr<SqliteFile> database_;
   Counts counts_;
   Failures failures_;
   bool cannot_write_ = false;         // of the last transaction that failed

@@ -31,14 +31,14 @@ if ! installed; then
   cp package-lock.json installed.lock
 fi
 
-rm -rf tiny qwen3
+rm -rf tiny qwen3 batches
 : >server.out  # exists before the server opens it
 for model in tiny qwen3; do
   timeout 60 "$pelton" synth --like "$here/../../testdata/golden/$model/config.json" "$model" >/dev/null
 done
 
 PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --grpc-port 0 \
-  --executor "modelled:$here/script.json" \
+  --executor "modelled:$here/script.json" --batches "$work/batches" \
   >server.out 2>server.err &
 server=$!
 stop_server() {
@@ -69,7 +69,8 @@ fi
 grpc=$(sed -n 's/^gRPC on //p' server.out)
 all_clients=({openai,anthropic,ai,grpc,responses,langchain,instructor}_client.test.mjs)
 BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
-  node_modules/.bin/node --test --test-timeout=120000 "${all_clients[@]}"
+  node_modules/.bin/node --test --test-timeout=120000 "${all_clients[@]}" \
+  {batches,ollama,huggingface}_client.test.mjs
 
 # What is heavy (coding agents are 400 MB, the other clients 250) is fetched by ./test --full only. Each
 # folder is a package of its own.

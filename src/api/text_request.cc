@@ -1,0 +1,218 @@
+#include "api/text_request.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/fields.h"
+#include "api/json_object.h"
+
+namespace pelton::api {
+namespace {
+
+constexpr size_t kTextBytesMax = size_t{16} << 20;
+constexpr int64_t kTgiTokensDefault = 100;
+constexpr int64_t kSglangTokensDefault = 128;
+constexpr int64_t kTokensMax = 1 << 30;
+
+struct Renamed {
+  std::string_view theirs;
+  std::string_view ours;
+};
+constexpr Renamed kTgi[] = {{"max_new_tokens", "max_tokens"},
+                            {"repetition_penalty", "repetition_penalty"},
+                            {"frequency_penalty", "frequency_penalty"},
+                            {"seed", "seed"},
+                            {"stop", "stop"},
+                            {"temperature", "temperature"},
+                            {"top_k", "top_k"},
+                            {"top_p", "top_p"},
+                            {"typical_p", "typical_p"},
+                            {"truncate", "truncate_prompt_tokens"},
+                            {"grammar", "grammar"},
+                            {"adapter_id", "model"}};
+constexpr Renamed kSglang[] = {{"max_new_tokens", "max_tokens"},
+                               {"min_new_tokens", "min_tokens"},
+                               {"temperature", "temperature"},
+                               {"top_p", "top_p"},
+                               {"top_k", "top_k"},
+                               {"min_p", "min_p"},
+                               {"frequency_penalty", "frequency_penalty"},
+                               {"presence_penalty", "presence_penalty"},
+                               {"repetition_penalty", "repetition_penalty"},
+                               {"stop", "stop"},
+                               {"stop_token_ids", "stop_token_ids"},
+                               {"ignore_eos", "ignore_eos"},
+                               {"skip_special_tokens", "skip_special_tokens"},
+                               {"no_stop_trim", "include_stop_str_in_output"},
+                               {"regex", "regex"},
+                               {"json_schema", "json_schema"},
+                               {"ebnf", "ebnf"},
+                               {"seed", "seed"},
+                               {"sampling_seed", "seed"}};
+
+std::span<const Renamed> renamed(TextRequest::Form form) {
+  return form == TextRequest::Form::kTgi ? std::span<const Renamed>(kTgi) : kSglang;
+}
+
+bool asks_for_nothing(const Json& value) {
+  return value.is_null() || value == Json(false) || value == Json(int64_t{0}) ||
+         (value.is_array() && value.as_array().empty()) ||
+         (value.is_string() && value.as_string().empty());
+}
+
+// Each parameter under the name that it has in the other body; one that is known and not obeyed may
+// ask for nothing, all others are refused.
+void rename(const Fields& parameters, TextRequest::Form form,
+            std::span<const std::string_view> ignored, Json& body) {
+  for (const Renamed& one : renamed(form)) {
+    if (const Json* value = parameters.find(one.theirs)) body.set(one.ours, *value);
+  }
+  parameters.unread([&](const std::string& key, const Json& value) {
+    if (std::ranges::find(ignored, key) != ignored.end() && asks_for_nothing(value)) return;
+    parameters.refuse_unsupported(key.substr(0, 64), "this parameter");
+  });
+}
+
+// TGI samples where something of sampling is said, and takes the likeliest token elsewhere.
+void choose_greedy(const Fields& parameters, Json& body) {
+  const bool samples = parameters.boolean("do_sample").value_or(false);
+  static constexpr std::string_view kSampling[] = {"temperature", "top_k", "top_p", "typical_p"};
+  const bool says = std::ranges::any_of(
+      kSampling, [&](std::string_view key) { return parameters.find(key) != nullptr; });
+  if (!samples && !says) body.set("temperature", int64_t{0});
+}
+
+Result<TextRequest> parse_tgi(const Fields& fields) {
+  TextRequest request{.form = TextRequest::Form::kTgi, .parameters = "parameters"};
+  Json body{Json::Object{}};
+  const std::string* const inputs = fields.text("inputs", kTextBytesMax);
+  if (inputs != nullptr) body.set("prompt", *inputs);
+  body.set("stream", fields.boolean("stream").value_or(false));
+  body.set("max_tokens", kTgiTokensDefault);
+  static const Json kNone{Json::Object{}};
+  const Json* const given = fields.object("parameters");
+  const Fields parameters(given == nullptr ? kNone : *given, "parameters", fields.complaint(),
+                          Fields::Reads::kKept);
+  request.shows_details = parameters.boolean("details").value_or(false);
+  request.shows_prompt = parameters.boolean("return_full_text").value_or(false);
+  choose_greedy(parameters, body);
+  const auto best_of = parameters.integer("best_of", {.low = 1, .high = 2});
+  if (best_of.value_or(1) > 1) parameters.refuse_unsupported("best_of", "more than 1");
+  static constexpr std::string_view kIgnored[] = {"watermark", "top_n_tokens",
+                                                  "decoder_input_details"};
+  rename(parameters, request.form, kIgnored, body);
+  body.set("logprobs", int64_t{0});  // each token is reported with its own
+  fields.unread([&](const std::string& key, const Json&) {
+    fields.refuse_unsupported(key.substr(0, 64), "this field");
+  });
+  request.body = body.dump();
+  return request;
+}
+
+Result<TextRequest> parse_sglang(const Fields& fields) {
+  TextRequest request{.form = TextRequest::Form::kSglang, .parameters = "sampling_params"};
+  Json body{Json::Object{}};
+  const Json* const text = fields.find("text");
+  const Json* const ids = fields.find("input_ids");
+  if (text != nullptr && ids != nullptr) {
+    fields.refuse("input_ids", "'text' and 'input_ids' exclude each other");
+  }
+  if (const std::string* one = fields.text("text", kTextBytesMax)) body.set("prompt", *one);
+  if (const Json* array = fields.array("input_ids", kTextBytesMax)) {
+    const bool several = !array->as_array().empty() && array->as_array().front().is_array();
+    if (several) fields.refuse_unsupported("input_ids", "several prompts in one request");
+    body.set("prompt", *array);
+  }
+  if (const std::string* model = fields.text("model", 512)) body.set("model", *model);
+  if (const std::string* lora = fields.text("lora_path", 512)) body.set("model", *lora);
+  if (const std::string* rid = fields.text("rid", kRequestIdBytesMax)) body.set("request_id", *rid);
+  body.set("stream", fields.boolean("stream").value_or(false));
+  body.set("max_tokens", kSglangTokensDefault);
+  static const Json kNone{Json::Object{}};
+  const Json* const given = fields.object("sampling_params");
+  const Fields parameters(given == nullptr ? kNone : *given, "sampling_params", fields.complaint(),
+                          Fields::Reads::kKept);
+  const auto n = parameters.integer("n", {.low = 1, .high = kTokensMax});
+  if (n.value_or(1) > 1) parameters.refuse_unsupported("n", "more than 1");
+  static constexpr std::string_view kIgnored[] = {"spaces_between_special_tokens", "custom_params",
+                                                  "stop_regex", "logit_bias"};
+  // As it is here anyway.
+  static_cast<void>(parameters.boolean("spaces_between_special_tokens"));
+  rename(parameters, request.form, kIgnored, body);
+  static constexpr std::string_view kHarmless[] = {
+      "return_logprob", "log_metrics", "return_text_in_logprobs", "return_hidden_states"};
+  fields.unread([&](const std::string& key, const Json& value) {
+    if (std::ranges::find(kHarmless, key) != std::end(kHarmless) && asks_for_nothing(value)) return;
+    if (key == "log_metrics") return;
+    fields.refuse_unsupported(key.substr(0, 64), "this field");
+  });
+  request.body = body.dump();
+  return request;
+}
+
+}  // namespace
+
+Result<TextRequest> parse_llama_completion(std::string_view text, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
+  TextRequest request{.form = TextRequest::Form::kLlamaCpp};
+  request.shows_tokens = fields.boolean("return_tokens").value_or(false);
+  static_cast<void>(fields.boolean("timings_per_token"));  // they come at the end
+  const Json* const prompt = fields.find("prompt");
+  const bool several = prompt != nullptr && prompt->is_array() && !prompt->as_array().empty() &&
+                       !prompt->as_array().front().is_number();
+  if (several) fields.refuse_unsupported("prompt", "several prompts, or texts among tokens");
+  const auto count = fields.integer("n", {.low = 1, .high = kTokensMax});
+  if (count.value_or(1) > 1) fields.refuse_unsupported("n", "more than 1");
+  if (complaint) return std::move(*complaint);
+  Json body = json;
+  std::erase_if(body.as_object(), [](const Json::Member& member) {
+    return member.key == "return_tokens" || member.key == "timings_per_token" || member.key == "n";
+  });
+  static constexpr std::string_view kLengths[] = {"n_predict", "num_predict", "max_tokens",
+                                                  "max_completion_tokens"};
+  const bool says_length = std::ranges::any_of(
+      kLengths, [&](std::string_view key) { return body.find(key) != nullptr; });
+  if (!says_length) body.set("n_predict", int64_t{-1});  // as many as fit
+  request.body = body.dump();
+  return request;
+}
+
+Result<TextRequest> parse_any_generate(std::string_view text, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
+  const bool is_tgi = fields.find("inputs") != nullptr;
+  if (!is_tgi && fields.find("text") == nullptr && fields.find("input_ids") == nullptr) {
+    fields.refuse("inputs", "'inputs' (TGI's), or 'text' or 'input_ids' (SGLang's), is missing");
+  }
+  if (complaint) return std::move(*complaint);
+  Result<TextRequest> request = is_tgi ? parse_tgi(fields) : parse_sglang(fields);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+Error named_as_given(const TextRequest& request, Error error) {
+  if (request.form == TextRequest::Form::kLlamaCpp) return error;
+  const std::string quoted = "'" + error.field + "'";
+  std::string theirs;
+  if (error.field == "prompt") {
+    theirs = request.form == TextRequest::Form::kTgi ? "inputs" : "text";
+  }
+  for (const Renamed& one : renamed(request.form)) {
+    if (one.ours == error.field) theirs = fmt::format("{}.{}", request.parameters, one.theirs);
+    if (one.ours == error.field) break;
+  }
+  if (theirs.empty()) return error;
+  const size_t at = error.message.find(quoted);
+  if (at != std::string::npos) error.message.replace(at, quoted.size(), "'" + theirs + "'");
+  error.field = std::move(theirs);
+  return error;
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,32 @@
+// One text continued, as other servers ask for it: llama.cpp's /completion, TGI's and SGLang's
+// /generate. Their bodies become one of /v1/completions, whose parser then reads it. Pure
+// functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/generation_fields.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+struct TextRequest {
+  enum class Form { kLlamaCpp, kTgi, kSglang };
+  Form form = Form::kLlamaCpp;
+  std::string body;            // of /v1/completions
+  bool shows_details = false;  // TGI's "details"
+  bool shows_prompt = false;   // TGI's "return_full_text"
+  bool shows_tokens = false;   // llama.cpp's "return_tokens"
+  std::string parameters;      // the object that its fields came from: "parameters"; empty: none
+};
+
+// Errors: kInvalidArgument, kUnsupported, with the field's path.
+Result<TextRequest> parse_llama_completion(std::string_view body, const RequestLimits& limits);
+// TGI's, which has "inputs", or SGLang's, which has "text" or "input_ids".
+Result<TextRequest> parse_any_generate(std::string_view body, const RequestLimits& limits);
+
+// What the other parser says of a field, by the name that the caller gave it.
+Error named_as_given(const TextRequest& request, Error error);
+
+}  // namespace pelton::api

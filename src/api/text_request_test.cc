@@ -1,0 +1,68 @@
+#include "api/text_request.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pelton::api {
+namespace {
+
+std::string generate(std::string_view body) {
+  const auto request = parse_any_generate(body, {});
+  return request.ok() ? request->body : request.error().field;
+}
+std::string llama(std::string_view body) {
+  const auto request = parse_llama_completion(body, {});
+  return request.ok() ? request->body : request.error().field;
+}
+
+TEST(TextRequest, LlamasIsACompletionsWithAnotherLength) {
+  EXPECT_EQ(llama(R"({"prompt":"a","temperature":0,"return_tokens":true})"),
+            R"({"prompt":"a","temperature":0,"n_predict":-1})");
+  EXPECT_EQ(llama(R"({"prompt":[1,2],"n_predict":3})"), R"({"prompt":[1,2],"n_predict":3})");
+  EXPECT_EQ(llama(R"({"prompt":["a","b"]})"), "prompt");
+  EXPECT_EQ(llama(R"({"prompt":"a","n":2})"), "n");
+}
+
+TEST(TextRequest, TgisTakesTheLikeliestTokenUnlessItSaysHowToSample) {
+  EXPECT_EQ(generate(R"({"inputs":"a"})"),
+            R"({"prompt":"a","stream":false,"max_tokens":100,"temperature":0,"logprobs":0})");
+  EXPECT_EQ(generate(R"({"inputs":"a","parameters":{"do_sample":true,"max_new_tokens":3}})"),
+            R"({"prompt":"a","stream":false,"max_tokens":3,"logprobs":0})");
+  EXPECT_EQ(generate(R"({"inputs":"a","parameters":{"top_p":0.5,"watermark":false,"best_of":1}})"),
+            R"({"prompt":"a","stream":false,"max_tokens":100,"top_p":0.5,"logprobs":0})");
+  EXPECT_EQ(generate(R"({"inputs":"a","parameters":{"watermark":true}})"), "parameters.watermark");
+  EXPECT_EQ(generate(R"({"inputs":"a","parameters":{"colour":1}})"), "parameters.colour");
+  EXPECT_EQ(generate(R"({"inputs":"a","colour":1})"), "colour");
+  EXPECT_EQ(generate(R"({"parameters":{}})"), "inputs");
+}
+
+TEST(TextRequest, SglangsBySamplingParams) {
+  EXPECT_EQ(generate(R"({"text":"a","sampling_params":{"max_new_tokens":2,"no_stop_trim":true}})"),
+            R"({"prompt":"a","stream":false,"max_tokens":2,"include_stop_str_in_output":true})");
+  EXPECT_EQ(generate(R"({"input_ids":[1,2],"stream":true,"return_logprob":false})"),
+            R"({"prompt":[1,2],"stream":true,"max_tokens":128})");
+  EXPECT_EQ(generate(R"({"input_ids":[[1],[2]]})"), "input_ids");
+  EXPECT_EQ(generate(R"({"text":["a","b"]})"), "text");
+  EXPECT_EQ(generate(R"({"text":"a","input_ids":[1]})"), "input_ids");
+  EXPECT_EQ(generate(R"({"text":"a","return_logprob":true})"), "return_logprob");
+  EXPECT_EQ(generate(R"({"text":"a","sampling_params":{"n":2}})"), "sampling_params.n");
+}
+
+TEST(TextRequest, ErrorsNameTheFieldAsItWasGiven) {
+  TextRequest request{.form = TextRequest::Form::kTgi, .parameters = "parameters"};
+  const auto field = [&](const char* ours) {
+    return named_as_given(request, {ErrorCode::kInvalidArgument, "", ours}).field;
+  };
+  EXPECT_EQ(field("max_tokens"), "parameters.max_new_tokens");
+  EXPECT_EQ(field("prompt"), "inputs");
+  request.form = TextRequest::Form::kSglang;
+  request.parameters = "sampling_params";
+  EXPECT_EQ(field("min_tokens"), "sampling_params.min_new_tokens");
+  EXPECT_EQ(
+      named_as_given(request, {ErrorCode::kInvalidArgument, "'top_p' must be", "top_p"}).message,
+      "'sampling_params.top_p' must be");
+}
+
+}  // namespace
+}  // namespace pelton::api

@@ -1,0 +1,137 @@
+#include "server/ollama_answer.h"
+
+#include <utility>
+
+#include "server/generation_facts.h"
+
+namespace pelton::server {
+namespace {
+
+int64_t total_ns(const OllamaAnswerHead& head) {
+  return head.clock->now_ns() - head.arrived_ns;
+}
+
+std::string quiet_line(const OllamaAnswerHead& head) {
+  std::string line;
+  api::append_ollama_object(head.head, head.clock->unix_ms(), {}, nullptr, line);
+  return line += '\n';
+}
+
+class OllamaTextWriter final : public TextWriter {
+ public:
+  explicit OllamaTextWriter(OllamaAnswerHead head)
+      : head_(std::move(head)), quiet_(quiet_line(head_)) {}
+
+  void piece(const TextPiece& piece, std::string& out) override {
+    append(piece, nullptr, out);
+    out += '\n';
+  }
+  void last(const TextPiece& piece, const TextEnd& end, const std::string&,
+            std::string& out) override {
+    out += whole(piece, end);
+    out += '\n';
+  }
+  std::string whole(const TextPiece& all, const TextEnd& end) override {
+    const api::OllamaEnd ended{.reason = end.reason == TextEnd::Reason::kLength ? "length" : "stop",
+                               .total_ns = total_ns(head_),
+                               .timings = end.timings};
+    std::string body;
+    append(all, &ended, body);
+    return body;
+  }
+  void error(const api::ApiError& error, std::string& out) override {
+    append_ollama_error(error, out);
+  }
+  std::string_view content_type() const override { return kNdjson; }
+  std::string_view quiet_event() const override { return quiet_; }
+
+ private:
+  void append(const TextPiece& piece, const api::OllamaEnd* end, std::string& out) const {
+    api::append_ollama_object(head_.head, head_.clock->unix_ms(),
+                              {.content = piece.text, .thinking = {}, .calls = {}}, end, out);
+  }
+
+  const OllamaAnswerHead head_;
+  const std::string quiet_;
+};
+
+}  // namespace
+
+void append_ollama_error(const api::ApiError& error, std::string& out) {
+  out += api::plain_error_body(error);
+  out += '\n';
+}
+
+std::unique_ptr<TextWriter> ollama_text_writer(OllamaAnswerHead head) {
+  return std::make_unique<OllamaTextWriter>(std::move(head));
+}
+
+OllamaAnswer::OllamaAnswer(const ServedModel& model, Options options)
+    : options_(std::move(options)), turn_(model, options_.turn), quiet_(quiet_line(options_.head)) {
+  add(turn_.begin());
+}
+
+Answer::Wants OllamaAnswer::push(size_t, const engine::SampledToken& token) {
+  add(turn_.push(token.token));
+  return turn_.stopped() ? Wants::kNothing : Wants::kMore;
+}
+
+void OllamaAnswer::add(const chat::ReplyDelta& delta) {
+  if (options_.shows_thinking) thinking_ += delta.reasoning;
+  content_ += delta.content;
+  for (const chat::ToolCallDelta& call : delta.tool_calls) {
+    if (call.begins) {
+      close_call();
+      open_call_ = api::OllamaCall{.name = call.name, .arguments = {}};
+    }
+    if (open_call_) open_call_->arguments += call.arguments;
+  }
+}
+
+void OllamaAnswer::close_call() {
+  if (open_call_) calls_.push_back(*std::exchange(open_call_, std::nullopt));
+}
+
+void OllamaAnswer::end(size_t, const engine::StreamEnd& end) {
+  add(turn_.end(end));
+  close_call();
+  const bool by_length = !turn_.stopped() && turn_.reply().finish == chat::ReplyFinish::kLength;
+  access::GenerationFacts facts;
+  add_answer(facts, end);
+  end_ = {.reason = by_length ? "length" : "stop",
+          .total_ns = total_ns(options_.head),
+          .timings = timings_of(facts)};
+}
+
+void OllamaAnswer::append(const api::OllamaEnd* end, std::string& out) {
+  const std::string content = std::exchange(content_, {});
+  const std::string thinking = std::exchange(thinking_, {});
+  const std::vector<api::OllamaCall> calls = std::exchange(calls_, {});
+  api::append_ollama_object(options_.head.head, options_.head.clock->unix_ms(),
+                            {.content = content, .thinking = thinking, .calls = calls}, end, out);
+}
+
+void OllamaAnswer::take_events(std::string& out) {
+  if (content_.empty() && thinking_.empty() && calls_.empty()) return;
+  append(nullptr, out);
+  out += '\n';
+}
+
+// What is left goes before the end, which clients look at for its numbers only.
+void OllamaAnswer::take_last_events(std::string& out) {
+  take_events(out);
+  append(&end_, out);
+  out += '\n';
+}
+
+std::string OllamaAnswer::whole_body() {
+  std::string body;
+  append(&end_, body);
+  return body;
+}
+
+void OllamaAnswer::append_error(const api::ApiError& error, std::string& out) {
+  append_ollama_error(error, out);
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,242 @@
+// One text continued in other servers' words: llama.cpp's /completion, TGI's and SGLang's
+// /generate, on the way of a completion; what llama.cpp's clients ask of the server beside
+// (/props, /slots, /apply-template); and why there are no images and no sound.
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/chat_request.h"
+#include "api/completion_request.h"
+#include "api/text_request.h"
+#include "base/json_writer.h"
+#include "server/answer_guide.h"
+#include "server/chat_prompt.h"
+#include "server/chat_turn_options.h"
+#include "server/completion_prompt.h"
+#include "server/endpoints.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+#include "server/request_pipeline.h"
+#include "server/text_writers.h"
+
+namespace pelton::server {
+namespace {
+
+using Form = api::TextRequest::Form;
+
+class TextGeneration final : public ModelRequest {
+ public:
+  using Parse = Result<api::TextRequest> (*)(std::string_view body,
+                                             const api::RequestLimits& limits);
+  explicit TextGeneration(Parse parse, bool streams) : parse_(parse), streams_(streams) {}
+
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    const api::RequestLimits limits = scope.model.request_limits();
+    auto asked = parse_(body, limits);
+    if (!asked.ok()) return api::api_error(asked.error());
+    asked_ = *std::move(asked);
+    auto parsed = api::parse_completion_request(asked_.body, limits);
+    if (!parsed.ok()) return in_their_words(parsed.error());
+    asked_.body.clear();
+    if (streams_) parsed->generation.stream = true;
+    request_ = std::make_shared<const api::CompletionRequest>(*std::move(parsed));
+    return refused();
+  }
+  Fields fields(const ServedModel&) const override {
+    return fields_of(request_->generation, request_->model, request_->warnings);
+  }
+  FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
+    return [request = request_, &model](const GrammarStore::TenantView& grammars) {
+      return text_guide(request->generation.format, model, grammars);
+    };
+  }
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    const ServedModel& model = scope.model;
+    auto tokens =
+        completion_prompt(request_->prompts.front(), model, "prompt", request_->adds_special);
+    if (!tokens.ok()) return in_their_words(tokens.error());
+    if (const auto error = model.no_text("prompt", TextUse::kOption)) return api::api_error(*error);
+    head_ = {.id = random_id("cmpl-", {.seed = scope.identity.draw(), .counter = 0}),
+             .model = model.shown_name(request_->model),
+             .prompt = {},
+             .prompt_tokens = static_cast<int64_t>(tokens->size()),
+             .seed = scope.identity.draw_seed(),
+             .clock = &scope.services.clock,
+             .shows_tokens = asked_.shows_tokens,
+             .shows_details = asked_.shows_details};
+    if (asked_.form == Form::kLlamaCpp || asked_.shows_prompt) {
+      head_.prompt = model.tokenizer.decode(*tokens);
+    }
+    return keep(engine_work(scope, request_->generation,
+                            {.id = head_.id,
+                             .prompt = *std::move(tokens),
+                             .prompt_field = "prompt",
+                             .deadline_ns = with.deadline_ns,
+                             .logprobs = asked_.form == Form::kTgi ? 0 : -1,
+                             .guide = std::move(with.guide),
+                             .seed_if_none = head_.seed}),
+                work_);
+  }
+  void start(Call call, Services& services) override {
+    const ServedModel& model = *call.model;  // which goes with the call
+    head_.arrived_ns = call.arrived_ns;
+    head_.seed = request_->generation.seed.value_or(head_.seed);
+    TextAnswer::Options options{.stop = stop_strings(request_->generation),
+                                .stream = request_->generation.stream,
+                                .shows_special = request_->shows_marks};
+    start_generation(std::move(call), services, std::move(work_), [&] {
+      return std::make_unique<TextAnswer>(model, std::move(options), writer());
+    });
+  }
+
+ private:
+  api::ApiError in_their_words(const Error& error) const {
+    return api::api_error(api::named_as_given(asked_, error));
+  }
+  // What a completion's own answer has and these have not.
+  std::optional<api::ApiError> refused() const {
+    const auto unsupported = [](const char* field) {
+      return api::api_error({ErrorCode::kUnsupported,
+                             fmt::format("'{}' is not supported here (see /v1/completions)", field),
+                             field});
+    };
+    const api::GenerationFields& fields = request_->generation;
+    if (request_->beams) return unsupported("use_beam_search");
+    if (request_->echo) return unsupported("echo");
+    if (!request_->suffix.empty()) return unsupported("suffix");
+    if (fields.prompt_logprobs) return unsupported("prompt_logprobs");
+    if (fields.n > 1) return unsupported("n");
+    if (fields.max_tokens == 0) return unsupported("n_predict");
+    return std::nullopt;
+  }
+  std::unique_ptr<TextWriter> writer() {
+    switch (asked_.form) {
+      case Form::kLlamaCpp:
+        return llama_writer(std::move(head_));
+      case Form::kTgi:
+        return tgi_writer(std::move(head_));
+      case Form::kSglang:
+        return sglang_writer(std::move(head_));
+    }
+    return nullptr;
+  }
+
+  const Parse parse_;
+  const bool streams_;
+  api::TextRequest asked_;
+  std::shared_ptr<const api::CompletionRequest> request_;
+  TextHead head_;
+  EngineWork work_;
+};
+
+// The prompt of a chat as text, and nothing more.
+class TemplateApplied final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_chat_request(body, scope.model.request_limits()), request_);
+  }
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model, .warnings = warnings_of(request_, model)};
+  }
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
+    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
+        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    if (!prompt.ok()) return api::api_error(prompt.error());
+    base::JsonWriter(answer_)
+        .begin_object()
+        .key("prompt")
+        .string(scope.model.tokenizer.decode(prompt->tokens))
+        .end_object();
+    return std::nullopt;
+  }
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  api::ChatRequest request_;
+  std::string answer_;
+};
+
+// The model that llama.cpp's clients mean, which serves one: by "?model=" elsewhere, or the first.
+std::shared_ptr<const ServedModel> meant(const Call& call, const Services& services) {
+  const auto models = services.catalogue.serving();
+  if (models.empty()) {
+    call.send(services.no_model(""));
+    return nullptr;
+  }
+  return models.front();
+}
+
+}  // namespace
+
+void llama_completion(Call call, Services& services) {
+  run_request(std::move(call), services,
+              std::make_unique<TextGeneration>(api::parse_llama_completion, false), Work::kSampled);
+}
+
+void any_generate(Call call, Services& services) {
+  run_request(std::move(call), services,
+              std::make_unique<TextGeneration>(api::parse_any_generate, false), Work::kSampled);
+}
+
+void generate_stream(Call call, Services& services) {
+  run_request(std::move(call), services,
+              std::make_unique<TextGeneration>(api::parse_any_generate, true), Work::kSampled);
+}
+
+void apply_template(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<TemplateApplied>(), std::nullopt);
+}
+
+void llama_props(Call call, Services& services) {
+  const auto model = meant(call, services);
+  if (model == nullptr) return;
+  std::string body;
+  base::JsonWriter writer(body);
+  writer.begin_object().key("default_generation_settings").begin_object();
+  writer.key("n_ctx").integer(model->context_limit()).key("params").begin_object();
+  writer.key("temperature").number(model->sampling.temperature);
+  writer.key("top_k").integer(model->sampling.top_k).key("top_p").number(model->sampling.top_p);
+  writer.key("min_p").number(model->sampling.min_p);
+  writer.key("repeat_penalty").number(model->sampling.repetition_penalty);
+  writer.key("n_predict").integer(-1).end_object().end_object();
+  writer.key("total_slots").integer(model->engine.capacity().sequences_max);
+  writer.key("model_alias").string(model->id).key("model_path").string(model->id);
+  writer.key("chat_template").string("").key("modalities").begin_object();
+  writer.key("vision").boolean(false).key("audio").boolean(false).end_object();
+  writer.key("build_info").string("pelton " + services.options.version).end_object();
+  call.send(json_reply(std::move(body)));
+}
+
+// How many are at work; which sequence has which of them is the scheduler's.
+void llama_slots(Call call, Services& services) {
+  const auto model = meant(call, services);
+  if (model == nullptr) return;
+  const int running = model->engine.stats().running;
+  std::string body;
+  base::JsonWriter writer(body);
+  writer.begin_array();
+  for (int i = 0; i < model->engine.capacity().sequences_max; ++i) {
+    writer.begin_object().key("id").integer(i).key("n_ctx").integer(model->context_limit());
+    writer.key("is_processing").boolean(i < running).end_object();
+  }
+  writer.end_array();
+  call.send(json_reply(std::move(body)));
+}
+
+// A modality that no model here has: not an address that nobody knows.
+void modality_missing(Call call, Services&) {
+  const std::string& path = call.request.path;
+  const std::string_view what = path.starts_with("/v1/images/") ? "images" : "sound";
+  call.send(
+      {.status = 501,
+       .message = fmt::format("{} is not answered here: the models that this server runs read "
+                              "and write text, and no {}",
+                              path, what),
+       .type = "invalid_request_error",
+       .param = {},
+       .code = "modality_not_supported"});
+}
+
+}  // namespace pelton::server

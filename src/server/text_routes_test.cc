@@ -1,0 +1,149 @@
+// llama.cpp's, TGI's and SGLang's routes over HTTP.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/server_fixture.h"
+
+namespace pelton::server {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hi.<|return|>"},
+  {"when": "Once", "then": " upon a time. THE END<|return|>"}]})";
+constexpr std::string_view kText = " upon a time. THE END";
+
+class TextRoutes : public testing::Test {
+ protected:
+  Json ask(const std::string& path, const std::string& body, int status = 200) {
+    const net::HttpResponse response = fixture_.post(path, body);
+    EXPECT_EQ(response.status, status) << response.body;
+    return parsed(response.body);
+  }
+  std::vector<Json> stream(const std::string& path, const std::string& body) {
+    std::vector<Json> events;
+    for (const std::string& event : events_of(fixture_.post(path, body).body)) {
+      if (event != "[DONE]") events.push_back(parsed(event));
+    }
+    return events;
+  }
+  static std::string field(const Json& answer) {
+    return answer.find("error")->string("param").value_or("none");
+  }
+
+  ServerFixture fixture_{kScript, {}};
+};
+
+TEST_F(TextRoutes, LlamasCompletion) {
+  const Json whole = ask("/completion", R"({"prompt":"Once"})");
+  EXPECT_EQ(whole.string("content"), kText);
+  EXPECT_EQ(whole.string("stop_type"), "eos");
+  EXPECT_EQ(whole.boolean("stop"), true);
+  EXPECT_EQ(whole.string("prompt"), "Once");
+  EXPECT_GT(whole.integer("tokens_evaluated"), 0);
+  EXPECT_TRUE(whole.find("tokens")->as_array().empty());
+  EXPECT_FALSE(ask("/completion", R"({"prompt":"Once","return_tokens":true})")
+                   .find("tokens")
+                   ->as_array()
+                   .empty());
+  const Json cut = ask("/completion", R"({"prompt":"Once","n_predict":2})");
+  EXPECT_EQ(cut.string("stop_type"), "limit");
+  EXPECT_EQ(cut.integer("tokens_predicted"), 2);
+  const Json stopped = ask("/completion", R"({"prompt":"Once","stop":["THE"]})");
+  EXPECT_EQ(stopped.string("content"), " upon a time. ");
+  EXPECT_EQ(stopped.string("stop_type"), "word");
+  EXPECT_EQ(stopped.string("stopping_word"), "THE");
+  std::string text;
+  const std::vector<Json> events = stream("/completion", R"({"prompt":"Once","stream":true})");
+  ASSERT_GT(events.size(), 1u);
+  for (size_t i = 0; i < events.size(); ++i) {
+    text += *events[i].string("content");
+    EXPECT_EQ(events[i].boolean("stop"), i + 1 == events.size());
+  }
+  EXPECT_EQ(text, kText);
+  EXPECT_EQ(field(ask("/completion", R"({"prompt":["a","b"]})", 400)), "prompt");
+  EXPECT_EQ(field(ask("/completion", R"({"prompt":"a","temperature":9})", 400)), "temperature");
+  EXPECT_EQ(field(ask("/completion", R"({"prompt":"a","n_predict":0})", 400)), "n_predict");
+}
+
+TEST_F(TextRoutes, TgisGenerate) {
+  const Json whole = ask("/generate", R"({"inputs":"Once","parameters":{"details":true}})");
+  EXPECT_EQ(whole.string("generated_text"), kText);
+  const Json* const details = whole.find("details");
+  EXPECT_EQ(details->string("finish_reason"), "eos_token");
+  EXPECT_EQ(details->find("tokens")->as_array().size(),
+            static_cast<size_t>(*details->integer("generated_tokens")));
+  EXPECT_EQ(ask("/generate", R"({"inputs":"Once","parameters":{"return_full_text":true}})")
+                .string("generated_text"),
+            "Once" + std::string(kText));
+  for (const char* const path : {"/generate_stream", "/generate"}) {
+    std::string text;
+    const std::vector<Json> events = stream(path, R"({"inputs":"Once","stream":true})");
+    for (const Json& event : events) text += *event.find("token")->string("text");
+    EXPECT_EQ(text, kText);
+    EXPECT_EQ(events.back().string("generated_text"), kText);
+    EXPECT_EQ(events.back().find("details")->string("finish_reason"), "eos_token");
+    EXPECT_EQ(events.back().integer("index"), static_cast<int64_t>(events.size()));
+  }
+  EXPECT_EQ(field(ask("/generate", R"({"inputs":"a","parameters":{"temperature":9}})", 400)),
+            "parameters.temperature");
+}
+
+TEST_F(TextRoutes, SglangsGenerate) {
+  const Json whole = ask("/generate", R"({"text":"Once"})");
+  EXPECT_EQ(whole.string("text"), kText);
+  EXPECT_EQ(whole.find("meta_info")->find("finish_reason")->string("type"), "stop");
+  const Json cut = ask("/generate", R"({"text":"Once","sampling_params":{"max_new_tokens":2}})");
+  EXPECT_EQ(cut.find("meta_info")->find("finish_reason")->integer("length"), 2);
+  EXPECT_EQ(cut.find("output_ids")->as_array().size(), 2u);
+  const std::vector<Json> events = stream("/generate", R"({"text":"Once","stream":true})");
+  size_t before = 0;
+  for (const Json& event : events) {
+    EXPECT_TRUE(kText.starts_with(*event.string("text")));
+    EXPECT_GE(event.string("text")->size(), before);
+    before = event.string("text")->size();
+  }
+  EXPECT_EQ(events.back().string("text"), kText);
+}
+
+TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
+  const Json props = parsed(fixture_.get("/props").body);
+  EXPECT_EQ(props.find("default_generation_settings")->integer("n_ctx"), 4096);
+  EXPECT_EQ(parsed(fixture_.get("/slots").body).as_array().size(),
+            static_cast<size_t>(*props.integer("total_slots")));
+  const Json prompt = ask("/apply-template", R"({"messages":[{"role":"user","content":"Hello"}]})");
+  EXPECT_THAT(*prompt.string("prompt"), HasSubstr("Hello"));
+  const Json tokens = ask("/tokenize", R"({"content":"Once upon"})");
+  EXPECT_EQ(tokens.dump().substr(0, 11), R"({"tokens":[)");
+  EXPECT_EQ(tokens.find("count"), nullptr);
+  const Json pieces = ask("/tokenize", R"({"content":"Once upon","with_pieces":true})");
+  std::string text;
+  for (const Json& piece : pieces.find("tokens")->as_array()) text += *piece.string("piece");
+  EXPECT_EQ(text, "Once upon");
+}
+
+TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
+  for (const char* const path :
+       {"/v1/images/generations", "/v1/audio/speech", "/v1/audio/transcriptions"}) {
+    const Json answer = ask(path, "{}", 501);
+    EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
+  }
+}
+
+TEST_F(TextRoutes, PoolingIsEmbeddingsByOtherNames) {
+  const net::HttpResponse embedded = fixture_.post("/v1/embeddings", R"({"input":"a"})");
+  const net::HttpResponse pooled = fixture_.post("/pooling", R"({"input":"a"})");
+  ASSERT_EQ(pooled.status, embedded.status) << pooled.body;
+  if (pooled.status != 200) return;  // this model makes no vectors
+  const Json one = parsed(pooled.body).find("data")->as_array().front();
+  EXPECT_EQ(one.string("object"), "pooling");
+  EXPECT_EQ(one.find("data")->dump(),
+            parsed(embedded.body).find("data")->as_array().front().find("embedding")->dump());
+}
+
+}  // namespace
+}  // namespace pelton::server

@@ -1,0 +1,526 @@
+#include "store/batch_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/sqlite_file.h"
+
+namespace pelton::store {
+namespace {
+
+namespace fs = std::filesystem;
+using Step = Statement::Step;
+
+constexpr const char* kSchema = R"(
+CREATE TABLE files (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT UNIQUE NOT NULL,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+);
+CREATE INDEX files_of ON files (owner, number);
+CREATE TABLE batches (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT UNIQUE NOT NULL,
+  owner TEXT NOT NULL,
+  weight REAL NOT NULL,
+  endpoint TEXT NOT NULL,
+  input_file TEXT NOT NULL,
+  completion_window TEXT NOT NULL,
+  metadata TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  output_age INTEGER NOT NULL,
+  in_progress_at INTEGER NOT NULL,
+  finalizing_at INTEGER NOT NULL,
+  cancelling_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  total INTEGER NOT NULL,
+  completed INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  output_file TEXT NOT NULL,
+  error_file TEXT NOT NULL,
+  errors TEXT NOT NULL
+);
+CREATE INDEX batches_of ON batches (owner, number);
+CREATE TABLE results (
+  batch TEXT NOT NULL,
+  line INTEGER NOT NULL,
+  is_error INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (batch, line)
+) WITHOUT ROWID;
+PRAGMA application_id = 1348813409;
+PRAGMA user_version = 1;
+)";
+
+constexpr SqliteFile::Kind kKind{.what = "batches",
+                                 .application_id = 0x50654261,  // "PeBa"
+                                 .format = 1,
+                                 .schema = kSchema};
+
+constexpr const char* kFileColumns = "id, owner, name, purpose, bytes, created_at, expires_at";
+constexpr const char* kBatchColumns =
+    "id, owner, weight, endpoint, input_file, completion_window, metadata, status, created_at, "
+    "expires_at, output_age, in_progress_at, finalizing_at, cancelling_at, ended_at, total, "
+    "completed, failed, output_file, error_file, errors";
+
+constexpr std::array<std::string_view, 8> kStatusNames = {"validating", "failed",    "in_progress",
+                                                          "finalizing", "completed", "expired",
+                                                          "cancelling", "cancelled"};
+
+// As SQL has it.
+constexpr const char* kHasEnded = "status IN (1, 4, 5, 7)";
+
+StoredFile file_of(const Statement& row) {
+  return {.id = row.text_at(0),
+          .owner = row.text_at(1),
+          .name = row.text_at(2),
+          .purpose = row.text_at(3),
+          .bytes = row.number_at(4),
+          .created_at = row.number_at(5),
+          .expires_at = row.number_at(6)};
+}
+
+StoredBatch batch_of(const Statement& row) {
+  return {.id = row.text_at(0),
+          .owner = row.text_at(1),
+          .weight = row.real_at(2),
+          .endpoint = row.text_at(3),
+          .input_file = row.text_at(4),
+          .window = row.text_at(5),
+          .metadata = row.text_at(6),
+          .status = static_cast<BatchStatus>(row.number_at(7)),
+          .created_at = row.number_at(8),
+          .expires_at = row.number_at(9),
+          .output_age_s = row.number_at(10),
+          .in_progress_at = row.number_at(11),
+          .finalizing_at = row.number_at(12),
+          .cancelling_at = row.number_at(13),
+          .ended_at = row.number_at(14),
+          .total = row.number_at(15),
+          .completed = row.number_at(16),
+          .failed = row.number_at(17),
+          .output_file = row.text_at(18),
+          .error_file = row.text_at(19),
+          .errors = row.text_at(20)};
+}
+
+Error io_error(const std::string& path, std::string_view what) {
+  return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, std::strerror(errno)), ""};
+}
+
+// A file's content on its way to the disk: there under its name when all of it is.
+class ContentWriter {
+ public:
+  explicit ContentWriter(std::string path)
+      : path_(std::move(path)),
+        partial_(path_ + ".partial"),
+        descriptor_(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {}
+  ~ContentWriter() {
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    if (!finished_) ::unlink(partial_.c_str());
+  }
+  ContentWriter(const ContentWriter&) = delete;
+  ContentWriter& operator=(const ContentWriter&) = delete;
+
+  Result<void> write(std::string_view bytes) {
+    if (descriptor_ < 0) return io_error(partial_, "cannot be made");
+    bytes_ += static_cast<int64_t>(bytes.size());
+    buffer_.append(bytes);
+    return buffer_.size() < kBufferBytes ? Result<void>() : flush();
+  }
+  Result<void> finish() {
+    if (descriptor_ < 0) return io_error(partial_, "cannot be made");
+    TRY(flush());
+    if (::fdatasync(descriptor_) != 0) return io_error(partial_, "cannot be written");
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot be made");
+    finished_ = true;
+    return {};
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{1} << 20;
+
+  Result<void> flush() {
+    for (std::string_view left = buffer_; !left.empty();) {
+      const ssize_t count = ::write(descriptor_, left.data(), left.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return io_error(partial_, "cannot be written");
+      left.remove_prefix(static_cast<size_t>(count));
+    }
+    buffer_.clear();
+    return {};
+  }
+
+  const std::string path_;
+  const std::string partial_;
+  const int descriptor_;
+  std::string buffer_;
+  int64_t bytes_ = 0;
+  bool finished_ = false;
+};
+
+Error no_such_file(std::string_view id) {
+  return {ErrorCode::kNotFound, fmt::format("No such File object: {}", id.substr(0, 64)), "id"};
+}
+
+Error no_such_batch(std::string_view id) {
+  return {ErrorCode::kNotFound, fmt::format("No batch found with id '{}'", id.substr(0, 64)),
+          "batch_id"};
+}
+
+}  // namespace
+
+std::string_view batch_status_name(BatchStatus status) {
+  return kStatusNames.at(static_cast<size_t>(status));
+}
+
+bool has_ended(BatchStatus status) {
+  return status == BatchStatus::kFailed || status == BatchStatus::kCompleted ||
+         status == BatchStatus::kExpired || status == BatchStatus::kCancelled;
+}
+
+Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
+                                                     const BatchBounds& bounds,
+                                                     const base::Clock& clock) {
+  for (const std::string& path : {folder, folder + "/files"}) {
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+      return Error{ErrorCode::kBadConfig, io_error(path, "cannot be made").message, ""};
+    }
+  }
+  TRY_ASSIGN(std::unique_ptr<SqliteFile> database,
+             SqliteFile::open(folder + "/batches.sqlite", kKind));
+  std::unique_ptr<BatchStore> store(new BatchStore(folder, std::move(database), bounds, clock));
+  TRY(store->prepare());
+  return store;
+}
+
+BatchStore::BatchStore(std::string folder, std::unique_ptr<SqliteFile> database,
+                       const BatchBounds& bounds, const base::Clock& clock)
+    : folder_(std::move(folder)), bounds_(bounds), clock_(clock), database_(std::move(database)) {}
+
+BatchStore::~BatchStore() = default;
+
+Result<void> BatchStore::prepare() {
+  TRY_ASSIGN(const int64_t contents, database_->number("SELECT ifnull(sum(bytes), 0) FROM files"));
+  TRY_ASSIGN(const int64_t results,
+             database_->number("SELECT ifnull(sum(length(CAST(text AS BLOB))), 0) FROM results"));
+  bytes_ = contents + results;
+  return drop_strangers();
+}
+
+// Contents whose row was never written, or whose row is gone: their process was killed between the
+// two.
+Result<void> BatchStore::drop_strangers() {
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/files", failed)) {
+    const std::string name = entry.path().filename().string();
+    Statement row(database_->handle(), "SELECT 1 FROM files WHERE id = ?");
+    const Step step = row.text(name).step();
+    if (step == Step::kFailed) return database_->error("cannot be read");
+    if (step == Step::kDone) ::unlink(entry.path().c_str());
+  }
+  if (!failed) return {};
+  return Error{ErrorCode::kIo, fmt::format("{}/files: {}", folder_, failed.message()), ""};
+}
+
+int64_t BatchStore::now_s() const {
+  return clock_.unix_ms() / 1000;
+}
+
+std::string BatchStore::content_path(std::string_view id) const {
+  return fmt::format("{}/files/{}", folder_, id);
+}
+
+template <typename Work>
+Result<void> BatchStore::transact(const Work& work) {
+  TRY(database_->run("BEGIN IMMEDIATE"));
+  Result<void> done = work();
+  if (done.ok()) done = database_->run("COMMIT");
+  if (done.ok()) return done;
+  static_cast<void>(database_->run("ROLLBACK"));
+  return done;
+}
+
+Result<void> BatchStore::write_content(std::string_view id, std::string_view content) const {
+  ContentWriter writer(content_path(id));
+  TRY(writer.write(content));
+  return writer.finish();
+}
+
+Result<void> BatchStore::insert_file(const StoredFile& file) {
+  Statement add(database_->handle(),
+                "INSERT INTO files (id, owner, name, purpose, bytes, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)");
+  add.text(file.id).text(file.owner).text(file.name).text(file.purpose);
+  add.number(file.bytes).number(file.created_at).number(file.expires_at);
+  return add.step() == Step::kDone ? Result<void>() : database_->error("cannot be written");
+}
+
+Result<StoredFile> BatchStore::add_file(StoredFile file, std::string_view content) {
+  file.bytes = static_cast<int64_t>(content.size());
+  TRY_ASSIGN(const int64_t count, database_->number("SELECT count(*) FROM files"));
+  if (count >= bounds_.files_max) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("There are {} files, as many as may be: delete some first", count),
+                 "file"};
+  }
+  if (bytes_ + file.bytes > bounds_.bytes_max) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("The file has {} bytes; of {} for all files {} are taken: delete some "
+                             "first",
+                             file.bytes, bounds_.bytes_max, bytes_),
+                 "file"};
+  }
+  TRY(write_content(file.id, content));
+  if (const Result<void> added = insert_file(file); !added.ok()) {
+    ::unlink(content_path(file.id).c_str());
+    return added.error();
+  }
+  bytes_ += file.bytes;
+  return file;
+}
+
+Result<StoredFile> BatchStore::find_file(const Key& key) {
+  Statement row(
+      database_->handle(),
+      fmt::format("SELECT {} FROM files WHERE id = ? AND owner = ?", kFileColumns).c_str());
+  const Step step = row.text(key.id).text(key.owner).step();
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  if (step == Step::kDone) return no_such_file(key.id);
+  StoredFile file = file_of(row);
+  if (file.expires_at != 0 && file.expires_at <= now_s()) return no_such_file(key.id);
+  return file;
+}
+
+Result<void> BatchStore::remove_file(const Key& key) {
+  TRY_ASSIGN(const StoredFile file, find_file(key));
+  {
+    Statement reader(
+        database_->handle(),
+        fmt::format("SELECT id FROM batches WHERE input_file = ? AND NOT {}", kHasEnded).c_str());
+    const Step step = reader.text(key.id).step();
+    if (step == Step::kFailed) return database_->error("cannot be read");
+    if (step == Step::kRow) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("File '{}' is being read by batch '{}'; cancel it first", file.id,
+                               reader.bytes_at(0)),
+                   "id"};
+    }
+  }
+  Statement drop(database_->handle(), "DELETE FROM files WHERE id = ?");
+  if (drop.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
+  ::unlink(content_path(file.id).c_str());
+  bytes_ -= file.bytes;
+  return {};
+}
+
+// Of the entry that a page begins behind: its number, or one that all are behind of.
+Result<int64_t> BatchStore::position_of(const char* sql, const Page& page) {
+  if (page.after.empty()) return page.ascending ? -1 : INT64_MAX;
+  Statement row(database_->handle(), sql);
+  const Step step = row.text(page.after).text(page.owner).step();
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  if (step == Step::kRow) return row.number_at(0);
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'after': there is no '{}' in this list", page.after.substr(0, 64)),
+               "after"};
+}
+
+Result<std::vector<StoredFile>> BatchStore::list_files(const Page& page) {
+  TRY_ASSIGN(const int64_t behind,
+             position_of("SELECT number FROM files WHERE id = ? AND owner = ?", page));
+  const std::string sql = fmt::format(
+      "SELECT {} FROM files WHERE owner = ? AND number {} ? AND (? = '' OR purpose = ?) AND "
+      "(expires_at = 0 OR expires_at > ?) ORDER BY number {} LIMIT ?",
+      kFileColumns, page.ascending ? ">" : "<", page.ascending ? "ASC" : "DESC");
+  Statement rows(database_->handle(), sql.c_str());
+  rows.text(page.owner).number(behind).text(page.purpose).text(page.purpose);
+  rows.number(now_s()).number(page.limit);
+  std::vector<StoredFile> files;
+  Step step = rows.step();
+  for (; step == Step::kRow; step = rows.step()) files.push_back(file_of(rows));
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  return files;
+}
+
+Result<void> BatchStore::write_batch(const char* sql, const StoredBatch& batch) {
+  Statement row(database_->handle(), sql);
+  row.text(batch.id).text(batch.owner).real(batch.weight).text(batch.endpoint);
+  row.text(batch.input_file).text(batch.window).text(batch.metadata);
+  row.number(static_cast<int64_t>(batch.status)).number(batch.created_at);
+  row.number(batch.expires_at).number(batch.output_age_s).number(batch.in_progress_at);
+  row.number(batch.finalizing_at).number(batch.cancelling_at).number(batch.ended_at);
+  row.number(batch.total).number(batch.completed).number(batch.failed);
+  row.text(batch.output_file).text(batch.error_file).text(batch.errors);
+  return row.step() == Step::kDone ? Result<void>() : database_->error("cannot be written");
+}
+
+Result<void> BatchStore::add_batch(const StoredBatch& batch) {
+  TRY_ASSIGN(const int64_t count, database_->number("SELECT count(*) FROM batches"));
+  if (count >= bounds_.batches_max) {
+    const std::string forget = fmt::format(
+        "DELETE FROM batches WHERE number = (SELECT min(number) FROM batches WHERE {})", kHasEnded);
+    TRY(database_->run(forget.c_str()));
+    if (sqlite3_changes(database_->handle()) == 0) {
+      return Error{ErrorCode::kDoesNotFit,
+                   fmt::format("{} batches have not ended, as many as may be", count),
+                   "input_file_id"};
+    }
+  }
+  const std::string sql = fmt::format(
+      "INSERT INTO batches ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?, ?, ?, ?, ?)",
+      kBatchColumns);
+  return write_batch(sql.c_str(), batch);
+}
+
+Result<void> BatchStore::update_batch(const StoredBatch& batch) {
+  const std::string sql = fmt::format(
+      "UPDATE batches SET ({}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?, ?, ?) WHERE id = ?1",
+      kBatchColumns);
+  return write_batch(sql.c_str(), batch);
+}
+
+Result<StoredBatch> BatchStore::find_batch(const Key& key) {
+  Statement row(
+      database_->handle(),
+      fmt::format("SELECT {} FROM batches WHERE id = ? AND owner = ?", kBatchColumns).c_str());
+  const Step step = row.text(key.id).text(key.owner).step();
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  if (step == Step::kDone) return no_such_batch(key.id);
+  return batch_of(row);
+}
+
+Result<std::vector<StoredBatch>> BatchStore::list_batches(const Page& page) {
+  TRY_ASSIGN(const int64_t behind,
+             position_of("SELECT number FROM batches WHERE id = ? AND owner = ?", page));
+  const std::string sql = fmt::format(
+      "SELECT {} FROM batches WHERE owner = ? AND number {} ? ORDER BY number {} LIMIT ?",
+      kBatchColumns, page.ascending ? ">" : "<", page.ascending ? "ASC" : "DESC");
+  Statement rows(database_->handle(), sql.c_str());
+  rows.text(page.owner).number(behind).number(page.limit);
+  std::vector<StoredBatch> batches;
+  Step step = rows.step();
+  for (; step == Step::kRow; step = rows.step()) batches.push_back(batch_of(rows));
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  return batches;
+}
+
+Result<std::vector<StoredBatch>> BatchStore::unfinished_batches() {
+  const std::string sql =
+      fmt::format("SELECT {} FROM batches WHERE NOT {} ORDER BY number", kBatchColumns, kHasEnded);
+  Statement rows(database_->handle(), sql.c_str());
+  std::vector<StoredBatch> batches;
+  Step step = rows.step();
+  for (; step == Step::kRow; step = rows.step()) batches.push_back(batch_of(rows));
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  return batches;
+}
+
+Result<void> BatchStore::add_result(std::string_view batch, const LineResult& result) {
+  Statement add(database_->handle(), "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)");
+  add.text(batch).number(result.line).number(result.is_error ? 1 : 0).text(result.text);
+  if (add.step() != Step::kDone) return database_->error("cannot be written");
+  if (sqlite3_changes(database_->handle()) > 0) {
+    bytes_ += static_cast<int64_t>(result.text.size());
+  }
+  return {};
+}
+
+Result<std::vector<bool>> BatchStore::lines_done(std::string_view batch, int64_t total) {
+  std::vector<bool> done(static_cast<size_t>(total));
+  Statement rows(database_->handle(), "SELECT line FROM results WHERE batch = ?");
+  rows.text(batch);
+  Step step = rows.step();
+  for (; step == Step::kRow; step = rows.step()) {
+    const int64_t line = rows.number_at(0);
+    if (line >= 0 && line < total) done[static_cast<size_t>(line)] = true;
+  }
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  return done;
+}
+
+Result<void> BatchStore::visit_results(std::string_view batch, const VisitResult& visit) {
+  Statement rows(database_->handle(),
+                 "SELECT line, is_error, text FROM results WHERE batch = ? ORDER BY line");
+  rows.text(batch);
+  Step step = rows.step();
+  for (; step == Step::kRow; step = rows.step()) {
+    TRY(visit(
+        {.line = rows.number_at(0), .is_error = rows.number_at(1) != 0, .text = rows.bytes_at(2)}));
+  }
+  return step == Step::kFailed ? Result<void>(database_->error("cannot be read")) : Result<void>();
+}
+
+// Written before its row: a content without a row is dropped at the next start, and made anew.
+Result<void> BatchStore::make_output(StoredBatch& batch, bool is_error, const std::string& id) {
+  ContentWriter writer(content_path(id));
+  TRY(visit_results(batch.id, [&](const LineResult& result) -> Result<void> {
+    return result.is_error == is_error ? writer.write(result.text) : Result<void>();
+  }));
+  if (writer.bytes() == 0) return {};
+  TRY(writer.finish());
+  const int64_t expires_at = batch.output_age_s == 0 ? 0 : batch.ended_at + batch.output_age_s;
+  TRY(insert_file({.id = id,
+                   .owner = batch.owner,
+                   .name = fmt::format("{}_{}.jsonl", batch.id, is_error ? "error" : "output"),
+                   .purpose = "batch_output",
+                   .bytes = writer.bytes(),
+                   .created_at = batch.ended_at,
+                   .expires_at = expires_at}));
+  (is_error ? batch.error_file : batch.output_file) = id;
+  return {};
+}
+
+Result<void> BatchStore::finish(StoredBatch& batch, const OutputIds& ids) {
+  return transact([&]() -> Result<void> {
+    TRY(make_output(batch, false, ids.output));
+    TRY(make_output(batch, true, ids.error));
+    Statement drop(database_->handle(), "DELETE FROM results WHERE batch = ?");
+    if (drop.text(batch.id).step() != Step::kDone) return database_->error("cannot be written");
+    return update_batch(batch);
+  });
+}
+
+Result<void> BatchStore::drop_expired() {
+  std::vector<StoredFile> expired;
+  {
+    const std::string sql = fmt::format(
+        "SELECT {} FROM files WHERE expires_at != 0 AND expires_at <= ? AND id NOT IN "
+        "(SELECT input_file FROM batches WHERE NOT {}) LIMIT 100",
+        kFileColumns, kHasEnded);
+    Statement rows(database_->handle(), sql.c_str());
+    rows.number(now_s());
+    Step step = rows.step();
+    for (; step == Step::kRow; step = rows.step()) expired.push_back(file_of(rows));
+    if (step == Step::kFailed) return database_->error("cannot be read");
+  }
+  for (const StoredFile& file : expired) {
+    Statement drop(database_->handle(), "DELETE FROM files WHERE id = ?");
+    if (drop.text(file.id).step() != Step::kDone) return database_->error("cannot be written");
+    ::unlink(content_path(file.id).c_str());
+    bytes_ -= file.bytes;
+  }
+  return {};
+}
+
+}  // namespace pelton::store
