@@ -1,0 +1,115 @@
+#include "executor/rank_follower.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "executor/host_model.h"
+#include "executor/rank_job.h"
+#include "executor/rank_step.h"
+#include "executor/ranked_model.h"
+#include "layers/rank_part.h"
+
+namespace pelton::executor {
+namespace {
+
+// All that a follower has.
+struct Seat {
+  explicit Seat(checkpoint::Checkpoint opened, int threads)
+      : checkpoint(std::move(opened)), pool({.threads = threads}) {}
+
+  checkpoint::Checkpoint checkpoint;
+  base::ThreadPool pool;
+  std::optional<layers::RankPart> part;
+  std::unique_ptr<StepModel> model;
+};
+
+Result<std::unique_ptr<Seat>> take_seat(parallel::Member& member, const RankJob& job) {
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(job.model));
+  const auto own_threads = static_cast<int>(std::max<size_t>(member.processors().size(), 1));
+  auto seat = std::make_unique<Seat>(std::move(checkpoint),
+                                     job.threads > 0 ? job.threads : own_threads);
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(job.kernels));
+  RankJob own;
+  own.digest = model_digest(seat->checkpoint);
+  TRY_ASSIGN(own.kernels_name, usable_kernels(choice, seat->pool));
+  TRY(check_same(job, own));
+  if (static_cast<int>(job.weights.size()) != member.ranks()) {
+    return Error{ErrorCode::kBadConfig, "the job's shares are not as many as there are ranks"};
+  }
+  TRY_ASSIGN(seat->part,
+             layers::RankPart::make(seat->checkpoint, member.exchange(), job.weights));
+  cost_model::Footprint footprint;
+  footprint.kv = job.kv;
+  footprint.swap = job.swap;
+  TRY_ASSIGN(seat->model, HostModel::load(seat->checkpoint,
+                                          {.kernels = choice,
+                                           .batch_tokens_max = job.batch_tokens_max,
+                                           .logit_rows_max = job.logit_rows_max,
+                                           .part = &*seat->part},
+                                          footprint, seat->pool));
+  return seat;
+}
+
+RankStepReader::Limits limits_of(const RankJob& job, const families::ModelConfig& config) {
+  RankStepReader::Limits limits{.tokens = job.batch_tokens_max,
+                                .logit_rows = job.logit_rows_max,
+                                .block_tokens = job.kv.block_tokens,
+                                .vocab = config.vocab_size};
+  for (const cost_model::KvAllocated::Group& group : job.kv.groups) {
+    limits.blocks.push_back(group.block_count);
+  }
+  return limits;
+}
+
+Result<void> compute(parallel::Member& member, const RankJob& job, Seat& seat) {
+  const families::ModelConfig& config = seat.checkpoint.config();
+  const base::ThreadPool::PinnedCaller pinned = seat.pool.adopt_caller();
+  RankStepReader reader(limits_of(job, config));
+  while (true) {
+    TRY_ASSIGN(const std::optional<std::string> bytes, member.next());
+    if (!bytes) return {};
+    TRY_ASSIGN(const RankMessage message, reader.read(*bytes));
+    switch (message) {
+      case RankMessage::kStep:
+        seat.model->begin(reader.step(), nullptr, nullptr);
+        break;
+      case RankMessage::kCopies:
+        TRY(seat.model->copy_blocks(reader.copies()));
+        break;
+      case RankMessage::kCompare: {
+        TRY_ASSIGN(const std::string digest, state_digest(*seat.model, config.hidden_size));
+        TRY(member.answer(digest));
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> follow(parallel::Member& member) {
+  Result<RankJob> job = RankJob::from_json(member.job());
+  Result<std::unique_ptr<Seat>> seat =
+      job.ok() ? take_seat(member, *job) : Result<std::unique_ptr<Seat>>(job.error());
+  if (!seat.ok()) {
+    TRY(member.answer(seat.error().message));
+    TRY(member.next());  // the leader has read it, and ends the group
+    return seat.error();
+  }
+  TRY(member.answer(kReady));
+  return compute(member, *job, **seat);
+}
+
+Result<std::string> usable_kernels(kernels::KernelChoice choice, base::ThreadPool& pool) {
+  TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
+  if (kernels->name() != "reference") return std::string(kernels->name());
+  return Error{ErrorCode::kUnsupported,
+               "--tensor-parallel-size: the reference kernels compute in one process: use --kernels "
+               "auto",
+               "kernels"};
+}
+
+}  // namespace pelton::executor
