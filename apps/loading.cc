@@ -146,7 +146,7 @@ std::vector<Flag> model_flags() {
                    .default_text = "1",
                    .least = 1,
                    .most = 64,
-                   .aliases = {"--tp", "--tp-size", "-tp"}});
+                   .aliases = {"--tp", "--tp-size"}});
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =

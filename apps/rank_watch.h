@@ -1,5 +1,5 @@
-// What `serve` does when a rank of a model's group is lost: every stream ends with an error that may
-// be tried again, and the process leaves, since nothing can be computed without that rank. Any
+// What `serve` does when a rank of a model's group is lost: every stream ends with an error that
+// may be tried again, and the process leaves, since nothing can be computed without that rank. Any
 // thread; owned by the model's host and by the group that reports to it.
 #pragma once
 

@@ -67,8 +67,7 @@ Result<void> check_device_proposers(const speculative::Config& config) {
 Result<void> check_ranks(const LocalExecutor::Options& options) {
   if (!options.ranks.several()) return {};
   const auto refused = [](const char* what, const char* field) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("--tensor-parallel-size: {}", what), field};
+    return Error{ErrorCode::kUnsupported, fmt::format("--tensor-parallel-size: {}", what), field};
   };
   if (options.device) return refused("ranks compute on the processors: --device cpu", "device");
   if (options.adapters_max > 0) {
@@ -89,8 +88,8 @@ std::vector<std::string> names_of(const speculative::Proposer* proposer) {
 LocalExecutor::Options fitted(LocalExecutor::Options options, const families::ModelConfig& model) {
   if (options.ranks.several() && options.threads == 0) {  // of each, on its share of processors
     const size_t usable = base::usable_cpus().size();
-    options.threads = static_cast<int>(
-        std::max<size_t>(usable / static_cast<size_t>(options.ranks.count), 1));
+    options.threads =
+        static_cast<int>(std::max<size_t>(usable / static_cast<size_t>(options.ranks.count), 1));
   }
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
@@ -191,12 +190,11 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY(cost_model::check_fits(footprint));
     TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
-    const HostModel::Options host{
-        .kernels = choice,
-        .batch_tokens_max = options.batch_tokens_max,
-        .logit_rows_max = options.sequences_max + request.draft_rows_max,
-        .adapter_rank_max = request.adapter_rank_max,
-        .expert_adapters = request.expert_adapters};
+    const HostModel::Options host{.kernels = choice,
+                                  .batch_tokens_max = options.batch_tokens_max,
+                                  .logit_rows_max = options.sequences_max + request.draft_rows_max,
+                                  .adapter_rank_max = request.adapter_rank_max,
+                                  .expert_adapters = request.expert_adapters};
     if (options.ranks.several()) {
       TRY_ASSIGN(model, RankedModel::load(checkpoint, options.ranks, options.kernels, host,
                                           footprint, pool));

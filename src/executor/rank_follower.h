@@ -1,5 +1,5 @@
 // What a follower does from its job on: it loads its part of the model, says so, and computes the
-// steps that the leader tells of until the group ends. It samples nothing and keeps no sequences,
+// steps that the leader sends until the group ends. It samples nothing and keeps no sequences,
 // only their block tables. The calling thread, which is its executor's.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace pelton::executor {
 inline constexpr std::string_view kReady = "ready";
 
 // Returns when the group has ended as it should. Errors: what kept it from taking part, which the
-// leader has been told.
+// leader knows by then.
 Result<void> follow(parallel::Member& member);
 
 // The name of the kernels that such a choice comes to here. Errors: kUnsupported where ranks cannot

@@ -15,7 +15,8 @@ constexpr size_t kSampleBytes = 64;
 
 Json kv_json(const cost_model::KvAllocated& kv) {
   Json::Array blocks;
-  for (const cost_model::KvAllocated::Group& group : kv.groups) blocks.emplace_back(group.block_count);
+  for (const cost_model::KvAllocated::Group& group : kv.groups)
+    blocks.emplace_back(group.block_count);
   Json json;
   json.set("dtype", tensor::kv_type_name(kv.dtype))
       .set("block_tokens", kv.block_tokens)
@@ -84,8 +85,8 @@ Result<RankJob> RankJob::from_json(const Json& json) {
   RankJob job;
   const auto protocol = json.integer("protocol");
   if (protocol != kProtocol) {
-    return Error{ErrorCode::kBadConfig,
-                 fmt::format("protocol: {} at the leader, {} here", protocol.value_or(0), kProtocol)};
+    return Error{ErrorCode::kBadConfig, fmt::format("protocol: {} at the leader, {} here",
+                                                    protocol.value_or(0), kProtocol)};
   }
   const auto text = [&](const char* member, std::string& to) -> Result<void> {
     const auto value = json.string(member);

@@ -1,4 +1,4 @@
-// What a leader tells its followers of a step, in bytes: resolved tokens, each sequence's place,
+// What a leader sends its followers of a step, in bytes: resolved tokens, each sequence's place,
 // and of its block tables what has changed since the message before; copies of blocks; and that the
 // first step's result is to be compared. A leader has a RankStepWriter, each follower a
 // RankStepReader that remembers the same tables. Their executor's thread.

@@ -60,7 +60,8 @@ TEST(RankStep, RoundTrips) {
       kv::PerGroup<const int32_t*> of;
       for (const int blocks : {500, 300}) {
         std::vector<int32_t> table(static_cast<size_t>(start + count + 15) / 16);
-        for (int32_t& block : table) block = static_cast<int32_t>(random() % blocks) - (random() % 9 == 0);
+        for (int32_t& block : table)
+          block = static_cast<int32_t>(random() % blocks) - (random() % 9 == 0);
         for (int32_t& block : table) block = std::max(block, engine::kNoBlock);
         tables.push_back(std::move(table));
         of.push_back(tables.back().data());

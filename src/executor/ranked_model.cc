@@ -21,8 +21,7 @@ constexpr int64_t kAnswerLimitMs = 60'000;
 
 std::shared_ptr<ComputeThreads> leader_threads(const RankOptions& ranks, int threads) {
   if (!ranks.several()) return std::make_shared<ComputeThreads>(threads);
-  const std::vector<int> own =
-      parallel::share_processors(base::usable_cpus(), ranks.count).front();
+  const std::vector<int> own = parallel::share_processors(base::usable_cpus(), ranks.count).front();
   const parallel::ProcessorScope scope(own);
   const auto count = static_cast<int>(std::max<size_t>(own.size(), 1));
   return std::make_shared<ComputeThreads>(threads > 0 ? threads : count);
@@ -48,16 +47,13 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                     .swap = footprint.swap,
                     .weights = weights};
   const auto processors = parallel::share_processors(base::usable_cpus(), ranks.count);
-  TRY_ASSIGN(auto group,
-             parallel::Group::start(
-                 {.ranks = ranks.count,
-                  .program = ranks.program,
-                  .processors = processors,
-                  .spin_ns = parallel::spin_ns_for(processors),
-                  .on_lost = ranks.on_lost},
-                 job.to_json()));
-  TRY_ASSIGN(layers::RankPart part,
-             layers::RankPart::make(checkpoint, group->exchange(), weights));
+  TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
+                                                 .program = ranks.program,
+                                                 .processors = processors,
+                                                 .spin_ns = parallel::spin_ns_for(processors),
+                                                 .on_lost = ranks.on_lost},
+                                                job.to_json()));
+  TRY_ASSIGN(layers::RankPart part, layers::RankPart::make(checkpoint, group->exchange(), weights));
   std::unique_ptr<RankedModel> model(
       new RankedModel(std::move(group), std::move(part), footprint.kv.block_tokens));
   HostModel::Options own = options;
@@ -146,8 +142,8 @@ Result<std::string> state_digest(StepModel& model, int hidden) {
   std::string digest;
   const int row = 0;
   const auto see = [&](size_t, const float* state) {
-    digest = base::sha256({reinterpret_cast<const char*>(state),
-                           static_cast<size_t>(hidden) * sizeof(float)});
+    digest = base::sha256(
+        {reinterpret_cast<const char*>(state), static_cast<size_t>(hidden) * sizeof(float)});
   };
   TRY(model.normed_rows(std::span(&row, 1), see));
   return digest;

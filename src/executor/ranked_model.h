@@ -1,5 +1,5 @@
 // The model of several ranks (docs/decisions/0111), as its leader has it: this process's part, and
-// the others, which are told of each step what the model sees. Behind StepModel, so the engine and
+// the others, which are sent of each step what the model sees. Behind StepModel, so the engine and
 // the executor's units learn nothing of it. What needs no products over the layers (states, labels,
 // single logits, a drafter's head, a whole prompt's logits) the leader computes alone. Owned by the
 // executor; its thread, once made.
@@ -21,12 +21,12 @@
 
 namespace pelton::executor {
 
-// How many ranks compute a model, and who is told when one is lost.
+// How many ranks compute a model, and who hears of it when one is lost.
 struct RankOptions {
-  int count = 1;              // --tensor-parallel-size
-  std::vector<int> weights;   // of their shares; empty: equal ones
-  std::string model = {};     // where followers find its files
-  int threads = 0;            // of each; 0: as many as each has processors
+  int count = 1;             // --tensor-parallel-size
+  std::vector<int> weights;  // of their shares; empty: equal ones
+  std::string model = {};    // where followers find its files
+  int threads = 0;           // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";
   // Once, on a thread of the group's, when the other processes have ended.
   std::function<void(const Error& error)> on_lost = {};

@@ -85,8 +85,8 @@ Result<void> AttentionBlock::keep_part(const RankPart& part, const std::string& 
   TRY_ASSIGN(k_, rows_of(k, q_rows + kv_first, kv_count, name + "k_proj"));
   TRY_ASSIGN(v_, rows_of(v, q_rows + kv_rows + kv_first, kv_count, name + "v_proj"));
   qkv_ = {};
-  TRY_ASSIGN(o_, rows_of(o_, part.hidden().begin(rank), part.hidden().count(rank),
-                         name + "o_proj"));
+  TRY_ASSIGN(o_,
+             rows_of(o_, part.hidden().begin(rank), part.hidden().count(rank), name + "o_proj"));
   if (shape_.sinks != nullptr) shape_.sinks += groups.begin(rank) * group_heads;
   shape_.kv_heads = groups.count(rank);
   shape_.heads = shape_.kv_heads * group_heads;
@@ -131,8 +131,7 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   rotary.heads = shape_.kv_heads;
   kernels.rotate(k, kv_stride, cos_sin, tokens, rotary);
   kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
-  const float* const mixed =
-      mixed_heads(kernels, tokens, q, q_stride, cache, sequences, workspace);
+  const float* const mixed = mixed_heads(kernels, tokens, q, q_stride, cache, sequences, workspace);
   if (part_ != nullptr) {
     return part_->add_columns(x, tokens, [&](float* own) {
       kernels.linear(own, mixed, o_, tokens, Output::kAccumulate);
@@ -163,8 +162,7 @@ const float* AttentionBlock::mixed_heads(kernels::Kernels& kernels, int tokens, 
                                 .part_stride = int64_t{shape_.heads} * shape_.head_size * kFloat,
                                 .whole = mixed,
                                 .whole_stride = o_.weight.cols * kFloat,
-                                .column_bytes =
-                                    o_.weight.cols / part_->kv_heads().rows() * kFloat},
+                                .column_bytes = o_.weight.cols / part_->kv_heads().rows() * kFloat},
                                tokens);
   return mixed;
 }

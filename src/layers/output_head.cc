@@ -45,9 +45,9 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint,
   }
   if (part == nullptr) return head;
   const bool coarse = head.coarse_.weight.data != nullptr;
-  TRY_ASSIGN(head.part_, rows_of(coarse ? head.coarse_ : head.exact_,
-                                 part->vocab().begin(part->rank()),
-                                 part->vocab().count(part->rank()), "lm_head"));
+  TRY_ASSIGN(head.part_,
+             rows_of(coarse ? head.coarse_ : head.exact_, part->vocab().begin(part->rank()),
+                     part->vocab().count(part->rank()), "lm_head"));
   head.ranks_ = part;
   return head;
 }

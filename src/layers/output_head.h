@@ -58,8 +58,8 @@ class OutputHead {
   // The lowest logit that matters, as far as `coarse` ones show.
   float floor_of(std::span<float> coarse);
 
-  kernels::Linear exact_;   // (vocab, hidden)
-  kernels::Linear part_;    // this rank's rows of what is read whole: coarse_, or exact_
+  kernels::Linear exact_;  // (vocab, hidden)
+  kernels::Linear part_;   // this rank's rows of what is read whole: coarse_, or exact_
   const RankPart* ranks_ = nullptr;
   float softcap_ = 0;       // c: c tanh(z / c) of each logit z; 0: none
   kernels::Linear coarse_;  // the same in 4 bits; no data: there is none

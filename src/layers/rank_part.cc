@@ -113,7 +113,8 @@ Result<kernels::Matrix> rows_of(const kernels::Matrix& matrix, int first, int co
   const auto* bytes = static_cast<const std::byte*>(matrix.data);
   if (kernels::is_tiled(matrix.format)) {
     if (first % kernels::kTileRows != 0) return refused(name);
-    part.data = bytes + first / kernels::kTileRows * kernels::tile_bytes(matrix.format, matrix.cols);
+    part.data =
+        bytes + first / kernels::kTileRows * kernels::tile_bytes(matrix.format, matrix.cols);
   } else {
     part.data = bytes + first * kernels::row_bytes(matrix.format, matrix.cols);
   }
@@ -136,11 +137,10 @@ Result<kernels::Experts> rows_of(const kernels::Experts& whole, int first, int c
   kernels::Experts part = whole;
   part.rows = count;
   const auto one = [&](const void* data) {
-    return rows_of(kernels::Matrix{.data = data,
-                                   .rows = whole.rows,
-                                   .cols = whole.cols,
-                                   .format = whole.format},
-                   first, count, name);
+    return rows_of(
+        kernels::Matrix{
+            .data = data, .rows = whole.rows, .cols = whole.cols, .format = whole.format},
+        first, count, name);
   };
   if (whole.format == kernels::Format::kMxfp4Pairs) {
     part.data = static_cast<const std::byte*>(whole.data) + int64_t{first} * whole.cols / 2;
@@ -177,8 +177,8 @@ Result<kernels::ExpertWeights> part_of(const kernels::ExpertWeights& whole, cons
   TRY_ASSIGN(weights.gate, rows_of(whole.gate, first, count, name, keep));
   if (!whole.interleaved()) TRY_ASSIGN(weights.up, rows_of(whole.up, first, count, name, keep));
   const parallel::Share& hidden = part.hidden();
-  TRY_ASSIGN(weights.down, rows_of(whole.down, hidden.begin(part.rank()),
-                                   hidden.count(part.rank()), name, keep));
+  TRY_ASSIGN(weights.down,
+             rows_of(whole.down, hidden.begin(part.rank()), hidden.count(part.rank()), name, keep));
   return weights;
 }
 

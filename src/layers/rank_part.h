@@ -1,8 +1,8 @@
 // What one of several ranks computes of a model (docs/decisions/0111): a run of output rows of each
 // matrix, and of attention a run of key/value heads. Every output number is computed by one rank,
 // over the whole input, in the order in which one process computes it; ranks bring finished numbers
-// together and add nothing, so the bits are one process's. Null where there is one process. Owned by
-// whoever owns the model, whose layers point to it; executor thread.
+// together and add nothing, so the bits are one process's. Null where there is one process. Owned
+// by whoever owns the model, whose layers point to it; executor thread.
 #pragma once
 
 #include <string>

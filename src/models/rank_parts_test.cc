@@ -141,8 +141,7 @@ TEST_P(PackedRankParts, GiveTheSameBits) {
   const fs::path folder = testing::TempDir() + "rank_parts_" + std::to_string(::getpid());
   fs::create_directories(folder);
   const std::string box = kRoot + "/models/pelton-box";
-  fs::copy_file(box + "/config.json", folder / "config.json",
-                fs::copy_options::overwrite_existing);
+  fs::copy_file(box + "/config.json", folder / "config.json", fs::copy_options::overwrite_existing);
   base::ThreadPool pool({.threads = 2, .pin = false});
   const Checkpoint source = std::move(Checkpoint::open(box)).value();
   const auto go_on = [](std::string_view, int64_t, int64_t) { return true; };
@@ -164,7 +163,8 @@ TEST(RankParts, OfDenseModels) {
 TEST(RankParts, CachesAddUpToOneProcesss) {
   const Checkpoint checkpoint = *Checkpoint::open(kRoot + "/models/pelton-box");
   const families::ModelConfig& config = checkpoint.config();
-  for (const std::vector<int>& weights : {std::vector{1, 1}, std::vector{1, 3}, std::vector{1, 1, 1}}) {
+  for (const std::vector<int>& weights :
+       {std::vector{1, 1}, std::vector{1, 3}, std::vector{1, 1, 1}}) {
     const auto share = parallel::Share::make(config.kv_head_count, 1, weights);
     int64_t sum = 0;
     for (int rank = 0; rank < share.ranks(); ++rank) {

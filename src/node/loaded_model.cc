@@ -223,10 +223,11 @@ Result<void> LoadedModel::pack_into_cache(const Options& options, base::ThreadPo
 Result<void> LoadedModel::pack_into_memory(const Options& options, base::ThreadPool& pool,
                                            base::Log& log) {
   if (options.executor.ranks.several()) {
-    return Error{ErrorCode::kUnsupported,
-                 "--tensor-parallel-size: ranks share packed weights as files: give --weights-cache "
-                 "DIR, or the folder that pelton pack makes",
-                 "weights-cache"};
+    return Error{
+        ErrorCode::kUnsupported,
+        "--tensor-parallel-size: ranks share packed weights as files: give --weights-cache "
+        "DIR, or the folder that pelton pack makes",
+        "weights-cache"};
   }
   TRY(check_beside_weights(options));
   const int64_t memory = options.executor.memory_bytes.value_or(base::memory_limit_bytes());

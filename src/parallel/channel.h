@@ -30,7 +30,8 @@ class Channel {
   // Waits while the other side does not read. Error: kUnavailable where nobody is there any more.
   Result<void> send(std::string_view message);
   // Empty: the other side has closed. Errors: kDeadline after `timeout_ms` (negative: never);
-  // kUnavailable where it went in the middle of a message; kInvalidArgument of one that is too long.
+  // kUnavailable where it went in the middle of a message; kInvalidArgument of one that is too
+  // long.
   Result<std::optional<std::string>> receive(int64_t timeout_ms);
   // Nobody waits in it any more, on either side.
   void shut();

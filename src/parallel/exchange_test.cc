@@ -22,8 +22,7 @@ constexpr size_t kPartBytes = 8192;
 
 class Ranks {
  public:
-  explicit Ranks(int count, int64_t spin_ns = 20'000,
-                 int64_t patience_ns = 60'000'000'000) {
+  explicit Ranks(int count, int64_t spin_ns = 20'000, int64_t patience_ns = 60'000'000'000) {
     const Result<int> file = ShmTransport::make_file(count, kPartBytes);
     EXPECT_TRUE(file.ok());
     for (int rank = 0; rank < count; ++rank) {
@@ -137,11 +136,8 @@ TEST(Exchange, AnAbortLetsEverybodyGo) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       ranks[1].abort();
     });
-    const Columns columns{.part = values,
-                          .part_stride = 8,
-                          .whole = values,
-                          .whole_stride = 8,
-                          .column_bytes = 4};
+    const Columns columns{
+        .part = values, .part_stride = 8, .whole = values, .whole_stride = 8, .column_bytes = 4};
     exchange.all_gather(share, columns, 1);
     other.join();
     EXPECT_TRUE(exchange.failed());
@@ -155,13 +151,9 @@ TEST(Exchange, ARankThatNeverPublishesIsNotWaitedForForEver) {
   Ranks ranks(2, 0, 30'000'000);
   float values[2] = {1, 2};
   Exchange exchange(ranks[0]);
-  exchange.all_gather(Share::make(2, 1, {1, 1}),
-                      {.part = values,
-                       .part_stride = 8,
-                       .whole = values,
-                       .whole_stride = 8,
-                       .column_bytes = 4},
-                      1);
+  exchange.all_gather(
+      Share::make(2, 1, {1, 1}),
+      {.part = values, .part_stride = 8, .whole = values, .whole_stride = 8, .column_bytes = 4}, 1);
   EXPECT_TRUE(exchange.failed());
 }
 

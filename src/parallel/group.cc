@@ -157,8 +157,8 @@ Result<void> Group::spawn(Follower& follower, int memory) {
   const std::string rank = std::to_string(follower.rank);
   const std::string ranks = std::to_string(options_.ranks);
   const std::string leader = std::to_string(::getpid());
-  const std::array<const char*, 9> words = {"pelton",      "rank",    "--rank", rank.c_str(),
-                                            "--ranks",     ranks.c_str(),
+  const std::array<const char*, 9> words = {"pelton",           "rank",         "--rank",
+                                            rank.c_str(),       "--ranks",      ranks.c_str(),
                                             "--leader-process", leader.c_str(), nullptr};
   pid_t process = 0;
   const int failure = ::posix_spawn(&process, options_.program.c_str(), &actions, &attributes,
@@ -220,9 +220,8 @@ std::vector<Group::RankState> Group::states() const {
   states.push_back({.rank = 0, .process = ::getpid(), .counts = exchange_->counts()});
   for (const auto& follower : followers_) {
     std::lock_guard lock(follower->mutex);
-    states.push_back({.rank = follower->rank,
-                      .process = follower->process.load(),
-                      .counts = follower->counts});
+    states.push_back(
+        {.rank = follower->rank, .process = follower->process.load(), .counts = follower->counts});
   }
   return states;
 }

@@ -1,11 +1,11 @@
-// The life of a group of ranks on one host, as its leader sees it (rank 0, the process that serves).
-// It starts the others (`pelton rank`), hands each its job, and watches: all are there or none. A
-// rank that ends or falls silent is the end of the group: everybody leaves their waits, the
-// processes are ended, and the owner is told who it was and why. Nothing is left in the system: the
+// The life of a group of ranks on one host, as its leader sees it (rank 0, the process that
+// serves). It starts the others (`pelton rank`), hands each its job, and watches: all are there or
+// none. A rank that ends or falls silent is the end of the group: everybody leaves their waits, the
+// processes are ended, and the owner learns who it was and why. Nothing is left in the system: the
 // shared memory has no name, and a follower whose leader is gone ends by itself.
 //
-// Owned by the leader's model. `send`, `answer_of` and the exchange are the executor's thread's; the
-// group's own thread ("pelton-group") starts, watches and ends the processes.
+// Owned by the leader's model. `send`, `answer_of` and the exchange are the executor's thread's;
+// the group's own thread ("pelton-group") starts, watches and ends the processes.
 #pragma once
 
 #include <atomic>
@@ -61,8 +61,8 @@ class Group {
 
   // To all followers. Error: the group is lost.
   Result<void> send(std::string_view message);
-  // What a follower says, in the order in which it does. Errors: the group is lost; kDeadline, which
-  // is its end as well.
+  // What a follower says, in the order in which it does. Errors: the group is lost; kDeadline,
+  // which is its end as well.
   Result<std::string> answer_of(int rank, int64_t timeout_ms);
 
   // Why the group is lost; empty: it is not. Any thread.

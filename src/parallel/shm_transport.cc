@@ -71,9 +71,8 @@ struct ShmTransport::Head {
 Result<int> ShmTransport::make_file(int ranks, size_t part_bytes) {
   const int file = ::memfd_create("pelton-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return no("memfd_create");
-  const bool made =
-      ::ftruncate(file, static_cast<off_t>(file_bytes(ranks, part_bytes))) == 0 &&
-      ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  const bool made = ::ftruncate(file, static_cast<off_t>(file_bytes(ranks, part_bytes))) == 0 &&
+                    ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   if (made) return file;
   const Error error = no("ftruncate");
   ::close(file);
@@ -85,7 +84,7 @@ Result<std::unique_ptr<ShmTransport>> ShmTransport::map(int file, const Options&
   static_assert(sizeof(Head) == kHeadBytes);
   static_assert(std::atomic<uint32_t>::is_always_lock_free);
   const size_t bytes = file_bytes(options.ranks, options.part_bytes);
-  struct stat status{};
+  struct stat status {};
   if (::fstat(file, &status) != 0) return no("fstat");
   if (static_cast<size_t>(status.st_size) != bytes) {
     return Error{ErrorCode::kInvalidArgument,

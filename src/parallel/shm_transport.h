@@ -20,7 +20,7 @@ class ShmTransport final : public Transport {
     int ranks = 0;
     int rank = 0;
     size_t part_bytes = size_t{4} << 20;
-    int64_t spin_ns = 200'000;            // before a reader sleeps
+    int64_t spin_ns = 200'000;             // before a reader sleeps
     int64_t patience_ns = 60'000'000'000;  // for a rank that lives and does not publish
   };
 

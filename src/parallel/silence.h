@@ -1,6 +1,6 @@
 // How long another rank has been silent, as one that looks from time to time has seen it: time in
-// which the looker itself did not run (stopped, starved, asleep with the machine) counts as one look
-// at most, so that who is woken does not blame the others. Pure; its owner's thread.
+// which the looker itself did not run (stopped, starved, asleep with the machine) counts as one
+// look at most, so that who is woken does not blame the others. Pure; its owner's thread.
 //
 // Looks at 0, 0.5, 1.0 and 9.0 s, nothing heard: 0.5 + 0.5 + 1.0 = 2.0 s of silence.
 #pragma once
