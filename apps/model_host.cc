@@ -39,6 +39,15 @@ using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
 
+// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying".
+std::string text_of(const parallel::Group::RankState& rank) {
+  const parallel::Exchange::Counts& counts = rank.counts;
+  return fmt::format(
+      "process {}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", rank.process,
+      counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
+      static_cast<double>(counts.wait_ns) * 1e-9, static_cast<double>(counts.copy_ns) * 1e-9);
+}
+
 // What computes, in words: for /server_info.
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
@@ -63,6 +72,9 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
       {"load_mode", load_mode},
       {"load_mode_reason", load_mode_reason},
       {"memory", cost_model::log_line(footprint)}};
+  for (const parallel::Group::RankState& rank : local->ranks()) {
+    facts.emplace_back(fmt::format("rank_{}", rank.rank), text_of(rank));
+  }
   if (const executor::KernelChoice* choice = local->kernel_choice()) {
     facts.emplace_back("kernel_choice", choice->how);
     facts.emplace_back("kernel_forms", choice->configs);

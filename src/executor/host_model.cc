@@ -1,5 +1,6 @@
 #include "executor/host_model.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pelton::executor {
@@ -11,6 +12,10 @@ models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
     options.block_counts.push_back(group.block_count);
   }
   return options;
+}
+
+bool has_blocks(const cost_model::KvAllocated& kv) {
+  return std::ranges::any_of(kv.groups, [](const auto& group) { return group.block_count > 0; });
 }
 
 // Of several ranks each keeps its heads' keys and values.
@@ -31,7 +36,7 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
   std::vector<models::KvStorage> tiers;
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
   tiers.push_back(std::move(kv));
-  if (footprint.swap.bytes() > 0) {
+  if (has_blocks(footprint.swap)) {
     TRY_ASSIGN(models::KvStorage host,
                models::KvStorage::allocate(config, storage_of(footprint.swap)));
     tiers.push_back(std::move(host));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,7 +51,9 @@ Result<cost_model::KvAllocated> kv_of(const Json& json, std::string_view member)
     if (!count.is_integer() || count.as_integer() < 0 || count.as_integer() > INT32_MAX) {
       return bad(member);
     }
-    made.groups.push_back({.block_count = static_cast<int>(count.as_integer())});
+    cost_model::KvAllocated::Group group;
+    group.block_count = static_cast<int>(count.as_integer());
+    made.groups.push_back(std::move(group));
   }
   return made;
 }

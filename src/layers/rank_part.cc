@@ -137,7 +137,7 @@ Result<kernels::Experts> rows_of(const kernels::Experts& whole, int first, int c
   kernels::Experts part = whole;
   part.rows = count;
   const auto one = [&](const void* data) {
-    return rows_of(
+    return layers::rows_of(
         kernels::Matrix{
             .data = data, .rows = whole.rows, .cols = whole.cols, .format = whole.format},
         first, count, name);
@@ -175,7 +175,9 @@ Result<kernels::ExpertWeights> part_of(const kernels::ExpertWeights& whole, cons
   const int count = blocks.count(part.rank()) * each;
   kernels::ExpertWeights weights;
   TRY_ASSIGN(weights.gate, rows_of(whole.gate, first, count, name, keep));
-  if (!whole.interleaved()) TRY_ASSIGN(weights.up, rows_of(whole.up, first, count, name, keep));
+  if (!whole.interleaved()) {
+    TRY_ASSIGN(weights.up, rows_of(whole.up, first, count, name, keep));
+  }
   const parallel::Share& hidden = part.hidden();
   TRY_ASSIGN(weights.down,
              rows_of(whole.down, hidden.begin(part.rank()), hidden.count(part.rank()), name, keep));

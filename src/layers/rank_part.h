@@ -25,6 +25,7 @@ class RankPart {
   static Result<RankPart> make(const checkpoint::Checkpoint& checkpoint,
                                parallel::Exchange& exchange, const std::vector<int>& weights);
   RankPart(RankPart&&) = default;
+  RankPart& operator=(RankPart&&) = default;
 
   int rank() const { return exchange_->rank(); }
   bool is_leader() const { return rank() == 0; }

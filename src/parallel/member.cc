@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kJobLimitMs = 60'000;
 constexpr int kBeatMs = 500;
+constexpr std::chrono::seconds kLastLook{5};
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -81,6 +82,7 @@ Result<std::optional<std::string>> Member::next() {
   if (message && message->empty()) return std::optional<std::string>();
   if (message) return message;
   // The watching thread finds out why, and ends the process.
+  std::this_thread::sleep_for(kLastLook);
   return Error{ErrorCode::kUnavailable, "the leader has gone"};
 }
 

@@ -3,6 +3,7 @@
 // may have none. Plain values; any thread.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace pelton::parallel {

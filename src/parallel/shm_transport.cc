@@ -1,5 +1,6 @@
 #include "parallel/shm_transport.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -152,11 +153,14 @@ bool ShmTransport::wait_for(int rank) {
   }
   other.sleepers.fetch_add(1);
   bool there = false;
-  while (!is_aborted() && now_ns() - begin_ns < options_.patience_ns) {
+  // Time in which this process did not run is nobody's delay.
+  for (int64_t waited_ns = 0; !is_aborted() && waited_ns < options_.patience_ns;) {
     const uint32_t seen = other.published.load();
     there = static_cast<int32_t>(seen - round_) >= 0;
     if (there) break;
+    const int64_t sleep_begin_ns = now_ns();
     sleep_on(other.published, seen, kSleepNs);
+    waited_ns += std::min(now_ns() - sleep_begin_ns, kSleepNs);
   }
   other.sleepers.fetch_sub(1);
   return there;
