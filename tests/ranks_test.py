@@ -113,9 +113,9 @@ class Served:
 def draw(rng):
     """One request, as a path and a body."""
     words = ["wheel", "water", "nozzle", "bucket", "splitter", "jet", "head", "runner", "the", "of", "a", "needle"]
-    prompt = " ".join(rng.choice(words) for _ in range(rng.choice([1, 5, 20, 90, 300])))
+    prompt = " ".join(rng.choice(words) for _ in range(rng.choice([1, 5, 20, 60, 150])))
     if rng.random() < 0.3:
-        prompt = "The wheel of a Pelton turbine " * rng.randrange(1, 20) + prompt  # found in the prefix cache again
+        prompt = "The wheel of a Pelton turbine " * rng.randrange(1, 10) + prompt  # found in the prefix cache again
     body = {"max_tokens": rng.choice([1, 3, 12, 30]), "temperature": 0, "ignore_eos": True}
     if rng.random() < 0.5:
         body.update(temperature=rng.choice([0.5, 1.0, 1.5]), seed=rng.randrange(1 << 30), top_p=rng.choice([1.0, 0.9]),

@@ -54,7 +54,8 @@ struct Group::Follower {
 
   // The group's thread only.
   Silence silence;
-  std::string heard;  // the beginning of a heartbeat
+  std::string heard;       // the beginning of a heartbeat
+  bool has_begun = false;  // its first heartbeat is there
   bool reaped = false;
 
   std::mutex mutex;
@@ -103,19 +104,19 @@ Result<void> Group::open() {
 // The thread that starts a process is the one whose end the process does not outlive
 // (PR_SET_PDEATHSIG): so it is one that lives as long as the group.
 Result<void> Group::begin(const Json& job) {
-  std::promise<Result<void>> begun;
-  thread_ = std::thread([this, &begun] {
+  const auto begun = std::make_shared<std::promise<Result<void>>>();
+  thread_ = std::thread([this, begun] {
     pthread_setname_np(pthread_self(), "pelton-group");
     Result<void> spawned;
     for (const auto& follower : followers_) {
       if (spawned.ok()) spawned = spawn(*follower, memory_);
     }
     const bool all = spawned.ok();
-    begun.set_value(std::move(spawned));
+    begun->set_value(std::move(spawned));
     if (!all) return end_processes(false);
     watch();
   });
-  TRY(begun.get_future().get());
+  TRY(begun->get_future().get());
   ::close(std::exchange(memory_, -1));
   for (const auto& follower : followers_) {
     const auto rank = static_cast<size_t>(follower->rank);
@@ -248,7 +249,7 @@ void Group::watch() {
         lose(Error{ErrorCode::kUnavailable, fate_of(*follower)});
         break;
       }
-      if (follower->silence.ns() < options_.silence_max_ns) continue;
+      if (follower->silence.ns() < silence_max_ns(*follower)) continue;
       lose(Error{ErrorCode::kUnavailable,
                  fmt::format("{} has been silent for {:.1f} s", follower->name(),
                              static_cast<double>(follower->silence.ns()) * 1e-9)});
@@ -260,6 +261,12 @@ void Group::watch() {
   if (why && options_.on_lost) options_.on_lost(*why);
 }
 
+// A process that is being started has something else to do first.
+int64_t Group::silence_max_ns(const Follower& follower) const {
+  constexpr int64_t kAtStart = 5;
+  return follower.has_begun ? options_.silence_max_ns : kAtStart * options_.silence_max_ns;
+}
+
 // False: it has closed its end.
 bool Group::hear(Follower& follower) {
   char bytes[4096];
@@ -267,6 +274,7 @@ bool Group::hear(Follower& follower) {
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
   follower.silence.look(now_ns(), got > 0);
   if (got <= 0) return true;
+  follower.has_begun = true;
   follower.heard.append(bytes, static_cast<size_t>(got));
   const size_t whole = follower.heard.size() / sizeof(Heartbeat) * sizeof(Heartbeat);
   if (whole == 0) return true;

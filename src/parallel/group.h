@@ -80,6 +80,7 @@ class Group {
   Result<void> spawn(Follower& follower, int memory);
   Result<void> begin(const Json& job);
   void watch();
+  int64_t silence_max_ns(const Follower& follower) const;
   bool hear(Follower& follower);
   void end_processes(bool kindly);
   std::string fate_of(Follower& follower);

@@ -1,5 +1,7 @@
 #include "parallel/processors.h"
 
+#include <algorithm>
+
 #include <pthread.h>
 
 namespace pelton::parallel {
@@ -7,7 +9,12 @@ namespace pelton::parallel {
 std::vector<std::vector<int>> share_processors(const std::vector<int>& processors, int ranks) {
   std::vector<std::vector<int>> shares(static_cast<size_t>(ranks));
   const size_t count = processors.size();
-  if (count < shares.size()) return shares;
+  if (count < shares.size()) {
+    for (size_t rank = 0; rank < shares.size(); ++rank) {
+      shares[rank].push_back(processors[rank % count]);
+    }
+    return shares;
+  }
   for (size_t rank = 0; rank < shares.size(); ++rank) {
     const auto begin = static_cast<std::ptrdiff_t>(count * rank / shares.size());
     const auto end = static_cast<std::ptrdiff_t>(count * (rank + 1) / shares.size());
@@ -18,7 +25,8 @@ std::vector<std::vector<int>> share_processors(const std::vector<int>& processor
 
 int64_t spin_ns_for(const std::vector<std::vector<int>>& shares) {
   constexpr int64_t kSpinNs = 200'000;
-  return shares.empty() || shares.front().empty() ? 0 : kSpinNs;
+  const auto shared = std::count(shares.begin(), shares.end(), shares.front());
+  return shared > 1 ? 0 : kSpinNs;
 }
 
 ProcessorScope::ProcessorScope(const std::vector<int>& processors) {

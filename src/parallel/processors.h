@@ -9,14 +9,15 @@
 
 namespace pelton::parallel {
 
-// Neighbours for each rank; fewer processors than ranks: none for any, and the system decides.
+// Neighbours for each rank, none in two of them; of fewer processors than ranks one for each, which
+// several share.
 std::vector<std::vector<int>> share_processors(const std::vector<int>& processors, int ranks);
 
 // How long a rank spins for another one before it sleeps: not at all where they share processors.
 int64_t spin_ns_for(const std::vector<std::vector<int>>& shares);
 
 // The thread may run on these alone, as long as this lives; so may threads that it starts
-// meanwhile. None: nothing changes.
+// meanwhile. Of none: nothing changes.
 class ProcessorScope {
  public:
   explicit ProcessorScope(const std::vector<int>& processors);
