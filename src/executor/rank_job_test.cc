@@ -38,9 +38,10 @@ TEST(RankJob, TravelsAsJson) {
 }
 
 TEST(RankJob, WhatIsMissingIsNamed) {
-  for (const Json::Member& member : job().to_json().as_object()) {
+  const Json whole = job().to_json();
+  for (const Json::Member& member : whole.as_object()) {
     Json less;
-    for (const Json::Member& other : job().to_json().as_object()) {
+    for (const Json::Member& other : whole.as_object()) {
       if (other.key != member.key) less.set(other.key, other.value);
     }
     const Result<RankJob> got = RankJob::from_json(less);
