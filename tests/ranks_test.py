@@ -280,13 +280,31 @@ class AGroup(unittest.TestCase):
         used = [ticks(process) - start for process, start in zip(everybody, before)]
         self.assertLess(max(used), 20)  # of 200
 
+    def test_what_each_rank_exchanged_is_reported(self):
+        served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2)
+        served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0, "ignore_eos": True})
+
+        def counts(page=None):
+            with urllib.request.urlopen(served.url + "/metrics", timeout=20) as answer:
+                page = answer.read().decode()
+            return [int(float(line.split()[-1])) for line in page.splitlines() if line.startswith("pelton_rank_exchanges_total{")]
+        # 4 a layer and the head's, of each step with logits, and as many without the head's of the first.
+        self.assertTrue(wait_for(lambda: len(set(counts())) == 1), counts())  # followers' come with their heartbeats
+        self.assertEqual(counts(), [8 * 17 + 16] * 2)
+
     def test_what_cannot_be_shared_out_is_refused_by_name(self):
         golden = BOX.parent.parent / "testdata" / "golden"
+        folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
+        self.addCleanup(folder.cleanup)
+        for name in ("gemma3", "deepseek-v3"):
+            subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", f"{folder.name}/{name}"], check=True,
+                           capture_output=True, timeout=60)
         for words, named in (
                 ((BOX, "--tensor-parallel-size", "2", "--enable-lora"), "LoRA adapters"),
                 ((BOX, "--tensor-parallel-size", "2", "--weights", "int8"), "--weights-cache"),
                 ((BOX, "--tensor-parallel-size", "2", "--kernels", "reference"), "reference kernels"),
-                ((golden / "gemma3", "--tensor-parallel-size", "2"), "norms behind"),
+                ((f"{folder.name}/gemma3", "--tensor-parallel-size", "2"), "norms behind"),
+                ((f"{folder.name}/deepseek-v3", "--tensor-parallel-size", "2"), "latent attention"),
                 ((BOX, "--pipeline-parallel-size", "2"), "--pipeline-parallel-size"),
                 ((BOX, "--enable-expert-parallel"), "--enable-expert-parallel")):
             done = subprocess.run([BINARY, "serve", *map(str, words), "--port", "0", "--kv-cache-memory", "16MiB"],

@@ -66,10 +66,10 @@ void Exchange::gather_rows(const Share& share, std::span<const Columns> arrays, 
       failed_.store(true, std::memory_order_relaxed);
       return;
     }
-    add(bytes_, bytes);
     for (const Columns& array : arrays) {
       const auto width = static_cast<size_t>(share.count(other) * array.column_bytes);
       auto* const whole = static_cast<std::byte*>(array.whole);
+      if (whole != nullptr) add(bytes_, static_cast<int64_t>(width) * count);
       for (int64_t row = first; row < first + count && width > 0; ++row) {
         if (whole != nullptr) {
           std::memcpy(whole + row * array.whole_stride + share.begin(other) * array.column_bytes,
