@@ -92,18 +92,6 @@ std::shared_ptr<const api::ModelDescription> description_of(const checkpoint::Ch
                             .text = std::move(card.text)});
 }
 
-std::vector<server::RankCounts> rank_counts(const executor::LocalExecutor& local) {
-  std::vector<server::RankCounts> counts;
-  for (const parallel::Group::RankState& rank : local.ranks()) {
-    counts.push_back({.rank = rank.rank,
-                      .exchanges = rank.counts.exchanges,
-                      .bytes = rank.counts.bytes,
-                      .wait_s = static_cast<double>(rank.counts.wait_ns) * 1e-9,
-                      .transfer_s = static_cast<double>(rank.counts.copy_ns) * 1e-9});
-  }
-  return counts;
-}
-
 server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedModel& model,
                                  const node::NamedModel& names, const base::Clock& clock) {
   const tokenizer::Tokenizer& tokenizer = model.any_tokenizer();
@@ -134,9 +122,6 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
   served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
   served.load_phases = model.load_phases();
-  if (model.local_executor() != nullptr) {
-    served.ranks = [&model] { return rank_counts(*model.local_executor()); };
-  }
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
 }

@@ -389,25 +389,6 @@ void write_load(PrometheusText& text, const ServedModel& model) {
   }
 }
 
-void write_ranks(PrometheusText& text, const ServedModel& model) {
-  const std::vector<RankCounts> ranks = model.ranks ? model.ranks() : std::vector<RankCounts>();
-  if (ranks.empty()) return;
-  const auto family = [&](const char* name, const char* help, auto value_of) {
-    text.family(name, Type::kCounter, help);
-    for (const RankCounts& rank : ranks) {
-      text.sample({{"rank", std::to_string(rank.rank)}}, static_cast<double>(value_of(rank)));
-    }
-  };
-  family("pelton_rank_exchanges_total", "Exchanges of this rank with the others.",
-         [](const RankCounts& rank) { return rank.exchanges; });
-  family("pelton_rank_exchange_bytes_total", "Bytes that it received in them.",
-         [](const RankCounts& rank) { return rank.bytes; });
-  family("pelton_rank_exchange_wait_seconds_total", "Time in which it waited for other ranks.",
-         [](const RankCounts& rank) { return rank.wait_s; });
-  family("pelton_rank_exchange_seconds_total", "Time in which it copied what was exchanged.",
-         [](const RankCounts& rank) { return rank.transfer_s; });
-}
-
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models
 // were woken.
 void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
@@ -453,7 +434,6 @@ std::string metrics_page(const Services& services) {
     write_generations(text, model->state->meter);
     write_adapters(text, *model);
     write_load(text, *model);
-    write_ranks(text, *model);
   }
   write_sleep(text, *services.catalogue.table());
   write_refusals(text, *services.catalogue.table());

@@ -79,15 +79,6 @@ enum class TextUse {
   kOption,         // what the request can do without
 };
 
-// What a rank has exchanged with the others since its start.
-struct RankCounts {
-  int rank = 0;
-  int64_t exchanges = 0;
-  int64_t bytes = 0;      // received
-  double wait_s = 0;      // for others
-  double transfer_s = 0;  // copying what was exchanged
-};
-
 struct ServedModel {
   std::string id;                    // as /v1/models lists it
   std::vector<std::string> aliases;  // other names it answers to
@@ -123,9 +114,6 @@ struct ServedModel {
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
   uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
   std::shared_ptr<ModelState> state;  // made by whoever fills this in
-  // Of each rank that computes it, the first that of this process; none or null: one process does.
-  // Asked each time, on any thread.
-  std::function<std::vector<RankCounts>()> ranks;
   // LoRA adapters that requests may name instead of it; null: none.
   std::shared_ptr<AdapterRegistry> adapters = {};
   // Set: this is what answers requests for one of them, and has its name and no other.
