@@ -316,11 +316,29 @@ class AGroup(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("starts its ranks itself", done.stderr)
 
+    def generate(self, model, *words):
+        return subprocess.run([BINARY, "generate", model, "--max-tokens", "20", "--kv-cache-memory", "16MiB", *map(str, words)],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+
     def test_generate_over_ranks_writes_the_same(self):
-        def generate(*words):
-            return subprocess.run([BINARY, "generate", BOX, "--prompt", "The wheel", "--max-tokens", "20", "--kv-cache-memory",
-                                   "16MiB", *words], capture_output=True, text=True, timeout=60, check=True).stdout
-        self.assertEqual(generate("--tensor-parallel-size", "2"), generate())
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as cache:
+            for more in ((), ("--weights", "int8", "--weights-cache", cache), ("--load-mode", "read")):
+                ask = (BOX, "--prompt", "The wheel", *more)
+                self.assertEqual(self.generate(*ask, "--tensor-parallel-size", 2), self.generate(*ask), more)
+
+    def test_each_family_and_layout_that_is_promised(self):
+        golden = BOX.parent.parent / "testdata" / "golden"
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as folder:
+            (pathlib.Path(folder) / "ids.json").write_text("[1, 2, 3, 4, 5, 6, 7, 8, 9]")
+            models = [(name, "hf") for name in ("tiny", "llama3", "mistral", "qwen2", "qwen3", "qwen3-moe", "mixtral")]
+            for name, layout in [*models, ("tiny", "gguf")]:
+                model = f"{folder}/{name}-{layout}" + (".gguf" if layout == "gguf" else "")
+                subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", model, "--format", layout], check=True,
+                               capture_output=True, timeout=60)
+                ask = (model, "--tokens", f"{folder}/ids.json", "--temperature", "1", "--seed", "5")
+                alone = self.generate(*ask)
+                for ranks in (2, 3):
+                    self.assertEqual(self.generate(*ask, "--tensor-parallel-size", ranks), alone, (name, layout, ranks))
 
 
 if __name__ == "__main__":
