@@ -326,6 +326,14 @@ class AGroup(unittest.TestCase):
                 ask = (BOX, "--prompt", "The wheel", *more)
                 self.assertEqual(self.generate(*ask, "--tensor-parallel-size", 2), self.generate(*ask), more)
 
+    def test_drafters_beside_the_leader(self):
+        ask = (BOX, "--prompt", "The wheel of a Pelton turbine", "--temperature", "1", "--seed", "3")
+        alone = self.generate(*ask)
+        for config in ({"method": "eagle3", "model": str(BOX / "eagle3")}, {"method": "medusa", "model": str(BOX / "medusa")},
+                       {"method": "draft_model", "model": str(BOX / "draft")}, {"method": "ngram"}):
+            spoken = json.dumps({**config, "num_speculative_tokens": 3})
+            self.assertEqual(self.generate(*ask, "--speculative-config", spoken, "--tensor-parallel-size", 2), alone, config)
+
     def test_each_family_and_layout_that_is_promised(self):
         golden = BOX.parent.parent / "testdata" / "golden"
         with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as folder:
