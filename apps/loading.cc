@@ -138,6 +138,15 @@ std::vector<Flag> model_flags() {
                "back",
        .default_text = "auto",
        .choices = {"auto", "cpu", "cuda"}});
+  flags.push_back({.name = "--tensor-parallel-size",
+                   .value = "N",
+                   .help = "ranks, processes on this host that each hold and compute a part of the "
+                           "model and answer as one does, bit for bit; --threads is of each",
+                   .kind = Flag::Kind::kInteger,
+                   .default_text = "1",
+                   .least = 1,
+                   .most = 64,
+                   .aliases = {"--tp", "--tp-size"}});
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =
@@ -181,6 +190,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                  "--chat-template names a file, found nothing; leave it out for the model's own",
                  "chat-template"};
   }
+  options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
+  options.executor.ranks.threads = options.executor.threads;
   options.revision = arguments.text("--revision");
   options.chat = {.tokenizer = arguments.text("--tokenizer"),
                   .template_file = arguments.text("--chat-template"),

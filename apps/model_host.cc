@@ -15,6 +15,7 @@
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/pinning.h"
+#include "apps/rank_watch.h"
 #include "apps/sampling_defaults.h"
 #include "apps/served_adapters.h"
 #include "apps/vector_flags.h"
@@ -38,6 +39,15 @@ using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
 
+// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying".
+std::string text_of(const parallel::Group::RankState& rank) {
+  const parallel::Exchange::Counts& counts = rank.counts;
+  return fmt::format(
+      "process {}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", rank.process,
+      counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
+      static_cast<double>(counts.wait_ns) * 1e-9, static_cast<double>(counts.copy_ns) * 1e-9);
+}
+
 // What computes, in words: for /server_info.
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
@@ -56,11 +66,15 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
       {"executor", "local"},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
+      {"tensor_parallel_size", std::to_string(std::max<size_t>(local->ranks().size(), 1))},
       {"weights", model.weights_text()},
       {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
       {"load_mode", load_mode},
       {"load_mode_reason", load_mode_reason},
       {"memory", cost_model::log_line(footprint)}};
+  for (const parallel::Group::RankState& rank : local->ranks()) {
+    facts.emplace_back(fmt::format("rank_{}", rank.rank), text_of(rank));
+  }
   if (const executor::KernelChoice* choice = local->kernel_choice()) {
     facts.emplace_back("kernel_choice", choice->how);
     facts.emplace_back("kernel_forms", choice->configs);
@@ -363,10 +377,12 @@ struct ModelHost::Hosted {
   explicit Hosted(std::unique_ptr<node::LoadedModel> model) : loaded(std::move(model)) {}
   // Their memory is the model's: it sleeps, or is gone.
   ~Hosted() {
+    if (ranks != nullptr) ranks->watch(nullptr);
     if (served && served->adapters != nullptr) served->adapters->sleep();
   }
 
   std::unique_ptr<node::LoadedModel> loaded;
+  std::shared_ptr<RankWatch> ranks;  // null: one process computes
   std::optional<server::ServedModel> served;
   std::unique_ptr<server::Watchdog> watchdog;
   std::unique_ptr<node::WeightScrubber> weights;
@@ -475,13 +491,20 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   options.make_executor = modelled_executor(*plan.arguments, parts_.clock, &parts_.faults);
   if (!options.make_executor) {  // of scripted answers nothing is computed
     if (compute_threads_ == nullptr) {
-      compute_threads_ = std::make_shared<executor::ComputeThreads>(options.executor.threads);
+      compute_threads_ = executor::leader_threads(options.executor.ranks, options.executor.threads);
     }
     options.executor.compute_threads = compute_threads_;
+  }
+  std::shared_ptr<RankWatch> ranks;
+  if (options.executor.ranks.several()) {
+    ranks = std::make_shared<RankWatch>(parts_.log);
+    options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
   const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
   TRY_ASSIGN(auto loaded, load_model(plan.named.model, options, stopped, parts_.clock, parts_.log));
   auto hosted = std::make_shared<Hosted>(std::move(loaded));
+  hosted->ranks = ranks;
+  if (ranks != nullptr) ranks->watch(&hosted->loaded->engine());
   // On a terminal the banner says it in fewer words.
   if (!cli::is_terminal(stderr)) log_capacity(*hosted->loaded, options.engine, parts_.log);
   hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));

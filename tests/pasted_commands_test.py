@@ -23,15 +23,17 @@ BINARY = None
 # Words, and what is refused; an empty text: nothing is.
 LINES = [
     ("openai/gpt-oss-120b --tensor-parallel-size 8 --max-model-len 4096 --swap-space 16 --disable-log-requests "
-     "--gpu-memory-utilization 0.8 --download-dir /tmp/models", "--tensor-parallel-size 8"),
+     "--gpu-memory-utilization 0.8 --download-dir /tmp/models", ""),
+    ("openai/gpt-oss-120b --pipeline-parallel-size 2", "--pipeline-parallel-size 2"),
+    ("openai/gpt-oss-120b --tp 8 --enable-expert-parallel", "--enable-expert-parallel"),
     ("openai/gpt-oss-120b --tensor-parallel-size 1 --max-model-len 4096 --swap-space 16 --disable-log-requests "
      "--gpu-memory-utilization 0.8 --download-dir /tmp/models", ""),
-    ("--model openai/gpt-oss-120b --tp 8 --download-dir /tmp/models", "--tp 8"),
+    ("--model openai/gpt-oss-120b --tp 8 --download-dir /tmp/models", ""),
     ("--model-path openai/gpt-oss-20b --port 30000", ""),
     # vLLM's recipe for gpt-oss.
     ("openai/gpt-oss-20b", ""),
     ("openai/gpt-oss-120b --async-scheduling", ""),
-    ("openai/gpt-oss-120b --tensor-parallel-size 2 --async-scheduling", "--tensor-parallel-size 2"),
+    ("openai/gpt-oss-120b --tensor-parallel-size 2 --async-scheduling", ""),
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice", ""),
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice --reasoning-parser openai_gptoss "
      "--max-num-batched-tokens 8192 --max-num-seqs 64 --trust-remote-code --enforce-eager", ""),
@@ -71,7 +73,7 @@ class PastedCommands(unittest.TestCase):
                     self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_a_word_too_many_is_no_model_and_is_not_shown(self):
-        for words in (("--enforce-eager", "sesame"), ("--tensor-parallel-size", "1", "sesame")):
+        for words in (("--enforce-eager", "sesame"), ("--pipeline-parallel-size", "1", "sesame")):
             result = serve(BOX, *words, "--port", "0")
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(words[0], result.stderr)

@@ -25,7 +25,8 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Dr
                                .count = row.token_count() + guess_count,
                                .tables = tables,
                                .adapter = slots[row.slot].adapter,
-                               .second_text = slots[row.slot].second_text});
+                               .second_text = slots[row.slot].second_text,
+                               .slot = row.slot});
     if (!slots.samples(row)) continue;
     for (int guess = 0; guess <= guess_count; ++guess) {
       input.logit_rows.push_back(first_sampled + guess);

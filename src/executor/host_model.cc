@@ -1,5 +1,6 @@
 #include "executor/host_model.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pelton::executor {
@@ -13,6 +14,17 @@ models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
   return options;
 }
 
+bool has_blocks(const cost_model::KvAllocated& kv) {
+  return std::ranges::any_of(kv.groups, [](const auto& group) { return group.block_count > 0; });
+}
+
+// Of several ranks each keeps its heads' keys and values.
+families::ModelConfig kept_by(const families::ModelConfig& model, const layers::RankPart* part) {
+  families::ModelConfig config = model;
+  if (part != nullptr) config.kv_head_count = part->kv_heads().count(part->rank());
+  return config;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint& checkpoint,
@@ -20,11 +32,11 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
                                                    const cost_model::Footprint& footprint,
                                                    base::ThreadPool& pool) {
   TRY_ASSIGN(auto kernels, kernels::make_kernels(options.kernels, pool));
-  const families::ModelConfig& config = checkpoint.config();
+  const families::ModelConfig config = kept_by(checkpoint.config(), options.part);
   std::vector<models::KvStorage> tiers;
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
   tiers.push_back(std::move(kv));
-  if (footprint.swap.bytes() > 0) {
+  if (has_blocks(footprint.swap)) {
     TRY_ASSIGN(models::KvStorage host,
                models::KvStorage::allocate(config, storage_of(footprint.swap)));
     tiers.push_back(std::move(host));
@@ -33,10 +45,11 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
                                             {.batch_tokens_max = options.batch_tokens_max,
                                              .logit_rows_max = options.logit_rows_max,
                                              .adapter_rank_max = options.adapter_rank_max,
-                                             .expert_adapters = options.expert_adapters}));
+                                             .expert_adapters = options.expert_adapters,
+                                             .part = options.part}));
   std::unique_ptr<HostModel> made(
       new HostModel(footprint, pool, std::move(kernels), std::move(model), std::move(tiers)));
-  made->check_footprint(checkpoint);
+  if (options.part == nullptr) made->check_footprint(checkpoint);
   return std::unique_ptr<StepModel>(std::move(made));
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "executor/step_model.h"
 #include "kernels/kernels.h"
+#include "layers/rank_part.h"
 #include "models/kv_storage.h"
 
 namespace pelton::executor {
@@ -20,6 +21,7 @@ class HostModel final : public StepModel {
     int logit_rows_max = 16;
     int adapter_rank_max = 0;  // 0: steps bring no adapters
     bool expert_adapters = false;
+    layers::RankPart* part = nullptr;  // of several ranks: this one's; outlives the model
   };
 
   // `checkpoint` and `pool` outlive the model. What it allocates is what `footprint` says

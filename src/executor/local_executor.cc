@@ -58,6 +58,20 @@ Result<void> check_device_proposers(const speculative::Config& config) {
   return {};
 }
 
+// What one process does and several ranks do not, by name.
+Result<void> check_ranks(const LocalExecutor::Options& options) {
+  if (!options.ranks.several()) return {};
+  const auto refused = [](const char* what, const char* field) {
+    return Error{ErrorCode::kUnsupported, fmt::format("--tensor-parallel-size: {}", what), field};
+  };
+  if (options.device) return refused("ranks compute on the processors: --device cpu", "device");
+  if (options.adapters_max > 0) {
+    return refused("LoRA adapters are not shared out among ranks: without --enable-lora",
+                   "enable-lora");
+  }
+  return {};
+}
+
 std::vector<std::string> names_of(const speculative::Proposer* proposer) {
   static_assert(speculative::kPartsMax <= engine::SchedulerCounters::kProposersMax);
   if (proposer == nullptr) return {};
@@ -67,6 +81,11 @@ std::vector<std::string> names_of(const speculative::Proposer* proposer) {
 
 // An encoder keeps nothing from step to step that could be found again or make room.
 LocalExecutor::Options fitted(LocalExecutor::Options options, const families::ModelConfig& model) {
+  if (options.ranks.several() && options.threads == 0) {  // of each, on its share of processors
+    const size_t usable = base::usable_cpus().size();
+    options.threads =
+        static_cast<int>(std::max<size_t>(usable / static_cast<size_t>(options.ranks.count), 1));
+  }
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
   options.swap_bytes = 0;
@@ -148,9 +167,10 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& given) {
   const Options options = fitted(given, checkpoint.config());
   if (options.device) TRY(check_device_proposers(options.speculation));
+  TRY(check_ranks(options));
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options, checkpoint.config()));
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
-  if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
+  if (threads == nullptr) threads = leader_threads(options.ranks, request.threads);
   base::ThreadPool& pool = threads->pool();
   std::unique_ptr<StepModel> model;
   // Loading uses them, too.
@@ -165,14 +185,17 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY(cost_model::check_fits(footprint));
     TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
-    TRY_ASSIGN(model,
-               HostModel::load(checkpoint,
-                               {.kernels = choice,
-                                .batch_tokens_max = options.batch_tokens_max,
-                                .logit_rows_max = options.sequences_max + request.draft_rows_max,
-                                .adapter_rank_max = request.adapter_rank_max,
-                                .expert_adapters = request.expert_adapters},
-                               footprint, pool));
+    const HostModel::Options host{.kernels = choice,
+                                  .batch_tokens_max = options.batch_tokens_max,
+                                  .logit_rows_max = options.sequences_max + request.draft_rows_max,
+                                  .adapter_rank_max = request.adapter_rank_max,
+                                  .expert_adapters = request.expert_adapters};
+    if (options.ranks.several()) {
+      TRY_ASSIGN(model, RankedModel::load(checkpoint, options.ranks, options.kernels, host,
+                                          footprint, pool));
+    } else {
+      TRY_ASSIGN(model, HostModel::load(checkpoint, host, footprint, pool));
+    }
   }
   std::shared_ptr<speculative::Proposer> proposer = options.proposer;
   if (proposer == nullptr) {

@@ -22,6 +22,7 @@
 #include "executor/device.h"
 #include "executor/drafter.h"
 #include "executor/pooling.h"
+#include "executor/ranked_model.h"
 #include "executor/row_sampler.h"
 #include "executor/slot_grammars.h"
 #include "executor/slot_table.h"
@@ -78,6 +79,8 @@ class LocalExecutor final : public engine::Executor {
     int adapters_kept_max = 0;
     // Who guesses, and how many tokens behind one sequence's row. The processors' only.
     speculative::Config speculation;
+    // Who computes it together; the processors' only.
+    RankOptions ranks = {};
     // Instead of the proposer that it asks for: tests.
     std::shared_ptr<speculative::Proposer> proposer = {};
   };
@@ -100,6 +103,7 @@ class LocalExecutor final : public engine::Executor {
   engine::StepResult collect() override;
 
   std::string_view kernels_name() const { return model_->kernels_name(); }
+  std::vector<parallel::Group::RankState> ranks() const { return model_->ranks(); }
   const KernelChoice* kernel_choice() const { return model_->kernel_choice(); }
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.

@@ -15,6 +15,7 @@
 #include "cost_model/footprint.h"
 #include "engine/step_plan.h"
 #include "models/model.h"
+#include "parallel/group.h"
 #include "sampling/device_rows.h"
 
 namespace pelton::executor {
@@ -76,6 +77,10 @@ class StepModel {
   // not the host's.
   using TargetHead = std::function<void(float* logits, const float* x, int rows)>;
   virtual TargetHead head() { return nullptr; }
+
+  // Of several ranks, what is known of each, the leader first; none: there is one process. Any
+  // thread.
+  virtual std::vector<parallel::Group::RankState> ranks() const { return {}; }
 };
 
 }  // namespace pelton::executor

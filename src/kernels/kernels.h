@@ -308,9 +308,29 @@ enum class ActivationKind : uint8_t {
   kRelu,      // max(x, 0)
 };
 
+// Columns of (rows, width) arrays that several ranks compute together: of each row, this rank has
+// written its own units, and gather brings the others'. A unit is what cannot be cut: 32 columns.
+class ColumnExchange {
+ public:
+  struct Array {
+    void* data = nullptr;    // (rows, units of all ranks)
+    int64_t unit_bytes = 0;  // of one unit of a row
+  };
+
+  virtual ~ColumnExchange() = default;
+
+  virtual int first() const = 0;  // this rank's first unit
+  virtual int count() const = 0;  // and how many it has; may be none
+  // All arrays at once. Where another rank is lost their content is anything.
+  virtual void gather(const Array* arrays, int array_count, int64_t rows) = 0;
+};
+
 struct MoeShape {
   int experts_per_token = 0;
   GluShape glu;
+  // Null: this process computes all of it. Otherwise gate and up hold the rows of this rank's units
+  // of 32 activations alone, which are brought together ahead of down.
+  ColumnExchange* exchange = nullptr;
   // (tokens): what adds to the three products of a row, null where nothing does; or null.
   const ExpertLowRank* const* adapters = nullptr;
 };
@@ -437,7 +457,8 @@ class Kernels {
                      const RouterShape& shape) = 0;
 
   // out[t] += sum_j choices[t][j].weight * (down_e glu(gate_e x[t], up_e x[t]) + bias_e)
-  // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.
+  // out: float (tokens, rows of down); x: float (tokens, hidden). The same weights give the same
+  // bits in either MXFP4 format.
   virtual void experts(float* out, const float* x, const ExpertChoice* choices,
                        const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
 

@@ -47,12 +47,12 @@ int64_t AttentionWorkspace::bytes() const {
 }
 
 Result<std::unique_ptr<Attention>> load_attention(const checkpoint::Checkpoint& checkpoint,
-                                                  int layer) {
+                                                  int layer, const RankPart* part) {
   if (checkpoint.config().is_latent()) {
     TRY_ASSIGN(LatentAttention attention, LatentAttention::load(checkpoint, layer));
     return std::unique_ptr<Attention>(std::make_unique<LatentAttention>(std::move(attention)));
   }
-  TRY_ASSIGN(AttentionBlock block, AttentionBlock::load(checkpoint, layer));
+  TRY_ASSIGN(AttentionBlock block, AttentionBlock::load(checkpoint, layer, part));
   return std::unique_ptr<Attention>(std::make_unique<AttentionBlock>(std::move(block)));
 }
 

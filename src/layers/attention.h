@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/rank_part.h"
 #include "layers/step_adapters.h"
 
 namespace pelton::layers {
@@ -41,8 +42,9 @@ class Attention {
   virtual int64_t owned_bytes() const = 0;   // beside what is mapped
 };
 
-// Layer `layer`'s, as the configuration says. Errors name the tensor.
+// Layer `layer`'s, as the configuration says: all of it, or (not null) what is this rank's. Errors
+// name the tensor.
 Result<std::unique_ptr<Attention>> load_attention(const checkpoint::Checkpoint& checkpoint,
-                                                  int layer);
+                                                  int layer, const RankPart* part);
 
 }  // namespace pelton::layers

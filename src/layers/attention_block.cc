@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 namespace pelton::layers {
+namespace {
 
-Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
+constexpr int64_t kFloat = sizeof(float);
+
+}  // namespace
+
+Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer,
+                                            const RankPart* part) {
   const families::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const int q_rows = config.q_size();
@@ -57,7 +63,36 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
     TRY_ASSIGN(block.post_norm_, load_norm(checkpoint, prefix + "post_attention_layernorm.weight",
                                            hidden, block.vectors_));
   }
+  if (part != nullptr) TRY(block.keep_part(*part, attention));
   return block;
+}
+
+// Of queries, keys and values the rows of its heads, also where one matrix holds all three.
+Result<void> AttentionBlock::keep_part(const RankPart& part, const std::string& name) {
+  const int rank = part.rank();
+  const parallel::Share& groups = part.kv_heads();
+  const int group_heads = shape_.heads / shape_.kv_heads;
+  const int size = shape_.head_size;
+  const int kv_first = groups.begin(rank) * size;
+  const int kv_count = groups.count(rank) * size;
+  const bool fused = qkv_.weight.data != nullptr;
+  const int q_rows = fused ? shape_.heads * size : 0;  // ahead of the keys
+  const int kv_rows = fused ? shape_.kv_heads * size : 0;
+  const kernels::Linear q = fused ? qkv_ : q_;
+  const kernels::Linear k = fused ? qkv_ : k_;
+  const kernels::Linear v = fused ? qkv_ : v_;
+  TRY_ASSIGN(q_, rows_of(q, kv_first * group_heads, kv_count * group_heads, name + "q_proj"));
+  TRY_ASSIGN(k_, rows_of(k, q_rows + kv_first, kv_count, name + "k_proj"));
+  TRY_ASSIGN(v_, rows_of(v, q_rows + kv_rows + kv_first, kv_count, name + "v_proj"));
+  qkv_ = {};
+  TRY_ASSIGN(o_,
+             rows_of(o_, part.hidden().begin(rank), part.hidden().count(rank), name + "o_proj"));
+  if (shape_.sinks != nullptr) shape_.sinks += groups.begin(rank) * group_heads;
+  shape_.kv_heads = groups.count(rank);
+  shape_.heads = shape_.kv_heads * group_heads;
+  rotary_.heads = shape_.heads;
+  part_ = &part;
+  return {};
 }
 
 void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
@@ -96,9 +131,12 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   rotary.heads = shape_.kv_heads;
   kernels.rotate(k, kv_stride, cos_sin, tokens, rotary);
   kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
-  kernels.attention(workspace.mixed.data(), q, q_stride, cache, shape_, sequences.data(),
-                    sequence_count);
-  const float* const mixed = workspace.mixed.data();
+  const float* const mixed = mixed_heads(kernels, tokens, q, q_stride, cache, sequences, workspace);
+  if (part_ != nullptr) {
+    return part_->add_columns(x, tokens, [&](float* own) {
+      kernels.linear(own, mixed, o_, tokens, Output::kAccumulate);
+    });
+  }
   if (post_norm_ == nullptr) {
     kernels.linear(x, mixed, o_, tokens, Output::kAccumulate);
     return adapters.add(kernels, lora::Linear::kO, x, hidden_, mixed);
@@ -106,6 +144,27 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   kernels.linear(workspace.normed.data(), mixed, o_, tokens, Output::kOverwrite);
   adapters.add(kernels, lora::Linear::kO, workspace.normed.data(), hidden_, mixed);
   kernels.add_rms_norm(x, workspace.normed.data(), post_norm_, tokens, hidden_, epsilon_);
+}
+
+const float* AttentionBlock::mixed_heads(kernels::Kernels& kernels, int tokens, const float* q,
+                                         int64_t q_stride, const kernels::KvLayer& cache,
+                                         const std::vector<kernels::SequenceRows>& sequences,
+                                         AttentionWorkspace& workspace) const {
+  float* const mixed = workspace.mixed.data();
+  float* const own = part_ != nullptr ? part_->room() : mixed;
+  if (shape_.heads > 0) {
+    kernels.attention(own, q, q_stride, cache, shape_, sequences.data(),
+                      static_cast<int>(sequences.size()));
+  }
+  if (part_ == nullptr) return mixed;
+  part_->exchange().all_gather(part_->kv_heads(),
+                               {.part = own,
+                                .part_stride = int64_t{shape_.heads} * shape_.head_size * kFloat,
+                                .whole = mixed,
+                                .whole_stride = o_.weight.cols * kFloat,
+                                .column_bytes = o_.weight.cols / part_->kv_heads().rows() * kFloat},
+                               tokens);
+  return mixed;
 }
 
 int64_t AttentionBlock::weight_bytes() const {

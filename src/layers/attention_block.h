@@ -4,6 +4,7 @@
 // Executor thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -15,7 +16,9 @@ namespace pelton::layers {
 
 class AttentionBlock final : public Attention {
  public:
-  static Result<AttentionBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
+  // part: null, or what of it is this rank's, which outlives the block.
+  static Result<AttentionBlock> load(const checkpoint::Checkpoint& checkpoint, int layer,
+                                     const RankPart* part);
 
   // workspace.qkv: queries, keys and values row by row, or one after the other.
   void forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
@@ -25,6 +28,13 @@ class AttentionBlock final : public Attention {
   int64_t owned_bytes() const override { return vectors_.bytes(); }
 
  private:
+  Result<void> keep_part(const RankPart& part, const std::string& name);
+  // What the heads have mixed, (tokens, heads * head_size); of all ranks.
+  const float* mixed_heads(kernels::Kernels& kernels, int tokens, const float* q, int64_t q_stride,
+                           const kernels::KvLayer& cache,
+                           const std::vector<kernels::SequenceRows>& sequences,
+                           AttentionWorkspace& workspace) const;
+
   FloatVectors vectors_;  // what the pointers below lead to
   const float* norm_ = nullptr;
   kernels::Linear qkv_;  // all three, row by row; or, where the checkpoint has them apart:
@@ -37,6 +47,7 @@ class AttentionBlock final : public Attention {
   const float* post_norm_ = nullptr;  // (hidden), or null: none
   kernels::AttentionShape shape_;
   kernels::RotaryShape rotary_;  // of queries; keys have fewer heads
+  const RankPart* part_ = nullptr;
   int hidden_ = 0;
   float epsilon_ = 0;
 };

@@ -4,7 +4,8 @@
 
 namespace pelton::layers {
 
-Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int layer) {
+Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int layer,
+                                const RankPart* part) {
   const families::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const int hidden = config.hidden_size;
@@ -20,6 +21,8 @@ Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int la
   }
   TRY_ASSIGN(block.mlp_, GatedMlp::load(checkpoint, prefix + "mlp.", config.intermediate_size,
                                         config.mlp_bias ? Bias::kAdded : Bias::kNone));
+  if (part != nullptr) TRY(block.mlp_.keep_part(*part, prefix + "mlp."));
+  block.is_shared_ = part != nullptr;
   return block;
 }
 
@@ -28,6 +31,7 @@ void DenseMlp::forward(kernels::Kernels& kernels, float* x, int tokens,
   using Output = kernels::Kernels::Output;
   float* const normed = workspace.normed.data();
   kernels.rms_norm(normed, x, norm_, tokens, hidden_, epsilon_);
+  if (is_shared_) return mlp_.add_shared(kernels, x, normed, tokens, workspace);
   if (post_norm_ == nullptr) {
     return mlp_.forward(kernels, x, normed, tokens, Output::kAccumulate, adapters, workspace);
   }

@@ -10,7 +10,9 @@ namespace pelton::layers {
 
 class DenseMlp final : public FeedForward {
  public:
-  static Result<DenseMlp> load(const checkpoint::Checkpoint& checkpoint, int layer);
+  // part: null, or what of it is this rank's, which outlives the block.
+  static Result<DenseMlp> load(const checkpoint::Checkpoint& checkpoint, int layer,
+                               const RankPart* part);
 
   void forward(kernels::Kernels& kernels, float* x, int tokens, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const override;
@@ -22,6 +24,7 @@ class DenseMlp final : public FeedForward {
   const float* norm_ = nullptr;
   const float* post_norm_ = nullptr;  // or null: none
   GatedMlp mlp_;
+  bool is_shared_ = false;  // among ranks
   int hidden_ = 0;
   float epsilon_ = 0;
 };

@@ -25,7 +25,8 @@ kernels::RouterShape router_shape(const families::ModelConfig& config) {
 
 }  // namespace
 
-Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
+Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer,
+                                      const RankPart* part) {
   const families::ModelConfig& config = checkpoint.config();
   const std::string mlp = fmt::format("model.layers.{}.mlp.", layer);
   const int hidden = config.hidden_size;
@@ -46,7 +47,15 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
   }
   const ExpertSizes sizes{
       .experts = config.expert_count, .inner = config.expert_intermediate_size, .hidden = hidden};
-  TRY_ASSIGN(block.experts_, load_experts(checkpoint, mlp + "experts.", sizes, block.vectors_));
+  if (part == nullptr) {
+    TRY_ASSIGN(block.experts_, load_experts(checkpoint, mlp + "experts.", sizes, block.vectors_));
+  } else {
+    FloatVectors whole;
+    TRY_ASSIGN(const kernels::ExpertWeights experts,
+               load_experts(checkpoint, mlp + "experts.", sizes, whole));
+    TRY_ASSIGN(block.experts_, part_of(experts, *part, mlp + "experts", block.vectors_));
+    block.part_ = part;
+  }
   block.shape_ = {.experts_per_token = config.experts_per_token, .glu = glu_shape(config)};
   if (config.shared_expert_count > 0) {
     TRY_ASSIGN(block.shared_,
@@ -64,6 +73,14 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.route(workspace.choices.data(), workspace.router_logits.data(), tokens, router_shape_);
   kernels::MoeShape shape = shape_;
   shape.adapters = adapters.experts();
+  if (part_ != nullptr) {
+    ExpertExchange exchange(*part_);
+    shape.exchange = &exchange;
+    return part_->add_columns(x, tokens, [&](float* own) {
+      kernels.experts(own, workspace.normed.data(), workspace.choices.data(), experts_, shape,
+                      tokens);
+    });
+  }
   kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape, tokens);
   if (shared_) {
     shared_->forward(kernels, x, workspace.normed.data(), tokens,

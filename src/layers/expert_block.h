@@ -13,7 +13,9 @@ namespace pelton::layers {
 
 class ExpertBlock final : public FeedForward {
  public:
-  static Result<ExpertBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
+  // part: null, or what of it is this rank's, which outlives the block.
+  static Result<ExpertBlock> load(const checkpoint::Checkpoint& checkpoint, int layer,
+                                  const RankPart* part);
 
   void forward(kernels::Kernels& kernels, float* x, int tokens, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const override;
@@ -33,6 +35,7 @@ class ExpertBlock final : public FeedForward {
   kernels::ExpertWeights experts_;
   kernels::MoeShape shape_;
   std::optional<GatedMlp> shared_;
+  const RankPart* part_ = nullptr;
   int hidden_ = 0;
   float epsilon_ = 0;
 };

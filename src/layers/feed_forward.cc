@@ -24,12 +24,12 @@ int64_t FeedForwardWorkspace::bytes() const {
 }
 
 Result<std::unique_ptr<FeedForward>> load_feed_forward(const checkpoint::Checkpoint& checkpoint,
-                                                       int layer) {
+                                                       int layer, const RankPart* part) {
   if (checkpoint.config().layers[static_cast<size_t>(layer)].has_experts) {
-    TRY_ASSIGN(ExpertBlock block, ExpertBlock::load(checkpoint, layer));
+    TRY_ASSIGN(ExpertBlock block, ExpertBlock::load(checkpoint, layer, part));
     return std::unique_ptr<FeedForward>(std::make_unique<ExpertBlock>(std::move(block)));
   }
-  TRY_ASSIGN(DenseMlp mlp, DenseMlp::load(checkpoint, layer));
+  TRY_ASSIGN(DenseMlp mlp, DenseMlp::load(checkpoint, layer, part));
   return std::unique_ptr<FeedForward>(std::make_unique<DenseMlp>(std::move(mlp)));
 }
 

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/rank_part.h"
 #include "layers/step_adapters.h"
 
 namespace pelton::layers {
@@ -40,9 +41,10 @@ class FeedForward {
   virtual int64_t owned_bytes() const = 0;  // beside what is mapped
 };
 
-// Layer `layer`'s, as the configuration says. Errors name the tensor.
+// Layer `layer`'s, as the configuration says: all of it, or (not null) what is this rank's. Errors
+// name the tensor.
 Result<std::unique_ptr<FeedForward>> load_feed_forward(const checkpoint::Checkpoint& checkpoint,
-                                                       int layer);
+                                                       int layer, const RankPart* part);
 
 // What the norm ahead of it is called: with norms behind blocks as well, not as without.
 std::string feed_forward_norm(const families::ModelConfig& config, int layer);

@@ -25,6 +25,13 @@ class GatedMlp {
   void forward(kernels::Kernels& kernels, float* out, const float* x, int tokens,
                kernels::Kernels::Output output, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const;
+
+  // Of several ranks: x += all of it, by what is this one's (keep_part).
+  void add_shared(kernels::Kernels& kernels, float* x, const float* normed, int tokens,
+                  FeedForwardWorkspace& workspace) const;
+  // `part` outlives it. `name` is for messages.
+  Result<void> keep_part(const RankPart& part, const std::string& name);
+
   int64_t weight_bytes() const;
   int64_t owned_bytes() const { return vectors_.bytes(); }
 
@@ -34,6 +41,7 @@ class GatedMlp {
   kernels::Linear up_;
   kernels::Linear down_;
   kernels::GluShape glu_;
+  const RankPart* part_ = nullptr;
 };
 
 }  // namespace pelton::layers

@@ -167,7 +167,7 @@ TEST_P(LatentAttentionTest, IsTheExpandedForm) {
                                .head_size = shape.head_size,
                                .latent = true};
   AttentionWorkspace workspace(config, kTokens);
-  auto attention = load_attention(*checkpoint, 1);
+  auto attention = load_attention(*checkpoint, 1, nullptr);
   ASSERT_TRUE(attention.ok()) << attention.error().message;
   std::vector<float> got = x;
   (*made)->reserve({.tokens = kTokens});

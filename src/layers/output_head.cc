@@ -23,7 +23,8 @@ int64_t capacity_bytes(const std::vector<T>& vector) {
 
 }  // namespace
 
-Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
+Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint,
+                                    const RankPart* part) {
   const int vocab = checkpoint.config().vocab_size;
   const int hidden = checkpoint.config().hidden_size;
   OutputHead head;
@@ -32,20 +33,49 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
   TRY_ASSIGN(head.exact_.weight,
              load_matrix(checkpoint, tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab,
                          hidden));
-  if (!checkpoint.has(families::kCoarseHead)) return head;
-  TRY_ASSIGN(head.coarse_.weight,
-             load_matrix(checkpoint, std::string(families::kCoarseHead), vocab, hidden));
-  TRY_ASSIGN(head.scan_, kernels::make_logit_rows(kernels::KernelChoice::kAuto));
-  const size_t blocks = kernels::logit_blocks(static_cast<size_t>(vocab));
-  head.block_highest_.resize(blocks);
-  head.sorted_.reserve(std::max<size_t>(blocks, blocks < kComputed ? vocab : 0));
-  head.masses_.resize(blocks);
-  head.marks_.resize(static_cast<size_t>(kTogether * kernels::mark_words(vocab)));
+  if (checkpoint.has(families::kCoarseHead)) {
+    TRY_ASSIGN(head.coarse_.weight,
+               load_matrix(checkpoint, std::string(families::kCoarseHead), vocab, hidden));
+    TRY_ASSIGN(head.scan_, kernels::make_logit_rows(kernels::KernelChoice::kAuto));
+    const size_t blocks = kernels::logit_blocks(static_cast<size_t>(vocab));
+    head.block_highest_.resize(blocks);
+    head.sorted_.reserve(std::max<size_t>(blocks, blocks < kComputed ? vocab : 0));
+    head.masses_.resize(blocks);
+    head.marks_.resize(static_cast<size_t>(kTogether * kernels::mark_words(vocab)));
+  }
+  if (part == nullptr) return head;
+  const bool coarse = head.coarse_.weight.data != nullptr;
+  TRY_ASSIGN(head.part_,
+             rows_of(coarse ? head.coarse_ : head.exact_, part->vocab().begin(part->rank()),
+                     part->vocab().count(part->rank()), "lm_head"));
+  head.ranks_ = part;
   return head;
 }
 
 void OutputHead::forward(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
   find_logits(kernels, logits, x, rows);
+  cap(logits, rows);
+}
+
+void OutputHead::forward_shared(kernels::Kernels& kernels, float* logits, const float* x,
+                                int rows) {
+  if (ranks_ == nullptr) return forward(kernels, logits, x, rows);
+  constexpr int64_t kFloat = sizeof(float);
+  const parallel::Share& vocab = ranks_->vocab();
+  kernels.linear(ranks_->room(), x, part_, rows, kernels::Kernels::Output::kOverwrite);
+  ranks_->exchange().all_gather(vocab,
+                                {.part = ranks_->room(),
+                                 .part_stride = vocab.count(ranks_->rank()) * kFloat,
+                                 .whole = ranks_->is_leader() ? logits : nullptr,
+                                 .whole_stride = vocab.rows() * kFloat,
+                                 .column_bytes = kFloat},
+                                rows);
+  if (!ranks_->is_leader()) return;
+  if (coarse_.weight.data != nullptr) correct(kernels, logits, x, rows);
+  cap(logits, rows);
+}
+
+void OutputHead::cap(float* logits, int rows) const {
   if (softcap_ <= 0) return;
   const int64_t count = int64_t{rows} * exact_.weight.rows;
   for (int64_t i = 0; i < count; ++i) logits[i] = softcap_ * std::tanh(logits[i] / softcap_);
@@ -75,6 +105,10 @@ void OutputHead::find_logits(kernels::Kernels& kernels, float* logits, const flo
     return;
   }
   kernels.linear(logits, x, coarse_, rows, Output::kOverwrite);
+  correct(kernels, logits, x, rows);
+}
+
+void OutputHead::correct(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
   const int64_t vocab = exact_.weight.rows;
   const int64_t words = kernels::mark_words(vocab);
   for (int64_t first = 0; first < rows; first += kTogether) {

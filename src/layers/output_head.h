@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
 #include "kernels/logit_rows.h"
+#include "layers/rank_part.h"
 
 namespace pelton::layers {
 
@@ -26,10 +27,17 @@ class OutputHead {
   static constexpr int kTogether = 32;
 
   OutputHead() = default;  // of no model yet
-  static Result<OutputHead> load(const checkpoint::Checkpoint& checkpoint);
+  // part: null, or what of it is this rank's beside the whole, which the leader looks at alone for
+  // single tokens; outlives the head.
+  static Result<OutputHead> load(const checkpoint::Checkpoint& checkpoint, const RankPart* part);
 
   // logits: float (rows, vocab); x: float (rows, hidden), normed.
   void forward(kernels::Kernels& kernels, float* logits, const float* x, int rows);
+
+  // The same bits, computed by all ranks together, each its rows of the vocabulary, at the leader;
+  // elsewhere `logits` may be null. Without ranks: forward. Which logits matter is seen over all of
+  // the vocabulary: so the leader computes those exactly.
+  void forward_shared(kernels::Kernels& kernels, float* logits, const float* x, int rows);
 
   // The logits of `tokens` alone, in their places of float (vocab); the others may be anything. x:
   // float (hidden), normed. Only their rows of the head are read where it lies row by row.
@@ -42,12 +50,17 @@ class OutputHead {
 
  private:
   void find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows);
+  // Computes exactly what the coarse logits show to matter.
+  void correct(kernels::Kernels& kernels, float* logits, const float* x, int rows);
+  void cap(float* logits, int rows) const;
   // Marks the logits of one row that matter.
   void mark(std::span<float> logits, uint64_t* marks);
   // The lowest logit that matters, as far as `coarse` ones show.
   float floor_of(std::span<float> coarse);
 
-  kernels::Linear exact_;   // (vocab, hidden)
+  kernels::Linear exact_;  // (vocab, hidden)
+  kernels::Linear part_;   // this rank's rows of what is read whole: coarse_, or exact_
+  const RankPart* ranks_ = nullptr;
   float softcap_ = 0;       // c: c tanh(z / c) of each logit z; 0: none
   kernels::Linear coarse_;  // the same in 4 bits; no data: there is none
   std::unique_ptr<kernels::LogitRows> scan_;

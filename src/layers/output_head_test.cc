@@ -67,8 +67,8 @@ TEST_F(OutputHeadTest, IsExactWhereTokensAreLikely) {
                       .experts_per_token = 1,
                       .widest = hidden,
                       .tiled = true});
-    auto plain = OutputHead::load(*source);
-    auto coarse = OutputHead::load(*packed);
+    auto plain = OutputHead::load(*source, nullptr);
+    auto coarse = OutputHead::load(*packed, nullptr);
     ASSERT_TRUE(plain.ok() && coarse.ok());
     EXPECT_EQ(plain->scratch_bytes(), 0);
     EXPECT_LT(coarse->weight_bytes(1), plain->weight_bytes(1) * 6 / 10);  // 512 of 2 048 rows
@@ -105,7 +105,7 @@ TEST_F(OutputHeadTest, ABrokenRowStaysBroken) {
   std::vector<float> logits(packed->config().vocab_size);
   const auto kernels =
       std::move(kernels::make_kernels(kernels::KernelChoice::kAuto, pool_)).value();
-  auto head = OutputHead::load(*packed);
+  auto head = OutputHead::load(*packed, nullptr);
   ASSERT_TRUE(head.ok());
   head->forward(*kernels, logits.data(), x.data(), 1);
   EXPECT_TRUE(std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }));

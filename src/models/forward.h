@@ -21,6 +21,7 @@ struct ForwardInput {
     const lora::Adapter* adapter = nullptr;  // null: the model itself
     // Of an encoder's pair of texts: where the second one begins; 0: there is one text.
     int second_text = 0;
+    int slot = 0;  // whose block tables these are, from step to step
   };
   std::vector<TokenId> tokens;
   std::vector<Sequence> sequences;

@@ -49,6 +49,7 @@ void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy, int l
   const size_t i = static_cast<size_t>(layer);
   if (groups_.of_layer[i] != copy.group) return;
   const int64_t bytes = groups_.layer_block_bytes[copy.group];
+  if (bytes == 0) return;  // of several ranks, one without heads
   std::memcpy(static_cast<char*>(layers_[i].data) + copy.to * bytes,
               static_cast<const char*>(source.layers_[i].data) + copy.from * bytes,
               static_cast<size_t>(bytes));

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "families/model_config.h"
 #include "kernels/kernels.h"
+#include "layers/rank_part.h"
 #include "models/forward.h"
 #include "models/kv_storage.h"
 
@@ -23,6 +24,9 @@ class Model {
     // Of adapters that steps may bring: the highest rank, 0 for none; and whether on experts.
     int adapter_rank_max = 0;
     bool expert_adapters = false;
+    // Of several ranks that compute it together, which part is this one's: every forward() is made
+    // by all of them, with the same input. Outlives the model; null: there is one process.
+    layers::RankPart* part = nullptr;
   };
 
   virtual ~Model() = default;
@@ -30,7 +34,8 @@ class Model {
   virtual const families::ModelConfig& config() const = 0;
   virtual const Options& options() const = 0;
 
-  // Returns float (logit_rows, vocab), the caller's to overwrite until the next call.
+  // Returns float (logit_rows, vocab), the caller's to overwrite until the next call; of several
+  // ranks, the leader's alone.
   virtual float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) = 0;
 
   // The final normed hidden state, float (hidden), of these rows of the last forward(), in order

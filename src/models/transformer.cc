@@ -63,6 +63,11 @@ kernels::StepCapacity scratch_shape(const checkpoint::Checkpoint& checkpoint,
           .activations = layers::activations_of(checkpoint)};
 }
 
+// Those of several ranks are the leader's.
+bool has_logits(const Model::Options& options) {
+  return options.part == nullptr || options.part->is_leader();
+}
+
 }  // namespace
 
 Transformer::Transformer(const families::ModelConfig& config, kernels::Kernels& kernels,
@@ -76,7 +81,7 @@ Transformer::Transformer(const families::ModelConfig& config, kernels::Kernels& 
       x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
       cos_sin_(size_t{1} * options.batch_tokens_max * config.rotary_size()),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
-      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {
+      logits_(has_logits(options) ? size_t{1} * options.logit_rows_max * config.vocab_size : 0) {
   if (options.adapter_rank_max > 0) adapters_.reserve(options.batch_tokens_max);
   if (!config.sliding_rope) return;
   sliding_rotary_.emplace(*config.sliding_rope, config.rotary_size());
@@ -95,11 +100,15 @@ Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpo
                                                     config.vocab_size, hidden));
   TRY_ASSIGN(model->norm_,
              layers::load_norm(checkpoint, "model.norm.weight", hidden, model->vectors_));
-  TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint));
+  layers::RankPart* const part = options.part;
+  if (part != nullptr) {
+    part->reserve(config, options.batch_tokens_max, options.logit_rows_max);
+  }
+  TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint, part));
   TRY_ASSIGN(model->labels_, layers::LabelHead::load(checkpoint));
   for (int layer = 0; layer < config.layer_count(); ++layer) {
-    TRY_ASSIGN(auto attention, layers::load_attention(checkpoint, layer));
-    TRY_ASSIGN(auto feed_forward, layers::load_feed_forward(checkpoint, layer));
+    TRY_ASSIGN(auto attention, layers::load_attention(checkpoint, layer, part));
+    TRY_ASSIGN(auto feed_forward, layers::load_feed_forward(checkpoint, layer, part));
     model->attention_.push_back(std::move(attention));
     model->feed_forward_.push_back(std::move(feed_forward));
   }
@@ -143,7 +152,7 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   const int rows = static_cast<int>(input.logit_rows.size());
   if (rows == 0) return logits_.data();
   norm_into_head(input.logit_rows);
-  head_.forward(kernels_, logits_.data(), head_in_.data(), rows);
+  head_.forward_shared(kernels_, logits_.data(), head_in_.data(), rows);
   return logits_.data();
 }
 

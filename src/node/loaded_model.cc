@@ -97,10 +97,18 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   Options options = given;
   if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model, options.revision));
+  if (options.executor.ranks.several()) {
+    // All ranks compute with the same pages of the files.
+    options.compact_from.reset();
+    if (options.load_mode == checkpoint::LoadMode::kAuto) {
+      options.load_mode = checkpoint::LoadMode::kMap;
+    }
+  }
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   // Nothing of an encoder's is kept that could be found again.
   if (checkpoint.config().is_encoder()) options.engine.prefix_cache = false;
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
+  loaded->weights_place_ = folder;
   Phases phases(clock);
   // Before anything is packed: beside packed weights there are no texts.
   TRY(loaded->load_tokenizer(options));
@@ -207,12 +215,20 @@ Result<void> LoadedModel::pack_into_cache(const Options& options, base::ThreadPo
     TRY_ASSIGN(folder, made);
   }
   TRY_ASSIGN(checkpoint_, checkpoint::Checkpoint::open(*folder));
+  weights_place_ = *folder;
   log.info(fmt::format("weights from {}, packed from {}", *folder, checkpoint_.tiles().source));
   return {};
 }
 
 Result<void> LoadedModel::pack_into_memory(const Options& options, base::ThreadPool& pool,
                                            base::Log& log) {
+  if (options.executor.ranks.several()) {
+    return Error{
+        ErrorCode::kUnsupported,
+        "--tensor-parallel-size: ranks share packed weights as files: give --weights-cache "
+        "DIR, or the folder that pelton pack makes",
+        "weights-cache"};
+  }
   TRY(check_beside_weights(options));
   const int64_t memory = options.executor.memory_bytes.value_or(base::memory_limit_bytes());
   if (checkpoint_.weight_bytes() >= memory) {
@@ -422,6 +438,7 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
     return {};
   }
   executor::LocalExecutor::Options local = options.executor;
+  local.ranks.model = weights_place_;
   if (tokenizer_) {
     // Else some text would become a row that the embedding does not have.
     if (tokenizer_->vocab_size() > config().vocab_size) {

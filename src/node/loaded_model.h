@@ -144,6 +144,7 @@ class LoadedModel {
 
   std::optional<MemoryBudget::Share> share_;  // goes back when all else is gone
   checkpoint::Checkpoint checkpoint_;
+  std::string weights_place_;                              // where its weights were opened
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // null: there is none
   Error no_tokenizer_;                                     // why, where there is none
   const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();

@@ -307,7 +307,7 @@ class CpuKernels final : public Kernels {
     const int k = shape.experts_per_token;
     groups_.group(choices, tokens, k, gate.experts);
     const int64_t assignments = int64_t{tokens} * k;
-    CHECK(gate.cols == down.rows);
+    CHECK(shape.exchange != nullptr || gate.cols == down.rows);
     at_ = room_.for_experts(tokens, assignments, gate.cols, down.cols);
 
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
@@ -320,6 +320,10 @@ class CpuKernels final : public Kernels {
     }
     expert_up(weights, shape, additions);
     if (additions != nullptr) additions->multiply_activations();
+    if (shape.exchange != nullptr) {
+      const ColumnExchange::Array activations{at_.activations, kActivationChunk * sizeof(float)};
+      shape.exchange->gather(&activations, 1, assignments);
+    }
     for (int64_t i = 0; i < assignments; ++i) {
       at_.rows[i] = at_.activations + int64_t{groups_.assignments()[i]} * down.cols;
     }
@@ -651,7 +655,10 @@ class CpuKernels final : public Kernels {
   // at_.activations[assignment] = glu(gate x + bias, up x + bias), in the order down reads them.
   void expert_up(const ExpertWeights& weights, const MoeShape& shape,
                  const ExpertAdditions* additions) {
-    const int activation_count = weights.down.cols;
+    const int width = weights.down.cols;
+    const bool shared = shape.exchange != nullptr;
+    const int offset = shared ? shape.exchange->first() * kActivationChunk : 0;
+    const int activation_count = shared ? shape.exchange->count() * kActivationChunk : width;
     const int chunks = (activation_count + kActivationChunk - 1) / kActivationChunk;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
@@ -679,7 +686,7 @@ class CpuKernels final : public Kernels {
             }
             glu_chunk(gate[t], up[t], shape.glu);
             if (adds) additions->keep_activations(assignment, first, count, gate[t]);
-            arrange(at_.activations + assignment * activation_count + first, gate[t], count,
+            arrange(at_.activations + assignment * width + offset + first, gate[t], count,
                     weights.down.format);
           }
         }

@@ -115,6 +115,7 @@ class Tiles final : public TileKernels {
       rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
     expert_up<kPlanes>(weights, shape, additions);
     if (additions != nullptr) additions->multiply_activations();
+    if (shape.exchange != nullptr) gather_activations<kPlanes>(*shape.exchange, assignments);
     for (int64_t i = 0; i < assignments; ++i)
       rows_[i] = row_view(activations_, groups_.assignments()[i]);
     expert_down<kPlanes>(down);
@@ -127,6 +128,17 @@ class Tiles final : public TileKernels {
                     down.rows);
       }
     });
+  }
+
+  // As they will be multiplied: a unit's 32 share a scale, so its bytes are those of one process.
+  template <int kPlanes>
+  void gather_activations(ColumnExchange& exchange, int64_t assignments) {
+    const ColumnExchange::Array arrays[] = {
+        {activations_.values.data(), kPlanes * kBlock},
+        {activations_.scales.data(), sizeof(float)},
+        {activations_.begins.data(), kPlanes * sizeof(int32_t)},
+    };
+    exchange.gather(arrays, 3, assignments);
   }
 
   // They are wanted when a tile is done, and nothing after could be looked ahead to while they
@@ -174,7 +186,10 @@ class Tiles final : public TileKernels {
   void expert_up(const ExpertWeights& weights, const MoeShape& shape,
                  const ExpertAdditions* additions) {
     const Experts& gate = weights.gate;
-    const int blocks = weights.down.cols / kBlock;
+    const bool shared = shape.exchange != nullptr;
+    const int blocks = shared ? shape.exchange->count() : weights.down.cols / kBlock;
+    const int first_block = shared ? shape.exchange->first() : 0;
+    if (blocks == 0) return;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * blocks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int worker) {
       std::vector<float>& room = gates_[worker];
@@ -200,7 +215,8 @@ class Tiles final : public TileKernels {
           swiglu_tile(activations, at, at + kTileRows, shape);
           swiglu_tile(activations + kTileRows, at + 2 * kTileRows, at + 3 * kTileRows, shape);
           if (adds) additions->keep_activations(assignment, block * kBlock, kBlock, activations);
-          quantize_block<kPlanes>(activations, activations_, assignment, block, Mxfp4Tile::kCode);
+          quantize_block<kPlanes>(activations, activations_, assignment, first_block + block,
+                                  Mxfp4Tile::kCode);
         }
       }
     });

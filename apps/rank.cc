@@ -1,0 +1,75 @@
+#include "apps/rank.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/exit_code.h"
+#include "executor/rank_follower.h"
+#include "parallel/member.h"
+#include "parallel/processors.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr std::string_view kVerb = "rank";
+constexpr std::string_view kLeader = "--leader-process";
+
+// A leader that is gone takes its followers along, also those that are stopped and could not see it
+// themselves. False: it had gone before this was said.
+bool ends_with(int leader) {
+  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == leader;
+}
+
+int leader_of(int count, char** words) {
+  for (int i = 2; i + 1 < count; ++i) {
+    if (words[i] == kLeader) return std::atoi(words[i + 1]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_rank(int count, char** words) {
+  return count > 1 && words[1] == kVerb;
+}
+
+int run_rank(int count, char** words) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kWarning});
+  const int leader = leader_of(count, words);
+  if (leader == 0) {
+    fmt::print(stderr, "pelton rank: serve --tensor-parallel-size starts its ranks itself\n");
+    return cli::kExitUsage;
+  }
+  // Who stops the leader lets it drain, for which it needs its followers.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  if (!ends_with(leader)) return cli::kExitFailure;
+  int rank = 0;
+  const Result<std::unique_ptr<parallel::Member>> member =
+      parallel::Member::join({.on_lost = [&](const std::string& why) {
+        log.error(fmt::format("rank {} ends: {}", rank, why));
+        _exit(cli::kExitStuck);
+      }});
+  if (!member.ok()) {
+    log.error(member.error().message);
+    return cli::kExitFailure;
+  }
+  rank = (*member)->rank();
+  const parallel::ProcessorScope processors((*member)->processors());
+  const Result<void> followed = executor::follow(**member);
+  if (followed.ok()) return cli::kExitOk;
+  log.error(fmt::format("rank {}: {}", rank, followed.error().message));
+  return cli::kExitFailure;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,33 @@
+#include "apps/rank_watch.h"
+
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/exit_code.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr std::chrono::seconds kGrace{1};  // for the errors to reach those who wait
+
+}  // namespace
+
+void RankWatch::watch(engine::Engine* engine) {
+  std::lock_guard lock(mutex_);
+  engine_ = engine;
+}
+
+void RankWatch::lost(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (engine_ == nullptr) return;
+  const int count = engine_->abandon(error);
+  log_.error(fmt::format("{}: the group of ranks is lost; {} answers end, and this process leaves",
+                         error.message, count));
+  std::this_thread::sleep_for(kGrace);
+  _exit(cli::kExitStuck);
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,116 @@
+#include "executor/rank_follower.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "executor/host_model.h"
+#include "executor/rank_job.h"
+#include "executor/rank_step.h"
+#include "executor/ranked_model.h"
+#include "layers/rank_part.h"
+
+namespace pelton::executor {
+namespace {
+
+// All that a follower has.
+struct Loaded {
+  explicit Loaded(checkpoint::Checkpoint opened, int threads)
+      : checkpoint(std::move(opened)), pool({.threads = threads}) {}
+
+  checkpoint::Checkpoint checkpoint;
+  base::ThreadPool pool;
+  std::optional<layers::RankPart> part;
+  std::unique_ptr<StepModel> model;
+};
+
+Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJob& job) {
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(job.model));
+  const auto own_threads = static_cast<int>(std::max<size_t>(member.processors().size(), 1));
+  auto loaded =
+      std::make_unique<Loaded>(std::move(checkpoint), job.threads > 0 ? job.threads : own_threads);
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(job.kernels));
+  RankJob own;
+  own.digest = model_digest(loaded->checkpoint);
+  TRY_ASSIGN(own.kernels_name, usable_kernels(choice, loaded->pool));
+  TRY(check_same(job, own));
+  if (static_cast<int>(job.weights.size()) != member.ranks()) {
+    return Error{ErrorCode::kBadConfig, "the job's shares are not as many as there are ranks"};
+  }
+  TRY_ASSIGN(loaded->part,
+             layers::RankPart::make(loaded->checkpoint, member.exchange(), job.weights));
+  cost_model::Footprint footprint;
+  footprint.kv = job.kv;
+  footprint.swap = job.swap;
+  TRY_ASSIGN(loaded->model, HostModel::load(loaded->checkpoint,
+                                            {.kernels = choice,
+                                             .batch_tokens_max = job.batch_tokens_max,
+                                             .logit_rows_max = job.logit_rows_max,
+                                             .part = &*loaded->part},
+                                            footprint, loaded->pool));
+  return loaded;
+}
+
+RankStepReader::Limits limits_of(const RankJob& job, const families::ModelConfig& config) {
+  RankStepReader::Limits limits{.tokens = job.batch_tokens_max,
+                                .logit_rows = job.logit_rows_max,
+                                .block_tokens = job.kv.block_tokens,
+                                .vocab = config.vocab_size};
+  for (const cost_model::KvAllocated::Group& group : job.kv.groups) {
+    limits.blocks.push_back(group.block_count);
+  }
+  return limits;
+}
+
+Result<void> compute(parallel::Member& member, const RankJob& job, Loaded& loaded) {
+  const families::ModelConfig& config = loaded.checkpoint.config();
+  const base::ThreadPool::PinnedCaller pinned = loaded.pool.adopt_caller();
+  RankStepReader reader(limits_of(job, config));
+  while (true) {
+    TRY_ASSIGN(const std::optional<std::string> bytes, member.next());
+    if (!bytes) return {};
+    TRY_ASSIGN(const RankMessage message, reader.read(*bytes));
+    switch (message) {
+      case RankMessage::kStep:
+        loaded.model->begin(reader.step(), nullptr, nullptr);
+        break;
+      case RankMessage::kCopies:
+        TRY(loaded.model->copy_blocks(reader.copies()));
+        break;
+      case RankMessage::kCompare: {
+        TRY_ASSIGN(const std::string digest, state_digest(*loaded.model, config.hidden_size));
+        TRY(member.answer(digest));
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> follow(parallel::Member& member) {
+  Result<RankJob> job = RankJob::from_json(member.job());
+  Result<std::unique_ptr<Loaded>> loaded =
+      job.ok() ? load_part(member, *job) : Result<std::unique_ptr<Loaded>>(job.error());
+  if (!loaded.ok()) {
+    TRY(member.answer(loaded.error().message));
+    TRY(member.next());  // the leader has read it, and ends the group
+    return loaded.error();
+  }
+  TRY(member.answer(kReady));
+  return compute(member, *job, **loaded);
+}
+
+Result<std::string> usable_kernels(kernels::KernelChoice choice, base::ThreadPool& pool) {
+  TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
+  if (kernels->name() != "reference") return std::string(kernels->name());
+  return Error{
+      ErrorCode::kUnsupported,
+      "--tensor-parallel-size: the reference kernels compute in one process: use --kernels "
+      "auto",
+      "kernels"};
+}
+
+}  // namespace pelton::executor

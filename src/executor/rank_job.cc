@@ -1,0 +1,154 @@
+#include "executor/rank_job.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/digest.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::executor {
+namespace {
+
+constexpr size_t kSampleBytes = 64;
+
+Json kv_json(const cost_model::KvAllocated& kv) {
+  Json::Array blocks;
+  for (const cost_model::KvAllocated::Group& group : kv.groups)
+    blocks.emplace_back(group.block_count);
+  Json json;
+  json.set("dtype", tensor::kv_type_name(kv.dtype))
+      .set("block_tokens", kv.block_tokens)
+      .set("blocks", std::move(blocks));
+  return json;
+}
+
+Error bad(std::string_view member) {
+  return Error{ErrorCode::kBadConfig, fmt::format("a rank's job lacks '{}'", member)};
+}
+
+Result<cost_model::KvAllocated> kv_of(const Json& json, std::string_view member) {
+  const Json* const kv = json.find(member);
+  if (kv == nullptr) return bad(member);
+  const auto dtype = kv->string("dtype");
+  const auto block_tokens = kv->integer("block_tokens");
+  const Json* const blocks = kv->find("blocks");
+  if (!dtype || !block_tokens || blocks == nullptr || !blocks->is_array() ||
+      blocks->as_array().size() > kv::kGroupsMax) {
+    return bad(member);
+  }
+  cost_model::KvAllocated made{.block_tokens = static_cast<int>(*block_tokens)};
+  if (*dtype == tensor::kv_type_name(tensor::DType::kF32)) {
+    made.dtype = tensor::DType::kF32;
+  } else {
+    TRY_ASSIGN(const auto parsed, tensor::parse_kv_type(*dtype));
+    if (!parsed) return bad(member);
+    made.dtype = *parsed;
+  }
+  for (const Json& count : blocks->as_array()) {
+    if (!count.is_integer() || count.as_integer() < 0 || count.as_integer() > INT32_MAX) {
+      return bad(member);
+    }
+    cost_model::KvAllocated::Group group;
+    group.block_count = static_cast<int>(count.as_integer());
+    made.groups.push_back(std::move(group));
+  }
+  return made;
+}
+
+struct Fact {
+  const char* name;
+  std::string leader;
+  std::string own;
+};
+
+}  // namespace
+
+Json RankJob::to_json() const {
+  Json::Array shares;
+  for (const int weight : weights) shares.emplace_back(weight);
+  Json json;
+  json.set("protocol", protocol)
+      .set("model", model)
+      .set("digest", digest)
+      .set("kernels", kernels)
+      .set("kernels_name", kernels_name)
+      .set("threads", threads)
+      .set("batch_tokens_max", batch_tokens_max)
+      .set("logit_rows_max", logit_rows_max)
+      .set("kv", kv_json(kv))
+      .set("swap", kv_json(swap))
+      .set("weights", std::move(shares));
+  return json;
+}
+
+Result<RankJob> RankJob::from_json(const Json& json) {
+  RankJob job;
+  const auto protocol = json.integer("protocol");
+  if (protocol != kProtocol) {
+    return Error{ErrorCode::kBadConfig, fmt::format("protocol: {} at the leader, {} here",
+                                                    protocol.value_or(0), kProtocol)};
+  }
+  const auto text = [&](const char* member, std::string& to) -> Result<void> {
+    const auto value = json.string(member);
+    if (!value) return bad(member);
+    to = *value;
+    return {};
+  };
+  const auto count = [&](const char* member, int& to) -> Result<void> {
+    const auto value = json.integer(member);
+    if (!value || *value < 0 || *value > INT32_MAX) return bad(member);
+    to = static_cast<int>(*value);
+    return {};
+  };
+  TRY(text("model", job.model));
+  TRY(text("digest", job.digest));
+  TRY(text("kernels", job.kernels));
+  TRY(text("kernels_name", job.kernels_name));
+  TRY(count("threads", job.threads));
+  TRY(count("batch_tokens_max", job.batch_tokens_max));
+  TRY(count("logit_rows_max", job.logit_rows_max));
+  TRY_ASSIGN(job.kv, kv_of(json, "kv"));
+  TRY_ASSIGN(job.swap, kv_of(json, "swap"));
+  const Json* const weights = json.find("weights");
+  if (weights == nullptr || !weights->is_array()) return bad("weights");
+  for (const Json& weight : weights->as_array()) {
+    if (!weight.is_integer() || weight.as_integer() < 0 || weight.as_integer() > INT16_MAX) {
+      return bad("weights");
+    }
+    job.weights.push_back(static_cast<int>(weight.as_integer()));
+  }
+  return job;
+}
+
+std::string model_digest(const checkpoint::Checkpoint& checkpoint) {
+  base::Digest digest(base::Digest::Kind::kSha256);
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    digest.update(fmt::format("{} {}", name, tensor::dtype_name(view.dtype)));
+    for (const int64_t size : view.shape) digest.update(fmt::format(" {}", size));
+    const auto* const bytes = reinterpret_cast<const char*>(view.bytes.data());
+    const size_t size = view.bytes.size();
+    const size_t sample = std::min(size, kSampleBytes);
+    for (const size_t at : {size_t{0}, (size - sample) / 2, size - sample}) {
+      digest.update({bytes + at, sample});
+    }
+  }
+  return digest.finish();
+}
+
+Result<void> check_same(const RankJob& leader, const RankJob& own) {
+  const std::array<Fact, 2> facts = {{
+      {"weights of the model (digest)", leader.digest, own.digest},
+      {"kernels", leader.kernels_name, own.kernels_name},
+  }};
+  for (const Fact& fact : facts) {
+    if (fact.leader == fact.own) continue;
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}: {} at the leader, {} here", fact.name, fact.leader, fact.own)};
+  }
+  return {};
+}
+
+}  // namespace pelton::executor

@@ -1,0 +1,45 @@
+// What the ranks of a group must agree on before they compute a model together: which model, how it
+// is computed, how large its caches are. The leader's job for its followers, and what each compares
+// with its own; a difference is refused by name, there is no common denominator. Plain values; any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "cost_model/footprint.h"
+
+namespace pelton::executor {
+
+struct RankJob {
+  static constexpr int64_t kProtocol = 1;
+
+  int64_t protocol = kProtocol;
+  std::string model;    // where its files lie
+  std::string digest;   // model_digest of them
+  std::string kernels;  // as asked for
+  std::string kernels_name;
+  int threads = 0;  // of each rank; 0: as many as it has processors
+  int batch_tokens_max = 0;
+  int logit_rows_max = 0;
+  cost_model::KvAllocated kv;    // of all ranks together: numbers of blocks are each one's
+  cost_model::KvAllocated swap;  // likewise
+  std::vector<int> weights;      // layers::RankPart::make
+
+  Json to_json() const;
+  // Errors: kBadConfig naming the member; of another protocol, both.
+  static Result<RankJob> from_json(const Json& json);
+};
+
+// Of names, types and shapes of all tensors and of some bytes of each: other weights of the same
+// shapes are found out, without reading them.
+std::string model_digest(const checkpoint::Checkpoint& checkpoint);
+
+// Error: kBadConfig, naming the first difference: "kernels: avx512 at the leader, avx2 here".
+Result<void> check_same(const RankJob& leader, const RankJob& own);
+
+}  // namespace pelton::executor

@@ -1,0 +1,81 @@
+#include "executor/rank_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::executor {
+namespace {
+
+using testing::HasSubstr;
+
+RankJob job() {
+  RankJob job{.model = "/models/a",
+              .digest = "d1",
+              .kernels = "auto",
+              .kernels_name = "avx512",
+              .threads = 3,
+              .batch_tokens_max = 512,
+              .logit_rows_max = 16,
+              .weights = {1, 2}};
+  job.kv.dtype = tensor::DType::kI8;
+  job.kv.block_tokens = 16;
+  job.kv.groups.resize(2);
+  job.kv.groups[0].block_count = 40;
+  job.kv.groups[1].block_count = 30;
+  job.swap.block_tokens = 16;
+  return job;
+}
+
+TEST(RankJob, TravelsAsJson) {
+  const Result<Json> text = Json::parse(job().to_json().dump());
+  ASSERT_TRUE(text.ok());
+  const Result<RankJob> got = RankJob::from_json(*text);
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_EQ(got->to_json(), job().to_json());
+  EXPECT_EQ(got->kv.groups[1].block_count, 30);
+  EXPECT_EQ(got->kv.dtype, tensor::DType::kI8);
+  EXPECT_EQ(got->weights, (std::vector<int>{1, 2}));
+}
+
+TEST(RankJob, WhatIsMissingIsNamed) {
+  const Json whole = job().to_json();
+  for (const Json::Member& member : whole.as_object()) {
+    Json less;
+    for (const Json::Member& other : whole.as_object()) {
+      if (other.key != member.key) less.set(other.key, other.value);
+    }
+    const Result<RankJob> got = RankJob::from_json(less);
+    ASSERT_FALSE(got.ok()) << member.key;
+    EXPECT_THAT(got.error().message, HasSubstr(member.key));
+  }
+}
+
+TEST(RankJob, AnotherProtocolIsRefusedWithBoth) {
+  RankJob newer = job();
+  newer.protocol = 2;
+  EXPECT_THAT(RankJob::from_json(newer.to_json()).error().message,
+              HasSubstr("protocol: 2 at the leader, 1 here"));
+}
+
+TEST(RankJob, AnyDifferenceThatCouldChangeABitIsNamed) {
+  RankJob own = job();
+  EXPECT_TRUE(check_same(job(), own).ok());
+  own.kernels_name = "avx2";
+  EXPECT_THAT(check_same(job(), own).error().message,
+              HasSubstr("kernels: avx512 at the leader, avx2 here"));
+  own = job();
+  own.digest = "d2";
+  EXPECT_THAT(check_same(job(), own).error().message, HasSubstr("digest"));
+}
+
+TEST(RankJob, ADigestSeesOtherWeights) {
+  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/";
+  const auto qwen = checkpoint::Checkpoint::open(golden + "qwen3");
+  const auto llama = checkpoint::Checkpoint::open(golden + "llama3");
+  ASSERT_TRUE(qwen.ok() && llama.ok());
+  EXPECT_EQ(model_digest(*qwen), model_digest(*checkpoint::Checkpoint::open(golden + "qwen3")));
+  EXPECT_NE(model_digest(*qwen), model_digest(*llama));
+}
+
+}  // namespace
+}  // namespace pelton::executor

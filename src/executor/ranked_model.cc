@@ -1,0 +1,162 @@
+#include "executor/ranked_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/digest.h"
+#include "base/machine.h"
+#include "executor/rank_follower.h"
+#include "parallel/processors.h"
+
+namespace pelton::executor {
+namespace {
+
+// Until a follower has mapped its files and found its rows; a model is not read for that.
+constexpr int64_t kStartLimitMs = 300'000;
+constexpr int64_t kAnswerLimitMs = 60'000;
+
+}  // namespace
+
+std::shared_ptr<ComputeThreads> leader_threads(const RankOptions& ranks, int threads) {
+  if (!ranks.several()) return std::make_shared<ComputeThreads>(threads);
+  const std::vector<int> own = parallel::share_processors(base::usable_cpus(), ranks.count).front();
+  const parallel::ProcessorScope scope(own);
+  const auto count = static_cast<int>(std::max<size_t>(own.size(), 1));
+  return std::make_shared<ComputeThreads>(threads > 0 ? threads : count);
+}
+
+Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoint& checkpoint,
+                                                     const RankOptions& ranks,
+                                                     const std::string& kernels,
+                                                     const HostModel::Options& options,
+                                                     const cost_model::Footprint& footprint,
+                                                     base::ThreadPool& pool) {
+  std::vector<int> weights = ranks.weights;
+  if (weights.empty()) weights.assign(static_cast<size_t>(ranks.count), 1);
+  TRY_ASSIGN(const std::string kernels_name, usable_kernels(options.kernels, pool));
+  const RankJob job{.model = ranks.model,
+                    .digest = model_digest(checkpoint),
+                    .kernels = kernels,
+                    .kernels_name = kernels_name,
+                    .threads = ranks.threads,
+                    .batch_tokens_max = options.batch_tokens_max,
+                    .logit_rows_max = options.logit_rows_max,
+                    .kv = footprint.kv,
+                    .swap = footprint.swap,
+                    .weights = weights};
+  const auto processors = parallel::share_processors(base::usable_cpus(), ranks.count);
+  TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
+                                                 .program = ranks.program,
+                                                 .processors = processors,
+                                                 .spin_ns = parallel::spin_ns_for(processors),
+                                                 .on_lost = ranks.on_lost},
+                                                job.to_json()));
+  TRY_ASSIGN(layers::RankPart part, layers::RankPart::make(checkpoint, group->exchange(), weights));
+  std::unique_ptr<RankedModel> model(
+      new RankedModel(std::move(group), std::move(part), footprint.kv.block_tokens));
+  HostModel::Options own = options;
+  own.part = &model->part_;
+  TRY_ASSIGN(model->host_, HostModel::load(checkpoint, own, footprint, pool));
+  TRY(model->wait_for_all());
+  TRY(model->try_a_step());
+  return std::unique_ptr<StepModel>(std::move(model));
+}
+
+RankedModel::RankedModel(std::unique_ptr<parallel::Group> group, layers::RankPart part,
+                         int block_tokens)
+    : group_(std::move(group)), part_(std::move(part)), writer_(block_tokens) {}
+
+// "ready", or why not.
+Result<void> RankedModel::wait_for_all() {
+  for (int rank = 1; rank < group_->ranks(); ++rank) {
+    TRY_ASSIGN(const std::string answer, group_->answer_of(rank, kStartLimitMs));
+    if (answer == kReady) continue;
+    return Error{ErrorCode::kBadConfig, fmt::format("rank {}: {}", rank, answer)};
+  }
+  return {};
+}
+
+Result<void> RankedModel::try_a_step() {
+  const models::ForwardInput input = trial_step(footprint().kv.groups.size());
+  begin(input, nullptr, nullptr);
+  TRY(finish());
+  TRY_ASSIGN(const std::string own, state_digest(*host_, part_.hidden().rows()));
+  TRY(group_->send(writer_.compare()));
+  for (int rank = 1; rank < group_->ranks(); ++rank) {
+    TRY_ASSIGN(const std::string theirs, group_->answer_of(rank, kAnswerLimitMs));
+    if (theirs == own) continue;
+    return Error{ErrorCode::kInternal,
+                 fmt::format("rank {}: its first step gave other bits than the leader's", rank)};
+  }
+  return {};
+}
+
+Error RankedModel::reason() const {
+  const std::optional<Error> lost = group_->lost();
+  if (lost) return *lost;
+  const Error late{ErrorCode::kUnavailable, "a rank has not taken part in an exchange in time"};
+  group_->lose(late);
+  return group_->lost().value_or(late);
+}
+
+Result<void> RankedModel::copy_blocks(const std::vector<engine::BlockCopy>& copies) {
+  TRY(group_->send(writer_.copies(copies)));
+  return host_->copy_blocks(copies);
+}
+
+void RankedModel::begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
+                        models::HiddenTap* tap) {
+  sent_ = group_->send(writer_.step(input));
+  if (sent_.ok()) host_->begin(input, draws, tap);
+}
+
+Result<float*> RankedModel::finish() {
+  TRY(sent_);
+  if (group_->exchange().failed()) return reason();
+  return host_->finish();
+}
+
+Result<void> RankedModel::normed_rows(
+    std::span<const int> rows, base::FunctionRef<void(size_t index, const float* state)> sees) {
+  return host_->normed_rows(rows, sees);
+}
+
+Result<void> RankedModel::labels_of(const float* state, float* logits) {
+  return host_->labels_of(state, logits);
+}
+
+Result<void> RankedModel::token_logits_of(const float* state, std::span<const TokenId> tokens,
+                                          float* logits) {
+  return host_->token_logits_of(state, tokens, logits);
+}
+
+Result<void> RankedModel::logits_of(
+    std::span<const int> rows,
+    base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) {
+  return host_->logits_of(rows, sees);
+}
+
+Result<std::string> state_digest(StepModel& model, int hidden) {
+  std::string digest;
+  const int row = 0;
+  const auto see = [&](size_t, const float* state) {
+    digest = base::sha256(
+        {reinterpret_cast<const char*>(state), static_cast<size_t>(hidden) * sizeof(float)});
+  };
+  TRY(model.normed_rows(std::span(&row, 1), see));
+  return digest;
+}
+
+models::ForwardInput trial_step(int groups) {
+  static constexpr int32_t kBlock = 0;
+  models::ForwardInput input;
+  input.tokens.push_back(0);
+  kv::PerGroup<const int32_t*> tables;
+  tables.assign(groups, &kBlock);
+  input.sequences.push_back({.start = 0, .count = 1, .tables = tables});
+  return input;
+}
+
+}  // namespace pelton::executor

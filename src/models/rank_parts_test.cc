@@ -1,0 +1,180 @@
+// A model computed by several ranks gives one process's logits, to the bit: any number of ranks,
+// even and uneven shares, ranks without heads, weights as shipped and packed, chunks of any size.
+// Ranks are threads here, each with a model, a cache and a mapping of its own, as processes have.
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "layers/rank_part.h"
+#include "models/kv_storage.h"
+#include "models/model.h"
+#include "models/pack_model.h"
+#include "parallel/shm_transport.h"
+
+namespace pelton::models {
+namespace {
+
+using checkpoint::Checkpoint;
+
+constexpr int kTokens = 48;
+constexpr int kBlocks = 4;
+const std::string kRoot = PELTON_SOURCE_DIR;
+
+// How a prompt is fed: the same to every rank.
+struct Way {
+  std::vector<TokenId> tokens;
+  std::vector<int> chunks;
+  tensor::DType kv_dtype = tensor::DType::kF16;
+};
+
+Way draw_way(std::mt19937& random, int vocab) {
+  constexpr tensor::DType kTypes[] = {tensor::DType::kF16, tensor::DType::kBf16, tensor::DType::kI8,
+                                      tensor::DType::kF8E4m3};
+  Way way{.kv_dtype = kTypes[random() % 4]};
+  for (int i = 0; i < kTokens; ++i) {
+    way.tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocab)));
+  }
+  for (int left = kTokens; left > 0; left -= way.chunks.back()) {
+    way.chunks.push_back(std::min(left, 1 + static_cast<int>(random() % 20)));
+  }
+  return way;
+}
+
+// The logits of every token; of a rank that is not the leader: none. part: null, or the rank's.
+std::vector<float> logits_of(const Checkpoint& checkpoint, const Way& way, layers::RankPart* part) {
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  auto kernels = std::move(kernels::make_kernels(kernels::KernelChoice::kAuto, pool)).value();
+  auto loaded = load_model(checkpoint, *kernels,
+                           {.batch_tokens_max = kTokens, .logit_rows_max = kTokens, .part = part});
+  EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+  if (!loaded.ok()) return {};
+  families::ModelConfig kept = checkpoint.config();
+  if (part != nullptr) kept.kv_head_count = part->kv_heads().count(part->rank());
+  KvStorage::Options storage{.dtype = way.kv_dtype};
+  storage.block_counts.assign(families::kv_groups(kept, {}).specs.size(), kBlocks);
+  KvStorage kv = std::move(KvStorage::allocate(kept, storage)).value();
+  const int32_t blocks[kBlocks] = {2, 0, 3, 1};
+  kv::PerGroup<const int32_t*> tables;
+  tables.assign(kv.groups().specs.size(), blocks);
+  std::vector<float> all;
+  int start = 0;
+  for (const int chunk : way.chunks) {
+    ForwardInput input;
+    input.tokens.assign(way.tokens.begin() + start, way.tokens.begin() + start + chunk);
+    input.sequences.push_back({.start = start, .count = chunk, .tables = tables});
+    for (int row = 0; row < chunk; ++row) input.logit_rows.push_back(row);
+    const float* const got = (*loaded)->forward(input, kv, nullptr);
+    if (part == nullptr || part->is_leader()) {
+      all.insert(all.end(), got, got + int64_t{chunk} * checkpoint.config().vocab_size);
+    }
+    start += chunk;
+  }
+  return all;
+}
+
+std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
+                                   const std::vector<int>& weights) {
+  const auto count = static_cast<int>(weights.size());
+  constexpr size_t kPartBytes = 64 << 10;  // small: some exchanges take several
+  const int file = *parallel::ShmTransport::make_file(count, kPartBytes);
+  std::vector<std::vector<float>> logits(weights.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto transport = std::move(parallel::ShmTransport::map(file, {.ranks = count,
+                                                                    .rank = rank,
+                                                                    .part_bytes = kPartBytes,
+                                                                    .spin_ns = 10'000}))
+                           .value();
+      parallel::Exchange exchange(*transport);
+      auto part = layers::RankPart::make(checkpoint, exchange, weights);
+      EXPECT_TRUE(part.ok()) << part.error().message;
+      if (part.ok()) logits[static_cast<size_t>(rank)] = logits_of(checkpoint, way, &*part);
+      EXPECT_FALSE(exchange.failed());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ::close(file);
+  return logits[0];
+}
+
+// Runs drawn by a seed that is printed.
+void expect_same_bits(const Checkpoint& checkpoint, int runs) {
+  const char* const given = std::getenv("PELTON_SEED");
+  const auto seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10))
+                                     : std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "PELTON_SEED=" << seed);
+  std::mt19937 random(seed);
+  if (std::getenv("PELTON_FULL") != nullptr) runs *= 10;
+  for (int run = 0; run < runs; ++run) {
+    const Way way = draw_way(random, checkpoint.config().vocab_size);
+    const std::vector<float> alone = logits_of(checkpoint, way, nullptr);
+    std::vector<int> weights(static_cast<size_t>(run % 4 + 1), 1);
+    if (run >= 4) {
+      for (int& weight : weights) weight = 1 + static_cast<int>(random() % 4);
+    }
+    const std::vector<float> together = logits_of_ranks(checkpoint, way, weights);
+    ASSERT_EQ(together.size(), alone.size());
+    ASSERT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0)
+        << "run " << run << ", " << weights.size() << " ranks";
+  }
+}
+
+TEST(RankParts, OfGptOssAsShipped) {
+  expect_same_bits(*Checkpoint::open(kRoot + "/models/pelton-box"), 8);
+}
+
+TEST(RankParts, OfAnotherShape) {
+  expect_same_bits(*Checkpoint::open(kRoot + "/testdata/golden/tiny"), 8);
+}
+
+class PackedRankParts : public ::testing::TestWithParam<WeightChoice> {};
+
+TEST_P(PackedRankParts, GiveTheSameBits) {
+  namespace fs = std::filesystem;
+  const fs::path folder = testing::TempDir() + "rank_parts_" + std::to_string(::getpid());
+  fs::create_directories(folder);
+  const std::string box = kRoot + "/models/pelton-box";
+  fs::copy_file(box + "/config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const Checkpoint source = std::move(Checkpoint::open(box)).value();
+  const auto go_on = [](std::string_view, int64_t, int64_t) { return true; };
+  const auto made = pack_model(source, {.weights = GetParam()}, folder, pool, go_on);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  expect_same_bits(*Checkpoint::open(folder), 8);
+  fs::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, PackedRankParts,
+                         ::testing::Values(WeightChoice::kInt8, WeightChoice::kShipped));
+
+TEST(RankParts, OfDenseModels) {
+  expect_same_bits(*Checkpoint::open(kRoot + "/testdata/golden/qwen3"), 4);
+  expect_same_bits(*Checkpoint::open(kRoot + "/testdata/golden/llama3"), 4);
+}
+
+// Nothing is kept twice: the ranks' caches are one process's, whatever the shares.
+TEST(RankParts, CachesAddUpToOneProcesss) {
+  const Checkpoint checkpoint = *Checkpoint::open(kRoot + "/models/pelton-box");
+  const families::ModelConfig& config = checkpoint.config();
+  for (const std::vector<int>& weights :
+       {std::vector{1, 1}, std::vector{1, 3}, std::vector{1, 1, 1}}) {
+    const auto share = parallel::Share::make(config.kv_head_count, 1, weights);
+    int64_t sum = 0;
+    for (int rank = 0; rank < share.ranks(); ++rank) {
+      families::ModelConfig kept = config;
+      kept.kv_head_count = share.count(rank);
+      sum += families::kv_groups(kept, {}).layer_block_bytes[0];
+    }
+    EXPECT_EQ(sum, families::kv_groups(config, {}).layer_block_bytes[0]);
+  }
+}
+
+}  // namespace
+}  // namespace pelton::models

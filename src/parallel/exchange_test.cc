@@ -1,0 +1,171 @@
+// Exchanges over shared memory against what they should deliver: every number is a function of
+// (round, row, column), so a stale, torn or misplaced one shows. Ranks are threads here, with a
+// mapping each, as processes have.
+#include "parallel/exchange.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "parallel/shm_transport.h"
+
+namespace pelton::parallel {
+namespace {
+
+constexpr size_t kPartBytes = 8192;
+
+class Ranks {
+ public:
+  explicit Ranks(int count, int64_t spin_ns = 20'000, int64_t patience_ns = 60'000'000'000) {
+    const Result<int> file = ShmTransport::make_file(count, kPartBytes);
+    EXPECT_TRUE(file.ok());
+    for (int rank = 0; rank < count; ++rank) {
+      transports_.push_back(std::move(ShmTransport::map(*file, {.ranks = count,
+                                                                .rank = rank,
+                                                                .part_bytes = kPartBytes,
+                                                                .spin_ns = spin_ns,
+                                                                .patience_ns = patience_ns}))
+                                .value());
+    }
+    ::close(*file);
+  }
+
+  ShmTransport& operator[](int rank) { return *transports_[static_cast<size_t>(rank)]; }
+  int count() const { return static_cast<int>(transports_.size()); }
+
+  template <typename Body>
+  void run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < count(); ++rank) {
+      threads.emplace_back([&, rank] { body(rank, (*this)[rank]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::vector<std::unique_ptr<ShmTransport>> transports_;
+};
+
+uint32_t number(uint64_t round, int64_t row, int64_t column) {
+  return static_cast<uint32_t>(
+      base::random_bits(round, static_cast<uint64_t>(row * 100'003 + column)));
+}
+
+// One rank's side of so many rounds, drawn by the same seed on all.
+void take_part(Transport& transport, uint64_t seed, int rounds, std::atomic<int>& wrong) {
+  Exchange exchange(transport);
+  std::mt19937_64 random(seed);
+  std::mt19937_64 own(seed + 1 + static_cast<uint64_t>(transport.rank()));
+  for (int round = 0; round < rounds && wrong == 0; ++round) {
+    const int columns = 1 + static_cast<int>(random() % 60);
+    const auto rows = static_cast<int64_t>(1 + random() % 90);  // some need several parts
+    std::vector<int> weights(static_cast<size_t>(transport.ranks()));
+    for (int& weight : weights) weight = static_cast<int>(random() % 4);
+    weights[random() % weights.size()] += 1;
+    const bool in_place = random() % 2 == 0;
+    const bool leader_only = random() % 4 == 0;
+    const Share share = Share::make(columns, 1, weights);
+    const int first = share.begin(transport.rank());
+    const int count = share.count(transport.rank());
+    if (own() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+
+    std::vector<uint32_t> whole(static_cast<size_t>(rows * columns), 0xDEAD);
+    std::vector<uint32_t> part(static_cast<size_t>(rows * count) + 1);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int i = 0; i < count; ++i) {
+        const uint32_t value = number(static_cast<uint64_t>(round), row, first + i);
+        part[static_cast<size_t>(row * count + i)] = value;
+        if (in_place) whole[static_cast<size_t>(row * columns + first + i)] = value;
+      }
+    }
+    const bool needs = !leader_only || transport.rank() == 0;
+    const void* const from =
+        in_place ? static_cast<const void*>(whole.data() + first) : part.data();
+    exchange.all_gather(share,
+                        {.part = from,
+                         .part_stride = 4 * (in_place ? columns : count),
+                         .whole = needs ? whole.data() : nullptr,
+                         .whole_stride = 4 * columns,
+                         .column_bytes = 4},
+                        rows);
+    for (int64_t row = 0; needs && row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        const uint32_t got = whole[static_cast<size_t>(row * columns + column)];
+        if (got != number(static_cast<uint64_t>(round), row, column)) ++wrong;
+      }
+    }
+  }
+  EXPECT_FALSE(exchange.failed());
+  EXPECT_EQ(exchange.counts().exchanges, rounds);
+}
+
+TEST(Exchange, DeliversWhatEachRankHasUnderRandomDelays) {
+  const char* const given = std::getenv("PELTON_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "PELTON_SEED=" << seed);
+  const int rounds = std::getenv("PELTON_FULL") != nullptr ? 250'000 : 2'500;
+  for (const int count : {1, 2, 3, 4}) {
+    Ranks ranks(count);
+    std::atomic<int> wrong = 0;
+    ranks.run([&](int, Transport& transport) { take_part(transport, seed, rounds, wrong); });
+    EXPECT_EQ(wrong, 0) << count << " ranks";
+  }
+}
+
+TEST(Exchange, SleepersAreWoken) {
+  Ranks ranks(2, 0);  // nobody spins
+  std::atomic<int> wrong = 0;
+  ranks.run([&](int, Transport& transport) { take_part(transport, 5, 500, wrong); });
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Exchange, AnAbortLetsEverybodyGo) {
+  for (const int64_t spin_ns : {int64_t{0}, int64_t{10'000'000'000}}) {
+    Ranks ranks(2, spin_ns);
+    float values[2] = {1, 2};
+    const Share share = Share::make(2, 1, {1, 1});
+    Exchange exchange(ranks[0]);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ranks[1].abort();
+    });
+    const Columns columns{
+        .part = values, .part_stride = 8, .whole = values, .whole_stride = 8, .column_bytes = 4};
+    exchange.all_gather(share, columns, 1);
+    other.join();
+    EXPECT_TRUE(exchange.failed());
+    EXPECT_EQ(values[1], 2);
+    exchange.all_gather(share, columns, 1);  // and nobody waits again
+    EXPECT_TRUE(exchange.failed());
+  }
+}
+
+TEST(Exchange, ARankThatNeverPublishesIsNotWaitedForForEver) {
+  Ranks ranks(2, 0, 30'000'000);
+  float values[2] = {1, 2};
+  Exchange exchange(ranks[0]);
+  exchange.all_gather(
+      Share::make(2, 1, {1, 1}),
+      {.part = values, .part_stride = 8, .whole = values, .whole_stride = 8, .column_bytes = 4}, 1);
+  EXPECT_TRUE(exchange.failed());
+}
+
+TEST(ShmTransport, AnotherFilesSizeIsRefused) {
+  const Result<int> file = ShmTransport::make_file(2, kPartBytes);
+  ASSERT_TRUE(file.ok());
+  const auto mapped = ShmTransport::map(*file, {.ranks = 3, .rank = 0, .part_bytes = kPartBytes});
+  EXPECT_FALSE(mapped.ok());
+  // Nobody can cut it short under the others.
+  EXPECT_NE(::ftruncate(*file, 0), 0);
+  ::close(*file);
+}
+
+}  // namespace
+}  // namespace pelton::parallel

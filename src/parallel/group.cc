@@ -1,0 +1,324 @@
+#include "parallel/group.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "parallel/member.h"
+#include "parallel/silence.h"
+
+namespace pelton::parallel {
+namespace {
+
+constexpr int kBeatMs = 500;
+constexpr int kFirstFree = 10;  // beyond those where followers look for their ends
+constexpr std::chrono::milliseconds kEndGrace{2000};
+constexpr std::chrono::milliseconds kLook{5};
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+std::string how_ended(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {}", WTERMSIG(status));
+  return fmt::format("ended with code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+struct Group::Follower {
+  Follower(int rank, Channel control, Channel steps)
+      : rank(rank), control(std::move(control)), steps(std::move(steps)), silence(now_ns()) {}
+
+  const int rank;
+  Channel control;
+  Channel steps;
+  Channel their_control{-1};  // until the process has them
+  Channel their_steps{-1};
+  std::atomic<pid_t> process{0};
+
+  // The group's thread only.
+  Silence silence;
+  std::string heard;       // the beginning of a heartbeat
+  bool has_begun = false;  // its first heartbeat is there
+  bool reaped = false;
+
+  std::mutex mutex;
+  Exchange::Counts counts;  // guarded by mutex
+
+  std::string name() const { return fmt::format("rank {} (process {})", rank, process.load()); }
+};
+
+Result<std::unique_ptr<Group>> Group::start(const Options& options, const Json& job) {
+  std::unique_ptr<Group> group(new Group(options));
+  TRY(group->open());
+  TRY(group->begin(job));
+  return group;
+}
+
+Group::Group(const Options& options) : options_(options) {}
+
+Group::~Group() {
+  ending_.store(true);
+  if (wake_ >= 0) ::eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+  if (memory_ >= 0) ::close(memory_);
+  if (wake_ >= 0) ::close(wake_);
+}
+
+Result<void> Group::open() {
+  TRY_ASSIGN(memory_, ShmTransport::make_file(options_.ranks, options_.part_bytes));
+  TRY_ASSIGN(transport_, ShmTransport::map(memory_, {.ranks = options_.ranks,
+                                                     .rank = 0,
+                                                     .part_bytes = options_.part_bytes,
+                                                     .spin_ns = options_.spin_ns}));
+  exchange_ = std::make_unique<Exchange>(*transport_);
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) return Error{ErrorCode::kIo, fmt::format("eventfd: {}", std::strerror(errno))};
+  for (int rank = 1; rank < options_.ranks; ++rank) {
+    TRY_ASSIGN(auto control, Channel::make_pair());
+    TRY_ASSIGN(auto steps, Channel::make_pair());
+    followers_.push_back(
+        std::make_unique<Follower>(rank, std::move(control.first), std::move(steps.first)));
+    followers_.back()->their_control = std::move(control.second);
+    followers_.back()->their_steps = std::move(steps.second);
+  }
+  return {};
+}
+
+// The thread that starts a process is the one whose end the process does not outlive
+// (PR_SET_PDEATHSIG): so it is one that lives as long as the group.
+Result<void> Group::begin(const Json& job) {
+  const auto begun = std::make_shared<std::promise<Result<void>>>();
+  thread_ = std::thread([this, begun] {
+    pthread_setname_np(pthread_self(), "pelton-group");
+    Result<void> spawned;
+    for (const auto& follower : followers_) {
+      if (spawned.ok()) spawned = spawn(*follower, memory_);
+    }
+    const bool all = spawned.ok();
+    begun->set_value(std::move(spawned));
+    if (!all) return end_processes(false);
+    watch();
+  });
+  TRY(begun->get_future().get());
+  ::close(std::exchange(memory_, -1));
+  for (const auto& follower : followers_) {
+    const auto rank = static_cast<size_t>(follower->rank);
+    Json::Array processors;
+    if (rank < options_.processors.size()) {
+      for (const int processor : options_.processors[rank]) processors.emplace_back(processor);
+    }
+    Json message;
+    message.set("rank", follower->rank)
+        .set("ranks", options_.ranks)
+        .set("part_bytes", static_cast<int64_t>(options_.part_bytes))
+        .set("spin_ns", options_.spin_ns)
+        .set("processors", std::move(processors))
+        .set("job", job);
+    if (!follower->steps.send(message.dump()).ok()) return answer_of(follower->rank, 0).error();
+  }
+  return {};
+}
+
+Result<void> Group::spawn(Follower& follower, int memory) {
+  const MemberDescriptors places;
+  const std::array<std::pair<int, int>, 3> given = {
+      {{follower.their_control.descriptor(), places.control},
+       {follower.their_steps.descriptor(), places.steps},
+       {memory, places.memory}}};
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::array<int, 3> moved{};
+  for (size_t i = 0; i < given.size(); ++i) {
+    moved[i] = ::fcntl(given[i].first, F_DUPFD_CLOEXEC, kFirstFree);
+    ::posix_spawn_file_actions_adddup2(&actions, moved[i], given[i].second);
+  }
+  const std::string rank = std::to_string(follower.rank);
+  const std::string ranks = std::to_string(options_.ranks);
+  const std::string leader = std::to_string(::getpid());
+  const std::array<const char*, 9> words = {"pelton",           "rank",         "--rank",
+                                            rank.c_str(),       "--ranks",      ranks.c_str(),
+                                            "--leader-process", leader.c_str(), nullptr};
+  pid_t process = 0;
+  const int failure = ::posix_spawn(&process, options_.program.c_str(), &actions, &attributes,
+                                    const_cast<char* const*>(words.data()), environ);
+  for (const int descriptor : moved) ::close(descriptor);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) {
+    return Error{ErrorCode::kIo, fmt::format("rank {} could not be started: {}", follower.rank,
+                                             std::strerror(failure))};
+  }
+  follower.process.store(process);
+  follower.their_control = Channel(-1);
+  follower.their_steps = Channel(-1);
+  return {};
+}
+
+Result<void> Group::send(std::string_view message) {
+  for (const auto& follower : followers_) {
+    if (follower->steps.send(message).ok()) continue;
+    // The group's thread knows why in a moment.
+    return answer_of(follower->rank, 0).error();
+  }
+  return {};
+}
+
+Result<std::string> Group::answer_of(int rank, int64_t timeout_ms) {
+  Follower& follower = *followers_[static_cast<size_t>(rank - 1)];
+  Result<std::optional<std::string>> got = follower.steps.receive(timeout_ms);
+  if (got.ok() && got->has_value()) return std::move(**got);
+  if (!got.ok() && got.error().code == ErrorCode::kDeadline && timeout_ms > 0) {
+    lose(Error{ErrorCode::kUnavailable,
+               fmt::format("{} has not answered within {} s", follower.name(), timeout_ms / 1000)});
+  }
+  // Its end has two signs, and this one may come first.
+  for (int turn = 0; turn < 1000 && !lost(); ++turn) std::this_thread::sleep_for(kLook);
+  lose(Error{ErrorCode::kUnavailable, follower.name() + " does not take part any more"});
+  return *lost();
+}
+
+std::optional<Error> Group::lost() const {
+  std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+void Group::lose(const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (lost_) return;
+    lost_ = error;
+  }
+  transport_->abort();
+  for (const auto& follower : followers_) follower->steps.shut();
+  ::eventfd_write(wake_, 1);
+}
+
+std::vector<Group::RankState> Group::states() const {
+  std::vector<RankState> states;
+  states.push_back({.rank = 0, .process = ::getpid(), .counts = exchange_->counts()});
+  for (const auto& follower : followers_) {
+    std::lock_guard lock(follower->mutex);
+    states.push_back(
+        {.rank = follower->rank, .process = follower->process.load(), .counts = follower->counts});
+  }
+  return states;
+}
+
+void Group::watch() {
+  std::vector<pollfd> wanted;
+  for (const auto& follower : followers_) {
+    wanted.push_back({.fd = follower->control.descriptor(), .events = POLLIN, .revents = 0});
+  }
+  wanted.push_back({.fd = wake_, .events = POLLIN, .revents = 0});
+  int64_t beat_ns = 0;
+  while (!ending_.load() && !lost()) {
+    if (now_ns() - beat_ns >= int64_t{kBeatMs} * 1'000'000) {
+      const Heartbeat beat;
+      for (const auto& follower : followers_) {
+        ::send(follower->control.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+      }
+      beat_ns = now_ns();
+    }
+    ::poll(wanted.data(), wanted.size(), kBeatMs);
+    if (ending_.load()) break;
+    for (const auto& follower : followers_) {
+      if (!hear(*follower)) {
+        lose(Error{ErrorCode::kUnavailable, fate_of(*follower)});
+        break;
+      }
+      if (follower->silence.ns() < silence_max_ns(*follower)) continue;
+      lose(Error{ErrorCode::kUnavailable,
+                 fmt::format("{} has been silent for {:.1f} s", follower->name(),
+                             static_cast<double>(follower->silence.ns()) * 1e-9)});
+      break;
+    }
+  }
+  const std::optional<Error> why = lost();
+  end_processes(!why);
+  if (why && options_.on_lost) options_.on_lost(*why);
+}
+
+// A process that is being started has something else to do first.
+int64_t Group::silence_max_ns(const Follower& follower) const {
+  constexpr int64_t kAtStart = 5;
+  return follower.has_begun ? options_.silence_max_ns : kAtStart * options_.silence_max_ns;
+}
+
+// False: it has closed its end.
+bool Group::hear(Follower& follower) {
+  char bytes[4096];
+  const ssize_t got = ::recv(follower.control.descriptor(), bytes, sizeof bytes, MSG_DONTWAIT);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+  follower.silence.look(now_ns(), got > 0);
+  if (got <= 0) return true;
+  follower.has_begun = true;
+  follower.heard.append(bytes, static_cast<size_t>(got));
+  const size_t whole = follower.heard.size() / sizeof(Heartbeat) * sizeof(Heartbeat);
+  if (whole == 0) return true;
+  Heartbeat beat;
+  std::memcpy(&beat, follower.heard.data() + whole - sizeof beat, sizeof beat);
+  follower.heard.erase(0, whole);
+  std::lock_guard lock(follower.mutex);
+  follower.counts = {beat.exchanges, beat.bytes, beat.wait_ns, beat.copy_ns};
+  return true;
+}
+
+// Of one that has closed its connection: most have ended, and say so in a moment.
+std::string Group::fate_of(Follower& follower) {
+  const int64_t end_ns = now_ns() + 1'000'000'000;
+  int status = 0;
+  while (now_ns() < end_ns) {
+    if (::waitpid(follower.process.load(), &status, WNOHANG) > 0) {
+      follower.reaped = true;
+      return fmt::format("{} {}", follower.name(), how_ended(status));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  return follower.name() + " has closed its connection";
+}
+
+void Group::end_processes(bool kindly) {
+  const auto left = [&] {
+    return std::ranges::any_of(followers_, [](const auto& follower) {
+      if (follower->process.load() == 0 || follower->reaped) return false;
+      follower->reaped = ::waitpid(follower->process.load(), nullptr, WNOHANG) != 0;
+      return !follower->reaped;
+    });
+  };
+  if (kindly) {
+    for (const auto& follower : followers_) (void)follower->steps.send("");
+    const int64_t end_ns = now_ns() + std::chrono::nanoseconds(kEndGrace).count();
+    while (left() && now_ns() < end_ns) std::this_thread::sleep_for(kLook);
+  }
+  for (const auto& follower : followers_) {
+    if (follower->process.load() == 0 || follower->reaped) continue;
+    ::kill(follower->process.load(), SIGKILL);
+    ::waitpid(follower->process.load(), nullptr, 0);
+    follower->reaped = true;
+  }
+}
+
+}  // namespace pelton::parallel

@@ -1,0 +1,118 @@
+#include "parallel/member.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "parallel/silence.h"
+
+namespace pelton::parallel {
+namespace {
+
+constexpr int64_t kJobLimitMs = 60'000;
+constexpr int kBeatMs = 500;
+constexpr std::chrono::seconds kLastLook{5};
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+Error no_job() {
+  return Error{ErrorCode::kBadConfig,
+               "pelton rank: no job came: serve --tensor-parallel-size starts its ranks itself"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Member>> Member::join(const Options& options) {
+  Channel steps(options.descriptors.steps);
+  TRY_ASSIGN(const std::optional<std::string> text, steps.receive(kJobLimitMs));
+  if (!text) return no_job();
+  std::unique_ptr<Member> member(new Member(options, std::move(steps)));
+  TRY(member->take_job(*text));
+  member->thread_ = std::thread([member = member.get()] { member->watch(); });
+  return member;
+}
+
+Member::Member(const Options& options, Channel steps)
+    : options_(options), control_(options.descriptors.control), steps_(std::move(steps)) {}
+
+Member::~Member() {
+  ending_.store(true);
+  control_.shut();
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<void> Member::take_job(std::string_view text) {
+  TRY_ASSIGN(const Json whole, Json::parse(text));
+  const auto rank = whole.integer("rank");
+  const auto ranks = whole.integer("ranks");
+  const auto part_bytes = whole.integer("part_bytes");
+  const auto spin_ns = whole.integer("spin_ns");
+  const Json* const job = whole.find("job");
+  const Json* const processors = whole.find("processors");
+  if (!rank || !ranks || !part_bytes || !spin_ns || job == nullptr || processors == nullptr ||
+      !processors->is_array()) {
+    return no_job();
+  }
+  job_ = *job;
+  for (const Json& processor : processors->as_array()) {
+    if (!processor.is_integer()) return no_job();
+    processors_.push_back(static_cast<int>(processor.as_integer()));
+  }
+  TRY_ASSIGN(transport_, ShmTransport::map(options_.descriptors.memory,
+                                           {.ranks = static_cast<int>(*ranks),
+                                            .rank = static_cast<int>(*rank),
+                                            .part_bytes = static_cast<size_t>(*part_bytes),
+                                            .spin_ns = *spin_ns}));
+  ::close(options_.descriptors.memory);
+  exchange_ = std::make_unique<Exchange>(*transport_);
+  return {};
+}
+
+Result<std::optional<std::string>> Member::next() {
+  TRY_ASSIGN(std::optional<std::string> message, steps_.receive(-1));
+  if (message && message->empty()) return std::optional<std::string>();
+  if (message) return message;
+  // The watching thread finds out why, and ends the process.
+  std::this_thread::sleep_for(kLastLook);
+  return Error{ErrorCode::kUnavailable, "the leader has gone"};
+}
+
+void Member::watch() {
+  pthread_setname_np(pthread_self(), "pelton-group");
+  Silence silence(now_ns());
+  int64_t beat_ns = 0;
+  while (!ending_.load()) {
+    if (now_ns() - beat_ns >= int64_t{kBeatMs} * 1'000'000) {
+      const Exchange::Counts counts = exchange_->counts();
+      const Heartbeat beat{counts.exchanges, counts.bytes, counts.wait_ns, counts.copy_ns};
+      ::send(control_.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+      beat_ns = now_ns();
+    }
+    pollfd wanted{.fd = control_.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&wanted, 1, kBeatMs);
+    if (ending_.load()) return;
+    char bytes[4096];
+    const ssize_t got = ::recv(control_.descriptor(), bytes, sizeof bytes, MSG_DONTWAIT);
+    const bool closed = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (closed) {
+      transport_->abort();
+      return options_.on_lost("the leader has gone");
+    }
+    silence.look(now_ns(), got > 0);
+    if (silence.ns() < options_.silence_max_ns) continue;
+    transport_->abort();
+    return options_.on_lost(fmt::format("the leader has been silent for {:.1f} s",
+                                        static_cast<double>(silence.ns()) * 1e-9));
+  }
+}
+
+}  // namespace pelton::parallel

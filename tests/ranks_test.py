@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""One model over several processes on this host (serve --tensor-parallel-size): the answers are one process's, bit for
+bit, whatever is asked; a rank that is killed or stopped ends the group with a line that names it, streams with an error,
+and leaves nothing behind.
+
+usage: ranks_test.py BINARY
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+BINARY = None
+BOX = pathlib.Path(__file__).resolve().parent.parent / "models" / "pelton-box"
+FLAGS = ("--port", "0", "--max-model-len", "1024", "--max-num-seqs", "6")
+RUNS = 400 if os.environ.get("PELTON_FULL") else 40
+EXIT_LOST = 7
+
+
+def children(process):
+    return sorted(int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit() and parent(path) == process)
+
+
+def parent(path):
+    try:
+        return int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
+def running(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ticks(process):
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+class Served:
+    def __init__(self, add_cleanup, *words, model=BOX):
+        self.process = subprocess.Popen([BINARY, "serve", str(model), *FLAGS, *map(str, words)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
+        self.reader.start()
+        add_cleanup(self.end)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.process.wait(20)
+            self.reader.join(20)
+            raise AssertionError("".join(self.log))
+        self.url = line.split()[-1]
+        self.followers = children(self.process.pid)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join(20)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def post(self, body, path="/v1/completions"):
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def choices(self, body, path="/v1/completions"):
+        status, text = self.post(body, path)
+        assert status == 200, text
+        return json.loads(text)["choices"]
+
+    def stream(self, body):
+        """All that came, until it ended; an error of the connection is text, too."""
+        request = urllib.request.Request(self.url + "/v1/completions", data=json.dumps({**body, "stream": True}).encode(),
+                                         headers={"Content-Type": "application/json"})
+        parts = []
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                for line in answer:
+                    parts.append(line.decode())
+        except urllib.error.HTTPError as error:
+            parts.append(f"status {error.code} {error.read().decode()}")
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            parts.append(f"broken: {error!r}")
+        return "".join(parts)
+
+
+def draw(rng):
+    """One request, as a path and a body."""
+    words = ["wheel", "water", "nozzle", "bucket", "splitter", "jet", "head", "runner", "the", "of", "a", "needle"]
+    prompt = " ".join(rng.choice(words) for _ in range(rng.choice([1, 5, 20, 60, 150])))
+    if rng.random() < 0.3:
+        prompt = "The wheel of a Pelton turbine " * rng.randrange(1, 10) + prompt  # found in the prefix cache again
+    body = {"max_tokens": rng.choice([1, 3, 12, 30]), "temperature": 0, "ignore_eos": True}
+    if rng.random() < 0.5:
+        body.update(temperature=rng.choice([0.5, 1.0, 1.5]), seed=rng.randrange(1 << 30), top_p=rng.choice([1.0, 0.9]),
+                    top_k=rng.choice([0, 40]))
+    kind = rng.random()
+    if kind < 0.2:
+        body.pop("ignore_eos")
+        body.update(max_tokens=40, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {
+            "type": "object", "properties": {"n": {"type": "integer"}, "w": {"enum": ["wheel", "jet"]}},
+            "required": ["n", "w"], "additionalProperties": False}}})
+        return "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": prompt[:200]}], "logprobs": True,
+                                        "top_logprobs": 5}
+    body.update(prompt=prompt, logprobs=rng.choice([0, 5]), n=rng.choice([1, 1, 3]) if body["temperature"] else 1)
+    if kind < 0.35:
+        body["prompt_logprobs"] = 2
+    return "/v1/completions", body
+
+
+class SameAnswers(unittest.TestCase):
+    """Everything that is asked of one process is asked of two, three and four ranks (of two key/value heads: some have
+    none), and the texts of all numbers must be equal."""
+
+    def ask(self, ways, runs, seed):
+        rng = random.Random(seed)
+        asked = [draw(rng) for _ in range(runs)]
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            expected = list(pool.map(lambda one: ways[0].choices(one[1], one[0]), asked))
+            for way in ways[1:]:
+                for one, want, got in zip(asked, expected, pool.map(lambda one, way=way: way.choices(one[1], one[0]), asked)):
+                    self.assertEqual(got, want, f"PELTON_SEED={seed}: {way.process.args}: {one}")
+
+    def seed(self):
+        return int(os.environ.get("PELTON_SEED", random.SystemRandom().randrange(1 << 30)))
+
+    def test_any_request(self):
+        seed = self.seed()
+        print(f"PELTON_SEED={seed}", file=sys.stderr)
+        ways = [Served(self.addCleanup, "--kv-cache-memory", "8MiB", "--tensor-parallel-size", ranks) for ranks in (1, 2, 3, 4)]
+        for ranks, way in enumerate(ways, 1):
+            self.assertEqual(len(way.followers), ranks - 1)
+        self.ask(ways, RUNS, seed)
+
+    def test_packed_short_of_blocks_swapped_and_speculating(self):
+        """Packed weights; so few blocks that sequences are preempted and swapped; tokens guessed ahead."""
+        seed = self.seed()
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as folder:
+            packed = f"{folder}/packed"
+            subprocess.run([BINARY, "pack", BOX, packed, "--weights", "int8"], check=True, capture_output=True, timeout=120)
+            flags = ("--kv-cache-memory", "600KiB", "--swap-space", "1MiB", "--max-num-batched-tokens", "64",
+                     "--kv-cache-dtype", "int8", "--speculative-config", '{"method": "suffix", "num_speculative_tokens": 3}')
+            ways = [Served(self.addCleanup, *flags, "--tensor-parallel-size", ranks, model=packed) for ranks in (1, 2)]
+            self.ask(ways, RUNS // 4, seed)
+            for way in ways:
+                way.end()
+
+
+class Faults(unittest.TestCase):
+    LONG = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 900, "temperature": 0, "ignore_eos": True}
+
+    def serve(self, ranks=2):
+        return Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks)
+
+    def lose(self, served, victim, how, load=True):
+        """Streams run, something happens to a rank: what each stream got."""
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            streams = [pool.submit(served.stream, self.LONG) for _ in range(4 if load else 0)]
+            if load:
+                time.sleep(0.3)
+            os.kill(victim, how)
+            return [stream.result(30) for stream in streams]
+
+    def check_gone(self, served, *processes):
+        self.assertEqual(served.process.wait(20), EXIT_LOST)
+        served.reader.join(20)
+        for process in processes:
+            self.assertTrue(wait_for(lambda process=process: not running(process)), process)
+        self.assertEqual([name for name in os.listdir("/dev/shm") if "pelton" in name], [])
+
+    def check_line(self, served, *words):
+        lines = [line for line in served.log if "the group of ranks is lost" in line]
+        self.assertEqual(len(lines), 1, served.log)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_a_killed_rank_ends_the_group(self):
+        for ranks in (2, 3):
+            served = self.serve(ranks)
+            victim = served.followers[0]
+            answers = self.lose(served, victim, signal.SIGKILL)
+            for answer in answers:
+                self.assertNotIn("[DONE]", answer)
+                self.assertRegex(answer, "rank [12] .*killed by signal 9|status 503")
+            self.check_gone(served, *served.followers)
+            self.check_line(served, f"(process {victim})", "killed by signal 9")
+
+    def test_a_stopped_rank_is_found_out(self):
+        served = self.serve()
+        victim = served.followers[0]
+        answers = self.lose(served, victim, signal.SIGSTOP)
+        for answer in answers:
+            self.assertRegex(answer, "rank 1 .*has been silent|status 503")
+        self.check_gone(served, victim)
+        self.check_line(served, "rank 1", "has been silent for")
+
+    def test_an_idle_group_notices_too(self):
+        served = self.serve()
+        self.lose(served, served.followers[0], signal.SIGKILL, load=False)
+        self.check_gone(served, *served.followers)
+        self.check_line(served, "rank 1", "killed by signal 9", "0 answers end")
+
+    def test_a_killed_leader_takes_its_followers_along(self):
+        served = self.serve(3)
+        os.kill(served.followers[1], signal.SIGSTOP)  # this one could not see it
+        served.process.kill()
+        for follower in served.followers:
+            self.assertTrue(wait_for(lambda follower=follower: not running(follower)), follower)
+
+    def test_a_stopped_leader_is_left_and_ends_when_it_wakes(self):
+        served = self.serve()
+        os.kill(served.process.pid, signal.SIGSTOP)
+        follower = served.followers[0]
+        self.assertTrue(wait_for(lambda: not running(follower)))
+        os.kill(served.process.pid, signal.SIGCONT)
+        self.check_gone(served, follower)
+        self.assertTrue(any("rank 1 ends: the leader has been silent for" in line for line in served.log), served.log)
+
+    def test_all_stopped_together_go_on(self):
+        """As when the machine sleeps: nobody blames the others."""
+        served = self.serve()
+        everybody = [served.process.pid, *served.followers]
+        for process in everybody:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(4)
+        for process in everybody:
+            os.kill(process, signal.SIGCONT)
+        time.sleep(1)
+        self.assertEqual(served.choices({**self.LONG, "max_tokens": 3})[0]["finish_reason"], "length")
+
+    def test_a_stop_lets_answers_end(self):
+        """SIGTERM to every process, as a supervisor sends it."""
+        served = self.serve()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(served.stream, {**self.LONG, "max_tokens": 200})
+            time.sleep(0.3)
+            for process in (*served.followers, served.process.pid):
+                os.kill(process, signal.SIGTERM)
+            self.assertIn("[DONE]", answer.result(60))
+        self.assertEqual(served.process.wait(30), 0)
+        self.assertFalse(any(running(follower) for follower in served.followers))
+        served.reader.join(20)
+        self.assertFalse(any("lost" in line for line in served.log), served.log)
+
+
+class AGroup(unittest.TestCase):
+    def test_idle_ranks_use_no_processor(self):
+        served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2)
+        served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0})
+        time.sleep(1)
+        everybody = [served.process.pid, *served.followers]
+        before = [ticks(process) for process in everybody]
+        time.sleep(2)
+        used = [ticks(process) - start for process, start in zip(everybody, before)]
+        self.assertLess(max(used), 20)  # of 200
+
+    def test_what_each_rank_exchanged_is_reported(self):
+        served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2)
+        served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0, "ignore_eos": True})
+
+        def counts():
+            with urllib.request.urlopen(served.url + "/server_info", timeout=20) as answer:
+                return re.findall(r'"rank_\d": *"process \d+: (\d+) exchanges', answer.read().decode())
+        # 4 a layer of 8 steps and of the first one, and the head's of 8; followers' come with their heartbeats.
+        self.assertTrue(wait_for(lambda: counts() == [str(9 * 16 + 8)] * 2), counts())
+
+    def test_what_cannot_be_shared_out_is_refused_by_name(self):
+        golden = BOX.parent.parent / "testdata" / "golden"
+        folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
+        self.addCleanup(folder.cleanup)
+        for name in ("gemma3", "deepseek-v3"):
+            subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", f"{folder.name}/{name}"], check=True,
+                           capture_output=True, timeout=60)
+        for words, named in (
+                ((BOX, "--tensor-parallel-size", "2", "--enable-lora"), "LoRA adapters"),
+                ((BOX, "--tensor-parallel-size", "2", "--weights", "int8"), "--weights-cache"),
+                ((BOX, "--tensor-parallel-size", "2", "--kernels", "reference"), "reference kernels"),
+                ((f"{folder.name}/gemma3", "--tensor-parallel-size", "2"), "norms behind"),
+                ((f"{folder.name}/deepseek-v3", "--tensor-parallel-size", "2"), "latent attention"),
+                ((BOX, "--pipeline-parallel-size", "2"), "--pipeline-parallel-size"),
+                ((BOX, "--enable-expert-parallel"), "--enable-expert-parallel")):
+            done = subprocess.run([BINARY, "serve", *map(str, words), "--port", "0", "--kv-cache-memory", "16MiB"],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertIn(named, done.stderr, words)
+
+    def test_a_rank_is_not_started_by_hand(self):
+        done = subprocess.run([BINARY, "rank"], capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("starts its ranks itself", done.stderr)
+
+    def generate(self, model, *words):
+        return subprocess.run([BINARY, "generate", model, "--max-tokens", "20", "--kv-cache-memory", "16MiB", *map(str, words)],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def test_generate_over_ranks_writes_the_same(self):
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as cache:
+            for more in ((), ("--weights", "int8", "--weights-cache", cache), ("--load-mode", "read")):
+                ask = (BOX, "--prompt", "The wheel", *more)
+                self.assertEqual(self.generate(*ask, "--tensor-parallel-size", 2), self.generate(*ask), more)
+
+    def test_drafters_beside_the_leader(self):
+        ask = (BOX, "--prompt", "The wheel of a Pelton turbine", "--temperature", "1", "--seed", "3")
+        alone = self.generate(*ask)
+        for config in ({"method": "eagle3", "model": str(BOX / "eagle3")}, {"method": "medusa", "model": str(BOX / "medusa")},
+                       {"method": "draft_model", "model": str(BOX / "draft")}, {"method": "ngram"}):
+            spoken = json.dumps({**config, "num_speculative_tokens": 3})
+            self.assertEqual(self.generate(*ask, "--speculative-config", spoken, "--tensor-parallel-size", 2), alone, config)
+
+    def test_each_family_and_layout_that_is_promised(self):
+        golden = BOX.parent.parent / "testdata" / "golden"
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as folder:
+            (pathlib.Path(folder) / "ids.json").write_text("[1, 2, 3, 4, 5, 6, 7, 8, 9]")
+            models = [(name, "hf") for name in ("tiny", "llama3", "mistral", "qwen2", "qwen3", "qwen3-moe", "mixtral")]
+            for name, layout in [*models, ("tiny", "gguf")]:
+                model = f"{folder}/{name}-{layout}" + (".gguf" if layout == "gguf" else "")
+                subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", model, "--format", layout], check=True,
+                               capture_output=True, timeout=60)
+                ask = (model, "--tokens", f"{folder}/ids.json", "--temperature", "1", "--seed", "5")
+                alone = self.generate(*ask)
+                for ranks in (2, 3):
+                    self.assertEqual(self.generate(*ask, "--tensor-parallel-size", ranks), alone, (name, layout, ranks))
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main()
