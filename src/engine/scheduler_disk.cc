@@ -1,0 +1,128 @@
+// How the scheduler uses a disk: what is written there when, and what is read for whoever waits.
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+
+namespace {
+
+// Blocks that one plan copies to the host for the disk's sake: beside a step that is not seen.
+constexpr int kCopiesForDiskMax = 16;
+
+}  // namespace
+
+void Scheduler::adopt_kept(const kv::BlockTransfers& disk) {
+  CHECK(next_step_ == 0 && next_id_ == 0, "blocks of the disk after the first request");
+  kept_on_ = &disk;
+  if (options_.prefix_cache) disk_.adopt(disk.kept());
+}
+
+void Scheduler::advance_disk() {
+  disk_.begin_writes(now_ns_);
+  copy_for_disk();
+}
+
+void Scheduler::copy_for_disk() {
+  for (int i = 0; i < kCopiesForDiskMax; ++i) {
+    const std::optional<DiskTier::Wanted> wanted = disk_.take_uncopied();
+    if (!wanted) return;
+    const BlockId block = pools_.pool(wanted->group, kv::kDevice).find(wanted->name);
+    if (block == kNoBlock) continue;  // evicted meanwhile
+    offload({.group = wanted->group, .block = block, .hash = wanted->name, .owner = wanted->owner},
+            ThenDisk::kYes);
+  }
+}
+
+// Of what an ended sequence leaves in the cache: all, or what was found there when it came, which
+// is of use more than once. Window blocks that no hit ends at stay away.
+void Scheduler::want_on_disk(const Sequence& sequence) {
+  if (!options_.prefix_cache || options_.disk_writes == kv::DiskWrites::kEvicted) return;
+  const bool all = options_.disk_writes == kv::DiskWrites::kAll;
+  const int tokens = all ? sequence.settled : std::min(sequence.cached, sequence.settled);
+  const int end =
+      std::min(tokens / capacity_.block_tokens, static_cast<int>(sequence.hashes.size()));
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const kv::BlockPool& device = pools_.pool(group, kv::kDevice);
+    const bool slides = pools_.spec(group).slides();
+    // Of a window only those at the end: others were given back long ago.
+    const int first = slides ? first_seen_block(group, end * capacity_.block_tokens) : 0;
+    for (int i = first; i < end; ++i) {
+      const kv::BlockHash& name = sequence.hashes[static_cast<size_t>(i)];
+      if (slides && device.find(name) == kNoBlock) continue;
+      disk_.want({.group = group, .name = name, .owner = sequence.owner});
+    }
+  }
+}
+
+// What is found a second time on the host is worth a place on the disk.
+void Scheduler::note_disk_hit(const Sequence& sequence, const Found& found) {
+  if (options_.disk_writes != kv::DiskWrites::kSelective || found.by != Found::By::kName) return;
+  for (int group = 0; group < found.groups.size(); ++group) {
+    const std::vector<Found::Block>& blocks = found.groups[group];
+    const auto first = static_cast<size_t>(found.block_count) - blocks.size();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].tier != kv::kHost) continue;
+      disk_.want({.group = group, .name = sequence.hashes[first + i], .owner = sequence.owner});
+    }
+  }
+}
+
+// A sequence is looked up when it comes, so that waiting hides reading, and once more when it is
+// next. It waits for what is read for it, but not for long; what came too late is computed.
+bool Scheduler::waits_for_disk(Sequence& sequence) {
+  if (sequence.load == nullptr && !sequence.looked_on_disk) begin_load(sequence);
+  sequence.looked_on_disk = true;
+  DiskTier::Load* const load = sequence.load.get();
+  if (load == nullptr || load->pending == 0) return false;
+  if (load->give_up_ns == 0) load->give_up_ns = now_ns_ + disk_.patience_ns(*load);
+  if (now_ns_ < load->give_up_ns) return true;
+  disk_.note_late();
+  load->far_blocks = load->near_blocks;
+  return false;
+}
+
+void Scheduler::begin_load(Sequence& sequence) {
+  if (!options_.prefix_cache || sequence.computes_every_token() || sequence.swapped_out()) return;
+  sequence.load = disk_.load(usable_names(sequence), now_ns_);
+}
+
+void Scheduler::release_load(Sequence& sequence) {
+  sequence.looked_on_disk = false;
+  if (sequence.load == nullptr) return;
+  disk_.release(*sequence.load);
+  sequence.load = nullptr;
+}
+
+// Pinned blocks keep their names: whoever asked for them asked for them for good.
+void Scheduler::reset_prefix_cache() {
+  ++epoch_;
+  struct Pinned {
+    int group;
+    BlockId block;
+    kv::BlockHash name;
+  };
+  std::vector<Pinned> pinned;
+  for (const Pin& pin : pins_) {
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      const kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+      for (const BlockId block : pin[group].blocks()) {
+        if (block != kNoBlock && pool.cached(block))
+          pinned.push_back({group, block, pool.name(block)});
+      }
+    }
+  }
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+      pools_.pool(group, tier).evict_all();
+    }
+  }
+  for (const Pinned& one : pinned) {
+    pools_.pool(one.group, kv::kDevice)
+        .cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
+  }
+  disk_.forget_all();
+}
+
+}  // namespace pelton::engine
