@@ -138,6 +138,10 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
   }
   running_.reserve(static_cast<size_t>(capacity.slot_count()));
   pinned_.resize(pools_.group_count());
+  for (int group = 0; disk_.on() && group < pools_.group_count(); ++group) {
+    const int blocks = pools_.pool(group, kv::kHost).block_count();
+    copied_in_.push_back(std::vector<int64_t>(static_cast<size_t>(blocks), -1));
+  }
 }
 
 Scheduler::~Scheduler() = default;

@@ -110,7 +110,7 @@ class Scheduler {
   }
 
   // What is to be read from the disk and written to it, since the last call; and what came of it.
-  std::vector<kv::BlockTransfer> take_transfers() { return disk_.take_begun(); }
+  std::vector<kv::BlockTransfer> take_transfers();
   void finish_transfer(const kv::TransferResult& result, int64_t now_ns) {
     disk_.finish(result, now_ns);
   }
@@ -263,6 +263,7 @@ class Scheduler {
   void commit_swap(Sequence& sequence, bool failed);
   void offload_evicted();
   void offload(const kv::BlockPool::Eviction& block, ThenDisk then_disk);
+  void copy_block(const BlockCopy& copy);
   void advance_disk();
   void copy_for_disk();
   void want_on_disk(const Sequence& sequence);
@@ -319,6 +320,9 @@ class Scheduler {
   const kv::BlockHasher hasher_;
   kv::BlockPools pools_;
   DiskTier disk_;
+  std::vector<kv::BlockTransfer> held_transfers_;  // until their host blocks' copies are over
+  // By group and block of the host, where there is a disk: the last step that copies it.
+  kv::PerGroup<std::vector<int64_t>> copied_in_;
   const kv::BlockTransfers* kept_on_ = nullptr;  // who knows owners; null: nobody
   int64_t now_ns_ = 0;                           // of the plan that is made, or the last one
   int64_t epoch_ = 0;                            // resets of the prefix cache so far

@@ -1,5 +1,7 @@
 // How the scheduler uses a disk: what is written there when, and what is read for whoever waits.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/scheduler.h"
@@ -17,6 +19,31 @@ void Scheduler::adopt_kept(const kv::BlockTransfers& disk) {
   CHECK(next_step_ == 0 && next_id_ == 0, "blocks of the disk after the first request");
   kept_on_ = &disk;
   if (options_.prefix_cache) disk_.adopt(disk.kept());
+}
+
+// Steps run in order, a disk does not wait for them: what a step that is not over copies from or to
+// a block of the host, nobody may have written over meanwhile.
+std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
+  for (const kv::BlockTransfer& begun : disk_.take_begun()) held_transfers_.push_back(begun);
+  const int64_t over = uncommitted_.empty() ? next_step_ : uncommitted_.front().step;
+  const auto waits = [&](const kv::BlockTransfer& what) {
+    return copied_in_[what.group][static_cast<size_t>(what.host)] >= over;
+  };
+  const auto ready = std::stable_partition(held_transfers_.begin(), held_transfers_.end(), waits);
+  std::vector<kv::BlockTransfer> transfers(ready, held_transfers_.end());
+  held_transfers_.erase(ready, held_transfers_.end());
+  return transfers;
+}
+
+// In the plan that is being made.
+void Scheduler::copy_block(const BlockCopy& copy) {
+  copies_.push_back(copy);
+  if (!disk_.on()) return;
+  const auto note = [&](kv::Tier tier, BlockId block) {
+    if (tier == kv::kHost) copied_in_[copy.group][static_cast<size_t>(block)] = next_step_;
+  };
+  note(copy.from_tier, copy.from);
+  note(copy.to_tier, copy.to);
 }
 
 void Scheduler::advance_disk() {

@@ -104,11 +104,11 @@ kv::BlockTable Scheduler::copy_out(const Sequence& sequence, int group, kv::Tier
   for (size_t i = first; i < end; ++i) {
     if (blocks[i - first] != kNoBlock) continue;
     blocks[i - first] = taken[next++];
-    copies_.push_back({.group = group,
-                       .from_tier = kv::kDevice,
-                       .to_tier = tier,
-                       .from = sequence.tables[group].blocks()[i],
-                       .to = blocks[i - first]});
+    copy_block({.group = group,
+                .from_tier = kv::kDevice,
+                .to_tier = tier,
+                .from = sequence.tables[group].blocks()[i],
+                .to = blocks[i - first]});
   }
   kv::BlockTable table(pool);
   table.take_over(static_cast<int>(first), blocks);
@@ -163,11 +163,11 @@ void Scheduler::offload_evicted() {
 void Scheduler::offload(const kv::BlockPool::Eviction& block, ThenDisk then_disk) {
   std::vector<BlockId> taken;
   if (!pools_.pool(block.group, kv::kHost).take(1, taken)) return;
-  copies_.push_back({.group = block.group,
-                     .from_tier = kv::kDevice,
-                     .to_tier = kv::kHost,
-                     .from = block.block,
-                     .to = taken.front()});
+  copy_block({.group = block.group,
+              .from_tier = kv::kDevice,
+              .to_tier = kv::kHost,
+              .from = block.block,
+              .to = taken.front()});
   offloads_.push_back({.group = block.group,
                        .block = taken.front(),
                        .hash = block.hash,

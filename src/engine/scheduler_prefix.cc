@@ -225,8 +225,7 @@ bool Scheduler::adopt_group(int group, kv::BlockTable& table, const Found& found
       continue;
     }
     blocks.push_back(taken[next++]);
-    copies_.push_back(
-        {.group = group, .from_tier = one.tier, .from = one.block, .to = blocks.back()});
+    copy_block({.group = group, .from_tier = one.tier, .from = one.block, .to = blocks.back()});
     ++(one.tier != kv::kDevice ? counters_.blocks_swapped_in : counters_.blocks_forked);
   }
   table.take_over(found.block_count - static_cast<int>(blocks.size()), blocks);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -326,10 +327,22 @@ class Workload {
                              : Outcome::kFull;
   }
 
-  // Results come when they like, in any order.
+  // Results come when they like, in any order. Twice a turn, also while steps are in flight.
   void exchange_with_disk(int turn) {
     if (executor_.disk() == nullptr) return;
-    executor_.disk()->begin(scheduler_.take_transfers());
+    std::vector<kv::BlockTransfer> transfers = scheduler_.take_transfers();
+    for (const kv::BlockTransfer& what : transfers) {
+      for (const std::vector<BlockCopy>& copies : copies_in_flight_) {
+        for (const BlockCopy& copy : copies) {
+          const bool is_same = copy.group == what.group &&
+                               ((copy.from_tier == kv::kHost && copy.from == what.host) ||
+                                (copy.to_tier == kv::kHost && copy.to == what.host));
+          ASSERT_FALSE(is_same && what.direction == kv::BlockTransfer::Direction::kRead)
+              << "a step that may not have run copies what a disk writes over";
+        }
+      }
+    }
+    executor_.disk()->begin(std::move(transfers));
     for (const kv::TransferResult& result : executor_.disk()->take_results()) {
       transferred_.push_back(result);
     }
@@ -361,12 +374,15 @@ class Workload {
     take_notes();
     const bool planned = !plan.empty();
     if (planned) {
+      copies_in_flight_.push_back(plan.copies);
       executor_.submit(std::move(plan));
       ++in_flight_;
     }
+    exchange_with_disk(turn);
     const bool collects = in_flight_ == steps_in_flight_max_ || (in_flight_ > 0 && !planned);
     if (collects) {
       scheduler_.commit(executor_.collect());
+      copies_in_flight_.pop_front();
       --in_flight_;
     }
     scheduler_.check_integrity();
@@ -439,10 +455,11 @@ class Workload {
   std::vector<Scheduler::Event> events_;
   int submitted_ = 0;
   int in_flight_ = 0;
-  int failing_step_one_in_ = 0;                  // 0: none fails
-  int failing_transfer_one_in_ = 0;              // likewise
-  std::vector<kv::TransferResult> transferred_;  // and not reported yet
-  std::vector<SequenceId> scheduled_in_;         // by slot
+  int failing_step_one_in_ = 0;                          // 0: none fails
+  int failing_transfer_one_in_ = 0;                      // likewise
+  std::vector<kv::TransferResult> transferred_;          // and not reported yet
+  std::deque<std::vector<BlockCopy>> copies_in_flight_;  // by step
+  std::vector<SequenceId> scheduled_in_;                 // by slot
   Reached reached_;
 };
 

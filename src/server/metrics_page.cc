@@ -122,7 +122,7 @@ void write_disk(PrometheusText& text, const engine::DiskTier::Counters& disk) {
   text.family("pelton_kv_disk_blocks_total", Type::kCounter,
               "KV blocks moved between the host's memory and --kv-disk, and what became of them.");
   const auto sample = [&](std::string_view kind, int64_t count) {
-    text.sample({{"kind", std::string(kind)}}, static_cast<double>(count));
+    text.sample({{"kind", kind}}, static_cast<double>(count));
   };
   sample("written", disk.blocks_written);
   sample("read", disk.blocks_read);
