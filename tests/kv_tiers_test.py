@@ -27,8 +27,8 @@ WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"te
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
 PROMPTS = 40
 # The device holds a few prompts of this length, the host some more, the disk all of them.
-DEVICE = ("--max-model-len", "768", "--kv-cache-memory", "3MiB", "--max-num-seqs", "2")
-HOST = ("--swap-space", "3MiB")
+DEVICE = ("--max-model-len", "768", "--kv-cache-memory", "1MiB", "--max-num-seqs", "2")
+HOST = ("--swap-space", "2MiB")
 DISK_SIZE = "64MiB"
 
 

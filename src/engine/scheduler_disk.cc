@@ -63,7 +63,7 @@ void Scheduler::copy_for_disk() {
 }
 
 // Of what an ended sequence leaves in the cache: all, or what was found there when it came, which
-// is of use more than once. Window blocks that no hit ends at stay away.
+// is of use more than once. Of window blocks those that a hit may look back into.
 void Scheduler::want_on_disk(const Sequence& sequence) {
   if (!options_.prefix_cache || options_.disk_writes == kv::DiskWrites::kEvicted) return;
   const bool all = options_.disk_writes == kv::DiskWrites::kAll;
@@ -71,14 +71,14 @@ void Scheduler::want_on_disk(const Sequence& sequence) {
   const int end =
       std::min(tokens / capacity_.block_tokens, static_cast<int>(sequence.hashes.size()));
   for (int group = 0; group < pools_.group_count(); ++group) {
-    const kv::BlockPool& device = pools_.pool(group, kv::kDevice);
-    const bool slides = pools_.spec(group).slides();
-    // Of a window only those at the end: others were given back long ago.
-    const int first = slides ? first_seen_block(group, end * capacity_.block_tokens) : 0;
-    for (int i = first; i < end; ++i) {
-      const kv::BlockHash& name = sequence.hashes[static_cast<size_t>(i)];
-      if (slides && device.find(name) == kNoBlock) continue;
-      disk_.want({.group = group, .name = name, .owner = sequence.owner});
+    const int last_window = first_seen_block(group, end * capacity_.block_tokens);
+    for (int i = 0; i < end; ++i) {
+      const bool is_of_use =
+          i >= last_window || rank_of(group, sequence, i) == kv::BlockPool::EvictionPriority::kLast;
+      if (!is_of_use) continue;
+      disk_.want({.group = group,
+                  .name = sequence.hashes[static_cast<size_t>(i)],
+                  .owner = sequence.owner});
     }
   }
 }
