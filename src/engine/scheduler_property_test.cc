@@ -373,6 +373,7 @@ class Workload {
     scheduler_.check_integrity();
     take_notes();
     const bool planned = !plan.empty();
+    const bool awaits_disk = scheduler_.disk().busy();
     if (planned) {
       copies_in_flight_.push_back(plan.copies);
       executor_.submit(std::move(plan));
@@ -387,7 +388,7 @@ class Workload {
     }
     scheduler_.check_integrity();
     take_notes();
-    EXPECT_TRUE(planned || collects || scheduler_.idle() || scheduler_.disk().busy())
+    EXPECT_TRUE(planned || collects || scheduler_.idle() || awaits_disk)
         << "nothing runs though somebody waits";
     return planned || collects || !scheduler_.idle();
   }
