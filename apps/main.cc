@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "apps/argument_copy.h"
@@ -36,6 +37,17 @@ void ignore_meaningless_signals() {
     const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
     if (is_known && is_default) std::signal(signal, SIG_IGN);
   }
+}
+
+// The stack of the first thread grows when it is used; where no address space is left for that
+// (`ulimit -v`) the process dies without a word, while an allocation that fails is an error. So it
+// is there from the beginning.
+[[gnu::noinline]] void take_stack() {
+  constexpr size_t kBytes = 512 << 10;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 4 * kBytes) return;
+  [[maybe_unused]] volatile char bytes[kBytes];
+  for (size_t at = 0; at < kBytes; at += 4096) bytes[kBytes - 1 - at] = 0;
 }
 
 // Beside those of flags; behind the first three those of the tests and tools, which run this
@@ -105,6 +117,7 @@ int main(int argc, char** argv) {
   // So is a file that may not grow any further (ulimit -f).
   std::signal(SIGXFSZ, SIG_IGN);
   ignore_meaningless_signals();
+  take_stack();
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.

@@ -374,6 +374,8 @@ class Faults(unittest.TestCase):
                      "--threads", threads, "--max-num-seqs", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     preexec_fn=lambda limit=limit, most=most: resource.setrlimit(limit, (most, most))) as server:
                 if server.stdout.readline().startswith("listening"):
+                    stack = re.search(r"VmStk:\s+(\d+) kB", pathlib.Path(f"/proc/{server.pid}/status").read_text())
+                    self.assertGreaterEqual(int(stack.group(1)), 512, "it cannot grow once there is no room")
                     server.terminate()
                     self.assertEqual(server.wait(30), 0, (limit, most))
                 else:

@@ -470,6 +470,31 @@ class Gateway(unittest.TestCase):
         self.assertEqual(1, fleet.ready(), "nobody has drained it")
         self.assertEqual(200, ask(fleet.admin, "POST", drain)[0])
 
+    def test_a_pool_without_workers_takes_nobody_out(self):
+        """A probe of `/ready` that failed for one pool would end every pool's answers."""
+        fleet = self.fleet(2)
+        fleet.configure(fleet.ports[:1], '[[pool]]\nname = "other"\nmodel = "pelton-box"\n[[worker]]\npool = "other"\n'
+                        f'url = "http://127.0.0.1:{fleet.ports[1]}"\n'
+                        '[[route]]\nmodel = "pelton-box"\nto = [{pool = "box"}, {pool = "other"}]\n')
+
+        def wait(what):
+            end = time.monotonic() + 15
+            while not what() and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertTrue(what(), fleet.rows())
+
+        def ready():
+            status, text = ask(fleet.gateway.port, "GET", "/ready")
+            return status, json.loads(text).get("without_workers")
+        wait(lambda: [row["pool"] for row in fleet.rows() if row["state"] == "ready"].count("other") == 1)
+        self.assertEqual(ready(), (200, None))
+        fleet.kill(1)
+        wait(lambda: ready()[1] == ["other"])
+        self.assertEqual(ready()[0], 200)
+        fleet.kill(0)
+        wait(lambda: ready()[0] == 503)
+        self.assertEqual(ready()[1], ["box", "other"])
+
     def test_a_worker_of_the_wrong_model_gets_nothing(self):
         """GW-05."""
         fleet = self.fleet(1, gateway=("resume_budget = 0.2\n",),

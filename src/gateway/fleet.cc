@@ -293,6 +293,7 @@ Result<void> Fleet::read_watch(size_t index, Worker& worker, int64_t now_ns) {
     if (frame->type != FrameType::kLoad) continue;
     TRY_ASSIGN(const cluster::WorkerLoad load, cluster::decode_worker_load(frame->payload));
     worker.health.note_load(load, now_ns);
+    worker.over_since_report = 0;
     forget_counted(worker, now_ns);
   }
 }
@@ -313,6 +314,7 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   worker.groups = cluster::routed_groups(worker.record.windows, std::max(block_tokens, 1));
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.dispatched = 0;
+  worker.over_since_report = 0;
   worker.uncounted.clear();
   worker.expected_adapters.clear();
   worker.first_bias = worker.rest_bias = {};
@@ -452,6 +454,13 @@ void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
   if (worker == nullptr) return;
   --worker->open;
   if (worker->record.incarnation != assignment.incarnation) return;
+  // Over between two reports, it is no load any more: none will count it, or the last one did.
+  const bool was_uncounted = std::erase_if(worker->uncounted, [&](const auto& one) {
+                               return one.dispatch == assignment.dispatch;
+                             }) > 0;
+  if (!was_uncounted && assignment.dispatch <= worker->health.load().dispatch) {
+    ++worker->over_since_report;
+  }
   if (outcome == Outcome::kFailed) ++worker->failures;
   if (outcome == Outcome::kNeither) return;
   const bool is_ejected = worker->health.state(clock_.now_ns()) == WorkerState::kEjected;

@@ -217,6 +217,7 @@ class Fleet {
       int64_t tokens = 0;  // to be computed
     };
     std::deque<Uncounted> uncounted;
+    int over_since_report = 0;          // requests that its last report counts, and that are over
     std::vector<std::string> adapters;  // that it has, by name
     // Those that it was sent requests for which its reports may not count yet.
     std::map<std::string, Uncounted, std::less<>> expected_adapters;

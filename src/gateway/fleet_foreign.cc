@@ -175,6 +175,7 @@ void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>
                             .dispatch = worker->dispatched,
                             .kv_used = is_fresh ? worker->said_load.kv_used : 0},
                            now_ns);
+  worker->over_since_report = 0;
   forget_counted(*worker, now_ns);
   ask_abilities(*worker, place);
   subscribe(*worker, place);

@@ -123,7 +123,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     CostCandidate& one = all[i];
     one = {.costs = load.costs,
            .slots = worker.record.slots,
-           .rows = load.running,
+           .rows = std::max(load.running - worker.over_since_report, 0),
            .context_tokens = load.context_tokens,
            .waiting = load.waiting,
            .waiting_tokens = load.waiting_tokens,

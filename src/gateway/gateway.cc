@@ -30,6 +30,8 @@ namespace {
 
 constexpr int64_t kTimeoutMsMax = 86'400'000;
 constexpr std::chrono::milliseconds kRelease{50};
+// So long after its start a gateway waits for each pool's first workers before it is ready.
+constexpr int64_t kFirstWorkersNs = 30'000'000'000;
 
 constexpr std::string_view kModels = "/v1/models";
 
@@ -112,6 +114,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       block_seed_(options.block_seed.value_or(random_seed())),
       clock_(clock),
       log_(log),
+      begun_ns_(clock.now_ns()),
       access_control_(std::move(options.keys), fmt::format("{:016x}", random_seed()), clock),
       quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
       fleet_({.gateway = name_,
@@ -589,21 +592,31 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   return std::nullopt;
 }
 
-// Ready: there are pools, and each has workers that take requests for its models.
+// Ready from when each pool has workers for its models, or kFirstWorkersNs after the start, as long
+// as one has: a pool without workers is no reason to take the others' clients away from here.
 net::HttpResponse Gateway::health() const {
   if (draining_) return json_answer(503, R"({"status":"draining"})");
   const Config settings = config();
   const std::vector<PoolConfig>& pools = settings->config.pools;
   if (pools.empty()) return json_answer(503, R"({"status":"no pool"})");
+  std::vector<std::string_view> missing;
   for (const PoolConfig& pool : pools) {
     // Who has none starts one when it is asked for.
-    if (pool.scaling || fleet_.serves(pool)) continue;
-    std::string body;
-    base::JsonWriter w(body);
-    w.begin_object().key("status").string("no worker").key("pool").string(pool.name).end_object();
-    return json_answer(503, std::move(body));
+    if (!pool.scaling && !fleet_.serves(pool)) missing.push_back(pool.name);
   }
-  return json_answer(200, R"({"status":"ok"})");
+  if (missing.empty()) was_complete_ = true;
+  const bool has_waited = was_complete_ || clock_.now_ns() - begun_ns_ > kFirstWorkersNs;
+  const bool is_ready = missing.size() < pools.size() && (missing.empty() || has_waited);
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("status").string(is_ready ? "ok" : "no worker");
+  if (!missing.empty()) {
+    w.key("without_workers").begin_array();
+    for (const std::string_view pool : missing) w.string(pool);
+    w.end_array();
+  }
+  w.end_object();
+  return json_answer(is_ready ? 200 : 503, std::move(body));
 }
 
 std::optional<net::HttpResponse> Gateway::scaled_model(std::string_view name,
@@ -640,7 +653,7 @@ std::vector<api::ModelCard> Gateway::models(const Asker& asker) const {
     for (const std::string& adapter : fleet_.adapters(pool.name)) {
       const bool is_there =
           std::ranges::any_of(cards, [&](const auto& card) { return card.id == adapter; });
-      if (is_there || !may_use(settings->config, tenant, pool, adapter)) continue;
+      if (is_there || !may_use(settings->config, asker, pool, adapter)) continue;
       // Of a pool of several models it is not known whose it is.
       const std::string parent = pool.models.size() == 1 ? pool.models.front() : "";
       cards.push_back({.id = adapter, .root = adapter, .parent = parent, .context_max = context});

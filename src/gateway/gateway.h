@@ -174,6 +174,8 @@ class Gateway {
       block_seed_;  // of block names; without the fleet's key those of foreign workers only
   const base::Clock& clock_;
   base::Log& log_;
+  const int64_t begun_ns_;
+  mutable std::atomic<bool> was_complete_ = false;  // each pool has had workers
   access::AccessControl access_control_;
   access::RefusalCounts refusals_;
   RelayCounters counters_;
