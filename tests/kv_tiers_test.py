@@ -26,6 +26,7 @@ SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {
 WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
 PROMPTS = 40
+COMMON = 64  # tokens that all prompts begin with
 # The device holds a few prompts of this length, the host some more, the disk all of them.
 DEVICE = ("--max-model-len", "768", "--kv-cache-memory", "1MiB", "--max-num-seqs", "2")
 HOST = ("--swap-space", "2MiB")
@@ -38,8 +39,9 @@ def prompt(number):
 
 
 class Server:
-    def __init__(self, *flags):
+    def __init__(self, *flags, key=None):
         self.flags = flags
+        self.key = key  # for whatever is not asked with another one
 
     def start(self):
         self.process = subprocess.Popen([PELTON, "serve", MODEL, "--port", "0", "--threads", "1", "--device", "cpu",
@@ -66,14 +68,17 @@ class Server:
             self.stop()
 
     def post(self, path, body, key=None):
-        headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
+        headers = {"Content-Type": "application/json", **self.authorization(key)}
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.load(reply)
 
-    def ask(self, number, key=None, way=None):
-        body = {"messages": [{"role": "user", "content": prompt(number)}], "max_completion_tokens": 24,
-                **(WAYS[number % len(WAYS)] if way is None else way)}
+    def authorization(self, key=None):
+        key = key or self.key
+        return {"Authorization": "Bearer " + key} if key else {}
+
+    def ask(self, number, key=None):
+        body = {"messages": [{"role": "user", "content": prompt(number)}], "max_completion_tokens": 24, **WAYS[number % len(WAYS)]}
         reply = self.post("/v1/chat/completions", body, key)
         details = reply["usage"]["prompt_tokens_details"]
         return json.dumps(reply["choices"]), details["cached_tokens"], details.get("cached_tokens_details", {})
@@ -82,8 +87,12 @@ class Server:
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             return [one[0] for one in pool.map(self.ask, numbers)]
 
+    def disk_tokens(self, key=None):
+        """Of some prompts. Which of them are loaded is a matter of what that takes: so small a model computes fast."""
+        return sum(self.ask(number, key)[2].get("disk", 0) for number in range(12))
+
     def metric(self, name, **labels):
-        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
+        with urllib.request.urlopen(urllib.request.Request(self.url + "/metrics", headers=self.authorization()), timeout=60) as reply:
             found = re.findall(r"^%s\{(.*)\} (\S+)$" % re.escape(name), reply.read().decode(), re.M)
         return sum(float(value) for text, value in found if all(f'{label}="{wanted}"' in text for label, wanted in labels.items()))
 
@@ -148,17 +157,15 @@ class Tiers(unittest.TestCase):
     def test_what_the_host_has_no_room_for_is_found_on_the_disk(self):
         for write in ("selective", "all", "evict"):
             with self.subTest(write), Server(*self.disk_flags(write=write)) as server:
-                self.check_answers(server)
-                self.check_answers(server)
-                if write == "selective":  # by now everything was found or computed twice
+                if write == "selective":  # what is found once more is written
                     for number in (0, 0, 1, 1):
                         server.ask(number)
+                self.check_answers(server)
                 server.wait_until_written()
                 self.check_answers(server)
-                hits = [server.ask(number) for number in range(PROMPTS)]
-                if write != "selective":
-                    self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
-                    self.assertTrue(any(details.get("disk") for _, _, details in hits))
+                hits = [server.ask(number) for number in (0, 1, 10, 20)]
+                self.assertGreater(server.metric("pelton_kv_disk_loads_total", kind="begun"), 0)
+                self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
                 for _, cached, details in hits:
                     self.assertEqual(sum(details.values()) if details else cached, cached)
                 self.assertEqual(os.listdir(self.disk), ["lock"])  # its file has no name
@@ -168,9 +175,10 @@ class Tiers(unittest.TestCase):
             server.answers(range(12))
             server.wait_until_written()
             self.assertEqual(server.post("/reset_prefix_cache", {}), {"success": True})
-            for number in range(12):
-                self.assertEqual(server.ask(number)[1], 0)
-            self.assertGreater(server.ask(11)[1], 0)
+            found = [server.ask(number)[1] for number in range(12)]
+            self.assertEqual(found[0], 0)
+            self.assertLessEqual(max(found), COMMON)
+            self.assertGreater(server.ask(11)[1], COMMON)
 
     def test_a_key_file_makes_the_next_start_warm(self):
         with Server(*self.warm_flags()) as server:
@@ -183,7 +191,7 @@ class Tiers(unittest.TestCase):
         self.assertRegex(checked.stdout, r"^[1-9]\d* blocks, 0 damaged\n$")
         self.assertNotIn(b"Canary", (self.disk / "blocks.pelton-kv").read_bytes())
         with Server(*self.warm_flags()) as server:
-            self.assertGreater(server.ask(0)[2].get("disk", 0), 100)
+            self.assertGreater(server.disk_tokens(), 0)
             self.check_answers(server)
         # Erased, there is nothing to be found.
         self.assertRegex(self.kv("erase", self.disk).stdout, r"^[1-9]\d* blocks erased\n$")
@@ -251,18 +259,20 @@ class Tiers(unittest.TestCase):
         keys = self.folder / "keys"
         keys.write_text("key-a a\nkey-b b\n")
         flags = (*self.warm_flags(), "--api-key-file", str(keys))
-        with Server(*flags) as server:
+        with Server(*flags, key="key-a") as server:
             for number in range(12):
                 server.ask(number, "key-a")
-            for number in range(12):
-                self.assertEqual(server.ask(number, "key-b")[1], 0, "found what another tenant had computed")
+            found = [server.ask(number, "key-b")[1] for number in range(12)]
+            self.assertEqual(found[0], 0, "found what another tenant had computed")
+            self.assertLessEqual(max(found), COMMON, "found what another tenant had computed")
+            server.wait_until_written()
         with Server(*flags) as server:  # from the disk alone
-            self.assertGreater(server.ask(11, "key-a")[2].get("disk", 0), 100)
+            self.assertGreater(server.disk_tokens("key-a"), 0)
         erased = self.kv("erase", self.disk, "--tenant", "a", "--kv-disk-key-file", self.key)
         self.assertRegex(erased.stdout, r"^[1-9]\d* blocks erased\n$", erased.stderr)
         with Server(*flags) as server:
             self.assertEqual(server.ask(11, "key-a")[1], 0)
-            self.assertGreater(server.ask(11, "key-b")[2].get("disk", 0), 100)
+            self.assertGreater(server.disk_tokens("key-b"), 0)
 
     def test_bad_flags_are_refused(self):
         def refused(code, text, *flags):
@@ -276,7 +286,7 @@ class Tiers(unittest.TestCase):
         refused(2, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk), "--kv-disk-size", "0")
         refused(3, "No such file", *HOST, "--kv-disk", str(self.folder / "none"), *size)
         refused(3, "not a directory", *HOST, "--kv-disk", str(self.key), *size)
-        refused(3, "are free in", *self.disk_flags(size="9000TiB"))
+        refused(3, "are free in", *self.disk_flags(size="1000TiB"))
         short = self.folder / "short"
         short.write_text("short")
         refused(3, "at least 32", *self.disk_flags("--kv-disk-key-file", str(short)))

@@ -97,7 +97,7 @@ TEST(ChatResponse, WholeAnswer) {
   EXPECT_EQ(usage.find("completion_tokens_details")->integer("reasoning_tokens"), 4);
 }
 
-// Most servers have one tier, and then there is nothing to tell apart.
+// Most servers have one tier, and then there is nothing to add.
 TEST(ChatResponse, UsageSaysTheTiersWhereThereAreFurtherOnes) {
   const auto details = [](const Usage& usage) {
     std::string text;
