@@ -89,7 +89,8 @@ std::vector<Flag> batch_flags() {
           {.name = "--swap-space",
            .value = "BYTES",
            .help = "host memory, as 2GiB, for the KV cache of preempted sequences, which are "
-                   "otherwise recomputed; a bare number is GiB; 0: none",
+                   "otherwise recomputed, and for what the prefix cache evicts; a bare number is "
+                   "GiB; 0: none",
            .kind = Flag::Kind::kSize,
            .default_text = "0",
            .bare_unit = double{1 << 30}},

@@ -8,10 +8,12 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
+#include "apps/kv_disk_flags.h"
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/pinning.h"
@@ -156,6 +158,21 @@ std::string speculation_line(const engine::Engine::Options& options,
                      cli::format_bytes(drafting));
 }
 
+void log_disk(const kv_transfer::SlotFile& file, const engine::ExecutorCapacity& capacity,
+              base::Log& log) {
+  std::vector<std::string> slots;
+  for (int group = 0; group < capacity.groups.size(); ++group) {
+    slots.push_back(
+        fmt::format("{} {}", capacity.blocks(group, kv::kDisk), capacity.groups[group].spec.name));
+  }
+  if (file.is_reclaimed()) {
+    log.warning("--kv-disk held the blocks of another model, layout or key: its room is reclaimed");
+  }
+  log.info(fmt::format("disk tier: {} blocks, {}, {}", fmt::join(slots, " and "),
+                       file.is_warm() ? "with what an earlier start left" : "empty",
+                       file.is_direct() ? "past the page cache" : "through the page cache"));
+}
+
 // What was allocated, at debug level to the byte, as `pelton plan` foretells it; and how the engine
 // is set.
 void log_capacity(node::LoadedModel& model, const engine::Engine::Options& options,
@@ -167,6 +184,9 @@ void log_capacity(node::LoadedModel& model, const engine::Engine::Options& optio
     if (capacity.draft_tokens_max > 0) {
       log.info(speculation_line(options, capacity, local->footprint()));
     }
+  }
+  if (const auto* local = model.local_executor(); local != nullptr && local->disk_file()) {
+    log_disk(*local->disk_file(), model.engine().capacity(), log);
   }
   log.info(engine_line(options, model.engine().capacity()));
 }
@@ -369,6 +389,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   TRY(read_lora_memory_flags(arguments, options.executor));
   options.step_log = arguments.text("--step-log");
   TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
+  TRY(read_kv_disk_flags(arguments, options));
   return options;
 }
 
@@ -445,6 +466,7 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
+  plan.options.executor.disk = {};  // it is the first model's
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.
   const auto says = [&](std::string_view name) {

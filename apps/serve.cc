@@ -14,6 +14,7 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
 #include "apps/input.h"
+#include "apps/kv_disk_flags.h"
 #include "apps/life_cycle.h"
 #include "apps/listener_flags.h"
 #include "apps/loading.h"
@@ -29,6 +30,7 @@
 #include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "base/digest.h"
 #include "base/heap_trim.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -94,6 +96,8 @@ Result<void> check_root_path(const cli::Arguments& arguments) {
 Result<server::Server::Options> server_options_of(const cli::Arguments& arguments) {
   TRY(check_root_path(arguments));
   server::Server::Options options;
+  TRY_ASSIGN(const std::string kv_secret, kv_disk_secret(arguments));
+  if (!kv_secret.empty()) options.salt_secret = base::hmac_sha256(kv_secret, "tenants");
   options.version = kVersion;
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);
@@ -275,6 +279,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : kv_disk_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));

@@ -13,6 +13,7 @@ cli::Verb gateway_verb();
 cli::Verb autoscale_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
+std::vector<cli::Verb> kv_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb run_batch_verb();

@@ -53,7 +53,7 @@ VALUES = {
     "--allowed-host": "pelton.example",
     "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
-    "--kv-cache-memory": "32MiB", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
+    "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
     "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
     "--lora-targets": "attention", "--lora-rank": "4", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
@@ -201,6 +201,8 @@ class Flags(unittest.TestCase):
             "fleet config put": [["fleet", "config", "put", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
+            **{f"kv {word}": [["kv", word, f / "batch"], ["kv", word, f / "nowhere", "--tenant", "a"]] for word in ("ls", "erase")},
+            "kv check": [["kv", "check", f / "batch", "--kv-disk-key-file", f / "words"]],
             "completion": [["completion", "bash"]],
             "manual": [["manual"], ["manual", "serve"]],
         }
@@ -215,7 +217,7 @@ class Flags(unittest.TestCase):
                  "--chat-template": self.folder / "text.txt",
                  "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
                  "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
-                 "--output-json": self.folder / "o.json", "--html": self.folder / "p.html"}
+                 "--output-json": self.folder / "o.json", "--kv-disk-key-file": self.folder / "words", "--html": self.folder / "p.html"}
         special = {("grammar", "--batch"): self.folder / "batch", ("verify", "--tokens"): "2",
                    ("grammar", "--instance"): self.folder / "seven.json", ("manual", "--out"): self.folder / "man",
                    ("pull", "--endpoint"): "http://127.0.0.1:1", ("simulate", "--goodput"): "ttft:500",

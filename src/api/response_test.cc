@@ -97,6 +97,22 @@ TEST(ChatResponse, WholeAnswer) {
   EXPECT_EQ(usage.find("completion_tokens_details")->integer("reasoning_tokens"), 4);
 }
 
+// Most servers have one tier, and then there is nothing to add.
+TEST(ChatResponse, UsageSaysTheTiersWhereThereAreFurtherOnes) {
+  const auto details = [](const Usage& usage) {
+    std::string text;
+    base::JsonWriter writer(text);
+    write_usage(writer, usage);
+    return parsed(text).find("prompt_tokens_details")->dump();
+  };
+  EXPECT_EQ(details({.prompt_tokens = 9, .cached_tokens = 6}), R"({"cached_tokens":6})");
+  EXPECT_EQ(details({.prompt_tokens = 9,
+                     .cached_tokens = 6,
+                     .cached_on_host_tokens = 2,
+                     .cached_on_disk_tokens = 3}),
+            R"({"cached_tokens":6,"cached_tokens_details":{"device":1,"host":2,"disk":3}})");
+}
+
 TEST(ChatResponse, Chunks) {
   const ChatChunks chunks(head(), true);
   const auto choice = [](const Json& json) { return json.find("choices")->as_array().at(0); };

@@ -60,12 +60,14 @@ class Engine::Loop {
                .hash_seed = options.hash_seed.value_or(draw_seed()),
                .events = &kv_events_,
                .clock = &clock,
+               .disk_writes = options.disk_writes,
                .policy = options.policy,
                .adaptive_drafts = options.adaptive_drafts},
               {.steps_in_flight_max = options.steps_in_flight_max,
                .overlapped_step_ns_max = options.overlapped_step_ns_max},
               [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.update_queue(use); }) {
     CHECK(options.inbox_max > 0);
+    if (executor.disk() != nullptr) core_.adopt_kept(*executor.disk());
     publish_stats();  // so that nobody ever reads empty ones
     publish_ledger();
     thread_ = std::thread([this] { run(); });
@@ -87,6 +89,7 @@ class Engine::Loop {
   int64_t busy_since_ns() const { return busy_since_ns_.load(std::memory_order_relaxed); }
   int abandon(const Error& error);
   Ledger ledger() const;
+  void reset_prefix_cache();
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
@@ -110,6 +113,8 @@ class Engine::Loop {
   void track(const std::vector<std::shared_ptr<TokenStream::State>>& states);
   void run();
   void turn();
+  void exchange_with_disk();
+  void reset_if_asked();
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
   void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
@@ -136,6 +141,7 @@ class Engine::Loop {
   Ledger ledger_;      // guarded by stats_mutex_
   EngineStats stats_;  // guarded by stats_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
+  std::atomic<bool> is_reset_asked_{false};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
@@ -225,6 +231,7 @@ void Engine::Loop::run() {
                                : all_deferred_ ? inbox_.wait_for(kDeferralLook)
                                                : inbox_.take();
     busy_since_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
+    reset_if_asked();
     receive(std::move(delivery.arrivals));
     if (delivery.stop) return stop();
     turn();
@@ -233,12 +240,14 @@ void Engine::Loop::run() {
 
 void Engine::Loop::turn() {
   poll_cancellations();
+  exchange_with_disk();
 
   if (core_.in_flight() < core_.depth()) {
     std::optional<StepPlan> next = core_.plan(clock_.now_ns());
     if (next) executor_.submit(*std::move(next));
     emit();
   }
+  exchange_with_disk();
   all_deferred_ = core_.all_deferred();
   if (core_.awaits_result()) collect();
   if (options_.checks_every_step) {
@@ -247,6 +256,29 @@ void Engine::Loop::turn() {
   }
   // Beyond this point finished sequences hold no blocks.
   emit();
+}
+
+// Neither call waits.
+void Engine::Loop::exchange_with_disk() {
+  kv::BlockTransfers* const disk = executor_.disk();
+  if (disk == nullptr) return;
+  for (const kv::TransferResult& result : disk->take_results()) {
+    core_.finish_transfer(result, clock_.now_ns());
+  }
+  std::vector<kv::BlockTransfer> transfers = core_.take_transfers();
+  if (!transfers.empty()) disk->begin(std::move(transfers));
+}
+
+void Engine::Loop::reset_prefix_cache() {
+  is_reset_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
+// Before requests are received: those that come after it was asked find nothing.
+void Engine::Loop::reset_if_asked() {
+  if (!is_reset_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  core_.reset_prefix_cache();
+  if (executor_.disk() != nullptr) executor_.disk()->forget_all();
 }
 
 void Engine::Loop::collect() {
@@ -413,6 +445,7 @@ void Engine::Loop::publish_stats() {
   stats.prefix_tokens_asked = counters.prompt_tokens;
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;
+  stats.disk = scheduler.disk().counters();
   stats.drafts = scheduler.draft_report();
   stats.block_times = scheduler.block_times();
   if (executor_.capacity().draft_tokens_max > 0) {
@@ -509,6 +542,10 @@ int Engine::abandon(const Error& error) {
 
 Ledger Engine::ledger() const {
   return loop_->ledger();
+}
+
+void Engine::reset_prefix_cache() {
+  loop_->reset_prefix_cache();
 }
 
 const kv::EventLog& Engine::kv_events() const {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/admission_queue.h"
+#include "engine/disk_tier.h"
 #include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
@@ -19,6 +20,7 @@
 #include "engine/step_counts.h"
 #include "engine/token_stream.h"
 #include "kv/block_lifetimes.h"
+#include "kv/block_transfers.h"
 #include "kv/event_log.h"
 #include "kv/group.h"
 #include "request/generation_request.h"
@@ -40,8 +42,9 @@ struct EngineStats {
   int64_t prefix_tokens_asked = 0;  // of prompts that got a slot, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   using BlockTimes = kv::BlockTimes;
-  BlockTimes block_times;          // of the widest group's blocks on the device, some of them
-  SchedulerCounters scheduler;     // the same and more, as the scheduler counts
+  BlockTimes block_times;       // of the widest group's blocks on the device, some of them
+  SchedulerCounters scheduler;  // the same and more, as the scheduler counts
+  DiskTier::Counters disk;
   DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
 };
 
@@ -68,6 +71,7 @@ class Engine {
     int64_t overlapped_step_ns_max = 20'000'000;
     // Computed prefixes are kept while there is room and found again by requests of the same salt.
     bool prefix_cache = true;
+    kv::DiskWrites disk_writes = kv::DiskWrites::kSelective;  // where the executor has a disk
     // Speculation: guesses only where and as many as pay; otherwise as many as fit.
     bool adaptive_drafts = false;
     std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random
@@ -120,6 +124,10 @@ class Engine {
 
   // As of the end of the last turn of the engine's loop. Any thread.
   Ledger ledger() const;
+
+  // Requests that come from now on find nothing that was computed before, in no tier; but for what
+  // is pinned. Any thread; does not wait.
+  void reset_prefix_cache();
 
   // What the prefix cache has stored and removed. Any thread.
   const kv::EventLog& kv_events() const;

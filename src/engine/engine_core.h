@@ -78,11 +78,22 @@ class EngineCore {
   void fail(SequenceId id, const Error& error) { scheduler_.fail(id, error); }
   void force(SequenceId id, TokenConstraints tokens) { scheduler_.force(id, std::move(tokens)); }
 
+  // Between the host's memory and a disk: what is to be carried out beside the steps, and what came
+  // of it.
+  std::vector<kv::BlockTransfer> take_transfers() { return scheduler_.take_transfers(); }
+  void finish_transfer(const kv::TransferResult& result, int64_t now_ns) {
+    scheduler_.finish_transfer(result, now_ns);
+  }
+  void adopt_kept(const kv::BlockTransfers& disk) { scheduler_.adopt_kept(disk); }
+  void reset_prefix_cache() { scheduler_.reset_prefix_cache(); }
+
   // Nothing is known and nothing runs. note_idle() notifies the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }
   void note_idle(int64_t now_ns);
-  // Who could run waits for what its guide allows: planning is tried again soon.
-  bool all_deferred() const { return in_flight_ == 0 && scheduler_.any_deferred(); }
+  // Who could run waits for what its guide allows, or for the disk: planning is tried again soon.
+  bool all_deferred() const {
+    return in_flight_ == 0 && (scheduler_.any_deferred() || scheduler_.disk().busy());
+  }
 
   int in_flight() const { return in_flight_; }
   // Steps that may be on their way at once: two while they are short.

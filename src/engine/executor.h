@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/step_plan.h"
+#include "kv/block_transfers.h"
 #include "kv/group.h"
 
 namespace pelton::engine {
@@ -70,6 +71,9 @@ class Executor {
 
   // Waits for the oldest submitted step.
   virtual StepResult collect() = 0;
+
+  // The disk of the furthest tier, where some group has blocks on it; otherwise null.
+  virtual kv::BlockTransfers* disk() { return nullptr; }
 };
 
 }  // namespace pelton::engine

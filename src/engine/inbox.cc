@@ -44,17 +44,26 @@ Inbox::Delivery Inbox::take() {
 
 Inbox::Delivery Inbox::wait() {
   std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [&] { return stopping_ || !arrivals_.empty(); });
+  arrived_.wait(lock, [&] { return stopping_ || is_woken_ || !arrivals_.empty(); });
   return deliver();
 }
 
 Inbox::Delivery Inbox::wait_for(std::chrono::nanoseconds limit) {
   std::unique_lock lock(mutex_);
-  arrived_.wait_for(lock, limit, [&] { return stopping_ || !arrivals_.empty(); });
+  arrived_.wait_for(lock, limit, [&] { return stopping_ || is_woken_ || !arrivals_.empty(); });
   return deliver();
 }
 
+void Inbox::wake() {
+  {
+    std::lock_guard lock(mutex_);
+    is_woken_ = true;
+  }
+  arrived_.notify_one();
+}
+
 Inbox::Delivery Inbox::deliver() {
+  is_woken_ = false;
   return {.arrivals = std::exchange(arrivals_, {}), .stop = stopping_};
 }
 

@@ -45,6 +45,9 @@ class Inbox {
   // The same, for so long at most.
   Delivery wait_for(std::chrono::nanoseconds limit);
 
+  // Notifies the engine thread, which then looks for what is asked of it otherwise. Any thread.
+  void wake();
+
   // Engine thread. `update` is called with the queue, under the lock.
   template <typename Update>
   void update_queue(Update&& update) {
@@ -76,6 +79,7 @@ class Inbox {
   int live_ = 0;  // accepted, not ended
   bool closed_ = false;
   bool stopping_ = false;
+  bool is_woken_ = false;
 };
 
 }  // namespace pelton::engine

@@ -42,7 +42,30 @@ ModelledExecutor::ModelledExecutor(Options options)
           static_cast<size_t>(capacity.blocks(group, tier) * capacity.block_tokens)));
     }
   }
+  for (int group = 0; group < group_count(); ++group) {
+    has_disk_ = has_disk_ || capacity.blocks(group, kv::kDisk) > 0;
+  }
   slots_.resize(static_cast<size_t>(capacity.slot_count()));
+}
+
+// What is damaged or not read leaves rubbish on the host.
+void ModelledExecutor::begin(std::vector<kv::BlockTransfer> transfers) {
+  using Outcome = kv::TransferResult::Outcome;
+  const size_t block_tokens = static_cast<size_t>(options_.capacity.block_tokens);
+  for (const kv::BlockTransfer& what : transfers) {
+    const Outcome outcome =
+        options_.transfer_outcome ? options_.transfer_outcome(what) : Outcome::kDone;
+    transferred_.push_back({.id = what.id, .outcome = outcome});
+    if (!holds()) continue;
+    const bool reads = what.direction == kv::BlockTransfer::Direction::kRead;
+    const std::vector<Cell>& from = cells(what.group, reads ? kv::kDisk : kv::kHost);
+    std::vector<Cell>& to = cells(what.group, reads ? kv::kHost : kv::kDisk);
+    const size_t read_at = static_cast<size_t>(reads ? what.slot : what.host) * block_tokens;
+    const size_t write_at = static_cast<size_t>(reads ? what.host : what.slot) * block_tokens;
+    for (size_t i = 0; i < block_tokens; ++i) {
+      to[write_at + i] = outcome == Outcome::kDone ? from[read_at + i] : Cell{};
+    }
+  }
 }
 
 void ModelledExecutor::submit(StepPlan plan) {

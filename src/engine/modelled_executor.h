@@ -9,15 +9,19 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
+#include "kv/block_transfers.h"
 
 namespace pelton::engine {
 
-class ModelledExecutor final : public Executor {
+class ModelledExecutor final : public Executor, private kv::BlockTransfers {
  public:
   static constexpr TokenId kUnseen = -1;
 
@@ -58,6 +62,8 @@ class ModelledExecutor final : public Executor {
     ScoreFunction score;                                             // unset: checksum_scores()
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
+    // What becomes of a transfer to or from the disk; unset: all are done, at once.
+    std::function<kv::TransferResult::Outcome(const kv::BlockTransfer&)> transfer_outcome;
     // For rows with a guide that sample; null: this one is not deferred. Unset: none is.
     std::function<std::shared_ptr<const Deferral>(const ScheduledRow&)> defer;
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
@@ -78,6 +84,7 @@ class ModelledExecutor final : public Executor {
   const ExecutorCapacity& capacity() const override { return options_.capacity; }
   void submit(StepPlan plan) override;
   StepResult collect() override;
+  kv::BlockTransfers* disk() override { return has_disk_ ? this : nullptr; }
 
  private:
   struct Cell {
@@ -113,6 +120,15 @@ class ModelledExecutor final : public Executor {
     int64_t ready_ns = 0;
   };
 
+  // The disk: what was there before there is none.
+  const std::vector<Kept>& kept() const override { return kept_; }
+  uint64_t owner_of(std::string_view tenant) const override { return base::fnv1a64(tenant); }
+  void begin(std::vector<kv::BlockTransfer> transfers) override;
+  std::vector<kv::TransferResult> take_results() override {
+    return std::exchange(transferred_, {});
+  }
+  void forget_all() override {}
+
   void check_plan(const StepPlan& plan);
   void check_row(const ScheduledRow& row) const;
   void copy_blocks(const StepPlan& plan, bool failed);
@@ -147,6 +163,9 @@ class ModelledExecutor final : public Executor {
   kv::PerTier<kv::PerGroup<std::vector<Cell>>> cells_;
   std::vector<Occupant> slots_;
   std::vector<Pending> pending_;  // at most two
+  bool has_disk_ = false;
+  const std::vector<Kept> kept_;
+  std::vector<kv::TransferResult> transferred_;
   std::vector<TokenId> seen_again_;
   std::vector<uint64_t> mask_;
   int64_t busy_until_ns_ = 0;

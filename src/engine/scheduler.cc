@@ -125,6 +125,7 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
               .block_tokens = capacity.block_tokens,
               .events = options.events,
               .clock = options.clock}),
+      disk_(pools_),
       queue_(options.policy.fairness),
       draft_controller_(
           {.tokens_max = capacity.draft_tokens_max, .adaptive = options.adaptive_drafts}) {
@@ -137,6 +138,10 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
   }
   running_.reserve(static_cast<size_t>(capacity.slot_count()));
   pinned_.resize(pools_.group_count());
+  for (int group = 0; disk_.on() && group < pools_.group_count(); ++group) {
+    const int blocks = pools_.pool(group, kv::kHost).block_count();
+    copied_in_.push_back(std::vector<int64_t>(static_cast<size_t>(blocks), -1));
+  }
 }
 
 Scheduler::~Scheduler() = default;
@@ -188,6 +193,10 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
   wait_in_line(sequence);
+  if (disk_.on()) {
+    if (kept_on_ != nullptr) sequence.owner = kept_on_->owner_of(sequence.request.tenant);
+    begin_load(sequence);
+  }
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   if (sequence.request.start_by_ns) start_bys_.emplace(*sequence.request.start_by_ns, id);
   return id;
@@ -223,6 +232,7 @@ void Scheduler::fail(SequenceId id, const Error& error) {
 StepPlan Scheduler::plan(int64_t now_ns) {
   CHECK(uncommitted_.size() < 2, "two steps are in flight already");
   budget_ = capacity_.batch_tokens_max;
+  now_ns_ = now_ns;
   end_overdue(now_ns);
   return_unseen_blocks();
   choose_decodes();
@@ -231,6 +241,7 @@ StepPlan Scheduler::plan(int64_t now_ns) {
   choose_prefills();
   admit_waiting();
   take_draft_blocks();
+  if (disk_.on()) advance_disk();
   return write_plan();
 }
 
@@ -428,6 +439,11 @@ void Scheduler::admit_waiting() {
       passed_over.push_back(*next);
       continue;
     }
+    if (disk_.on() && waits_for_disk(sequence)) {
+      passed_over.push_back(*next);
+      if (++look_ups_passed_over == kPassedOverMax) break;
+      continue;
+    }
     const Found found = look_up(sequence);
     if (comes_soon(sequence, found)) {
       passed_over.push_back(*next);
@@ -466,6 +482,7 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
   sequence.slot = free_slots(sequence).back();
   free_slots(sequence).pop_back();
   adopt(sequence, found);
+  if (disk_.on()) note_disk_hit(sequence, found);
   if (!sequence.was_scheduled) {
     sequence.was_scheduled = true;
     forget_start_by(sequence);
@@ -473,9 +490,14 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
     counters_.prompt_tokens += sequence.prompt_count;
     (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
                                   : counters_.prompt_tokens_cached) += sequence.cached;
+    sequence.cached_by_tier = tokens_by_tier(sequence, found);
+    for (size_t tier = 0; found.by == Found::By::kName && tier < kv::kTierCount; ++tier) {
+      counters_.prompt_tokens_cached_by_tier[tier] += sequence.cached_by_tier[tier];
+    }
     // At once, so that of many slots that are free each tenant gets its share.
     queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }
+  release_load(sequence);
   events_.push_back({.id = sequence.id,
                      .slot_allocation = Event::SlotAllocation::kScheduled,
                      .slot = sequence.slot});
@@ -551,6 +573,7 @@ int Scheduler::blocks_wanted(const Sequence& sequence, int group, int length) co
 }
 
 StepPlan Scheduler::write_plan() {
+  offload_evicted();
   StepPlan plan;
   if (chosen_.empty() && copies_.empty()) return plan;
   plan.step = next_step_++;
@@ -560,6 +583,7 @@ StepPlan Scheduler::write_plan() {
   UncommittedStep& uncommitted = uncommitted_.emplace_back();
   uncommitted.step = plan.step;
   uncommitted.swapped_out.swap(swapped_out_);
+  uncommitted.offloads.swap(offloads_);
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
     const int begin = sequence->computed;
@@ -567,6 +591,7 @@ StepPlan Scheduler::write_plan() {
       uncommitted.decode_tokens += sequence->chosen;
     } else {
       uncommitted.has_prompts = true;
+      uncommitted.prompt_tokens += sequence->chosen;
     }
     write_row(*sequence, plan);
     uncommitted.rows.push_back(

@@ -6,7 +6,8 @@
 // order of their ranks (priority and arrival); who of the waiting is next the fair queue says. When
 // blocks run out, a later sequence makes room for an earlier one: its blocks are copied to the
 // host's memory if there is room, and otherwise returned, so that it waits to be computed again
-// from its known tokens. The first in order can always go on, so every sequence ends.
+// from its known tokens. The first in order can always go on, so every sequence ends. What the
+// prefix cache evicts from the device goes to the host's memory too, and is found there.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 
 #include "admission/fair_queue.h"
 #include "base/result.h"
+#include "engine/disk_tier.h"
 #include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
@@ -32,6 +34,7 @@
 #include "engine/token_stream.h"
 #include "kv/block_hash.h"
 #include "kv/block_pools.h"
+#include "kv/block_transfers.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
 
@@ -50,6 +53,8 @@ class Scheduler {
     kv::EventLog* events = nullptr;  // outlives the scheduler
     // Of block_times(), outlives the scheduler; null: nobody asks.
     const base::Clock* clock = nullptr;
+
+    kv::DiskWrites disk_writes = kv::DiskWrites::kSelective;
 
     SchedulingPolicy policy;
     // Guesses only as many as pay (engine/draft_controller.h); otherwise as many as fit.
@@ -104,8 +109,22 @@ class Scheduler {
     events.swap(events_);
   }
 
-  // Nothing waits or runs; steps may still be in flight.
-  bool idle() const { return queue_.empty() && running_.empty(); }
+  // What is to be read from the disk and written to it, since the last call; and what came of it.
+  std::vector<kv::BlockTransfer> take_transfers();
+  void finish_transfer(const kv::TransferResult& result, int64_t now_ns) {
+    disk_.finish(result, now_ns);
+  }
+  // Blocks on the disk that can be found from the start. Before the first plan.
+  void adopt_kept(const kv::BlockTransfers& disk);
+  const DiskTier& disk() const { return disk_; }
+
+  // Nothing that was computed so far is found by later requests, in any tier; what is pinned is.
+  void reset_prefix_cache();
+
+  // Nothing waits or runs, nor is anything on its way to the disk; steps may still be in flight.
+  bool idle() const {
+    return queue_.empty() && running_.empty() && copies_.empty() && !disk_.busy();
+  }
   std::vector<SequenceId> live() const;  // running ones in order, then the waiting by arrival
 
   int running_count() const { return static_cast<int>(running_.size()); }
@@ -159,14 +178,26 @@ class Scheduler {
     // In each group the last ones of as many, as far back as the next query sees; none: no groups.
     kv::PerGroup<std::vector<Block>> groups;
   };
+  enum class ThenDisk { kNo, kYes };
+  // What was evicted from the device, on its way to this block of the host's memory.
+  struct Offload {
+    int group;
+    BlockId block;  // held until the step that copies it is committed
+    kv::BlockHash hash;
+    uint64_t owner;
+    ThenDisk then_disk;
+    int64_t epoch;  // before the cache was reset nothing is kept
+  };
   // The blocks of a prompt that stays, by group.
   using Pin = kv::PerGroup<kv::BlockTable>;
   struct UncommittedStep {
     int64_t step;
     std::vector<PlannedRow> rows;
     std::vector<Sequence*> swapped_out;  // in this step; none of them has a row in it
+    std::vector<Offload> offloads;
     bool has_prompts = false;
     int decode_tokens = 0;
+    int prompt_tokens = 0;
   };
 
   void end_overdue(int64_t now_ns);
@@ -230,12 +261,27 @@ class Scheduler {
   void swap_out(Sequence& sequence, kv::Tier tier);
   kv::BlockTable copy_out(const Sequence& sequence, int group, kv::Tier tier);
   void commit_swap(Sequence& sequence, bool failed);
+  void offload_evicted();
+  void offload(const kv::BlockPool::Eviction& block, ThenDisk then_disk);
+  void copy_block(const BlockCopy& copy);
+  void advance_disk();
+  void copy_for_disk();
+  void want_on_disk(const Sequence& sequence);
+  void note_disk_hit(const Sequence& sequence, const Found& found);
+  bool waits_for_disk(Sequence& sequence);
+  void begin_load(Sequence& sequence);
+  void release_load(Sequence& sequence);
+  void commit_offload(const Offload& offload, bool failed);
+  void hold_copied(const Found& found);
+  void release_copied(const Found& found);
+  kv::PerTier<int> tokens_by_tier(const Sequence& sequence, const Found& found) const;
   void forget_swapped(Sequence& sequence);
   void wait_in_line(Sequence& sequence);
   void leave_line(Sequence& sequence);
   void charge_output(Sequence& sequence);
 
   void name_blocks(Sequence& sequence) const;
+  std::span<const kv::BlockHash> usable_names(Sequence& sequence) const;
   Found look_up(Sequence& sequence) const;
   Found find_by_name(Sequence& sequence) const;
   Found find_swapped_out(Sequence& sequence) const;
@@ -276,6 +322,13 @@ class Scheduler {
   const Options options_;
   const kv::BlockHasher hasher_;
   kv::BlockPools pools_;
+  DiskTier disk_;
+  std::vector<kv::BlockTransfer> held_transfers_;  // until their host blocks' copies are over
+  // By group and block of the host, where there is a disk: the last step that copies it.
+  kv::PerGroup<std::vector<int64_t>> copied_in_;
+  const kv::BlockTransfers* kept_on_ = nullptr;  // who knows owners; null: nobody
+  int64_t now_ns_ = 0;                           // of the plan that is made, or the last one
+  int64_t epoch_ = 0;                            // resets of the prefix cache so far
   std::vector<Slot> free_slots_;
   std::vector<Slot> free_pooled_slots_;
 
@@ -295,6 +348,7 @@ class Scheduler {
   std::vector<Sequence*> chosen_;
   std::vector<BlockCopy> copies_;
   std::vector<Sequence*> swapped_out_;
+  std::vector<Offload> offloads_;
 
   DraftController draft_controller_;
   std::vector<DraftController::Candidate> draft_candidates_;  // scratch

@@ -56,6 +56,7 @@ void Scheduler::commit(StepResult result) {
     }
   } else {
     CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
+    disk_.note_computed(step.prompt_tokens, result.elapsed_ns);
     for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
     if (capacity_.draft_tokens_max > 0 && !step.has_prompts) {
       int rows = step.decode_tokens;
@@ -74,6 +75,7 @@ void Scheduler::commit(StepResult result) {
     }
   }
   for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
+  for (const Offload& offload : step.offloads) commit_offload(offload, result.error.has_value());
 }
 
 // Whether the row's token was not known before.
@@ -349,6 +351,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   StreamEnd end{.reason = reason,
                 .prompt_tokens = sequence.prompt_count,
                 .cached_tokens = sequence.cached,
+                .cached_by_tier = sequence.cached_by_tier,
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,
@@ -367,11 +370,13 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
       // its last steps succeeded is not part of that.
       return_unseen_blocks(sequence, ForSiblings::kReturn);
       keep_last_window(sequence);
+      if (disk_.on()) want_on_disk(sequence);
     }
     release_slot(sequence);
   } else {
     leave_line(sequence);
     forget_swapped(sequence);
+    release_load(sequence);
   }
   charge_output(sequence);
   queue_.leave(sequence.request.tenant);

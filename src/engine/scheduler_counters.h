@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "kv/group.h"
+
 namespace pelton::engine {
 
 struct SchedulerCounters {
@@ -12,6 +14,7 @@ struct SchedulerCounters {
   // request.
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_cached = 0;
+  kv::PerTier<int64_t> prompt_tokens_cached_by_tier{};  // of these, by where they lay
   int64_t prompt_tokens_shared = 0;
 
   int64_t preemptions_recompute = 0;  // blocks returned
@@ -19,8 +22,9 @@ struct SchedulerCounters {
   int64_t preemptions_costless = 0;   // the last token was on its way
   int64_t tokens_lost = 0;            // computed, and thrown away by preemptions
 
-  // Copies of blocks of either group: out to the host; back from it, hits of others included; and
-  // on the device, where answers part.
+  // Copies of blocks of either group: out to the host, as evicted or of preempted sequences; back
+  // from it, hits of others included; and on the device, where answers part.
+  int64_t blocks_offloaded = 0;  // evicted on the device, copied to the host
   int64_t blocks_swapped_out = 0;
   int64_t blocks_swapped_in = 0;
   int64_t blocks_forked = 0;

@@ -50,6 +50,10 @@ class TableEntries {
     }
   }
 
+  void add(int group, kv::Tier tier, BlockId block) {
+    ++counts_[static_cast<size_t>(tier)][group][static_cast<size_t>(block)];
+  }
+
   void check() const {
     for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
       for (int group = 0; group < pools_.group_count(); ++group) {
@@ -83,6 +87,15 @@ void Scheduler::check_integrity() const {
   for (int group = 0; group < pools_.group_count(); ++group) {
     for (const Pin& pin : pins_) entries.add(group, kv::kDevice, pin[group]);
     CHECK(count_pinned(group) == pinned_[group]);
+  }
+  for (const UncommittedStep& step : uncommitted_) {
+    for (const Offload& one : step.offloads) entries.add(one.group, kv::kHost, one.block);
+  }
+  disk_.each_held(
+      [&](int group, kv::Tier tier, BlockId block) { entries.add(group, tier, block); });
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.load == nullptr) continue;
+    for (const auto& [group, block] : sequence.load->held) entries.add(group, kv::kHost, block);
   }
   CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
   int waiting = 0;

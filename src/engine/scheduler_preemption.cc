@@ -57,7 +57,7 @@ void Scheduler::preempt(Sequence& sequence) {
 std::optional<kv::Tier> Scheduler::tier_for_swap(const Sequence& sequence) const {
   if (sequence.computes_every_token() || sequence.computed_for_sure() <= 0) return std::nullopt;
   const int end = blocks_for(sequence.computed);
-  for (kv::Tier tier = kv::kDevice + 1; tier < kv::kTierCount; ++tier) {
+  for (kv::Tier tier = kv::kDevice + 1; tier <= kv::kHost; ++tier) {
     bool has_room = true;
     for (int group = 0; group < pools_.group_count(); ++group) {
       const int wanted = end - first_seen_block(group, sequence.computed_for_sure());
@@ -104,11 +104,11 @@ kv::BlockTable Scheduler::copy_out(const Sequence& sequence, int group, kv::Tier
   for (size_t i = first; i < end; ++i) {
     if (blocks[i - first] != kNoBlock) continue;
     blocks[i - first] = taken[next++];
-    copies_.push_back({.group = group,
-                       .from_tier = kv::kDevice,
-                       .to_tier = tier,
-                       .from = sequence.tables[group].blocks()[i],
-                       .to = blocks[i - first]});
+    copy_block({.group = group,
+                .from_tier = kv::kDevice,
+                .to_tier = tier,
+                .from = sequence.tables[group].blocks()[i],
+                .to = blocks[i - first]});
   }
   kv::BlockTable table(pool);
   table.take_over(static_cast<int>(first), blocks);
@@ -135,10 +135,59 @@ void Scheduler::commit_swap(Sequence& sequence, bool failed) {
     for (int group = 0; group < pools_.group_count(); ++group) {
       const BlockId block = sequence.swapped_tables[static_cast<size_t>(group)].blocks()[at];
       if (block == kNoBlock) continue;
-      pools_.pool(group, sequence.swapped_tier)
-          .cache(block, sequence.hashes[at], rank_of(group, sequence, i));
+      kv::BlockPool& pool = pools_.pool(group, sequence.swapped_tier);
+      pool.cache(block, sequence.hashes[at], rank_of(group, sequence, i));
+      pool.set_owner(block, sequence.owner);
     }
   }
+}
+
+// What the device's pools have evicted so far in this plan is copied to the host's memory, where
+// the next hits find it, while there is room that no sequence holds. Window blocks that no hit ends
+// at are of no use there. Copies run in the order in which they are written down: this one comes
+// before whatever writes the block.
+void Scheduler::offload_evicted() {
+  for (const kv::BlockPool::Eviction& evicted : pools_.take_evictions()) {
+    if (evicted.priority == kv::BlockPool::EvictionPriority::kFirst) continue;
+    kv::BlockPool& host = pools_.pool(evicted.group, kv::kHost);
+    const BlockId known = host.find(evicted.hash);
+    if (known != kNoBlock) {
+      host.touch(known);
+      continue;
+    }
+    offload(evicted,
+            options_.disk_writes == kv::DiskWrites::kSelective ? ThenDisk::kNo : ThenDisk::kYes);
+  }
+}
+
+void Scheduler::offload(const kv::BlockPool::Eviction& block, ThenDisk then_disk) {
+  std::vector<BlockId> taken;
+  if (!pools_.pool(block.group, kv::kHost).take(1, taken)) return;
+  copy_block({.group = block.group,
+              .from_tier = kv::kDevice,
+              .to_tier = kv::kHost,
+              .from = block.block,
+              .to = taken.front()});
+  offloads_.push_back({.group = block.group,
+                       .block = taken.front(),
+                       .hash = block.hash,
+                       .owner = block.owner,
+                       .then_disk = then_disk,
+                       .epoch = epoch_});
+  ++counters_.blocks_offloaded;
+}
+
+// The step that copied it is over: from now on it is found.
+void Scheduler::commit_offload(const Offload& offload, bool failed) {
+  kv::BlockPool& host = pools_.pool(offload.group, kv::kHost);
+  if (!failed && offload.epoch == epoch_) {
+    host.cache(offload.block, offload.hash, kv::BlockPool::EvictionPriority::kLast);
+    if (host.cached(offload.block)) host.set_owner(offload.block, offload.owner);
+    if (offload.then_disk == ThenDisk::kYes) {
+      disk_.want({.group = offload.group, .name = offload.hash, .owner = offload.owner});
+    }
+  }
+  host.give_back({&offload.block, 1});
 }
 
 void Scheduler::forget_swapped(Sequence& sequence) {

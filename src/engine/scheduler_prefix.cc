@@ -1,6 +1,7 @@
 // How the scheduler finds finished work again: names of blocks, hits, pins.
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -37,22 +38,26 @@ Scheduler::Found Scheduler::look_up(Sequence& sequence) const {
   return fork && fork->tokens > found.tokens ? *std::move(fork) : std::move(found);
 }
 
-Scheduler::Found Scheduler::find_by_name(Sequence& sequence) const {
-  Found found;
-  if (!options_.prefix_cache) return found;
+// Of the blocks that a hit may consist of.
+std::span<const kv::BlockHash> Scheduler::usable_names(Sequence& sequence) const {
   name_blocks(sequence);
   const size_t last =
       sequence.scores_prompt() ? sequence.scored.size() : sequence.tokens.size() - 1;
-  const size_t usable = last / static_cast<size_t>(capacity_.block_tokens);
-  const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(usable);
-  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kTierCount - 1}, pools_);
+  return std::span(sequence.hashes).first(last / static_cast<size_t>(capacity_.block_tokens));
+}
+
+Scheduler::Found Scheduler::find_by_name(Sequence& sequence) const {
+  Found found;
+  if (!options_.prefix_cache) return found;
+  const std::span<const kv::BlockHash> hashes = usable_names(sequence);
+  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
   found.tokens = blocks * capacity_.block_tokens;
   found.block_count = blocks;
   found.groups.resize(pools_.group_count());
   for (int group = 0; group < pools_.group_count(); ++group) {
     for (int i = first_seen_block(group, found.tokens); i < blocks; ++i) {
       const kv::BlockPools::Place place =
-          pools_.find(group, hashes[static_cast<size_t>(i)], kv::kTierCount - 1);
+          pools_.find(group, hashes[static_cast<size_t>(i)], kv::kHost);
       found.groups[group].push_back({.tier = place.tier, .block = place.block});
     }
   }
@@ -148,13 +153,55 @@ bool Scheduler::comes_soon(const Sequence& arriving, const Found& found) const {
 
 void Scheduler::adopt(Sequence& sequence, const Found& found) {
   bool any_copied = false;
+  hold_copied(found);
   for (int group = 0; group < found.groups.size(); ++group) {
     any_copied = adopt_group(group, sequence.tables[group], found) || any_copied;
   }
+  release_copied(found);
   sequence.computed = found.tokens;
   // What is copied is not there before the step has succeeded.
   sequence.settled = any_copied ? 0 : found.tokens;
   forget_swapped(sequence);
+}
+
+// What is to be copied from a further tier is not to make room there for what the device evicts
+// for it.
+void Scheduler::hold_copied(const Found& found) {
+  for (int group = 0; group < found.groups.size(); ++group) {
+    for (const Found::Block& one : found.groups[group]) {
+      if (one.tier != kv::kDevice) pools_.pool(group, one.tier).share(one.block);
+    }
+  }
+}
+
+void Scheduler::release_copied(const Found& found) {
+  for (int group = 0; group < found.groups.size(); ++group) {
+    // From the back, so that a prefix's last block is the first of them to be evicted.
+    for (const Found::Block& one : std::views::reverse(found.groups[group])) {
+      if (one.tier != kv::kDevice) pools_.pool(group, one.tier).give_back({&one.block, 1});
+    }
+  }
+}
+
+// A block's tokens count for the furthest tier that any group has it from. What was read for the
+// sequence comes from the disk, though it lies on the host by now.
+kv::PerTier<int> Scheduler::tokens_by_tier(const Sequence& sequence, const Found& found) const {
+  kv::PerTier<int> tokens{};
+  const auto was_read = [&](int block) {
+    return sequence.load != nullptr && block >= sequence.load->near_blocks &&
+           block < sequence.load->far_blocks;
+  };
+  for (int i = 0; i < found.block_count; ++i) {
+    kv::Tier furthest = kv::kDevice;
+    for (const std::vector<Found::Block>& blocks : found.groups) {
+      const int first = found.block_count - static_cast<int>(blocks.size());
+      if (i >= first) furthest = std::max(furthest, blocks[static_cast<size_t>(i - first)].tier);
+    }
+    if (furthest == kv::kHost && was_read(i)) furthest = kv::kDisk;
+    const int left = sequence.cached - i * capacity_.block_tokens;
+    tokens[static_cast<size_t>(furthest)] += std::clamp(left, 0, capacity_.block_tokens);
+  }
+  return tokens;
 }
 
 // Whether any block is copied.
@@ -170,6 +217,7 @@ bool Scheduler::adopt_group(int group, kv::BlockTable& table, const Found& found
   }
   std::vector<BlockId> taken;
   CHECK(device.take(missing, taken), "what is found must find room");
+  offload_evicted();  // before the blocks are written
   size_t next = 0;
   for (const Found::Block& one : found_blocks) {
     if (one.is_shared()) {
@@ -177,8 +225,7 @@ bool Scheduler::adopt_group(int group, kv::BlockTable& table, const Found& found
       continue;
     }
     blocks.push_back(taken[next++]);
-    copies_.push_back(
-        {.group = group, .from_tier = one.tier, .from = one.block, .to = blocks.back()});
+    copy_block({.group = group, .from_tier = one.tier, .from = one.block, .to = blocks.back()});
     ++(one.tier != kv::kDevice ? counters_.blocks_swapped_in : counters_.blocks_forked);
   }
   table.take_over(found.block_count - static_cast<int>(blocks.size()), blocks);
@@ -198,8 +245,9 @@ void Scheduler::settle(Sequence& sequence, int end) {
       const BlockId block = sequence.tables[group].blocks()[at];
       // It may have left the window before the sequence was swapped out.
       if (block == kNoBlock) continue;
-      pools_.pool(group, kv::kDevice)
-          .cache(block, sequence.hashes[at], rank_of(group, sequence, i));
+      kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+      pool.cache(block, sequence.hashes[at], rank_of(group, sequence, i));
+      pool.set_owner(block, sequence.owner);
     }
   }
 }

@@ -4,7 +4,9 @@
 // loop over its own tokens says, every block comes home, and nobody waits for ever. A failing seed
 // is printed; PELTON_SEED=N replays it, PELTON_SEEDS=N runs more of them.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -122,6 +124,10 @@ Groups random_groups(Dice& dice, int block_tokens) {
     const int blocks = slides ? least + dice.roll(0, 30) : least;
     groups.push_back({.spec = spec, .block_counts = {blocks, swaps ? dice.roll(1, 40) : 0}});
   }
+  // A disk is behind the host's memory.
+  if (swaps && dice.one_in(2)) {
+    for (kv::GroupCapacity& group : groups) group.block_counts[kv::kDisk] = dice.roll(1, 60);
+  }
   return groups;
 }
 
@@ -189,7 +195,11 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
 }
 
 Scheduler::Options random_options(Dice& dice, bool prefix_cache) {
-  Scheduler::Options options{.prefix_cache = prefix_cache, .hash_seed = 1};
+  constexpr std::array kWrites = {kv::DiskWrites::kSelective, kv::DiskWrites::kAll,
+                                  kv::DiskWrites::kEvicted};
+  Scheduler::Options options{.prefix_cache = prefix_cache,
+                             .hash_seed = 1,
+                             .disk_writes = kWrites[static_cast<size_t>(dice.roll(0, 2))]};
   if (dice.one_in(3)) options.policy.order = SchedulingPolicy::Order::kDecodeFirst;
   options.policy.decode_first_prompt_tokens = dice.roll(1, 20);
   options.policy.prompt_tokens_beside_decodes_max = dice.one_in(2) ? dice.roll(1, 20) : 0;
@@ -211,9 +221,11 @@ class Workload {
         executor_({.capacity = capacity_,
                    .next_token = next_token_,
                    .fail_step = [this](const StepPlan& plan) { return fail(plan); },
+                   .transfer_outcome = [this](const auto&) { return fail_transfer(); },
                    .draft_acceptance = 0.1 * dice_.roll(0, 10),
                    .draft_seed = seed}) {
     if (dice_.one_in(3)) failing_step_one_in_ = dice_.roll(5, 100);
+    if (dice_.one_in(3)) failing_transfer_one_in_ = dice_.roll(2, 50);
     scheduled_in_.resize(static_cast<size_t>(capacity_.slot_count()), -1);
   }
 
@@ -245,10 +257,12 @@ class Workload {
     int64_t failed_copies = 0;      // blocks, with their step
     int64_t cancelled_swapped = 0;  // while their blocks were in the host's memory
     SchedulerCounters counters;
+    DiskTier::Counters disk;
   };
   Reached reached() const {
     Reached reached = reached_;
     reached.counters = scheduler_.counters();
+    reached.disk = scheduler_.disk().counters();
     return reached;
   }
 
@@ -303,6 +317,44 @@ class Workload {
     return Error{ErrorCode::kInternal, "this step fails"};
   }
 
+  kv::TransferResult::Outcome fail_transfer() {
+    using Outcome = kv::TransferResult::Outcome;
+    if (failing_transfer_one_in_ == 0 || !dice_.one_in(failing_transfer_one_in_)) {
+      return Outcome::kDone;
+    }
+    return dice_.one_in(2)   ? Outcome::kCorrupt
+           : dice_.one_in(2) ? Outcome::kFailed
+                             : Outcome::kFull;
+  }
+
+  // Results come when they like, in any order. Twice a turn, also while steps are in flight.
+  void exchange_with_disk(int turn) {
+    if (executor_.disk() == nullptr) return;
+    std::vector<kv::BlockTransfer> transfers = scheduler_.take_transfers();
+    for (const kv::BlockTransfer& what : transfers) {
+      for (const std::vector<BlockCopy>& copies : copies_in_flight_) {
+        for (const BlockCopy& copy : copies) {
+          const bool is_same = copy.group == what.group &&
+                               ((copy.from_tier == kv::kHost && copy.from == what.host) ||
+                                (copy.to_tier == kv::kHost && copy.to == what.host));
+          ASSERT_FALSE(is_same && what.direction == kv::BlockTransfer::Direction::kRead)
+              << "a step that may not have run copies what a disk writes over";
+        }
+      }
+    }
+    executor_.disk()->begin(std::move(transfers));
+    for (const kv::TransferResult& result : executor_.disk()->take_results()) {
+      transferred_.push_back(result);
+    }
+    while (!transferred_.empty() && !dice_.one_in(3)) {
+      std::swap(transferred_.back(), transferred_[static_cast<size_t>(dice_.roll(
+                                         0, static_cast<int>(transferred_.size()) - 1))]);
+      scheduler_.finish_transfer(transferred_.back(), turn);
+      transferred_.pop_back();
+      scheduler_.check_integrity();
+    }
+  }
+
   void cancel_one() {
     const std::vector<SequenceId> live = scheduler_.live();
     if (live.empty()) return;
@@ -315,22 +367,29 @@ class Workload {
 
   // Whether anything was going on.
   bool step(int turn) {
+    exchange_with_disk(turn);
+    if (dice_.one_in(200)) scheduler_.reset_prefix_cache();
     StepPlan plan = scheduler_.plan(turn);
     scheduler_.check_integrity();
     take_notes();
     const bool planned = !plan.empty();
+    const bool awaits_disk = scheduler_.disk().busy();
     if (planned) {
+      copies_in_flight_.push_back(plan.copies);
       executor_.submit(std::move(plan));
       ++in_flight_;
     }
+    exchange_with_disk(turn);
     const bool collects = in_flight_ == steps_in_flight_max_ || (in_flight_ > 0 && !planned);
     if (collects) {
       scheduler_.commit(executor_.collect());
+      copies_in_flight_.pop_front();
       --in_flight_;
     }
     scheduler_.check_integrity();
     take_notes();
-    EXPECT_TRUE(planned || collects || scheduler_.idle()) << "nothing runs though somebody waits";
+    EXPECT_TRUE(planned || collects || scheduler_.idle() || awaits_disk)
+        << "nothing runs though somebody waits";
     return planned || collects || !scheduler_.idle();
   }
 
@@ -397,8 +456,11 @@ class Workload {
   std::vector<Scheduler::Event> events_;
   int submitted_ = 0;
   int in_flight_ = 0;
-  int failing_step_one_in_ = 0;           // 0: none fails
-  std::vector<SequenceId> scheduled_in_;  // by slot
+  int failing_step_one_in_ = 0;                          // 0: none fails
+  int failing_transfer_one_in_ = 0;                      // likewise
+  std::vector<kv::TransferResult> transferred_;          // and not reported yet
+  std::deque<std::vector<BlockCopy>> copies_in_flight_;  // by step
+  std::vector<SequenceId> scheduled_in_;                 // by slot
   Reached reached_;
 };
 
@@ -410,6 +472,7 @@ void add(Workload::Reached& all, const Workload::Reached& one) {
   all.failed += one.failed;
   all.failed_copies += one.failed_copies;
   all.cancelled_swapped += one.cancelled_swapped;
+  all.disk.blocks_corrupt += one.disk.blocks_corrupt;
   SchedulerCounters& sum = all.counters;
   sum.prompt_tokens += one.counters.prompt_tokens;
   sum.prompt_tokens_cached += one.counters.prompt_tokens_cached;
@@ -419,6 +482,10 @@ void add(Workload::Reached& all, const Workload::Reached& one) {
   sum.blocks_swapped_out += one.counters.blocks_swapped_out;
   sum.blocks_swapped_in += one.counters.blocks_swapped_in;
   sum.blocks_forked += one.counters.blocks_forked;
+  sum.blocks_offloaded += one.counters.blocks_offloaded;
+  for (size_t tier = 0; tier < kv::kTierCount; ++tier) {
+    sum.prompt_tokens_cached_by_tier[tier] += one.counters.prompt_tokens_cached_by_tier[tier];
+  }
   sum.draft_tokens += one.counters.draft_tokens;
   sum.accepted_tokens += one.counters.accepted_tokens;
 }
@@ -458,6 +525,12 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   reaches("cancelled_while_swapped_out", all.cancelled_swapped, 100);
   reaches("prompt_tokens_shared", all.counters.prompt_tokens_shared, 1000);
   reaches("blocks_forked", all.counters.blocks_forked, 1000);
+  reaches("blocks_offloaded", all.counters.blocks_offloaded, 1000);
+  reaches("prompt_tokens_cached_on_host", all.counters.prompt_tokens_cached_by_tier[kv::kHost],
+          1000);
+  reaches("prompt_tokens_cached_on_disk", all.counters.prompt_tokens_cached_by_tier[kv::kDisk],
+          500);
+  reaches("blocks_damaged_on_disk", all.disk.blocks_corrupt, 100);
   reaches("guesses_accepted", all.counters.accepted_tokens, 100'000);
   reaches("guesses_rejected", all.counters.draft_tokens - all.counters.accepted_tokens, 100'000);
   for (const char* kind : {"full", "window", "full window", "window full", "window window",

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/disk_tier.h"
 #include "engine/draft_controller.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
@@ -70,6 +71,10 @@ struct Sequence {
   kv::BlockHash origin;               // the parent of the first block
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;  // tokens found in the prefix cache when it was first scheduled
+  kv::PerTier<int> cached_by_tier{};     // of these, by where they lay
+  uint64_t owner = 0;                    // of its blocks, on a disk
+  std::unique_ptr<DiskTier::Load> load;  // what is read for it while it waits
+  bool looked_on_disk = false;           // since it is next in line
   bool was_scheduled = false;
   // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
   // steps are committed. They go out with the first token.

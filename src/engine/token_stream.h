@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "engine/step_plan.h"
+#include "kv/group.h"
 
 namespace pelton::engine {
 
@@ -35,7 +36,8 @@ struct RequestTimes {
 struct StreamEnd {
   FinishReason reason = FinishReason::kStop;
   int prompt_tokens = 0;
-  int cached_tokens = 0;  // of the prompt, found in the prefix cache
+  int cached_tokens = 0;              // of the prompt, found in the prefix cache
+  kv::PerTier<int> cached_by_tier{};  // of these, by where they lay
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted

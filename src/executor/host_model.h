@@ -13,7 +13,7 @@
 
 namespace pelton::executor {
 
-class HostModel final : public StepModel {
+class HostModel final : public StepModel, private kv_transfer::BlockMemory {
  public:
   struct Options {
     kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
@@ -34,6 +34,7 @@ class HostModel final : public StepModel {
   std::string_view kernels_name() const override { return kernels_->name(); }
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
+  kv_transfer::BlockMemory* host_blocks() override { return tiers_.size() > 1 ? this : nullptr; }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
              models::HiddenTap* tap) override;
   Result<float*> finish() override;
@@ -54,6 +55,12 @@ class HostModel final : public StepModel {
             std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::Model> model,
             std::vector<models::KvStorage> tiers);
 
+  void read_block(int group, kv::BlockId block, std::span<char> into) const override {
+    tiers_[kv::kHost].gather(group, block, into);
+  }
+  void write_block(int group, kv::BlockId block, std::span<const char> bytes) override {
+    tiers_[kv::kHost].scatter(group, block, bytes);
+  }
   void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
 
   const cost_model::Footprint footprint_;

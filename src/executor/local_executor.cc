@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "checkpoint/fingerprint.h"
 #include "cost_model/draft_rows.h"
 #include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
@@ -89,10 +90,43 @@ LocalExecutor::Options fitted(LocalExecutor::Options options, const families::Mo
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
   options.swap_bytes = 0;
+  options.disk = {};
   if (!options.batch_from_memory) return options;
   options.batch_tokens_max = cost_model::encoder_step_tokens(
       model, options.memory_bytes.value_or(base::memory_limit_bytes()));
   return options;
+}
+
+// What a block's content depends on besides its tokens: not another block is to be taken for it.
+Result<std::string> kv_identity(const checkpoint::Checkpoint& checkpoint, const StepModel& model) {
+  constexpr int kScheme = 1;  // of names and of what lies in a block
+  TRY_ASSIGN(const std::string files, checkpoint::fingerprint(checkpoint));
+  const cost_model::Footprint& footprint = model.footprint();
+  return fmt::format("{} {} {} {} {} {}", kScheme, files, footprint.weights.bytes(),
+                     checkpoint.activation_bits(), tensor::kv_type_name(footprint.kv.dtype),
+                     model.kernels_name());
+}
+
+Result<std::unique_ptr<kv_transfer::BlockStore>> open_disk(
+    const checkpoint::Checkpoint& checkpoint, const LocalExecutor::Options& options,
+    StepModel& model, kv::PerGroup<kv::GroupCapacity>& groups) {
+  if (options.disk.folder.empty()) return std::unique_ptr<kv_transfer::BlockStore>();
+  if (model.host_blocks() == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 options.device ? "--kv-disk: the disk tier is the processors' only (--device cpu)"
+                                : "--kv-disk: --swap-space holds no block of each KV group, and "
+                                  "blocks pass through it; give it more",
+                 "kv-disk"};
+  }
+  TRY_ASSIGN(const kv::PerGroup<int> slots, kv_transfer::slot_counts(groups, options.disk.bytes));
+  for (int group = 0; group < groups.size(); ++group) {
+    groups[group].block_counts[kv::kDisk] = slots[group];
+  }
+  kv_transfer::BlockStore::Options store{
+      .disk = options.disk, .block_tokens = model.footprint().kv.block_tokens, .groups = groups};
+  TRY_ASSIGN(const std::string identity, kv_identity(checkpoint, model));
+  store.disk.identity += identity;
+  return kv_transfer::BlockStore::open(store, *model.host_blocks());
 }
 
 }  // namespace
@@ -212,19 +246,25 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
     CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");
   }
-  return std::unique_ptr<LocalExecutor>(new LocalExecutor(
-      options, std::move(threads), std::move(model), std::move(proposer), checkpoint.config()));
+  kv::PerGroup<kv::GroupCapacity> groups = model->footprint().kv_capacity();
+  TRY_ASSIGN(auto disk, open_disk(checkpoint, options, *model, groups));
+  return std::unique_ptr<LocalExecutor>(
+      new LocalExecutor(options, std::move(threads), std::move(model), std::move(proposer),
+                        checkpoint.config(), groups, std::move(disk)));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                              std::unique_ptr<StepModel> model,
                              std::shared_ptr<speculative::Proposer> proposer,
-                             const families::ModelConfig& config)
+                             const families::ModelConfig& config,
+                             const kv::PerGroup<kv::GroupCapacity>& groups,
+                             std::unique_ptr<kv_transfer::BlockStore> disk)
     : compute_threads_(std::move(threads)),
       pool_(compute_threads_->pool()),
       model_(std::move(model)),
+      disk_(std::move(disk)),
       capacity_{.block_tokens = footprint().kv.block_tokens,
-                .groups = footprint().kv_capacity(),
+                .groups = groups,
                 .sequences_max = options.sequences_max,
                 .pooled_sequences_max = pooled_sequences_max(options, config),
                 .embedding_size = config.hidden_size,

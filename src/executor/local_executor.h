@@ -28,6 +28,7 @@
 #include "executor/slot_table.h"
 #include "executor/step_model.h"
 #include "executor/step_queue.h"
+#include "kv_transfer/block_store.h"
 #include "lora/adapter.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
@@ -60,6 +61,9 @@ class LocalExecutor final : public engine::Executor {
     // Beside the KV cache: where sequences that make room are copied to instead of being computed
     // again. 0: no swapping.
     int64_t swap_bytes = 0;
+    // Behind that, with swap_bytes only: a disk, for what the prefix cache keeps. The processors'
+    // only.
+    kv_transfer::DiskOptions disk;
     std::optional<Device> device;  // empty: the processors
     // Of a device (cuda/device_tuning.h): auto, measure or default, and the folder where
     // what was measured is kept; empty: nowhere.
@@ -101,6 +105,9 @@ class LocalExecutor final : public engine::Executor {
   const engine::ExecutorCapacity& capacity() const override { return capacity_; }
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
+  kv::BlockTransfers* disk() override { return disk_.get(); }
+  // What there is of Options::disk; null: none.
+  const kv_transfer::SlotFile* disk_file() const { return disk_ ? &disk_->file() : nullptr; }
 
   std::string_view kernels_name() const { return model_->kernels_name(); }
   std::vector<parallel::Group::RankState> ranks() const { return model_->ranks(); }
@@ -129,7 +136,8 @@ class LocalExecutor final : public engine::Executor {
 
   LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                 std::unique_ptr<StepModel> model, std::shared_ptr<speculative::Proposer> proposer,
-                const families::ModelConfig& config);
+                const families::ModelConfig& config, const kv::PerGroup<kv::GroupCapacity>& groups,
+                std::unique_ptr<kv_transfer::BlockStore> disk);
 
   void work();
   void begin(engine::StepPlan given, Flight& flight);
@@ -140,6 +148,7 @@ class LocalExecutor final : public engine::Executor {
   const std::shared_ptr<ComputeThreads> compute_threads_;
   base::ThreadPool& pool_;
   const std::unique_ptr<StepModel> model_;
+  const std::unique_ptr<kv_transfer::BlockStore> disk_;  // reads and writes the model's memory
   const engine::ExecutorCapacity capacity_;
   const int sampled_vocab_;
 

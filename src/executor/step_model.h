@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "cost_model/footprint.h"
 #include "engine/step_plan.h"
+#include "kv_transfer/block_store.h"
 #include "models/model.h"
 #include "parallel/group.h"
 #include "sampling/device_rows.h"
@@ -39,6 +40,10 @@ class StepModel {
 
   // In order: a later one may read what an earlier one wrote.
   virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;
+
+  // The blocks of the host's memory, good as long as this model; null where there are none, or
+  // where they are not to be read beside the steps.
+  virtual kv_transfer::BlockMemory* host_blocks() { return nullptr; }
 
   // Whether rows of logits can be drawn from where they are computed: then a step does it for those
   // of `draws` that are the device's, and they hold nothing afterwards. And whether a step may

@@ -40,6 +40,13 @@ BlockId BlockPool::take_one() {
   unlink(block);
   evict(block);
   watch_.evicted(block);
+  if (options_.evictions != nullptr) {
+    options_.evictions->push_back({.group = options_.group,
+                                   .block = block,
+                                   .hash = metadata(block).hash,
+                                   .priority = metadata(block).priority,
+                                   .owner = metadata(block).owner});
+  }
   return block;
 }
 
@@ -70,6 +77,13 @@ void BlockPool::give_back(std::span<const BlockId> blocks) {
   }
 }
 
+void BlockPool::touch(BlockId block) {
+  CHECK(cached(block), "a block of use that holds nothing");
+  if (ref_count(block) > 0) return;
+  unlink(block);
+  link(block);
+}
+
 void BlockPool::cache(BlockId block, const BlockHash& hash, EvictionPriority priority) {
   CHECK(ref_count(block) > 0, "caching a block without references");
   if (metadata(block).cached || find(hash) != kNoBlock) return;
@@ -77,6 +91,7 @@ void BlockPool::cache(BlockId block, const BlockHash& hash, EvictionPriority pri
   metadata(block).hash = hash;
   metadata(block).cached = true;
   metadata(block).priority = priority;
+  metadata(block).owner = 0;
   log_event(Event::Kind::kStored, block);
 }
 
@@ -85,13 +100,17 @@ void BlockPool::set_eviction_priority(BlockId block, EvictionPriority priority) 
   metadata(block).priority = priority;
 }
 
+void BlockPool::uncache(BlockId block) {
+  CHECK(cached(block), "nothing is cached there");
+  const bool evictable = ref_count(block) == 0;
+  if (evictable) unlink(block);
+  evict(block);
+  if (evictable) free_.push_back(block);
+}
+
 void BlockPool::evict_all() {
   for (BlockId block = options_.block_count - 1; block >= 0; --block) {
-    if (!metadata(block).cached) continue;
-    const bool evictable = ref_count(block) == 0;
-    if (evictable) unlink(block);
-    evict(block);
-    if (evictable) free_.push_back(block);
+    if (cached(block)) uncache(block);
   }
 }
 

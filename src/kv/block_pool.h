@@ -19,6 +19,19 @@ namespace pelton::kv {
 
 class BlockPool {
  public:
+  // In which order cached blocks without references are evicted: every kFirst one before any kLast
+  // one; within a priority the least recently used.
+  enum class EvictionPriority { kFirst, kLast };
+
+  // A cached block that made room: its content stands until whoever took the block writes it.
+  struct Eviction {
+    int group = 0;
+    BlockId block = kNoBlock;
+    BlockHash hash;
+    EvictionPriority priority = EvictionPriority::kFirst;
+    uint64_t owner = 0;
+  };
+
   struct Options {
     int block_count = 0;
     int block_tokens = 16;
@@ -26,11 +39,9 @@ class BlockPool {
     int group = 0;               // what events say of it
     Tier tier = kDevice;
     const base::Clock* clock = nullptr;  // of times(), outlives the pool; null: nobody asks
+    // Gets what take() evicts, in order; outlives the pool; null: nobody asks.
+    std::vector<Eviction>* evictions = nullptr;
   };
-
-  // In which order cached blocks without references are evicted: every kFirst one before any kLast
-  // one; within a priority the least recently used.
-  enum class EvictionPriority { kFirst, kLast };
 
   explicit BlockPool(const Options& options);
 
@@ -46,14 +57,24 @@ class BlockPool {
   // is cached. Entries that are kNoBlock are skipped.
   void give_back(std::span<const BlockId> blocks);
 
+  // A cached block was of use: without references it is from now on the last of its priority to be
+  // evicted.
+  void touch(BlockId block);
+
   // From now on a referenced block is found under `hash`; unless another one is already, which
   // stays.
   void cache(BlockId block, const BlockHash& hash, EvictionPriority priority);
   void set_eviction_priority(BlockId block, EvictionPriority priority);    // of a referenced block
   BlockId find(const BlockHash& hash) const { return index_.find(hash); }  // or kNoBlock
 
-  // Evicts every cached block; references stay as they are.
-  void evict_all();
+  // It is not found any more; references stay as they are.
+  void uncache(BlockId block);
+  void evict_all();  // likewise, every cached block
+
+  // Whose content it is, for whoever asks; a number of the caller's. 0 until it is said.
+  void set_owner(BlockId block, uint64_t owner) { metadata(block).owner = owner; }
+  uint64_t owner(BlockId block) const { return metadata_[static_cast<size_t>(block)].owner; }
+  const BlockHash& name(BlockId block) const { return metadata_[static_cast<size_t>(block)].hash; }
 
   int ref_count(BlockId block) const { return ref_counts_[static_cast<size_t>(block)]; }
   bool cached(BlockId block) const { return metadata_[static_cast<size_t>(block)].cached; }
@@ -81,6 +102,7 @@ class BlockPool {
   // list.
   struct Metadata {
     BlockHash hash;
+    uint64_t owner = 0;
     EvictionPriority priority = EvictionPriority::kFirst;
     bool cached = false;
     int32_t before = -1;

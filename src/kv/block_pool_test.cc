@@ -146,5 +146,54 @@ TEST(BlockTable, random_use_keeps_every_block_in_one_place) {
   }
 }
 
+TEST(BlockPool, says_what_it_evicts_in_order) {
+  std::vector<BlockPool::Eviction> evictions;
+  BlockPool pool({.block_count = 3, .block_tokens = 4, .group = 1, .evictions = &evictions});
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(pool.take(3, taken));
+  using Priority = BlockPool::EvictionPriority;
+  pool.cache(taken[0], {.low = 10}, Priority::kLast);
+  pool.cache(taken[1], {.low = 11}, Priority::kFirst);
+  pool.set_owner(taken[0], 7);
+  pool.give_back(taken);
+  std::vector<BlockId> again;
+  ASSERT_TRUE(pool.take(1, again));
+  EXPECT_THAT(evictions, IsEmpty()) << "an empty one was left";
+  ASSERT_TRUE(pool.take(2, again));
+  ASSERT_EQ(evictions.size(), 2u);
+  EXPECT_EQ(evictions[0].hash.low, 11u);
+  EXPECT_EQ(evictions[0].priority, Priority::kFirst);
+  EXPECT_EQ(evictions[1].block, taken[0]);
+  EXPECT_EQ(evictions[1].owner, 7u);
+  EXPECT_EQ(evictions[1].group, 1);
+  pool.give_back(again);
+  pool.evict_all();
+  EXPECT_EQ(evictions.size(), 2u) << "nobody takes the room of what is forgotten";
+}
+
+TEST(BlockPool, what_was_of_use_is_evicted_later_and_what_is_wrong_at_once) {
+  BlockPool pool({.block_count = 3, .block_tokens = 4});
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(pool.take(3, taken));
+  for (size_t i = 0; i < 3; ++i) {
+    pool.cache(taken[i], {.low = i}, BlockPool::EvictionPriority::kLast);
+  }
+  pool.give_back(taken);  // the last first
+  pool.touch(taken[2]);
+  std::vector<BlockId> again;
+  ASSERT_TRUE(pool.take(1, again));
+  EXPECT_THAT(again, ElementsAre(taken[1]));
+  pool.uncache(taken[0]);
+  EXPECT_EQ(pool.find({.low = 0}), kNoBlock);
+  EXPECT_EQ(pool.empty_count(), 1);
+  pool.share(taken[2]);
+  pool.uncache(taken[2]);  // whoever reads it still does
+  EXPECT_EQ(pool.ref_count(taken[2]), 1);
+  pool.check_integrity();
+  pool.give_back({&taken[2], 1});
+  EXPECT_EQ(pool.empty_count(), 2);
+  pool.check_integrity();
+}
+
 }  // namespace
 }  // namespace pelton::kv

@@ -12,13 +12,15 @@ BlockPools::BlockPools(const Options& options) {
   for (Tier tier = kDevice; tier < kTierCount; ++tier) {
     for (int group = 0; group < specs_.size(); ++group) {
       const bool watched = group == widest_ && tier == kDevice;
+      const bool has_next = tier == kDevice && options.groups[group].block_counts[kHost] > 0;
       pools_.emplace_back(BlockPool::Options{
           .block_count = options.groups[group].block_counts[static_cast<size_t>(tier)],
           .block_tokens = options.block_tokens,
           .events = options.events,
           .group = group,
           .tier = tier,
-          .clock = watched ? options.clock : nullptr});
+          .clock = watched ? options.clock : nullptr,
+          .evictions = has_next ? &evictions_ : nullptr});
     }
   }
 }

@@ -2,6 +2,7 @@
 // by name wherever it lies. Outlives the tables that hold its blocks. Engine thread only.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -46,6 +47,10 @@ class BlockPools {
     return {};
   }
 
+  // What the device's pools have evicted since the last call, in order, of groups that have blocks
+  // in the host's memory: whoever wants the contents copies them before the blocks are written.
+  std::vector<BlockPool::Eviction> take_evictions() { return std::exchange(evictions_, {}); }
+
   // Of the widest group's blocks on the device.
   const BlockTimes& times() const { return pool(widest_, kDevice).times(); }
 
@@ -58,6 +63,7 @@ class BlockPools {
 
   PerGroup<GroupSpec> specs_;
   int widest_ = 0;
+  std::vector<BlockPool::Eviction> evictions_;
   std::vector<BlockPool> pools_;  // the groups of the first tier, then of the next
 };
 

@@ -23,12 +23,13 @@ using PerGroup = base::InplaceVector<T, kGroupsMax>;
 // The tiers, from the nearest on. What computes reads the first only; blocks are copied from and to
 // the others. Each has its own numbers of blocks. A further tier is one more name here, and blocks
 // in it that an executor offers.
-inline constexpr std::array<std::string_view, 2> kTierNames = {"device", "host"};
+inline constexpr std::array<std::string_view, 3> kTierNames = {"device", "host", "disk"};
 inline constexpr int kTierCount = static_cast<int>(kTierNames.size());
 
 using Tier = int32_t;  // index into kTierNames
 inline constexpr Tier kDevice = 0;
 inline constexpr Tier kHost = 1;
+inline constexpr Tier kDisk = 2;  // block_transfers.h
 
 template <typename T>
 using PerTier = std::array<T, kTierNames.size()>;

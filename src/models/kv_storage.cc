@@ -55,6 +55,29 @@ void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy, int l
               static_cast<size_t>(bytes));
 }
 
+void KvStorage::gather(int group, int32_t block, std::span<char> into) const {
+  const auto bytes = static_cast<size_t>(groups_.layer_block_bytes[group]);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (groups_.of_layer[i] != group) continue;
+    std::memcpy(into.data(),
+                static_cast<const char*>(layers_[i].data) + static_cast<size_t>(block) * bytes,
+                bytes);
+    into = into.subspan(bytes);
+  }
+  CHECK(into.empty(), "a block of another size");
+}
+
+void KvStorage::scatter(int group, int32_t block, std::span<const char> from) {
+  const auto bytes = static_cast<size_t>(groups_.layer_block_bytes[group]);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (groups_.of_layer[i] != group) continue;
+    std::memcpy(static_cast<char*>(layers_[i].data) + static_cast<size_t>(block) * bytes,
+                from.data(), bytes);
+    from = from.subspan(bytes);
+  }
+  CHECK(from.empty(), "a block of another size");
+}
+
 KvStorage::KvStorage(KvStorage&& other) noexcept
     : options_(other.options_),
       layers_(std::move(other.layers_)),

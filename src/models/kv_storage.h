@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -41,6 +42,10 @@ class KvStorage {
     int32_t to = 0;
   };
   void copy_block(const KvStorage& source, const BlockCopy& copy, int layer);
+
+  // A block's bytes in all layers of its group, one after the other: block_bytes of the group.
+  void gather(int group, int32_t block, std::span<char> into) const;
+  void scatter(int group, int32_t block, std::span<const char> from);
 
  private:
   KvStorage() = default;

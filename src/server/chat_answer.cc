@@ -29,11 +29,7 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   ChatChoice& one = choices_.at(choice);
   one.end(end);
   add_answer(facts_, end);
-  // One prompt for all; the choice that found least of it in the cache had it computed.
-  usage_.cached_tokens = usage_.prompt_tokens == 0
-                             ? end.cached_tokens
-                             : std::min<int64_t>(usage_.cached_tokens, end.cached_tokens);
-  usage_.prompt_tokens = end.prompt_tokens;
+  add_prompt(usage_, end);
   usage_.completion_tokens += one.sampled_tokens();
   usage_.reasoning_tokens += one.reasoning_tokens();
   if (!options_.has_prediction) return;

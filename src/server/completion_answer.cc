@@ -143,19 +143,22 @@ void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
                            ? api::StopReason(choice.stop_filter.matched())
                            : stop_reason_of(end, choice.last_token, options_.stop_token_ids);
   add_answer(facts_, end);
-  choice.prompt_tokens = end.prompt_tokens;
-  choice.cached_tokens = end.cached_tokens;
+  choice.prompt = {.prompt_tokens = end.prompt_tokens,
+                   .cached_tokens = end.cached_tokens,
+                   .cached_by_tier = end.cached_by_tier};
 }
 
-// Each prompt once; the choice that found least of it in the cache had it computed.
+// Each prompt once.
 void CompletionAnswer::count_prompts() {
   for (size_t i = 0; i < choices_.size(); i += options_.choices_per_prompt) {
-    int cached = choices_[i].cached_tokens;
+    api::Usage prompt;
     for (size_t j = i; j < i + options_.choices_per_prompt; ++j) {
-      cached = std::min(cached, choices_[j].cached_tokens);
+      add_prompt(prompt, choices_[j].prompt);
     }
-    usage_.prompt_tokens += choices_[i].prompt_tokens;
-    usage_.cached_tokens += cached;
+    usage_.prompt_tokens += prompt.prompt_tokens;
+    usage_.cached_tokens += prompt.cached_tokens;
+    usage_.cached_on_host_tokens += prompt.cached_on_host_tokens;
+    usage_.cached_on_disk_tokens += prompt.cached_on_disk_tokens;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "access/request_record.h"
 #include "api/completion_response.h"
+#include "engine/token_stream.h"
 #include "server/answer.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
@@ -75,8 +76,7 @@ class CompletionAnswer final : public Answer {
     bool prompt_logprobs_sent = false;
     bool finish_sent = false;
     bool tokens_not_emitted = false;  // no chunk has gone out since
-    int prompt_tokens = 0;
-    int cached_tokens = 0;
+    engine::StreamEnd prompt;         // what its end says of it
   };
 
   bool is_text(TokenId token) const;

@@ -89,9 +89,10 @@ void ready(Call call, Services& services);
 void ping(Call call, Services& services);
 void server_info(Call call, Services& services);
 void load(Call call, Services& services);
-void sleep(Call call, Services& services);  // sleep.cc, also the next two
+void sleep(Call call, Services& services);  // sleep.cc, also the next three
 void wake_up(Call call, Services& services);
 void is_sleeping(Call call, Services& services);
+void reset_prefix_cache(Call call, Services& services);
 void load_lora_adapter(Call call, Services& services);  // lora.cc, also the next
 void unload_lora_adapter(Call call, Services& services);
 

@@ -35,6 +35,15 @@ void add_answer(access::GenerationFacts& facts, const engine::StreamEnd& end) {
   times.last_token_ns = std::max(times.last_token_ns, end.times.last_token_ns);
 }
 
+void add_prompt(api::Usage& usage, const engine::StreamEnd& end) {
+  const bool is_first = usage.prompt_tokens == 0;
+  usage.prompt_tokens = end.prompt_tokens;
+  if (!is_first && usage.cached_tokens <= end.cached_tokens) return;
+  usage.cached_tokens = end.cached_tokens;
+  usage.cached_on_host_tokens = end.cached_by_tier[kv::kHost];
+  usage.cached_on_disk_tokens = end.cached_by_tier[kv::kDisk];
+}
+
 access::SamplingAsked sampling_asked(const api::GenerationFields& fields) {
   using Kind = api::OutputFormat::Kind;
   const bool json = fields.format && (fields.format->kind == Kind::kJsonObject ||

@@ -5,12 +5,17 @@
 #include "access/request_record.h"
 #include "api/answer_extras.h"
 #include "api/generation_fields.h"
+#include "api/usage.h"
 #include "engine/token_stream.h"
 
 namespace pelton::server {
 
 // One more answer of the generation is over.
 void add_answer(access::GenerationFacts& facts, const engine::StreamEnd& end);
+
+// The same in its client's usage, of the prompt. One prompt for all answers: the one that found
+// least of it in the cache had it computed.
+void add_prompt(api::Usage& usage, const engine::StreamEnd& end);
 
 access::SamplingAsked sampling_asked(const api::GenerationFields& fields);
 

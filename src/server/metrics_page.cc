@@ -118,6 +118,40 @@ void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted
               "Of these, those that were what was sampled.", &Proposed::accepted_tokens);
 }
 
+void write_disk(PrometheusText& text, const engine::DiskTier::Counters& disk) {
+  text.family("pelton_kv_disk_blocks_total", Type::kCounter,
+              "KV blocks moved between the host's memory and --kv-disk, and what became of them.");
+  const auto sample = [&](std::string_view kind, int64_t count) {
+    text.sample({{"kind", kind}}, static_cast<double>(count));
+  };
+  sample("written", disk.blocks_written);
+  sample("read", disk.blocks_read);
+  sample("corrupt", disk.blocks_corrupt);
+  sample("error", disk.errors);
+  sample("not_written", disk.writes_dropped);
+  text.family("pelton_kv_disk_loads_total", Type::kCounter,
+              "Prompts with blocks on --kv-disk, by what came of them.");
+  sample("begun", disk.loads);
+  sample("slower_than_computing", disk.loads_declined);
+  sample("late", disk.loads_late);
+  text.counter("pelton_kv_disk_off_total",
+               "Times that --kv-disk was left alone for a while because it failed.",
+               static_cast<double>(disk.times_off));
+}
+
+void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
+                 const engine::ExecutorCapacity& capacity) {
+  text.family("pelton_prefix_cache_hits_total", Type::kCounter,
+              "Prompt tokens found in the prefix cache, by the tier they were taken from.");
+  for (size_t tier = 0; tier < kv::kTierCount; ++tier) {
+    text.sample({{"tier", kv::kTierNames[tier]}},
+                static_cast<double>(stats.scheduler.prompt_tokens_cached_by_tier[tier]));
+  }
+  if (capacity.blocks(kv::widest_group(capacity.groups), kv::kDisk) > 0) {
+    write_disk(text, stats.disk);
+  }
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -156,6 +190,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.counter("pelton_prompt_tokens_shared_total",
                "Prompt tokens taken over from another answer to the same request.",
                static_cast<double>(counted.prompt_tokens_shared));
+  write_tiers(text, stats, capacity);
   text.counter("pelton_tokens_lost_total", "Tokens computed and thrown away by preemptions.",
                static_cast<double>(counted.tokens_lost));
   text.family("pelton_preemptions_total", Type::kCounter, "Preemptions by what became of blocks.");
@@ -163,6 +198,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.sample({{"kind", "swap"}}, static_cast<double>(counted.preemptions_swap));
   text.sample({{"kind", "costless"}}, static_cast<double>(counted.preemptions_costless));
   text.family("pelton_kv_block_copies_total", Type::kCounter, "KV blocks copied.");
+  text.sample({{"kind", "offload"}}, static_cast<double>(counted.blocks_offloaded));
   text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
   text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
   text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));

@@ -82,7 +82,8 @@ Services::Services(const Options& all_options, const base::Clock& the_clock, bas
       clock(the_clock),
       log(the_log),
       started_ns(clock.now_ns()),
-      access_control(options.keys, system_secret(), clock),
+      access_control(options.keys,
+                     options.salt_secret.empty() ? system_secret() : options.salt_secret, clock),
       statistics(clock),
       reporter([&] {
         access::RequestReporter::Options reports = options.reports;

@@ -48,7 +48,10 @@ struct Services {
     access::ApiKeys keys;  // empty: none is asked for
     access::CorsOrigins cors;
     std::string reasoning_key;  // of "encrypted_content"; empty: made now, for this server's life
-    uint64_t seed = 0;          // of ids and of requests that give none; 0: from the system
+    // Of the salts by which tenants share nothing in the prefix cache: one for all processes that
+    // find each other's blocks; empty: made now.
+    std::string salt_secret = {};
+    uint64_t seed = 0;  // of ids and of requests that give none; 0: from the system
     std::optional<uint64_t> sampling_seed = {};  // of requests that give none; none: as above
     std::string root_path = {};                  // may stand before every path; empty: none
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew

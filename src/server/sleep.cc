@@ -173,4 +173,12 @@ void is_sleeping(Call call, Services& services) {
   call.send(json_reply(fmt::format("{{\"is_sleeping\":{}}}", all)));
 }
 
+// As vLLM's and SGLang's: of all models, and whether they run or not.
+void reset_prefix_cache(Call call, Services& services) {
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
+    model->engine.reset_prefix_cache();
+  }
+  call.send(json_reply("{\"success\":true}"));
+}
+
 }  // namespace pelton::server

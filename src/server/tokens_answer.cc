@@ -1,9 +1,9 @@
 #include "server/tokens_answer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/chat_choice.h"
+#include "server/generation_facts.h"
 
 namespace pelton::server {
 
@@ -30,11 +30,7 @@ void TokensAnswer::end(size_t choice, const engine::StreamEnd& end) {
   std::string_view& reason = choices_.at(choice).finish_reason;
   reason = end.reason == engine::FinishReason::kLength ? "length" : "stop";
   if (end.reason == engine::FinishReason::kRepetition) reason = "repetition";
-  // One prompt for all; the choice that found least of it in the cache had it computed.
-  usage_.cached_tokens = usage_.prompt_tokens == 0
-                             ? end.cached_tokens
-                             : std::min<int64_t>(usage_.cached_tokens, end.cached_tokens);
-  usage_.prompt_tokens = end.prompt_tokens;
+  add_prompt(usage_, end);
 }
 
 void TokensAnswer::take_events(std::string& out) {

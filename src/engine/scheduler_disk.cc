@@ -1,0 +1,155 @@
+// How the scheduler uses a disk: what is written there when, and what is read for whoever waits.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+
+namespace {
+
+// Blocks that one plan copies to the host for the disk's sake: beside a step that is not seen.
+constexpr int kCopiesForDiskMax = 16;
+
+}  // namespace
+
+void Scheduler::adopt_kept(const kv::BlockTransfers& disk) {
+  CHECK(next_step_ == 0 && next_id_ == 0, "blocks of the disk after the first request");
+  kept_on_ = &disk;
+  if (options_.prefix_cache) disk_.adopt(disk.kept());
+}
+
+// Steps run in order, a disk does not wait for them: what a step that is not over copies from or to
+// a block of the host, nobody may have written over meanwhile.
+std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
+  for (const kv::BlockTransfer& begun : disk_.take_begun()) held_transfers_.push_back(begun);
+  const int64_t over = uncommitted_.empty() ? next_step_ : uncommitted_.front().step;
+  const auto waits = [&](const kv::BlockTransfer& what) {
+    return copied_in_[what.group][static_cast<size_t>(what.host)] >= over;
+  };
+  const auto ready = std::stable_partition(held_transfers_.begin(), held_transfers_.end(), waits);
+  std::vector<kv::BlockTransfer> transfers(ready, held_transfers_.end());
+  held_transfers_.erase(ready, held_transfers_.end());
+  return transfers;
+}
+
+// In the plan that is being made.
+void Scheduler::copy_block(const BlockCopy& copy) {
+  copies_.push_back(copy);
+  if (!disk_.on()) return;
+  const auto note = [&](kv::Tier tier, BlockId block) {
+    if (tier == kv::kHost) copied_in_[copy.group][static_cast<size_t>(block)] = next_step_;
+  };
+  note(copy.from_tier, copy.from);
+  note(copy.to_tier, copy.to);
+}
+
+void Scheduler::advance_disk() {
+  disk_.begin_writes(now_ns_);
+  copy_for_disk();
+}
+
+void Scheduler::copy_for_disk() {
+  for (int i = 0; i < kCopiesForDiskMax; ++i) {
+    const std::optional<DiskTier::Wanted> wanted = disk_.take_uncopied();
+    if (!wanted) return;
+    const BlockId block = pools_.pool(wanted->group, kv::kDevice).find(wanted->name);
+    if (block == kNoBlock) continue;  // evicted meanwhile
+    offload({.group = wanted->group, .block = block, .hash = wanted->name, .owner = wanted->owner},
+            ThenDisk::kYes);
+  }
+}
+
+// Of what an ended sequence leaves in the cache: all, or what was found there when it came, which
+// is of use more than once. Of window blocks those that a hit may look back into.
+void Scheduler::want_on_disk(const Sequence& sequence) {
+  if (!options_.prefix_cache || options_.disk_writes == kv::DiskWrites::kEvicted) return;
+  const bool all = options_.disk_writes == kv::DiskWrites::kAll;
+  const int tokens = all ? sequence.settled : std::min(sequence.cached, sequence.settled);
+  const int end =
+      std::min(tokens / capacity_.block_tokens, static_cast<int>(sequence.hashes.size()));
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const int last_window = first_seen_block(group, end * capacity_.block_tokens);
+    for (int i = 0; i < end; ++i) {
+      const bool is_of_use =
+          i >= last_window || rank_of(group, sequence, i) == kv::BlockPool::EvictionPriority::kLast;
+      if (!is_of_use) continue;
+      disk_.want({.group = group,
+                  .name = sequence.hashes[static_cast<size_t>(i)],
+                  .owner = sequence.owner});
+    }
+  }
+}
+
+// What is found a second time on the host is worth a place on the disk.
+void Scheduler::note_disk_hit(const Sequence& sequence, const Found& found) {
+  if (options_.disk_writes != kv::DiskWrites::kSelective || found.by != Found::By::kName) return;
+  for (int group = 0; group < found.groups.size(); ++group) {
+    const std::vector<Found::Block>& blocks = found.groups[group];
+    const auto first = static_cast<size_t>(found.block_count) - blocks.size();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].tier != kv::kHost) continue;
+      disk_.want({.group = group, .name = sequence.hashes[first + i], .owner = sequence.owner});
+    }
+  }
+}
+
+// A sequence is looked up when it comes, so that waiting hides reading, and once more when it is
+// next. It waits for what is read for it, but not for long; what came too late is computed.
+bool Scheduler::waits_for_disk(Sequence& sequence) {
+  if (sequence.load == nullptr && !sequence.looked_on_disk) begin_load(sequence);
+  sequence.looked_on_disk = true;
+  DiskTier::Load* const load = sequence.load.get();
+  if (load == nullptr || load->pending == 0) return false;
+  if (load->give_up_ns == 0) load->give_up_ns = now_ns_ + disk_.patience_ns(*load);
+  if (now_ns_ < load->give_up_ns) return true;
+  disk_.note_late();
+  load->far_blocks = load->near_blocks;
+  return false;
+}
+
+void Scheduler::begin_load(Sequence& sequence) {
+  if (!options_.prefix_cache || sequence.computes_every_token() || sequence.swapped_out()) return;
+  sequence.load = disk_.load(usable_names(sequence), now_ns_);
+}
+
+void Scheduler::release_load(Sequence& sequence) {
+  sequence.looked_on_disk = false;
+  if (sequence.load == nullptr) return;
+  disk_.release(*sequence.load);
+  sequence.load = nullptr;
+}
+
+// Pinned blocks keep their names: whoever asked for them asked for them for good.
+void Scheduler::reset_prefix_cache() {
+  ++epoch_;
+  struct Pinned {
+    int group;
+    BlockId block;
+    kv::BlockHash name;
+  };
+  std::vector<Pinned> pinned;
+  for (const Pin& pin : pins_) {
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      const kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+      for (const BlockId block : pin[group].blocks()) {
+        if (block != kNoBlock && pool.cached(block))
+          pinned.push_back({group, block, pool.name(block)});
+      }
+    }
+  }
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+      pools_.pool(group, tier).evict_all();
+    }
+  }
+  for (const Pinned& one : pinned) {
+    pools_.pool(one.group, kv::kDevice)
+        .cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
+  }
+  disk_.forget_all();
+}
+
+}  // namespace pelton::engine

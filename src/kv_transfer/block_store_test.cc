@@ -1,0 +1,410 @@
+// The disk tier's file and its threads: what is read is what was written under that name, or a
+// miss, whatever becomes of the file.
+#include "kv_transfer/block_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/random.h"
+
+namespace pelton::kv_transfer {
+namespace {
+
+using kv::BlockTransfer;
+using kv::TransferResult;
+using testing::HasSubstr;
+using Outcome = TransferResult::Outcome;
+using Direction = BlockTransfer::Direction;
+
+constexpr size_t kBlockBytes[] = {5000, 700};
+constexpr int kHostBlocks = 8;
+const std::string kSecret(40, 's');
+
+// Blocks of two groups on the host.
+class Memory final : public BlockMemory {
+ public:
+  Memory() {
+    for (const size_t bytes : kBlockBytes) {
+      groups.push_back(std::vector<std::string>(kHostBlocks, std::string(bytes, '\0')));
+    }
+  }
+  void read_block(int group, kv::BlockId block, std::span<char> into) const override {
+    const std::string& bytes = at(group, block);
+    std::ranges::copy(bytes, into.begin());
+  }
+  void write_block(int group, kv::BlockId block, std::span<const char> bytes) override {
+    groups[static_cast<size_t>(group)][static_cast<size_t>(block)].assign(bytes.begin(),
+                                                                          bytes.end());
+  }
+  const std::string& at(int group, kv::BlockId block) const {
+    return groups[static_cast<size_t>(group)][static_cast<size_t>(block)];
+  }
+  std::string& at(int group, kv::BlockId block) {
+    return groups[static_cast<size_t>(group)][static_cast<size_t>(block)];
+  }
+
+  std::vector<std::vector<std::string>> groups;
+};
+
+// What a disk may do to who uses it.
+struct Faults {
+  std::atomic<int> write_error{0};  // ErrorCode + 1
+  std::atomic<int> read_error{0};
+  std::atomic<int> delay_ms{0};
+  std::atomic<bool> tears_writes{false};
+};
+
+class FaultyFile final : public RawFile {
+ public:
+  FaultyFile(std::unique_ptr<RawFile> file, std::shared_ptr<Faults> faults)
+      : file_(std::move(file)), faults_(std::move(faults)) {}
+  Result<void> read(int64_t offset, std::span<char> into) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(faults_->delay_ms));
+    if (faults_->read_error > 0) return Error{ErrorCode(faults_->read_error - 1), "read"};
+    return file_->read(offset, into);
+  }
+  Result<void> write(int64_t offset, std::span<const char> bytes) override {
+    if (faults_->write_error > 0) return Error{ErrorCode(faults_->write_error - 1), "write"};
+    if (faults_->tears_writes) bytes = bytes.first(AlignedBuffer::kAlignment);
+    return file_->write(offset, bytes);
+  }
+
+ private:
+  const std::unique_ptr<RawFile> file_;
+  const std::shared_ptr<Faults> faults_;
+};
+
+class BlockStoreTest : public testing::Test {
+ protected:
+  BlockStoreTest() {
+    std::string name = testing::TempDir() + "pelton_kv_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~BlockStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  BlockStore::Options options(const std::string& secret, const std::string& identity) {
+    BlockStore::Options options{
+        .disk = {.folder = folder_, .bytes = 0, .secret = secret, .identity = identity},
+        .groups = {{{.name = "full", .block_bytes = kBlockBytes[0]}, {4, kHostBlocks, 20}},
+                   {{.name = "window", .sliding_window = 8, .block_bytes = kBlockBytes[1]},
+                    {4, kHostBlocks, 10}}},
+        .wrap = [faults = faults_](std::unique_ptr<RawFile> file) -> std::unique_ptr<RawFile> {
+          return std::make_unique<FaultyFile>(std::move(file), faults);
+        }};
+    return options;
+  }
+  std::unique_ptr<BlockStore> open(const std::string& secret = kSecret,
+                                   const std::string& identity = "model") {
+    auto store = BlockStore::open(options(secret, identity), memory_);
+    EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
+    return store.ok() ? std::move(*store) : nullptr;
+  }
+
+  static kv::BlockHash name(int number) {
+    return {.low = base::random_bits(1, static_cast<uint64_t>(number)), .high = 7};
+  }
+  static std::string content(int group, int number) {
+    std::string bytes;
+    for (size_t i = 0; i < kBlockBytes[group]; ++i) {
+      bytes.push_back(static_cast<char>(base::random_bits(static_cast<uint64_t>(number), i)));
+    }
+    return bytes;
+  }
+
+  Outcome carry_out(BlockStore& store, BlockTransfer what) {
+    what.id = ++id_;
+    store.begin({what});
+    for (;;) {
+      for (const TransferResult& result : store.take_results()) {
+        EXPECT_EQ(result.id, id_);
+        return result.outcome;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  // Block `number` goes to the slot of its number.
+  Outcome write(BlockStore& store, int group, int number) {
+    memory_.at(group, 0) = content(group, number);
+    return carry_out(store, {.direction = Direction::kWrite,
+                             .group = group,
+                             .host = 0,
+                             .slot = number,
+                             .name = name(number),
+                             .owner = store.owner_of("acme")});
+  }
+  Outcome read(BlockStore& store, int group, int slot, int as) {
+    memory_.at(group, 1).assign(kBlockBytes[group], '\0');
+    return carry_out(
+        store,
+        {.direction = Direction::kRead, .group = group, .host = 1, .slot = slot, .name = name(as)});
+  }
+  Outcome read(BlockStore& store, int group, int number) {
+    const Outcome outcome = read(store, group, number, number);
+    if (outcome == Outcome::kDone) {
+      EXPECT_EQ(memory_.at(group, 1), content(group, number)) << "a wrong block was believed";
+    } else {
+      EXPECT_EQ(memory_.at(group, 1), std::string(kBlockBytes[group], '\0'));
+    }
+    return outcome;
+  }
+  std::string file() const { return folder_ + "/blocks.pelton-kv"; }
+
+  std::string folder_;
+  Memory memory_;
+  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
+  int64_t id_ = 0;
+};
+
+TEST_F(BlockStoreTest, what_is_written_is_read) {
+  const auto store = open();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(write(*store, 0, i), Outcome::kDone);
+    EXPECT_EQ(write(*store, 1, i), Outcome::kDone);
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(read(*store, 0, i), Outcome::kDone);
+    EXPECT_EQ(read(*store, 1, i), Outcome::kDone);
+  }
+  EXPECT_EQ(read(*store, 0, 3, 4), Outcome::kCorrupt) << "under another's name";
+  EXPECT_EQ(read(*store, 0, 15, 15), Outcome::kCorrupt) << "never written";
+}
+
+TEST_F(BlockStoreTest, a_key_file_keeps_it_for_the_next_start) {
+  {
+    const auto store = open();
+    EXPECT_FALSE(store->file().is_warm());
+    for (int i = 0; i < 5; ++i) write(*store, 0, i);
+    write(*store, 1, 2);
+  }
+  const auto store = open();
+  EXPECT_TRUE(store->file().is_warm());
+  ASSERT_EQ(store->kept().size(), 6u);
+  EXPECT_EQ(store->kept()[1].slot, 1);
+  EXPECT_EQ(store->kept()[1].name, name(1));
+  EXPECT_EQ(store->kept()[1].owner, store->owner_of("acme"));
+  EXPECT_EQ(store->kept()[5].group, 1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(read(*store, 0, i), Outcome::kDone);
+  EXPECT_EQ(read(*store, 1, 2), Outcome::kDone);
+}
+
+TEST_F(BlockStoreTest, without_a_key_file_nothing_stays) {
+  const auto store = open("");
+  write(*store, 0, 1);
+  EXPECT_FALSE(std::filesystem::exists(file())) << "its name is gone while it is used";
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);
+}
+
+TEST_F(BlockStoreTest, of_another_model_layout_or_key_nothing_matches) {
+  for (const auto& [secret, identity] : {std::pair(kSecret, std::string("other weights")),
+                                         std::pair(std::string(40, 'x'), std::string("model"))}) {
+    {
+      const auto store = open();
+      write(*store, 0, 1);
+    }
+    const auto store = open(secret, identity);
+    EXPECT_FALSE(store->file().is_warm());
+    EXPECT_TRUE(store->file().is_reclaimed());
+    EXPECT_TRUE(store->kept().empty());
+    EXPECT_EQ(read(*store, 0, 1), Outcome::kCorrupt);
+  }
+  {
+    const auto store = open();
+    write(*store, 0, 1);
+  }
+  BlockStore::Options other = options(kSecret, "model");
+  other.block_tokens = 32;
+  auto store = BlockStore::open(other, memory_);
+  ASSERT_TRUE(store.ok());
+  EXPECT_TRUE((*store)->kept().empty());
+}
+
+TEST_F(BlockStoreTest, a_second_process_is_refused) {
+  const auto store = open();
+  const auto second = BlockStore::open(options(kSecret, "model"), memory_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kBadConfig);
+  EXPECT_THAT(second.error().message, HasSubstr("another process uses it"));
+}
+
+TEST_F(BlockStoreTest, a_path_that_is_none_is_refused) {
+  BlockStore::Options bad = options(kSecret, "model");
+  bad.disk.folder = folder_ + "/none";
+  EXPECT_EQ(BlockStore::open(bad, memory_).error().code, ErrorCode::kBadConfig);
+  std::ofstream(folder_ + "/a_file") << "x";
+  bad.disk.folder = folder_ + "/a_file";
+  EXPECT_THAT(BlockStore::open(bad, memory_).error().message, HasSubstr("not a directory"));
+  ::chmod(folder_.c_str(), 0777);
+  const auto open_to_all = BlockStore::open(options(kSecret, "model"), memory_);
+  EXPECT_THAT(open_to_all.error().message, HasSubstr("others may write there"));
+  ::chmod(folder_.c_str(), 0700);
+  BlockStore::Options huge = options(kSecret, "model");
+  huge.groups[0].block_counts[kv::kDisk] = INT32_MAX / 2;
+  huge.groups[0].spec.block_bytes = 1 << 29;
+  const auto above = BlockStore::open(huge, memory_);
+  ASSERT_FALSE(above.ok());
+  EXPECT_EQ(above.error().field, "kv-disk-size");
+}
+
+TEST_F(BlockStoreTest, flipped_bits_are_misses) {
+  const int flips = std::getenv("PELTON_FULL") != nullptr ? 100'000 : 2000;
+  const auto store = open();
+  for (int i = 0; i < 10; ++i) write(*store, 0, i);
+  const int descriptor = ::open(file().c_str(), O_RDWR);
+  ASSERT_GE(descriptor, 0);
+  int misses = 0;
+  for (int i = 0; i < flips; ++i) {
+    const uint64_t draw = base::random_bits(3, static_cast<uint64_t>(i));
+    const int number = static_cast<int>(draw % 10);
+    // Of the header, the seal or the block; what is behind is padding.
+    const auto bit =
+        static_cast<int64_t>((draw >> 8) % (8 * (SlotHeader::kBytes + 32 + kBlockBytes[0])));
+    const int64_t at = int64_t{FileHeader::kBytes} + number * store->file().slot_bytes(0) + bit / 8;
+    char byte = 0;
+    ASSERT_EQ(::pread(descriptor, &byte, 1, at), 1);
+    const char flipped = static_cast<char>(byte ^ 1 << bit % 8);
+    ASSERT_EQ(::pwrite(descriptor, &flipped, 1, at), 1);
+    misses += read(*store, 0, number) == Outcome::kCorrupt ? 1 : 0;
+    ASSERT_EQ(::pwrite(descriptor, &byte, 1, at), 1);
+  }
+  ::close(descriptor);
+  EXPECT_EQ(misses, flips);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(read(*store, 0, i), Outcome::kDone);
+}
+
+TEST_F(BlockStoreTest, swapped_slots_are_misses) {
+  const auto store = open();
+  write(*store, 0, 1);
+  write(*store, 0, 2);
+  const auto bytes = static_cast<size_t>(store->file().slot_bytes(0));
+  const auto at = [&](int slot) {
+    return static_cast<std::streamoff>(FileHeader::kBytes + bytes * static_cast<size_t>(slot));
+  };
+  std::fstream raw(file(), std::ios::in | std::ios::out | std::ios::binary);
+  std::string one(bytes, '\0');
+  std::string two(bytes, '\0');
+  raw.seekg(at(1)).read(one.data(), static_cast<std::streamsize>(bytes));
+  raw.seekg(at(2)).read(two.data(), static_cast<std::streamsize>(bytes));
+  raw.seekp(at(1)).write(two.data(), static_cast<std::streamsize>(bytes));
+  // One's header before two's block.
+  two.replace(0, SlotHeader::kBytes, one, 0, SlotHeader::kBytes);
+  raw.seekp(at(2)).write(two.data(), static_cast<std::streamsize>(bytes)).flush();
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kCorrupt);
+  EXPECT_EQ(read(*store, 0, 2, 1), Outcome::kCorrupt);
+}
+
+TEST_F(BlockStoreTest, a_torn_write_is_a_miss_after_the_restart) {
+  {
+    const auto store = open();
+    write(*store, 0, 1);
+    write(*store, 0, 2);
+    faults_->tears_writes = true;  // of the new block 2 only the beginning arrives
+    memory_.at(0, 0) = content(0, 3);
+    carry_out(*store,
+              {.direction = Direction::kWrite, .group = 0, .host = 0, .slot = 2, .name = name(3)});
+    faults_->tears_writes = false;
+  }
+  const auto store = open();
+  EXPECT_EQ(store->kept().size(), 2u);
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);
+  EXPECT_EQ(read(*store, 0, 2, 3), Outcome::kCorrupt);
+  EXPECT_EQ(read(*store, 0, 2, 2), Outcome::kCorrupt);
+}
+
+TEST_F(BlockStoreTest, a_file_that_is_deleted_under_it_is_still_there) {
+  const auto store = open();
+  write(*store, 0, 1);
+  std::filesystem::remove(file());
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone) << "it is still open";
+}
+
+TEST_F(BlockStoreTest, a_file_that_is_cut_under_it_is_a_failing_disk) {
+  const auto store = open();
+  write(*store, 0, 1);
+  std::filesystem::resize_file(file(), 10);
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kFailed);
+  EXPECT_EQ(write(*store, 0, 2), Outcome::kDone);
+  EXPECT_EQ(read(*store, 0, 2), Outcome::kDone) << "it has grown again";
+}
+
+TEST_F(BlockStoreTest, errors_of_the_disk_are_told_apart) {
+  const auto store = open();
+  write(*store, 0, 1);
+  faults_->write_error = static_cast<int>(ErrorCode::kDoesNotFit) + 1;
+  EXPECT_EQ(write(*store, 0, 2), Outcome::kFull);
+  faults_->write_error = static_cast<int>(ErrorCode::kIo) + 1;
+  EXPECT_EQ(write(*store, 0, 2), Outcome::kFailed);
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);
+  faults_->read_error = static_cast<int>(ErrorCode::kIo) + 1;
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kFailed);
+}
+
+TEST_F(BlockStoreTest, a_slow_disk_keeps_nobody_who_asks) {
+  const auto store = open();
+  write(*store, 0, 1);
+  faults_->delay_ms = 200;
+  store->begin({{.id = 77, .direction = Direction::kRead, .host = 1, .slot = 1, .name = name(1)}});
+  EXPECT_TRUE(store->take_results().empty()) << "begin() waited for the disk";
+}
+
+TEST_F(BlockStoreTest, what_was_forgotten_is_not_found_by_the_next_start) {
+  {
+    const auto store = open();
+    write(*store, 0, 1);
+    store->forget_all();
+    write(*store, 0, 2);
+  }
+  const auto store = open();
+  ASSERT_EQ(store->kept().size(), 1u);
+  EXPECT_EQ(store->kept()[0].name, name(2));
+}
+
+TEST_F(BlockStoreTest, nothing_readable_lies_in_the_file) {
+  const std::string canary = "canary-of-a-client's-prompt";
+  {
+    const auto store = open();
+    for (int i = 0; i < 8; ++i) {
+      std::string& block = memory_.at(0, 0);
+      block.clear();
+      while (block.size() < kBlockBytes[0]) block += canary;
+      block.resize(kBlockBytes[0]);
+      carry_out(*store, {.direction = Direction::kWrite,
+                         .group = 0,
+                         .host = 0,
+                         .slot = i,
+                         .name = name(i),
+                         .owner = store->owner_of("canary-tenant")});
+    }
+  }
+  const auto bytes = base::read_file(file());
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(bytes->find("canary"), std::string::npos);
+  struct stat info {};
+  ASSERT_EQ(::stat(file().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(BlockStoreTest, slots_share_the_bytes_as_blocks_share_the_device) {
+  const BlockStore::Options two = options(kSecret, "model");
+  const auto counts = slot_counts(two.groups, int64_t{4} << 20);
+  ASSERT_TRUE(counts.ok());
+  // Blocks of 8 and 4 KiB with all that belongs to them, as many of each.
+  EXPECT_EQ((*counts)[0], (*counts)[1]);
+  EXPECT_LE(int64_t{(*counts)[0]} * 12288 + 4096, 4 << 20);
+  EXPECT_GT(int64_t{(*counts)[0] + 1} * 12288 + 4096, 4 << 20);
+  EXPECT_EQ(slot_counts(two.groups, 5000).error().field, "kv-disk-size");
+}
+
+}  // namespace
+}  // namespace pelton::kv_transfer

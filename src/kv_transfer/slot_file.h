@@ -1,0 +1,101 @@
+// The disk tier's file: a header, then for each KV group its slots, all of one size, each with the
+// header of what it holds and the sealed block behind it. Whoever has the file open has its folder
+// locked. read and write may be called by several threads at once, for different slots.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kv_transfer/slot_header.h"
+
+namespace pelton::kv_transfer {
+
+// Bytes at offsets: a file, or what a test makes of one. Errors: kIo; kDoesNotFit: no room is left.
+class RawFile {
+ public:
+  virtual ~RawFile() = default;
+  virtual Result<void> read(int64_t offset, std::span<char> into) = 0;
+  virtual Result<void> write(int64_t offset, std::span<const char> bytes) = 0;
+};
+
+// Memory that a file can be read into without the system's copy. Empty until it is sized.
+class AlignedBuffer {
+ public:
+  static constexpr size_t kAlignment = 4096;
+
+  explicit AlignedBuffer(size_t size);
+  std::span<char> bytes() { return {bytes_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(char* bytes) const { std::free(bytes); }  // NOLINT: of aligned_alloc
+  };
+  size_t size_;
+  std::unique_ptr<char, Free> bytes_;
+};
+
+class SlotFile {
+ public:
+  struct Options {
+    std::string folder;
+    FileHeader header;   // as it is to be: its generation is the file's own if that one fits
+    bool keeps = false;  // it stays for the next process; otherwise its name is gone at once
+    // What stands between this and the system, for tests; may be empty.
+    std::function<std::unique_ptr<RawFile>(std::unique_ptr<RawFile>)> wrap = {};
+  };
+  // Errors: kBadConfig (no folder, others may write there, another process has it, larger than the
+  // file system), kIo.
+  static Result<std::unique_ptr<SlotFile>> open(const Options& options);
+  // As it lies there, for who looks at it from outside. Errors: those, kNotFound.
+  static Result<std::unique_ptr<SlotFile>> open_existing(const std::string& folder);
+  ~SlotFile();
+
+  const FileHeader& header() const { return header_; }
+  bool is_direct() const { return is_direct_; }
+  // It was there and made for the same blocks; `reclaimed`: it was there, for others.
+  bool is_warm() const { return is_warm_; }
+  bool is_reclaimed() const { return is_reclaimed_; }
+
+  struct Slot {
+    int group = 0;
+    int32_t index = 0;
+  };
+  struct Found {
+    Slot slot;
+    SlotHeader header;
+  };
+  // What headers say, of this generation, the oldest first. Several threads read them.
+  Result<std::vector<Found>> list();
+
+  // A slot with all that lies behind its header; `buffer` holds slot_bytes of its group.
+  int64_t slot_bytes(int group) const;
+  Result<void> read(const Slot& slot, std::span<char> buffer);
+  Result<void> write(const Slot& slot, std::span<const char> buffer);
+  // Nothing is found there any more.
+  Result<void> erase(const Slot& slot);
+  // Nor anywhere.
+  Result<void> next_generation();
+
+ private:
+  SlotFile() = default;
+  Result<void> lock(const std::string& folder);
+  Result<void> make(const Options& options, const std::string& path);
+  int64_t offset_of(const Slot& slot) const;
+  int64_t file_bytes() const;
+  Result<void> list_part(int group, int32_t begin, int32_t end, std::vector<Found>& found);
+
+  FileHeader header_;
+  bool is_direct_ = false;
+  bool is_warm_ = false;
+  bool is_reclaimed_ = false;
+  int lock_ = -1;
+  std::unique_ptr<RawFile> file_;      // for slots
+  std::unique_ptr<RawFile> buffered_;  // for headers
+};
+
+}  // namespace pelton::kv_transfer

@@ -1,0 +1,142 @@
+#include "kv_transfer/slot_header.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace pelton::kv_transfer {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr std::string_view kSlotMagic = "PLTNKVSL";
+constexpr std::string_view kFileMagic = "PLTNKVFL";
+constexpr uint64_t kBlockBytesMax = uint64_t{1} << 30;
+
+constexpr std::array<uint32_t, 256> crc_table() {
+  constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ kPolynomial : crc >> 1;
+    table[byte] = crc;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kCrcTable = crc_table();
+
+// Little-endian numbers one after the other, then the sum of all before it.
+class Writer {
+ public:
+  explicit Writer(std::string_view magic) : bytes_(magic) { number(kVersion); }
+
+  template <typename Number>
+  void number(Number value) {
+    for (size_t i = 0; i < sizeof(value); ++i) {
+      bytes_.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
+    }
+  }
+  void raw(std::span<const char> raw) { bytes_.append(raw.data(), raw.size()); }
+  std::string finish(size_t size) {
+    CHECK(bytes_.size() + sizeof(uint32_t) <= size);
+    bytes_.resize(size - sizeof(uint32_t), '\0');
+    number(crc32c(bytes_));
+    return std::move(bytes_);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename Number>
+  Number number() {
+    uint64_t value = 0;
+    for (size_t i = 0; i < sizeof(Number); ++i) {
+      value |= uint64_t{static_cast<unsigned char>(bytes_[i])} << (8 * i);
+    }
+    bytes_.remove_prefix(sizeof(Number));
+    return static_cast<Number>(value);
+  }
+  void raw(std::span<char> into) {
+    std::memcpy(into.data(), bytes_.data(), into.size());
+    bytes_.remove_prefix(into.size());
+  }
+
+ private:
+  std::string_view bytes_;
+};
+
+// Whether magic, version and sum are right; then `size` bytes can be read.
+bool is_whole(std::string_view bytes, std::string_view magic, size_t size) {
+  if (bytes.size() < size || !bytes.starts_with(magic)) return false;
+  const size_t end = size - sizeof(uint32_t);
+  if (Reader(bytes.substr(end)).number<uint32_t>() != crc32c(bytes.substr(0, end))) return false;
+  return Reader(bytes.substr(magic.size())).number<uint32_t>() == kVersion;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~uint32_t{0};
+  for (const char byte : bytes) {
+    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFF];
+  }
+  return ~crc;
+}
+
+std::string SlotHeader::encode() const {
+  Writer writer(kSlotMagic);
+  writer.number(group);
+  writer.number(name.low);
+  writer.number(name.high);
+  writer.number(owner);
+  writer.number(generation);
+  writer.number(number);
+  return writer.finish(kBytes);
+}
+
+std::optional<SlotHeader> SlotHeader::decode(std::string_view bytes) {
+  if (!is_whole(bytes, kSlotMagic, kBytes)) return std::nullopt;
+  Reader reader(bytes.substr(kSlotMagic.size() + sizeof(kVersion)));
+  SlotHeader header;
+  header.group = reader.number<uint32_t>();
+  header.name.low = reader.number<uint64_t>();
+  header.name.high = reader.number<uint64_t>();
+  header.owner = reader.number<uint64_t>();
+  header.generation = reader.number<uint64_t>();
+  header.number = reader.number<uint64_t>();
+  return header;  // what lies behind is zeros, or a later version's
+}
+
+std::string FileHeader::encode() const {
+  Writer writer(kFileMagic);
+  writer.raw(fingerprint);
+  writer.number(generation);
+  writer.number(group_count);
+  for (const Group& group : groups) {
+    writer.number(group.block_bytes);
+    writer.number(group.slot_count);
+  }
+  return writer.finish(kBytes);
+}
+
+std::optional<FileHeader> FileHeader::decode(std::string_view bytes) {
+  if (!is_whole(bytes, kFileMagic, kBytes)) return std::nullopt;
+  Reader reader(bytes.substr(kFileMagic.size() + sizeof(kVersion)));
+  FileHeader header;
+  reader.raw(header.fingerprint);
+  header.generation = reader.number<uint64_t>();
+  header.group_count = reader.number<uint32_t>();
+  if (header.group_count > kGroupsMax) return std::nullopt;
+  for (Group& group : header.groups) {
+    group.block_bytes = reader.number<uint64_t>();
+    group.slot_count = reader.number<uint32_t>();
+    if (group.block_bytes > kBlockBytesMax || group.slot_count > INT32_MAX) return std::nullopt;
+  }
+  return header;
+}
+
+}  // namespace pelton::kv_transfer

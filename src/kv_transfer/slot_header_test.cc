@@ -1,0 +1,50 @@
+#include "kv_transfer/slot_header.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::kv_transfer {
+namespace {
+
+// RFC 3720, B.4, and the check value that every list of CRCs has.
+TEST(SlotHeader, crc32c_is_castagnolis) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
+}
+
+TEST(SlotHeader, is_read_as_it_was_written) {
+  const SlotHeader slot{
+      .group = 1, .name = {.low = 2, .high = 3}, .owner = 4, .generation = 5, .number = 1ull << 60};
+  EXPECT_EQ(slot.encode().size(), SlotHeader::kBytes);
+  EXPECT_EQ(SlotHeader::decode(slot.encode()), slot);
+  FileHeader file{.generation = 7, .group_count = 2};
+  file.fingerprint.fill('f');
+  file.groups[0] = {.block_bytes = 12, .slot_count = 13};
+  file.groups[1] = {.block_bytes = 1 << 20, .slot_count = 2};
+  EXPECT_EQ(file.encode().size(), FileHeader::kBytes);
+  EXPECT_EQ(FileHeader::decode(file.encode()), file);
+}
+
+TEST(SlotHeader, with_any_bit_changed_it_is_none) {
+  const std::string good = SlotHeader{.group = 1, .name = {.low = 2, .high = 3}}.encode();
+  for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    EXPECT_EQ(SlotHeader::decode(bad), std::nullopt) << "bit " << bit;
+  }
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_EQ(SlotHeader::decode(good.substr(0, size)), std::nullopt);
+  }
+}
+
+TEST(SlotHeader, absurd_counts_are_refused) {
+  EXPECT_EQ(FileHeader::decode(FileHeader{.group_count = 9}.encode()), std::nullopt);
+  FileHeader large{.group_count = 1};
+  large.groups[0] = {.block_bytes = 1ull << 63, .slot_count = 1};
+  EXPECT_EQ(FileHeader::decode(large.encode()), std::nullopt);
+  large.groups[0] = {.block_bytes = 1, .slot_count = UINT32_MAX};
+  EXPECT_EQ(FileHeader::decode(large.encode()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pelton::kv_transfer

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""The prefix cache's tiers as a user meets them: whatever is evicted, restarted, killed, damaged or full, the model in the box says what
+it says without tiers; hits come, and are counted.
+
+usage: kv_tiers_test.py PELTON MODEL_FOLDER
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+PELTON, MODEL = sys.argv[1:3]
+FULL = bool(os.environ.get("PELTON_FULL"))
+SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
+          "required": ["words"], "additionalProperties": False}
+WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
+        {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
+PROMPTS = 40
+COMMON = 64  # tokens that all prompts begin with
+# The device holds a few prompts of this length, the host some more, the disk all of them.
+DEVICE = ("--max-model-len", "768", "--kv-cache-memory", "1MiB", "--max-num-seqs", "2")
+HOST = ("--swap-space", "2MiB")
+DISK_SIZE = "64MiB"
+
+
+def prompt(number):
+    draw = random.Random(number)
+    return f"Canary {number}. " + " ".join(draw.choice(("apple", "river", "seven", "cloud", "stone", "paper")) for _ in range(150))
+
+
+class Server:
+    def __init__(self, *flags, key=None):
+        self.flags = flags
+        self.key = key  # for whatever is not asked with another one
+
+    def start(self):
+        self.process = subprocess.Popen([PELTON, "serve", MODEL, "--port", "0", "--threads", "1", "--device", "cpu",
+                                         "--current-date", "2026-11-21", *DEVICE, *self.flags],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError("the server did not start: " + line + self.process.communicate()[1])
+        self.url = line.split()[2]
+        return self
+
+    __enter__ = start
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.communicate(timeout=60)[1]
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=60)
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
+
+    def post(self, path, body, key=None):
+        headers = {"Content-Type": "application/json", **self.authorization(key)}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    def authorization(self, key=None):
+        key = key or self.key
+        return {"Authorization": "Bearer " + key} if key else {}
+
+    def ask(self, number, key=None):
+        body = {"messages": [{"role": "user", "content": prompt(number)}], "max_completion_tokens": 24, **WAYS[number % len(WAYS)]}
+        reply = self.post("/v1/chat/completions", body, key)
+        details = reply["usage"]["prompt_tokens_details"]
+        return json.dumps(reply["choices"]), details["cached_tokens"], details.get("cached_tokens_details", {})
+
+    def answers(self, numbers, at_once=2):
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            return [one[0] for one in pool.map(self.ask, numbers)]
+
+    def disk_tokens(self, key=None):
+        """Of some prompts. Which of them are loaded is a matter of what that takes: so small a model computes fast."""
+        return sum(self.ask(number, key)[2].get("disk", 0) for number in range(12))
+
+    def metric(self, name, **labels):
+        with urllib.request.urlopen(urllib.request.Request(self.url + "/metrics", headers=self.authorization()), timeout=60) as reply:
+            found = re.findall(r"^%s\{(.*)\} (\S+)$" % re.escape(name), reply.read().decode(), re.M)
+        return sum(float(value) for text, value in found if all(f'{label}="{wanted}"' in text for label, wanted in labels.items()))
+
+    def wait_for(self, what, why):
+        for _ in range(600):
+            if what():
+                return
+            time.sleep(0.05)
+        raise AssertionError(why)
+
+    def written(self):
+        return self.metric("pelton_kv_disk_blocks_total", kind="written")
+
+    def wait_until_written(self):
+        """All that was asked for so far lies on the disk."""
+        before = [-1]
+
+        def quiet():
+            now = self.written()
+            same, before[0] = now == before[0], now
+            return same and now > 0
+        self.wait_for(lambda: quiet() and not time.sleep(0.2) and quiet(), "nothing was written")
+
+
+class Tiers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with Server() as plain:
+            cls.plain = plain.answers(range(PROMPTS))
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pelton_tiers_"))
+        self.disk = self.folder / "disk"
+        self.disk.mkdir()
+        self.key = self.folder / "key"
+        self.key.write_text("k" * 40 + "\n")
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def disk_flags(self, *more, size=DISK_SIZE, write="all"):
+        return (*HOST, "--kv-disk", str(self.disk), "--kv-disk-size", size, "--kv-disk-write", write, *more)
+
+    def warm_flags(self):
+        return self.disk_flags("--kv-disk-key-file", str(self.key))
+
+    def kv(self, *words):
+        return subprocess.run([PELTON, "kv", *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+
+    def check_answers(self, server, numbers=range(PROMPTS)):
+        self.assertEqual(server.answers(numbers), [self.plain[number] for number in numbers])
+
+    def test_what_the_device_evicts_is_found_on_the_host(self):
+        with Server(*HOST) as server:
+            self.check_answers(server)
+            last = range(PROMPTS - 6, PROMPTS)
+            self.check_answers(server, last)
+            self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="host"), 0)
+            self.assertGreater(server.metric("pelton_kv_block_copies_total", kind="offload"), 0)
+            self.assertEqual(server.metric("pelton_prefix_cache_hits_total"), server.metric("vllm:prefix_cache_hits_total"))
+
+    def test_what_the_host_has_no_room_for_is_found_on_the_disk(self):
+        for write in ("selective", "all", "evict"):
+            with self.subTest(write), Server(*self.disk_flags(write=write)) as server:
+                if write == "selective":  # what is found once more is written
+                    for number in (0, 0, 1, 1):
+                        server.ask(number)
+                self.check_answers(server)
+                server.wait_until_written()
+                self.check_answers(server)
+                hits = [server.ask(number) for number in (0, 1, 10, 20)]
+                self.assertGreater(server.metric("pelton_kv_disk_loads_total", kind="begun"), 0)
+                self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
+                for _, cached, details in hits:
+                    self.assertEqual(sum(details.values()) if details else cached, cached)
+                self.assertEqual(os.listdir(self.disk), ["lock"])  # its file has no name
+
+    def test_reset_forgets_every_tier(self):
+        with Server(*self.disk_flags()) as server:
+            server.answers(range(12))
+            server.wait_until_written()
+            self.assertEqual(server.post("/reset_prefix_cache", {}), {"success": True})
+            found = [server.ask(number)[1] for number in range(12)]
+            self.assertEqual(found[0], 0)
+            self.assertLessEqual(max(found), COMMON)
+            self.assertGreater(server.ask(11)[1], COMMON)
+
+    def test_a_key_file_makes_the_next_start_warm(self):
+        with Server(*self.warm_flags()) as server:
+            self.check_answers(server)
+            server.wait_until_written()
+        listed = self.kv("ls", self.disk)
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        self.assertRegex(listed.stdout, r"group 0: [1-9]\d* blocks")
+        checked = self.kv("check", self.disk, "--kv-disk-key-file", self.key)
+        self.assertRegex(checked.stdout, r"^[1-9]\d* blocks, 0 damaged\n$")
+        self.assertNotIn(b"Canary", (self.disk / "blocks.pelton-kv").read_bytes())
+        with Server(*self.warm_flags()) as server:
+            self.assertGreater(server.disk_tokens(), 0)
+            self.check_answers(server)
+        # Erased, there is nothing to be found.
+        self.assertRegex(self.kv("erase", self.disk).stdout, r"^[1-9]\d* blocks erased\n$")
+        with Server(*self.warm_flags()) as server:
+            self.assertEqual(server.ask(0)[1], 0)
+
+    def test_of_another_key_or_kv_type_nothing_matches(self):
+        with Server(*self.warm_flags()) as server:
+            server.answers(range(8))
+            server.wait_until_written()
+        with Server(*self.warm_flags(), "--kv-cache-dtype", "int8") as server:
+            self.assertEqual(server.ask(0)[1], 0)
+            self.assertEqual(server.stop().count("its room is reclaimed"), 1)
+        with Server(*self.warm_flags()) as server:
+            self.assertEqual(server.ask(0)[1], 0)
+            server.wait_until_written()
+        self.key.write_text("another key, which is long enough for it")
+        with Server(*self.warm_flags()) as server:
+            self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
+
+    def test_killed_amid_writes_it_says_nothing_wrong_afterwards(self):
+        draw = random.Random(5)
+        for _ in range(200 if FULL else 10):
+            server = Server(*self.warm_flags()).start()
+            numbers = draw.sample(range(PROMPTS), 8)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(server.answers, numbers)
+                time.sleep(draw.uniform(0.02, 0.4))
+                server.kill()
+                asked.exception()
+        with Server(*self.warm_flags()) as server:
+            self.check_answers(server)
+
+    def test_damaged_files_are_misses(self):
+        draw = random.Random(6)
+        with Server(*self.warm_flags()) as server:
+            server.answers(range(16))
+            server.wait_until_written()
+        with (self.disk / "blocks.pelton-kv").open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            for at in range(4096, size, 2048):  # some bit of every slot
+                file.seek(at + draw.randrange(2048))
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes((byte[0] ^ 1 << draw.randrange(8),)))
+        with Server(*self.warm_flags()) as server:
+            self.check_answers(server, range(16))
+            self.assertEqual(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
+
+    def test_a_file_that_is_cut_or_deleted_under_it_ends_nothing(self):
+        with Server(*self.warm_flags()) as server:
+            server.answers(range(16))
+            server.wait_until_written()
+            os.truncate(self.disk / "blocks.pelton-kv", 5000)
+            self.check_answers(server, range(16))
+            (self.disk / "blocks.pelton-kv").unlink()
+            self.check_answers(server)
+
+    def test_the_smallest_disk_serves_too(self):
+        with Server(*self.disk_flags(size="1MiB")) as server:
+            self.check_answers(server)
+            self.check_answers(server)
+
+    def test_tenants_share_nothing_and_one_can_be_erased(self):
+        keys = self.folder / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        flags = (*self.warm_flags(), "--api-key-file", str(keys))
+        with Server(*flags, key="key-a") as server:
+            for number in range(12):
+                server.ask(number, "key-a")
+            found = [server.ask(number, "key-b")[1] for number in range(12)]
+            self.assertEqual(found[0], 0, "found what another tenant had computed")
+            self.assertLessEqual(max(found), COMMON, "found what another tenant had computed")
+            server.wait_until_written()
+        with Server(*flags) as server:  # from the disk alone
+            self.assertGreater(server.disk_tokens("key-a"), 0)
+        erased = self.kv("erase", self.disk, "--tenant", "a", "--kv-disk-key-file", self.key)
+        self.assertRegex(erased.stdout, r"^[1-9]\d* blocks erased\n$", erased.stderr)
+        with Server(*flags) as server:
+            self.assertEqual(server.ask(11, "key-a")[1], 0)
+            self.assertGreater(server.disk_tokens("key-b"), 0)
+
+    def test_bad_flags_are_refused(self):
+        def refused(code, text, *flags):
+            done = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--device", "cpu", *DEVICE, *flags],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(text, done.stderr)
+        size = ("--kv-disk-size", "4MiB")
+        refused(2, "--swap-space", "--kv-disk", str(self.disk), *size)
+        refused(2, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk))
+        refused(2, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk), "--kv-disk-size", "0")
+        refused(3, "No such file", *HOST, "--kv-disk", str(self.folder / "none"), *size)
+        refused(3, "not a directory", *HOST, "--kv-disk", str(self.key), *size)
+        refused(3, "are free in", *self.disk_flags(size="1000TiB"))
+        short = self.folder / "short"
+        short.write_text("short")
+        refused(3, "at least 32", *self.disk_flags("--kv-disk-key-file", str(short)))
+        with Server(*self.disk_flags()):
+            refused(3, "another process uses it", *self.disk_flags())
+        self.disk.chmod(0o777)
+        refused(3, "others may write there", *self.disk_flags())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
