@@ -183,6 +183,21 @@ class Policy(unittest.TestCase):
         self.assertIn(status, (408, 503), text)
         self.assertEqual(post("key-a", "pelton-box")[0], 200)
 
+    def test_open_paths_are_read_and_nothing_else(self):
+        """Who has no key may ask whether the gateway is ready; whatever else is done there is refused, and ends nobody."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\n")
+        fleet = self.fleet(1, gateway=(f'keys_file = "{keys}"\n',))
+        for path in ("/health", "/ready", "/health/live", "/health/ready", "/v1/health"):
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+                for body in (None, {"model": "pelton-box"}):
+                    with self.subTest(path=path, method=method):
+                        status, text = ask(fleet.gateway.port, method, path, body)
+                        self.assertEqual((status, json.loads(text)["error"]["code"]), (405, "method_not_allowed"), text)
+            self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 200)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1))[0], 401)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-a")[0], 200)
+
     def test_a_key_stays_in_its_region_and_knows_its_models(self):
         """TN-14, FT-54: where the region's workers are gone there is 503, and never another region's answer; what a key may not know is 404."""
         keys = self.folder / "keys"

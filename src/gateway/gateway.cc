@@ -312,6 +312,14 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (std::optional<net::HttpResponse> own = own_answer(request, asker)) {
     return exchange->send(*std::move(own));
   }
+  if (is_open(request.path)) {
+    net::HttpResponse refused =
+        error_answer(request.path, api::method_not_allowed(request.method, request.path),
+                     request_id);
+    refused.headers.add("Allow", "GET, HEAD");
+    return exchange->send(std::move(refused));
+  }
+  if (!principal) return refuse(api::bad_api_key());
   if (!is_forwarded(request) || cluster::is_grpc_method(request.path)) {
     return refuse(api::not_found(request.method, request.path));
   }
