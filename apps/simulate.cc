@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
+#include "cost_model/draft_rows.h"
 #include "planner/load_share.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
@@ -75,7 +76,7 @@ void read_speculation(const cli::Arguments& arguments, simulator::Replica::Optio
   engine::ExecutorCapacity& capacity = replica.capacity;
   capacity.draft_tokens_max = tokens;
   capacity.draft_rows_max =
-      std::max(std::min(tokens * capacity.sequences_max, capacity.batch_tokens_max - 1), 0);
+      cost_model::draft_rows_max(capacity.sequences_max, tokens, capacity.batch_tokens_max);
   replica.draft_acceptance = speculation.acceptance;
   replica.draft_token_s = speculation.draft_token_s;
 }

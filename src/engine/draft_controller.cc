@@ -30,6 +30,7 @@ constexpr double kStepTimeWeight = 0.125;
 // the machine something else to do at the first one, guessing would seem to cost so much that it is
 // hardly tried again.
 constexpr int kFirstSteps = 2;
+constexpr double kDraftVariance = 0.05;  // of a draft's length: enough to see what a guess adds
 constexpr double kSequenceWeight = 1.0 / 32;  // of a guess, to those before it
 constexpr double kFactorMax = 2.0;
 constexpr double kProbing = 0.005;       // of the time, at most, is lost by probes
@@ -86,7 +87,8 @@ void DraftController::note_draft(DraftHistory& history, int granted, int drafted
       accepted > 0 ? kProbeAfterMin : std::min(2 * history.probe_after, kProbeAfterMax);
 }
 
-void DraftController::note_step(int rows, int64_t elapsed_ns, int64_t draft_ns) {
+void DraftController::note_step(const Step& step) {
+  const auto& [rows, longest_draft, elapsed_ns, draft_ns] = step;
   if (rows <= 0 || elapsed_ns <= 0) return;
   const size_t index = time_index(rows);
   if (step_times_.size() <= index) step_times_.resize(index + 1);
@@ -99,9 +101,36 @@ void DraftController::note_step(int rows, int64_t elapsed_ns, int64_t draft_ns) 
     // One step in which the machine did something else says little.
     kept.ns += (std::min(ns, 4 * kept.ns) - kept.ns) * kStepTimeWeight;
   }
-  if (draft_ns > 0) {
-    draft_ns_ += (static_cast<double>(draft_ns) - draft_ns_) * kStepTimeWeight;
+  // Asking a proposer for nothing takes next to nothing: that says nothing of guessing.
+  if (longest_draft == 0) return;
+  DraftTime& time = draft_time_;
+  const double k_off = longest_draft - time.k;
+  const double ns_off = static_cast<double>(draft_ns) - time.ns;
+  if (!std::exchange(time.seen, true)) {
+    time.k = longest_draft;
+    time.ns = static_cast<double>(draft_ns);
+    return;
   }
+  const double weight = kStepTimeWeight;
+  time.k += weight * k_off;
+  time.ns += weight * ns_off;
+  time.k_variance = (1 - weight) * (time.k_variance + weight * k_off * k_off);
+  time.covariance = (1 - weight) * (time.covariance + weight * k_off * ns_off);
+}
+
+// What guessing takes where one row is granted so many guesses. A draft model runs once for each, a
+// search finds them all at once: D = a + b k, neither below 0. Where only one k was seen, the least
+// that any such line has is taken, so that others are tried: in proportion below it, no more above.
+double DraftController::draft_ns(int longest_draft) const {
+  const DraftTime& time = draft_time_;
+  if (longest_draft == 0 || !time.seen) return 0;
+  const double most = time.ns / std::max(time.k, 1.0);  // b, if a is 0
+  const double ahead = longest_draft - time.k;
+  double slope = ahead < 0 ? most : 0;
+  if (time.k_variance > kDraftVariance) {
+    slope = std::clamp(time.covariance / time.k_variance, 0.0, most);
+  }
+  return std::max(time.ns + slope * ahead, 0.0);
 }
 
 void DraftController::note_beside(bool has_guesses, int64_t ns) {
@@ -193,16 +222,19 @@ void DraftController::choose(std::span<Candidate> candidates, int rows, int gues
   rank_guesses(candidates);
   const int most = std::min(static_cast<int>(guesses_.size()), guesses_max);
   estimate_step_times(rows + most);
-  const Total chosen = best_total(rows, most);
+  const Total chosen = best_total(rows, most, candidates.size());
   last_guesses_ = chosen.guesses;
   for (int i = 0; i < chosen.guesses; ++i) {
     ++candidates[static_cast<size_t>(guesses_[static_cast<size_t>(i)].candidate)].tokens;
   }
   grant_probes(candidates, rows, chosen, guesses_max - chosen.guesses);
-  const double without = rows > 0 ? rows / step_ns(rows, 0) : 0;
+  report_.guesses = chosen.guesses;
+  // Nothing was decided: who could have guesses is still being computed.
+  const bool waits = std::ranges::any_of(candidates, &Candidate::waits);
+  if (most == 0 && waits) return;
+  const double without = rows > 0 ? rows / step_ns(rows, 0, 0) : 0;
   report_.gain = without > 0 ? chosen.tokens_per_ns / without : 0;
   report_.state = chosen.guesses > 0 ? State::kOn : most == 0 ? State::kIdle : State::kLosing;
-  report_.guesses = chosen.guesses;
 }
 
 void DraftController::give_what_fits(std::span<Candidate> candidates, int guesses_max) {
@@ -217,25 +249,31 @@ void DraftController::give_what_fits(std::span<Candidate> candidates, int guesse
 
 // Of a step with so many decodes and granted guesses. Each of these is computed with a probability:
 // the proposer may have none.
-double DraftController::step_ns(int rows, int guesses) const {
+double DraftController::step_ns(int rows, int guesses, int longest_draft) const {
   const double at = rows + drafted_share() * guesses;
   const auto below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, estimated_ns_.size() - 1);
   const double ns = estimated_ns_[below] + (estimated_ns_[above] - estimated_ns_[below]) *
                                                (at - static_cast<double>(below));
-  return ns + (guesses > 0 ? draft_ns_ : 0) + beside_ns(guesses > 0);
+  return ns + draft_ns(longest_draft) + beside_ns(guesses > 0);
 }
 
 // Of the likeliest guesses as many as give the most tokens a second; as many as last time where
 // that is hardly less.
-DraftController::Total DraftController::best_total(int rows, int most) const {
+DraftController::Total DraftController::best_total(int rows, int most, size_t candidates) {
   const double share = drafted_share();
   double tokens = rows;
-  Total best = {.guesses = 0, .tokens_per_ns = rows > 0 ? rows / step_ns(rows, 0) : 0};
+  Total best = {.tokens_per_ns = rows > 0 ? rows / step_ns(rows, 0, 0) : 0};
   Total last = best;
+  lengths_.assign(candidates, 0);
+  int longest = 0;
   for (int m = 1; m <= most; ++m) {
-    tokens += share * guesses_[static_cast<size_t>(m) - 1].survival;
-    const Total total = {.guesses = m, .tokens_per_ns = tokens / step_ns(rows, m)};
+    const Guess& guess = guesses_[static_cast<size_t>(m) - 1];
+    tokens += share * guess.survival;
+    longest = std::max(longest, ++lengths_[static_cast<size_t>(guess.candidate)]);
+    const Total total = {.guesses = m,
+                         .longest_draft = longest,
+                         .tokens_per_ns = tokens / step_ns(rows, m, longest)};
     if (total.tokens_per_ns > best.tokens_per_ns) best = total;
     if (m == last_guesses_) last = total;
   }
@@ -249,10 +287,11 @@ DraftController::Total DraftController::best_total(int rows, int most) const {
 // Those that are due together share the time of drafting.
 void DraftController::grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen,
                                    int probes_max) {
-  const double plain_ns = step_ns(rows, chosen.guesses);
+  const double plain_ns = step_ns(rows, chosen.guesses, chosen.longest_draft);
   const double token_ns = chosen.tokens_per_ns > 0 ? 1 / chosen.tokens_per_ns : 0;
   const auto loss_ns = [&](int probes) {
-    const double longer_ns = step_ns(rows, chosen.guesses + probes) - plain_ns;
+    const int longest = std::max(chosen.longest_draft, std::min(probes, 1));
+    const double longer_ns = step_ns(rows, chosen.guesses + probes, longest) - plain_ns;
     return std::max(longer_ns - drafted_share() * acceptance(0) * probes * token_ns, 0.0);
   };
   const double credit_ns = probe_credit_ns_;
@@ -291,7 +330,7 @@ DraftController::Report DraftController::report() const {
   for (size_t place = 0; place < kPlaces; ++place) report.acceptance[place] = acceptance(place);
   report.drafted_share = drafted_share();
   report.step_ns = step_times_.size() > 1 ? step_times_[1].ns : 0;
-  report.draft_ns = draft_ns_;
+  report.draft_ns = draft_time_.ns;
   return report;
 }
 

@@ -2,10 +2,11 @@
 // m rows on guesses the m likeliest to count are best, so the controller walks m from none to all
 // and takes the one with the most tokens a second:
 //
-//   U(m) = (rows + sum of the m largest survivals) / (T(rows + m) + D)
+//   U(m) = (rows + sum of the m largest survivals) / (T(rows + m) + D(k))
 //
 // survival of a sequence's j-th guess: the product of the acceptance of its first j places; T: what
-// a step of so many rows took lately; D: what guessing took. It walks all m, because T is concave
+// a step of so many rows took lately; D: what guessing took where the longest draft had k guesses,
+// on a line through what was seen. It walks all m, because T is concave
 // where rows share experts: a first guess may lose and four may gain (docs/decisions/0048). Pure:
 // no clock, nothing random. Owned by the scheduler; engine thread only.
 #pragma once
@@ -48,6 +49,7 @@ class DraftController {
   struct Candidate {
     DraftHistory* history = nullptr;
     int tokens_max = 0;  // it may have so many
+    bool waits = false;  // it may have none only because its last token is not known yet
     int tokens = 0;      // the answer
   };
 
@@ -61,8 +63,14 @@ class DraftController {
 
   // What became of a row that might have `granted` guesses.
   void note_draft(DraftHistory& history, int granted, int drafted, int accepted);
-  // A step without prompts; rows: guesses included.
-  void note_step(int rows, int64_t elapsed_ns, int64_t draft_ns);
+  // A step without prompts.
+  struct Step {
+    int rows = 0;           // guesses included
+    int longest_draft = 0;  // guesses that one row was granted, at most
+    int64_t elapsed_ns = 0;
+    int64_t draft_ns = 0;  // of these; counts where guesses were granted
+  };
+  void note_step(const Step& step);
   // What lay between that step's computing and the one's before, of a step in which guesses were
   // granted, or of one without: only such steps are planned while the one before is computed.
   // Counts with the second one of its kind.
@@ -79,7 +87,7 @@ class DraftController {
     std::array<double, kPlaces> acceptance{};  // of a guess whose earlier ones were right, by place
     double drafted_share = 0;                  // of the guesses granted: those a proposer had
     double step_ns = 0;                        // of one row
-    double draft_ns = 0;                       // of guessing, a step
+    double draft_ns = 0;                       // of guessing, a step with guesses
     double gain = 0;  // tokens a second to those without guesses, as estimated at the last choice
     int guesses = 0;  // granted at the last choice
     int rows = 0;     // decodes there
@@ -100,11 +108,13 @@ class DraftController {
   // How many guesses, and what comes of them.
   struct Total {
     int guesses = 0;
+    int longest_draft = 0;
     double tokens_per_ns = 0;
   };
-  double step_ns(int rows, int guesses) const;
+  double step_ns(int rows, int guesses, int longest_draft) const;
+  double draft_ns(int longest_draft) const;
   double beside_ns(bool has_guesses) const;  // 0: not known yet
-  Total best_total(int rows, int most) const;
+  Total best_total(int rows, int most, size_t candidates);
   void grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen, int probes_max);
 
   const Options options_;
@@ -116,7 +126,15 @@ class DraftController {
     double ns = 0;
   };
   std::vector<StepTime> step_times_;  // by time_index
-  double draft_ns_ = 0;
+  // D(k): means, lately, of k, of what guessing took, and of how the two vary together.
+  struct DraftTime {
+    bool seen = false;
+    double k = 0;
+    double ns = 0;
+    double k_variance = 0;
+    double covariance = 0;
+  };
+  DraftTime draft_time_;
   struct Beside {
     int steps = 0;  // seen, up to kFirstSteps
     double ns = 0;
@@ -137,6 +155,7 @@ class DraftController {
   };
   std::vector<Guess> guesses_;  // the likeliest first
   std::vector<Guess> unranked_;
+  std::vector<int> lengths_;  // of each candidate's draft, as best_total() walks
 };
 
 // "idle", "on", "losing"

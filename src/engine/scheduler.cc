@@ -336,9 +336,12 @@ void Scheduler::choose_drafts() {
   bool any_possible = false;
   for (Sequence* sequence : chosen_) {
     const bool is_known = sequence->pending == 0 && sequence->chosen == sequence->remaining();
-    const int most = is_known ? draft_tokens_for(*sequence) : 0;
+    const int possible = draft_tokens_for(*sequence);
+    const int most = is_known ? possible : 0;
     any_possible = any_possible || most > 0;
-    draft_candidates_.push_back({.history = &sequence->draft_history, .tokens_max = most});
+    draft_candidates_.push_back({.history = &sequence->draft_history,
+                                 .tokens_max = most,
+                                 .waits = most == 0 && possible > 0});
   }
   draft_controller_.choose(draft_candidates_, static_cast<int>(chosen_.size()),
                            std::min(capacity_.draft_rows_max, budget_));

@@ -258,8 +258,11 @@ class Scheduler {
   void defer(const PlannedRow& row, std::shared_ptr<const Deferral> deferral);
   static bool is_deferred(Sequence& sequence);
   static void take_back_forced(Sequence& sequence, TokenId token);
-  void accept(Sequence& sequence, std::span<SampledToken> tokens, int accepted);
+  // `kept`: of the guesses that were right, those whose keys and values are.
+  void accept(Sequence& sequence, std::span<SampledToken> tokens, const SequenceResult& result,
+              int kept);
   void count_draft(Sequence& sequence, const SequenceResult& result);
+  void count_accepted(Sequence& sequence, const SequenceResult& result, size_t place);
   static void return_draft_blocks(Sequence& sequence, int accepted);
   bool accept(Sequence& sequence, SampledToken token);
   static std::optional<FinishReason> finish_of(const Sequence& sequence);

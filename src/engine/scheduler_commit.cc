@@ -60,11 +60,14 @@ void Scheduler::commit(StepResult result) {
     if (capacity_.draft_tokens_max > 0 && !step.has_prompts) {
       int rows = step.decode_tokens;
       for (const SequenceResult& sequence : result.sequences) rows += sequence.drafted;
-      const bool has_guesses = std::any_of(step.rows.begin(), step.rows.end(),
-                                           [](const PlannedRow& row) { return row.draft_max > 0; });
+      int longest = 0;
+      for (const PlannedRow& row : step.rows) longest = std::max(longest, row.draft_max);
       draft_controller_.note_step(
-          rows, result.compute_ns > 0 ? result.compute_ns : result.elapsed_ns, result.draft_ns);
-      draft_controller_.note_beside(has_guesses, result.beside_ns);
+          {.rows = rows,
+           .longest_draft = longest,
+           .elapsed_ns = result.compute_ns > 0 ? result.compute_ns : result.elapsed_ns,
+           .draft_ns = result.draft_ns});
+      draft_controller_.note_beside(longest > 0, result.beside_ns);
       counters_.decode_rows += step.decode_tokens;
       counters_.decode_ns += result.elapsed_ns;
       counters_.draft_ns += result.draft_ns;
@@ -148,13 +151,12 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
                   std::span(step.prompt_tokens).subspan(first, static_cast<size_t>(row.targets)));
     }
     if (samples) {
-      if (result.drafted > 0) count_draft(sequence, result);
       sequence.jumped = result.tokens.count - 1 - accepted;
       accept(sequence,
              std::span(step.tokens)
                  .subspan(static_cast<size_t>(result.tokens.first),
                           static_cast<size_t>(result.tokens.count)),
-             accepted);
+             result, accepted);
     } else if (answers) {
       const std::span<const float> embedding = result.embedding.of(step.floats);
       end(sequence, FinishReason::kEmbedded, std::nullopt);
@@ -219,25 +221,28 @@ void Scheduler::take_scores(Sequence& sequence, const PlannedRow& row,
 
 void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
   sequence.drafted += result.drafted;
-  sequence.accepted += result.accepted;
-  const auto right = static_cast<size_t>(result.accepted);
-  if (sequence.drafts.size() <= right) sequence.drafts.resize(right + 1);
-  ++sequence.drafts[right];
-  if (result.from_prediction) {
-    sequence.predicted += result.drafted;
-    sequence.predicted_accepted += result.accepted;
-  }
+  if (sequence.drafts.empty()) sequence.drafts.resize(1);
+  ++sequence.drafts[0];
+  if (result.from_prediction) sequence.predicted += result.drafted;
   ++counters_.drafts;
   counters_.draft_tokens += result.drafted;
-  counters_.accepted_tokens += result.accepted;
   CHECK(result.proposer < SchedulerCounters::kProposersMax);
   SchedulerCounters::Proposed& proposed = counters_.by_proposer[result.proposer];
   ++proposed.drafts;
   proposed.draft_tokens += result.drafted;
-  proposed.accepted_tokens += result.accepted;
-  for (size_t i = 0; i < static_cast<size_t>(result.accepted); ++i) {
-    ++counters_.accepted_by_place[std::min(i, SchedulerCounters::kDraftPlaces - 1)];
-  }
+}
+
+// The guess at `place` of its row was right and one more token is emitted for it: guesses behind an
+// answer's end brought nothing.
+void Scheduler::count_accepted(Sequence& sequence, const SequenceResult& result, size_t place) {
+  ++sequence.accepted;
+  if (sequence.drafts.size() <= place + 1) sequence.drafts.resize(place + 2);
+  --sequence.drafts[place];
+  ++sequence.drafts[place + 1];
+  if (result.from_prediction) ++sequence.predicted_accepted;
+  ++counters_.accepted_tokens;
+  ++counters_.by_proposer[result.proposer].accepted_tokens;
+  ++counters_.accepted_by_place[std::min(place, SchedulerCounters::kDraftPlaces - 1)];
 }
 
 // Those that no kept token lies in: the next step may have another use for them.
@@ -255,9 +260,13 @@ void Scheduler::return_draft_blocks(Sequence& sequence, int accepted) {
 
 // The first `accepted` of them were computed with the row, as guesses: each counts as computed once
 // it is known, so that whatever ends the sequence cuts the rest.
-void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled, int accepted) {
+void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled,
+                       const SequenceResult& result, int kept) {
+  if (result.drafted > 0) count_draft(sequence, result);
   for (size_t i = 0; i < sampled.size(); ++i) {
-    if (i > 0 && static_cast<int>(i) <= accepted) settle(sequence, ++sequence.computed);
+    const int behind = static_cast<int>(i);
+    if (i > 0 && behind <= result.accepted) count_accepted(sequence, result, i - 1);
+    if (i > 0 && behind <= kept) settle(sequence, ++sequence.computed);
     if (!accept(sequence, std::move(sampled[i]))) return;
   }
 }

@@ -26,7 +26,7 @@ struct SchedulerCounters {
   int64_t blocks_forked = 0;
 
   // Rows with guesses; the guesses; and of those, by their place in the row, the accepted ones.
-  static constexpr size_t kDraftPlaces = 16;
+  static constexpr size_t kDraftPlaces = 64;
   int64_t drafts = 0;
   int64_t draft_tokens = 0;
   int64_t accepted_tokens = 0;

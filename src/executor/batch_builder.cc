@@ -35,4 +35,14 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Dr
   return batch;
 }
 
+std::vector<int> first_rows(const engine::StepPlan& plan, const Drafts& drafts) {
+  std::vector<int> first;
+  int row = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    first.push_back(row);
+    row += plan.sequences[i].token_count() + static_cast<int>(drafts.of(i).size());
+  }
+  return first;
+}
+
 }  // namespace pelton::executor

@@ -45,4 +45,8 @@ struct Drafts {
 Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Drafts& drafts,
                   int group_count);
 
+// By sequence of the plan: the row of the step that its first token has. The rows of guesses lie
+// between those of sequences; whoever reads rows of a step counts them here. In the example: 0 3.
+std::vector<int> first_rows(const engine::StepPlan& plan, const Drafts& drafts);
+
 }  // namespace pelton::executor

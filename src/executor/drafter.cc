@@ -103,7 +103,7 @@ void Drafter::see(int index, const float* x, int rows) {
 void Drafter::observe(const engine::StepPlan& plan, const Drafts& drafts) {
   if (!has_taps()) return;
   computed_.clear();
-  int first_row = 0;
+  const std::vector<int> first = first_rows(plan, drafts);
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
     const std::span<const TokenId> guesses = drafts.of(i);
@@ -118,12 +118,11 @@ void Drafter::observe(const engine::StepPlan& plan, const Drafts& drafts) {
     count = std::min(count, known - 1 - row.start);
     if (count > 0) {
       computed_.push_back({.slot = row.slot,
-                           .first_row = first_row,
+                           .first_row = first[i],
                            .start = row.start,
                            .count = count,
                            .tokens = tokens});
     }
-    first_row += row.token_count() + static_cast<int>(guesses.size());
   }
   proposer_->observe(computed_);
 }

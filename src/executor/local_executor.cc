@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "cost_model/draft_rows.h"
 #include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
@@ -31,15 +32,9 @@ int pooled_sequences_max(const LocalExecutor::Options& options,
   return std::min(options.batch_tokens_max, kPooledSequencesMax);
 }
 
-constexpr int kDraftRows = 64;
-
-// Rows of guesses in one step: those of every slot, while that are not too many. Each takes a row
-// of logits, and where many sequences run few guesses pay.
 int draft_rows_max(const LocalExecutor::Options& options) {
-  const int tokens = options.speculation.tokens_max;
-  const int64_t wanted = int64_t{options.sequences_max} * tokens;
-  const int64_t most = std::max({kDraftRows, 2 * options.sequences_max, tokens});
-  return static_cast<int>(std::min<int64_t>({wanted, most, options.batch_tokens_max - 1}));
+  return cost_model::draft_rows_max(options.sequences_max, options.speculation.tokens_max,
+                                    options.batch_tokens_max);
 }
 
 // Tokens that a model's logits have, but its vocabulary does not, are never sampled.
@@ -355,14 +350,16 @@ Result<void> LocalExecutor::complete(Flight& flight) {
   drafter_.append(flight.result);
   drafter_.observe(plan, flight.drafts);
   if (drafter_.wants_rejected()) drafter_.see_rejected(plan, flight.rows);
+  const std::vector<int> first = first_rows(plan, flight.drafts);
   const ScoreContext context{.slots = slots_,
                              .model = *model_,
                              .pool = pool_,
                              .samplers = samplers_,
+                             .first_rows = first,
                              .vocab_size = capacity_.vocab_size,
                              .sampled_vocab = sampled_vocab_};
   score_prompts(plan, context, flight.result);  // over the logits that are done with
-  return pooling_.pool(plan, slots_, *model_, flight.result);
+  return pooling_.pool(plan, first, slots_, *model_, flight.result);
 }
 
 }  // namespace pelton::executor

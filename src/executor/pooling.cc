@@ -19,12 +19,13 @@ bool Pooling::reads_first(request::Pooling kind) const {
          (kind == request::Pooling::kLabels && options_.labels_of_first);
 }
 
-Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable& slots) const {
+Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, std::span<const int> first_rows,
+                                   const SlotTable& slots) const {
   Rows wanted;
-  int begin = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
     const std::optional<request::Pooling>& kind = slots[row.slot].pooling;
+    const int begin = first_rows[i];
     const int end = begin + row.token_count();
     const auto want = [&](int at) {
       wanted.rows.push_back(at);
@@ -37,16 +38,15 @@ Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable
     } else if (kind && row.embed) {
       want(end - 1);
     }
-    begin = end;
   }
   return wanted;
 }
 
 // A state does not depend on its batch, and a mean adds them in the order of positions: so neither
 // do embeddings.
-Result<void> Pooling::pool(const engine::StepPlan& plan, const SlotTable& slots, StepModel& model,
-                           engine::StepResult& result) {
-  const Rows wanted = wanted_rows(plan, slots);
+Result<void> Pooling::pool(const engine::StepPlan& plan, std::span<const int> first_rows,
+                           const SlotTable& slots, StepModel& model, engine::StepResult& result) {
+  const Rows wanted = wanted_rows(plan, first_rows, slots);
   const auto size = static_cast<size_t>(options_.embedding_size);
   const auto add = [&](size_t index, const float* state) {
     const engine::Slot slot = plan.sequences[wanted.sequences[index]].slot;

@@ -2,6 +2,7 @@
 // by chunk, and what the model's heads make of it. Owned by the executor; its thread.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -25,17 +26,19 @@ class Pooling {
   // Of every plan, in order, before pool(): arrivals begin anew.
   void apply(const engine::StepPlan& plan);
 
+  // `first_rows`: of the plan's sequences, as batch_builder has them.
   // Adds the step's states, and puts what is whole into the result, a float each of embedding_size
   // or of the labels asked for. What is not finite fails its own sequence; an error fails the step.
-  Result<void> pool(const engine::StepPlan& plan, const SlotTable& slots, StepModel& model,
-                    engine::StepResult& result);
+  Result<void> pool(const engine::StepPlan& plan, std::span<const int> first_rows,
+                    const SlotTable& slots, StepModel& model, engine::StepResult& result);
 
  private:
   struct Rows {
     std::vector<int> rows;          // of the step, whose states are wanted
     std::vector<size_t> sequences;  // of each, the index in the plan
   };
-  Rows wanted_rows(const engine::StepPlan& plan, const SlotTable& slots) const;
+  Rows wanted_rows(const engine::StepPlan& plan, std::span<const int> first_rows,
+                   const SlotTable& slots) const;
   bool reads_first(request::Pooling kind) const;
   Result<void> finish(const ScheduledRow& row, const Slot& slot, StepModel& model,
                       engine::SequenceResult& given, std::vector<float>& floats);

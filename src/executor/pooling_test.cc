@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/batch_builder.h"
 #include "executor/fake_step_model.h"
 #include "executor/test_plan.h"
 
@@ -27,7 +28,7 @@ class PoolingUnit : public testing::Test {
     pooling_.apply(plan);
     result_ = {};
     result_.sequences.resize(plan.sequences.size());
-    return pooling_.pool(plan, slots_, model_, result_);
+    return pooling_.pool(plan, first_rows(plan, {}), slots_, model_, result_);
   }
 
   std::vector<float> embedding(size_t sequence) const {

@@ -18,18 +18,17 @@ struct Targets {
 };
 
 // And each sequence's part of the result.
-Targets list_targets(const engine::StepPlan& plan, engine::StepResult& result) {
+Targets list_targets(const engine::StepPlan& plan, std::span<const int> first_rows,
+                     engine::StepResult& result) {
   Targets list;
-  int begin = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
     result.sequences[i].scored = {static_cast<int32_t>(list.rows.size()), row.targets.count};
-    int at = begin;
+    int at = first_rows[i];
     for (const TokenId token : row.targets.of(plan.tokens)) {
       list.rows.push_back(at++);
       list.targets.push_back({.sequence = i, .token = token});
     }
-    begin += row.token_count();
   }
   return list;
 }
@@ -38,7 +37,7 @@ Targets list_targets(const engine::StepPlan& plan, engine::StepResult& result) {
 
 void score_prompts(const engine::StepPlan& plan, const ScoreContext& context,
                    engine::StepResult& result) {
-  const auto [rows, targets] = list_targets(plan, result);
+  const auto [rows, targets] = list_targets(plan, context.first_rows, result);
   if (rows.empty()) return;
   const auto vocab = static_cast<size_t>(context.vocab_size);
   const auto sampled = static_cast<size_t>(context.sampled_vocab);

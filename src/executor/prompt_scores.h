@@ -19,6 +19,7 @@ struct ScoreContext {
   StepModel& model;
   base::ThreadPool& pool;
   std::span<sampling::Sampler> samplers;  // one a worker
+  std::span<const int> first_rows;        // of the plan's sequences, as batch_builder has them
   int vocab_size = 0;                     // of a row of logits
   int sampled_vocab = 0;                  // of these, what counts
 };

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "executor/batch_builder.h"
 #include "executor/fake_step_model.h"
 #include "executor/local_executor.h"
 #include "executor/test_plan.h"
@@ -200,11 +201,13 @@ class ScorePrompts : public ::testing::Test {
     for (size_t i = 0; i < plan.sequences.size(); ++i) {
       result_.sequences[i].tokens = {static_cast<int32_t>(i), 1};
     }
+    const std::vector<int> first = first_rows(plan, {});
     score_prompts(plan,
                   {.slots = slots_,
                    .model = model_,
                    .pool = pool_,
                    .samplers = samplers_,
+                   .first_rows = first,
                    .vocab_size = kVocab,
                    .sampled_vocab = sampled_vocab},
                   result_);

@@ -48,12 +48,15 @@ struct Answer {
   std::vector<float> logprobs;
   std::vector<std::vector<std::pair<TokenId, float>>> top;
   engine::FinishReason reason = engine::FinishReason::kStop;
+  std::vector<std::tuple<TokenId, float, int32_t>> prompt;  // log-probability and rank
+  std::vector<float> embedding;
   // Behind so many tokens a step ended.
   std::vector<size_t> seams = {0};
 
   bool operator==(const Answer& other) const {
-    return std::tie(tokens, logprobs, top, reason) ==
-           std::tie(other.tokens, other.logprobs, other.top, other.reason);
+    return std::tie(tokens, logprobs, top, reason, prompt, embedding) ==
+           std::tie(other.tokens, other.logprobs, other.top, other.reason, other.prompt,
+                    other.embedding);
   }
 };
 
@@ -65,10 +68,19 @@ bool take(engine::TokenStream& stream, Answer& answer) {
     answer.logprobs.push_back(token.logprob);
     answer.top.push_back(token.top);
   }
+  for (const engine::PromptToken& token : batch.prompt) {
+    answer.prompt.emplace_back(token.scored.token, token.scored.logprob, token.rank);
+  }
   answer.seams.push_back(answer.tokens.size());
   if (!batch.end) return false;
   EXPECT_FALSE(batch.end->error.has_value()) << batch.end->error->message;
+  int emitted = 0;  // by rows with guesses: of each a token more than were right
+  for (size_t right = 0; right < batch.end->drafts.size(); ++right) {
+    emitted += batch.end->drafts[right] * static_cast<int>(right + 1);
+  }
+  EXPECT_LE(emitted, batch.end->output_tokens) << "guesses behind the end count";
   answer.reason = batch.end->reason;
+  answer.embedding = batch.end->embedding;
   return true;
 }
 
@@ -222,6 +234,7 @@ class SpeculativeAnswers : public testing::Test {
     if (below(6) == 0) sampling.typical_p = 0.9f;
     if (below(6) == 0) sampling.xtc_probability = 0.5f;
     if (below(2) == 0) sampling.logprobs = below(4);
+    if (below(6) == 0) sampling.prompt_logprobs = below(3);
     if (below(3) == 0) one.stop.min_new_tokens = below(30);
     if (below(3) == 0) one.stop.repetition = {.pattern_min = 1, .pattern_max = 4, .count = 3};
   }
@@ -253,7 +266,10 @@ class SpeculativeAnswers : public testing::Test {
       for (int k = 0; k < more; ++k) one.prompt.push_back(below(vocabulary()));
       one.stop.max_new_tokens = 1 + below(60);
       vary_sampling(one, random);
-      if (i % 4 == 3) {
+      if (i % 8 == 5) {  // rows of a step that nobody guesses behind
+        one.pooling = below(2) == 0 ? request::Pooling::kMean : request::Pooling::kLast;
+        one.sampling.prompt_logprobs = -1;
+      } else if (i % 4 == 3) {
         one.guide = guides[static_cast<size_t>(below(2))];
       } else {
         vary_ends(one, random);
@@ -313,7 +329,7 @@ class SpeculativeAnswers : public testing::Test {
   // So many of that answer's tokens came from elsewhere: of whole steps, as gateways have them.
   // Where a grammar puts several tokens at once, others could stand behind the first of them.
   static size_t begun_of(const Run& run, size_t at, size_t sibling) {
-    if (run.begun.empty()) return 0;
+    if (run.begun.empty() || alone(run, at, sibling).tokens.empty()) return 0;
     const std::vector<size_t>& seams = alone(run, at, sibling).seams;
     const size_t most = std::min(run.begun[at], alone(run, at, sibling).tokens.size() - 1);
     return *(std::upper_bound(seams.begin(), seams.end(), most) - 1);
@@ -327,7 +343,7 @@ class SpeculativeAnswers : public testing::Test {
         if (base::random_unit(run.requests[at], i) < 0.2) request.prediction[i] = 3;
       }
     }
-    if (run.begun.empty()) return request;
+    if (run.begun.empty() || request.pooling) return request;
     for (size_t i = 0; i < run.siblings; ++i) {
       const Tokens& whole = alone(run, at, i).tokens;
       const auto middle = whole.begin() + static_cast<std::ptrdiff_t>(begun_of(run, at, i));
@@ -462,10 +478,13 @@ class SpeculativeAnswers : public testing::Test {
     for (int i = 0; i < (is_tight ? 10 : 5) / (run.siblings > 1 ? 2 : 1); ++i) {
       run.requests.push_back(static_cast<size_t>(first + i) % requests_->size());
     }
+    if (run.siblings > 1) {  // an embedding has none
+      std::erase_if(run.requests, [](size_t at) { return (*requests_)[at].pooling.has_value(); });
+    }
     run.predicts = below(3) == 0;
     const bool resumes = below(3) == 0;
     for (const size_t request : run.requests) {
-      const size_t length = (*alone_)[0][request].tokens.size();
+      const size_t length = std::max<size_t>((*alone_)[0][request].tokens.size(), 1);
       if (resumes) run.begun.push_back(static_cast<size_t>(below(static_cast<int>(length))));
     }
     run.what = "replay with PELTON_SEED=" + std::to_string(seed) + ": " +
@@ -494,6 +513,7 @@ class SpeculativeAnswers : public testing::Test {
     answer.tokens.erase(answer.tokens.begin(), answer.tokens.begin() + count);
     answer.logprobs.erase(answer.logprobs.begin(), answer.logprobs.begin() + count);
     answer.top.erase(answer.top.begin(), answer.top.begin() + count);
+    if (first > 0) answer.prompt.clear();
     return answer;
   }
 
@@ -501,7 +521,8 @@ class SpeculativeAnswers : public testing::Test {
     for (size_t i = 0; i < answers.size(); ++i) {
       const size_t at = i / run.siblings;
       const size_t sibling = i % run.siblings;
-      const Answer expected = from(alone(run, at, sibling), begun_of(run, at, sibling));
+      Answer expected = from(alone(run, at, sibling), begun_of(run, at, sibling));
+      if (sibling > 0) expected.prompt.clear();  // one prompt: the first answer has it
       EXPECT_EQ(answers[i].tokens, expected.tokens) << "request " << run.requests[at];
       EXPECT_TRUE(answers[i] == expected)
           << "request " << run.requests[at] << ", answer " << sibling;

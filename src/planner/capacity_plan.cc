@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "cost_model/draft_rows.h"
+
 namespace pelton::planner {
 namespace {
 
@@ -108,7 +110,9 @@ Operation operate_with(const CapacityOptions& options, const StepTimeModel& time
 Operation operate(const CapacityOptions& options, const StepTimeModel& times, int rows) {
   Operation best = operate_with(options, times, rows, 0);
   for (int guesses = 1; guesses <= options.speculation.tokens_max; ++guesses) {
-    if (rows * (1 + guesses) >= options.memory.batch_tokens_max) break;
+    const int guesses_max = cost_model::draft_rows_max(rows, options.speculation.tokens_max,
+                                                       options.memory.batch_tokens_max - rows);
+    if (rows * guesses > guesses_max) break;
     const Operation at = operate_with(options, times, rows, guesses);
     if (at.itl_s < best.itl_s) best = at;
   }
