@@ -137,11 +137,20 @@ Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etc
   return options;
 }
 
-Result<gateway::KeyScopes> key_scopes(const std::string& file) {
+namespace {
+
+Result<std::string> key_file(const std::string& file) {
   constexpr size_t kBytesMax = size_t{1} << 24;
-  const Result<std::string> text = base::read_file(file, kBytesMax);
+  Result<std::string> text = base::read_file(file, kBytesMax);
   if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
-  return gateway::KeyScopes::parse(*text, file);
+  return text;
+}
+
+}  // namespace
+
+Result<gateway::KeyScopes> key_scopes(const std::string& file) {
+  TRY_ASSIGN(const std::string text, key_file(file));
+  return gateway::KeyScopes::parse(text, file);
 }
 
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
@@ -149,8 +158,11 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
   gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
   if (!options.config.keys_file.empty()) {
     const std::string& file = options.config.keys_file;
-    TRY(add_key_file(file, options.keys));
-    TRY_ASSIGN(gateway::KeyScopes scopes, key_scopes(file));
+    // Read once: between two readings it may have become another, with keys that no scope is of.
+    TRY_ASSIGN(const std::string text, key_file(file));
+    TRY(options.keys.add_file(text, file));
+    if (options.keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", {}};
+    TRY_ASSIGN(gateway::KeyScopes scopes, gateway::KeyScopes::parse(text, file));
     options.config.key_scopes = std::make_shared<const gateway::KeyScopes>(std::move(scopes));
   }
   TRY(read_foreign_access(options.config));

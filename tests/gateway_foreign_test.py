@@ -412,6 +412,12 @@ class ForeignWorkers(unittest.TestCase):
         for one in servers:
             one.clear()
         self.wait(lambda: self.index_names() == 0)
+        # Nor what was said where nobody listens any more.
+        for one in servers:
+            one.compute([9] * 32)
+        self.wait(lambda: self.index_names() > 0)
+        config.write_text("".join(line + "\n" for line in config.read_text().splitlines() if not line.startswith("kv_")))
+        self.wait(lambda: self.index_names() == 0)
 
     def index_names(self):
         text = ask(self.admin, "GET", "/metrics")[1]

@@ -4,6 +4,7 @@ gateway runs.
 
 usage: gateway_policy_test.py BINARY
 """
+import http.client
 import json
 import os
 import pathlib
@@ -183,6 +184,74 @@ class Policy(unittest.TestCase):
         self.assertIn(status, (408, 503), text)
         self.assertEqual(post("key-a", "pelton-box")[0], 200)
 
+    def test_open_paths_are_read_and_nothing_else(self):
+        """Who has no key may ask whether the gateway is ready; whatever else is done there is refused, and ends nobody."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\n")
+        fleet = self.fleet(1, gateway=(f'keys_file = "{keys}"\n',))
+        for path in ("/health", "/ready", "/health/live", "/health/ready", "/v1/health"):
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+                for body in (None, {"model": "pelton-box"}):
+                    with self.subTest(path=path, method=method):
+                        status, text = ask(fleet.gateway.port, method, path, body)
+                        self.assertEqual((status, json.loads(text)["error"]["code"]), (405, "method_not_allowed"), text)
+            self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 200)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1))[0], 401)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-a")[0], 200)
+
+    def test_a_key_that_is_taken_back_ends_with_its_socket(self):
+        """Each turn of a WebSocket is its key's, as that stands now, within its bounds."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\nkey-b other models=nothing\nkey-c third\n")
+        fleet = self.fleet(1, gateway=(f'keys_file = "{keys}"\n',))
+        a, b = (gateway_fixture.Socket(fleet.gateway.port, Authorization=f"Bearer {key}") for key in ("key-a", "key-b"))
+        self.addCleanup(a.close)
+        self.addCleanup(b.close)
+        self.assertEqual(a.response(seed=1, input="check 1 2 please")[-1]["type"], "response.completed")
+        self.assertEqual(b.response(seed=1, input="check 1 2 please")[-1]["error"]["code"], "model_not_found")
+        keys.write_text("key-c third\n")
+        self.wait(lambda: fleet.metric("config_reloads_total") > 0)
+        self.assertEqual(a.response(seed=1, input="check 1 2 please")[-1]["error"]["code"], "invalid_api_key")
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-a")[0], 401)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-c")[0], 200)
+
+    def test_a_model_that_its_worker_may_read_otherwise_reaches_none(self):
+        """A worker of another kind has models that the pool does not list, and takes the last of two keys "model"."""
+        worker = gateway_fixture.Foreign("m")
+        self.addCleanup(worker.close)
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme models=m\nkey-b other\n")
+        config = self.folder / "foreign.toml"
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nkeys_file = "{keys}"\n[[pool]]\nname = "p"\nmodel = "m"\nkind = "openai"\n'
+                          f'[[worker]]\npool = "p"\nurl = "http://127.0.0.1:{worker.server_port}"\n')
+        gateway = gateway_fixture.Process("gateway", "--config", config)
+        self.addCleanup(gateway.end)
+        self.wait(lambda: ask(gateway.port, "GET", "/ready")[0] == 200)
+
+        def post(body, kind="application/json", key="key-a"):
+            link = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+            self.addCleanup(link.close)
+            link.request("POST", CHAT, body, {"Content-Type": kind, "Authorization": f"Bearer {key}"})
+            answer = link.getresponse()
+            return answer.status, answer.read().decode()
+        turns = '"messages":[{"role":"user","content":"x"}]'
+        self.assertEqual(post(f'{{"model":"m",{turns}}}')[0], 200)
+        for body in (f'{{"model":"m","model":"secret",{turns}}}', f'{{"model":"m","mod\\u0065l":"secret",{turns}}}', '{"model":"secret"',
+                     f'{{"model":["secret"],{turns}}}'):
+            with self.subTest(body=body):
+                status, text = post(body)
+                self.assertEqual(status, 400, text)
+                self.assertEqual(json.loads(text)["error"]["type"], "invalid_request_error")
+        form = '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nsecret\r\n--b--\r\n'
+        self.assertEqual(post(form, "multipart/form-data; boundary=b")[0], 400)
+
+        def get(path, key="key-a"):
+            return ask(gateway.port, "GET", path, Authorization=f"Bearer {key}")
+        self.assertEqual(json.loads(get("/v1/models/m")[1])["id"], "m")
+        for key in ("key-a", "key-b"):
+            self.assertEqual(get("/v1/models/secret", key)[0], 404)
+            self.assertEqual(get("/v1/model_cards/secret", key)[0], 404)
+
     def test_a_key_stays_in_its_region_and_knows_its_models(self):
         """TN-14, FT-54: where the region's workers are gone there is 503, and never another region's answer; what a key may not know is 404."""
         keys = self.folder / "keys"
@@ -278,8 +347,8 @@ class Policy(unittest.TestCase):
         file.write_text(f'[gateway]\nadmin = "[::1]:9002"\nretries = 1\nkeys_file = "{keys}"\nallowed_cidrs = ["10.0.0.0/8"]\n'
                         '[etcd]\nendpoints = ["10.0.0.9:2379"]\n[kubernetes]\napi = "http://10.0.0.1:80"\n'
                         '[[pool]]\nname = "a\\"b"\nmodel = ["m", "n"]\n[[pool]]\nname = "k"\nmodel = "m"\nkubernetes = "ml/x:fleet"\n'
-                        '[[route]]\nmodel = "m"\ntenant = "acme"\nto = [{pool = "a\\"b", weight = 3}, {pool = "k", arm = "z"}]\n'
-                        'sticky = "user"\nshadow = {pool = "k", share = 0.25}\n'
+                        '[[pool]]\nname = "copies"\nmodel = "m"\n[[route]]\nmodel = "m"\ntenant = "acme"\nto = [{pool = "a\\"b", weight = 3}, {pool = "k", arm = "z"}]\n'
+                        'sticky = "user"\nshadow = {pool = "copies", share = 0.25}\n'
                         '[[tenant]]\nname = "acme"\nmodels = ["m"]\n[[worker]]\npool = "k"\nurl = "http://10.0.0.5:9000"\nzone = "x"\n')
 
         def printed(of):
@@ -288,7 +357,7 @@ class Policy(unittest.TestCase):
             return done.stdout
         text = printed(file)
         for line in ("retries = 1", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "user"',
-                     'shadow = {pool = "k", share = 0.25, budget_tokens_per_minute = 20000}',
+                     'shadow = {pool = "copies", share = 0.25, budget_tokens_per_minute = 20000}',
                      'to = [{pool = "a\\"b", arm = "a\\"b", weight = 3}, {pool = "k", arm = "z", weight = 1}]'):
             self.assertIn(line, text)
         self.assertNotIn("key-a", text)

@@ -93,12 +93,21 @@ def fitted(kind, arguments):
     return made(kind, arguments, scale, again)
 
 
+def positive(kind):
+    def read(text):
+        value = kind(text)
+        if not 0 < value < 1e9:
+            raise argparse.ArgumentTypeError(f"'{text}' is not above 0, or is too large")
+        return value
+    return read
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["conversation", "synthetic", "hot"])
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--requests", type=int, default=3000)
-    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--requests", type=positive(int), default=3000)
+    parser.add_argument("--rate", type=positive(float), default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     trace = made("hot", arguments) if arguments.kind == "hot" else fitted(arguments.kind, arguments)

@@ -1,9 +1,11 @@
 #include "access/api_keys.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <random>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,6 +69,17 @@ bool is_setting(std::string_view word) {
   return is_limit(word) || is_scope(word) || word.starts_with("role=");
 }
 
+// A word NAME=VALUE that is none of ours; empty: there is none. Taken for a tenant's name or a
+// weight, it would leave the key without what was meant.
+std::string_view misspelt_name(std::span<const std::string_view> words) {
+  for (const std::string_view word : words) {
+    const std::string_view name = word.substr(0, word.find('='));
+    const bool is_name = std::ranges::all_of(name, [](unsigned char c) { return std::isalpha(c); });
+    if (is_name && name.size() < word.size() && !is_setting(word)) return name.substr(0, 20);
+  }
+  return {};
+}
+
 Result<void> read_limit(std::string_view word, admission::Limits& limits) {
   const size_t equals = word.find('=');
   const std::string_view name = word.substr(0, equals);
@@ -115,6 +128,13 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
                                           const std::string& hash) const {
   if (!is_plain(words[0], kKeyBytesMax)) {
     return bad(fmt::format("a key is at most {} printable characters", kKeyBytesMax));
+  }
+  const std::string_view misspelt = misspelt_name(std::span(words).subspan(1));
+  if (!misspelt.empty()) {
+    return bad(
+        fmt::format("'{}=' is none of rpm=, tpm=, concurrent=, role=, models=, pool= and "
+                    "region=",
+                    misspelt));
   }
   Principal principal{.tenant = "key-" + hash.substr(0, 12), .account = hash};
   size_t next = 1;

@@ -7,16 +7,18 @@
 #include <pthread.h>
 #include <zmq.h>
 
-#include "base/check.h"
-
 namespace pelton::cluster {
 namespace {
 
 constexpr int kLookMs = 50;  // whether it is to end
-constexpr int64_t kMessageBytesMax = int64_t{16} << 20;
-constexpr int kQueueMax = 10'000;  // messages
+// Together what a worker may have the gateway hold. A batch tells of one step, some KiB; what does
+// not fit is dropped by its publisher, which is a gap.
+constexpr int64_t kMessageBytesMax = int64_t{4} << 20;
+constexpr int kQueueMax = 64;  // messages
 constexpr int kReplayMs = 2'000;
-constexpr size_t kReplayedMax = 10'000;  // batches, as many as vLLM keeps
+constexpr int kReplayedMax = 10'000;  // batches, as many as vLLM keeps
+constexpr auto kSocketAgain = std::chrono::seconds(1);
+constexpr const char* kLinkEvents = "inproc://link";
 constexpr size_t kNumberBytes = 8;
 constexpr size_t kPublisherBytes = 16;  // of newer versions, behind the number
 constexpr int64_t kEnd = -1;
@@ -26,28 +28,35 @@ struct SocketClose {
 };
 using Socket = std::unique_ptr<void, SocketClose>;
 
-void set(void* socket, int option, int value) {
-  CHECK(zmq_setsockopt(socket, option, &value, sizeof value) == 0);
+bool set(void* socket, int option, int value) {
+  return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
+// Null: this process has no more of them (EMFILE).
 Socket open_socket(void* context, int type, const std::string& host, int port) {
   Socket socket(zmq_socket(context, type));
-  CHECK(socket != nullptr);
-  set(socket.get(), ZMQ_LINGER, 0);
-  set(socket.get(), ZMQ_IPV6, 1);
-  set(socket.get(), ZMQ_RCVHWM, kQueueMax);
-  set(socket.get(), ZMQ_RECONNECT_IVL_MAX, 1'000);
-  set(socket.get(), ZMQ_HEARTBEAT_IVL, 1'000);
-  set(socket.get(), ZMQ_HEARTBEAT_TIMEOUT, 3'000);
-  CHECK(zmq_setsockopt(socket.get(), ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof kMessageBytesMax) ==
-        0);
-  if (type == ZMQ_SUB) CHECK(zmq_setsockopt(socket.get(), ZMQ_SUBSCRIBE, "", 0) == 0);
+  const bool is_set =
+      socket != nullptr && set(socket.get(), ZMQ_LINGER, 0) && set(socket.get(), ZMQ_IPV6, 1) &&
+      set(socket.get(), ZMQ_RCVHWM, kQueueMax) && set(socket.get(), ZMQ_RECONNECT_IVL_MAX, 1'000) &&
+      set(socket.get(), ZMQ_HEARTBEAT_IVL, 1'000) &&
+      set(socket.get(), ZMQ_HEARTBEAT_TIMEOUT, 3'000) &&
+      zmq_setsockopt(socket.get(), ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof kMessageBytesMax) == 0;
+  if (!is_set) return nullptr;
+  if (type == ZMQ_SUB && zmq_setsockopt(socket.get(), ZMQ_SUBSCRIBE, "", 0) != 0) return nullptr;
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string address =
       is_v6 ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
   // Of an address that cannot be nothing comes, as of one where nobody listens.
   (void)zmq_connect(socket.get(), address.c_str());
   return socket;
+}
+
+// That the socket's connection has broken is a message of this one.
+Socket watch_link(void* context, void* socket) {
+  if (zmq_socket_monitor(socket, kLinkEvents, ZMQ_EVENT_DISCONNECTED) != 0) return nullptr;
+  Socket monitor(zmq_socket(context, ZMQ_PAIR));
+  if (monitor == nullptr || zmq_connect(monitor.get(), kLinkEvents) != 0) return nullptr;
+  return monitor;
 }
 
 bool waits(void* socket, int ms) {
@@ -95,6 +104,7 @@ EventSequence::Place EventSequence::place_of(int64_t number, const std::string& 
   if (next_ > 0 && publisher != publisher_) return Place::kRestart;
   if (number == next_) return Place::kNext;
   if (number > next_) return Place::kGap;
+  if (publisher.empty()) return Place::kRestart;
   return next_ - number <= kLateMax && number > 0 ? Place::kOld : Place::kRestart;
 }
 
@@ -110,10 +120,37 @@ VllmSubscriber::~VllmSubscriber() {
 }
 
 void VllmSubscriber::run() {
-  const Socket socket = open_socket(context_, ZMQ_SUB, options_.host, options_.port);
   while (!stopping_) {
-    if (!waits(socket.get(), kLookMs)) continue;
-    std::vector<std::string> parts = receive(socket.get());
+    listen();
+    const auto again = std::chrono::steady_clock::now() + kSocketAgain;
+    while (!stopping_ && std::chrono::steady_clock::now() < again) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+    }
+  }
+}
+
+void VllmSubscriber::listen() {
+  const Socket socket = open_socket(context_, ZMQ_SUB, options_.host, options_.port);
+  const Socket link = socket == nullptr ? nullptr : watch_link(context_, socket.get());
+  if (link == nullptr) return;
+  while (!stopping_) {
+    zmq_pollitem_t items[] = {{.socket = socket.get(), .fd = 0, .events = ZMQ_POLLIN, .revents = 0},
+                              {.socket = link.get(), .fd = 0, .events = ZMQ_POLLIN, .revents = 0}};
+    if (zmq_poll(items, 2, kLookMs) <= 0) continue;
+    // First what came before the break.
+    drain(socket.get());
+    if ((items[1].revents & ZMQ_POLLIN) == 0) continue;
+    while (!receive(link.get()).empty()) {
+    }
+    sequence_.restart();
+    options_.on_news({.anew = true, .events = {}});
+  }
+}
+
+void VllmSubscriber::drain(void* socket) {
+  while (!stopping_) {
+    std::vector<std::string> parts = receive(socket);
+    if (parts.empty()) return;
     // Topic, number, batch; others are nobody's of ours.
     if (parts.size() != 3) continue;
     const std::string& number = parts[1];
@@ -132,14 +169,9 @@ void VllmSubscriber::take(Batch batch) {
   const bool has_restarted = place == Place::kRestart;
   if (has_restarted) sequence_.restart();
   // Said again are those from where we stand on, if they are still known: otherwise there is a gap.
-  std::vector<Batch> missed = batch.number > sequence_.next() ? replay() : std::vector<Batch>();
-  bool anew = has_restarted;
-  for (const Batch& one : missed) {
-    if (one.number < sequence_.next() || one.number >= batch.number) continue;
-    anew = anew || one.number > sequence_.next();
-    apply(one, std::exchange(anew, false));
-  }
-  apply(batch, anew || batch.number > sequence_.next());
+  const bool is_void =
+      batch.number > sequence_.next() ? replay(batch.number, has_restarted) : has_restarted;
+  apply(batch, is_void || batch.number > sequence_.next());
 }
 
 void VllmSubscriber::apply(const Batch& batch, bool anew) {
@@ -150,28 +182,30 @@ void VllmSubscriber::apply(const Batch& batch, bool anew) {
   options_.on_news({.anew = anew, .events = *std::move(events)});
 }
 
-std::vector<VllmSubscriber::Batch> VllmSubscriber::replay() {
-  if (options_.replay_port == 0) return {};
+bool VllmSubscriber::replay(int64_t until, bool anew) {
+  if (options_.replay_port == 0) return anew;
   const Socket socket = open_socket(context_, ZMQ_DEALER, options_.host, options_.replay_port);
   const std::string from = big_endian(sequence_.next());
-  if (zmq_send(socket.get(), "", 0, ZMQ_SNDMORE) < 0 ||
+  if (socket == nullptr || zmq_send(socket.get(), "", 0, ZMQ_SNDMORE) < 0 ||
       zmq_send(socket.get(), from.data(), from.size(), 0) < 0) {
-    return {};
+    return anew;
   }
-  std::vector<Batch> batches;
+  int said = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kReplayMs);
-  while (!stopping_ && std::chrono::steady_clock::now() < end && batches.size() < kReplayedMax) {
+  while (!stopping_ && std::chrono::steady_clock::now() < end && said < kReplayedMax) {
     if (!waits(socket.get(), kLookMs)) continue;
-    std::vector<std::string> parts = receive(socket.get());
+    const std::vector<std::string> parts = receive(socket.get());
     // A delimiter, the number, the batch.
     if (parts.size() != 3 || parts[1].size() < kNumberBytes) continue;
+    ++said;
     const int64_t number = big_endian(std::string_view(parts[1]).substr(0, kNumberBytes));
-    if (number == kEnd) return batches;
-    batches.push_back({.number = number,
-                       .publisher = parts[1].substr(kNumberBytes),
-                       .payload = std::move(parts[2])});
+    if (number == kEnd) break;
+    if (number < sequence_.next() || number >= until) continue;
+    anew = anew || number > sequence_.next();
+    apply({.number = number, .publisher = parts[1].substr(kNumberBytes), .payload = parts[2]},
+          std::exchange(anew, false));
   }
-  return {};  // half of it is none
+  return anew;
 }
 
 }  // namespace pelton::cluster

@@ -1,6 +1,7 @@
 // Reads what one vLLM worker publishes of its prefix cache: a ZMQ SUB socket, and where it has one
 // the socket that says again what was missed. Batches are numbered: a gap is asked for again; where
-// nobody says it, or the numbers begin anew, all that was known is void. Owned by whoever listens;
+// nobody says it, the numbers begin anew or the connection broke (who answers next may have started
+// since), all that was known is void. Owned by whoever listens;
 // a thread of its own, on which it calls back.
 #pragma once
 
@@ -37,7 +38,9 @@ class EventSequence {
   void restart() { next_ = 0; }
 
  private:
-  // So far back a number means that its publisher has begun anew, and not that a batch came late.
+  // So far back a number of the same publisher means that it has begun anew, and not that a batch
+  // came twice. Who does not say who he is publishes in order: any number below the next is a new
+  // beginning.
   static constexpr int64_t kLateMax = 64;
 
   int64_t next_ = 0;
@@ -71,10 +74,15 @@ class VllmSubscriber {
   };
 
   void run();
+  // Until it is to end, or there is no socket to be had.
+  void listen();
+  // All that has come.
+  void drain(void* socket);
   void take(Batch batch);
   void apply(const Batch& batch, bool anew);
-  // What it missed, as far as it is said again.
-  std::vector<Batch> replay();
+  // What it missed before the batch of this number, as far as it is said again, each as it comes.
+  // `anew`: the first of them voids what there was. Gives back whether that is still to be done.
+  bool replay(int64_t until, bool anew);
 
   const Options options_;
   void* const context_;

@@ -120,7 +120,13 @@ std::string asked_user(const net::HttpRequest& request) {
   return metadata == nullptr ? "" : metadata->string("user_id").value_or("");
 }
 
-std::string asked_model(const net::HttpRequest& request) {
+bool is_multipart(const net::HttpRequest& request) {
+  constexpr std::string_view kMultipart = "multipart/";
+  const std::string_view type = request.headers.get("Content-Type");
+  return net::equals_without_case(type.substr(0, kMultipart.size()), kMultipart);
+}
+
+Result<std::string> asked_model(const net::HttpRequest& request) {
   if (request.path == cluster::kGrpcGenerate) {
     return model_of_message<v1::GenerateRequest>(request.body);
   }
@@ -128,9 +134,8 @@ std::string asked_model(const net::HttpRequest& request) {
     return model_of_message<v1::TokenizeRequest>(request.body);
   }
   if (request.path == cluster::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
-  if (request.body.empty()) return "";
-  Result<std::string> asked = api::model_asked(request.body);
-  return asked.ok() ? *std::move(asked) : "";
+  if (request.body.empty() || is_multipart(request)) return std::string();
+  return api::model_asked(request.body);
 }
 
 std::optional<std::string> asked_response(const net::HttpRequest& request) {

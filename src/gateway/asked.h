@@ -6,12 +6,18 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "net/http_message.h"
 
 namespace pelton::gateway {
 
-// The model's name, of a body or a gRPC message; empty: it names none.
-std::string asked_model(const net::HttpRequest& request);
+// The model's name, of a body or a gRPC message; empty: it names none, or its body is no JSON by
+// its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or what it asks for is
+// a matter of its reader (two keys "model"): the worker must not be the one who decides that.
+Result<std::string> asked_model(const net::HttpRequest& request);
+
+// A form with files, of which nothing is read here.
+bool is_multipart(const net::HttpRequest& request);
 
 // The response that it reads, ends, deletes, goes on from ("previous_response_id") or names an item
 // of ("item_reference"); none: it speaks of none. Only the worker that made that one has it.

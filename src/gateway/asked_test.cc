@@ -20,13 +20,34 @@ net::HttpRequest request(std::string method, std::string path, std::string body 
 }
 
 TEST(Asked, AModelIsNamedByABodyOrAMessage) {
-  EXPECT_EQ(asked_model(request("POST", "/v1/chat/completions", R"({"model":"a"})")), "a");
-  EXPECT_EQ(asked_model(request("POST", "/v1/chat/completions", "{")), "");
+  const auto model = [](std::string path, std::string body) {
+    const Result<std::string> asked =
+        asked_model(request("POST", std::move(path), std::move(body)));
+    return asked.ok() ? *asked : "refused: " + asked.error().message;
+  };
+  const std::string chat = "/v1/chat/completions";
+  EXPECT_EQ(model(chat, R"({"model":"a"})"), "a");
+  EXPECT_EQ(model(chat, R"({"messages":[]})"), "");
+  EXPECT_EQ(model(chat, ""), "");
   v1::GenerateRequest message;
   message.set_model("b");
   const std::string path(cluster::kGrpcGenerate);
-  EXPECT_EQ(asked_model(request("POST", path, message.SerializeAsString())), "b");
-  EXPECT_EQ(asked_model(request("POST", path, "\xff\xff\xff")), "");
+  EXPECT_EQ(model(path, message.SerializeAsString()), "b");
+  EXPECT_EQ(model(path, "\xff\xff\xff"), "");
+}
+
+// What a worker may read as another model than this reader is passed on to nobody.
+TEST(Asked, AModelThatIsAMatterOfTheReaderIsRefused) {
+  for (const char* body : {"{", R"({"model":"m","model":"secret"})",
+                           R"({"model":"m","mod\u0065l":"secret"})", R"({"model":["secret"]})"}) {
+    EXPECT_FALSE(asked_model(request("POST", "/v1/chat/completions", body)).ok()) << body;
+  }
+  net::HttpRequest form = request("POST", "/v1/audio/transcriptions", "--x\r\n");
+  EXPECT_FALSE(asked_model(form).ok()) << "it does not say what it is";
+  EXPECT_FALSE(is_multipart(form));
+  form.headers.add("Content-Type", "Multipart/form-data; boundary=x");
+  EXPECT_TRUE(is_multipart(form));
+  EXPECT_EQ(*asked_model(form), "");
 }
 
 TEST(Asked, AResponseIsNamedByThePathOrTheBody) {

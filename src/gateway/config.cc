@@ -153,6 +153,9 @@ Result<void> read_etcd(const Table& table, EtcdConfig& etcd) {
 
 Result<void> read_zones(const Table& table, ZoneConfig& zones) {
   TRY(table.read_all({0, kZoneMsMax}, zones.distance_ms));
+  if (!zones.own.empty() && zones.distance_ms.contains(zones.own)) {
+    return table.bad(zones.own, "is the gateway's own zone, to which it is no way");
+  }
   if (!zones.own.empty() || zones.distance_ms.empty()) return {};
   return table.bad(zones.distance_ms.begin()->first,
                    "means nothing without 'zone' of [gateway], from where it is measured");
@@ -192,7 +195,8 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
                          "workers_file", "fleet_key_file", "retries", "resume_budget",
                          "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
-  if (config.dns_server.port != 0 && !is_ipv4(config.dns_server.host)) {
+  const net::HostPort& names = config.dns_server;
+  if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
     return table.bad("dns_server", "must be an IPv4 address and a port, as 127.0.0.1:8600");
   }
   TRY(table.read("zone", config.zones.own));
@@ -265,7 +269,13 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
     return {};
   };
   for (const RouteArm& arm : route.arms) TRY(check_pool("to", arm.pool));
-  if (route.shadow) TRY(check_pool("shadow", route.shadow->pool));
+  if (!route.shadow) return {};
+  TRY(check_pool("shadow", route.shadow->pool));
+  if (std::ranges::find(route.arms, route.shadow->pool, &RouteArm::pool) != route.arms.end()) {
+    return table.bad("shadow", fmt::format("names the pool '{}', which is one of its arms: it "
+                                           "would get some requests twice",
+                                           route.shadow->pool));
+  }
   return {};
 }
 
@@ -281,6 +291,12 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
       });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
+  const bool is_region =
+      tenant.region.empty() ||
+      std::ranges::find(config.pools, tenant.region, &PoolConfig::region) != config.pools.end();
+  if (!is_region) {
+    return table.bad("region", fmt::format("is no [[pool]]'s: '{}'", tenant.region));
+  }
   if (config.keys_file.empty()) {
     return table.bad("name", "means nothing without 'keys_file', which says whose a request is");
   }
@@ -312,6 +328,9 @@ Result<void> read_kind(const Table& table, PoolConfig& pool) {
   if (pool.kv_replay_port != 0 && pool.kv_events_port == 0) {
     return table.bad("kv_replay_port", "means nothing without 'kv_events_port'");
   }
+  if (pool.kv_replay_port != 0 && pool.kv_replay_port == pool.kv_events_port) {
+    return table.bad("kv_replay_port", "is 'kv_events_port' too: they are two sockets");
+  }
   if (pool.is_foreign()) return {};
   if (pool.tls || !pool.ca_file.empty()) {
     return table.bad(pool.tls ? "tls" : "ca_file",
@@ -330,7 +349,9 @@ Result<void> read_kind(const Table& table, PoolConfig& pool) {
 Result<void> read_dns_service(const Table& table, std::string& service) {
   constexpr size_t kDnsNameMax = 253;
   TRY(table.read("dns_srv", service));
-  if (service.size() <= kDnsNameMax && service.find(':') == std::string::npos) return {};
+  const bool is_plain =
+      std::ranges::all_of(service, [](char c) { return c > ' ' && c <= '~' && c != ':'; });
+  if (service.size() <= kDnsNameMax && is_plain) return {};
   return table.bad("dns_srv",
                    "must be a service's name, as _fleet._tcp.workers.local: its records "
                    "say the ports");
@@ -345,6 +366,10 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.read("model", pool.models));
   TRY(read_kind(table, pool));
   TRY(table.read("tokenizer", pool.tokenizer));
+  if (pool.kv_events_port != 0 && pool.tokenizer.empty()) {
+    return table.bad("kv_events_port",
+                     "means nothing without 'tokenizer', by which prompts' blocks are known");
+  }
   TRY(table.read("region", pool.region));
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
@@ -463,7 +488,8 @@ std::string_view sticky_name(RouteConfig::Sticky sticky) {
 }
 
 double ZoneConfig::distance_s(std::string_view zone) const {
-  if (own.empty() || zone == own) return 0;
+  // Of whom it is not known nothing is held against: the others would starve it.
+  if (own.empty() || zone.empty() || zone == own) return 0;
   const auto known = distance_ms.find(zone);
   return (known == distance_ms.end() ? kZoneMsOtherwise : known->second) / 1000;
 }

@@ -128,6 +128,19 @@ TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
       {pool + "kind = \"openai\"\nkv_events_port = 5557\n",
        "f:5: [[pool]]: 'kv_events_port' is for workers of the kinds vllm"},
       {pool + "kind = \"vllm\"\nkv_replay_port = 5558\n", "f:5: [[pool]]: 'kv_replay_port' means"},
+      {"[gateway]\ndns_server = \"names:0\"\n", "f:2: [gateway]: 'dns_server' must be an IPv4"},
+      {"[gateway]\ndns_server = \"127.0.0.1:0\"\n", "f:2: [gateway]: 'dns_server' must be an IPv4"},
+      {pool + "dns_srv = \"a b\"\n", "f:4: [[pool]]: 'dns_srv' must be a service's name"},
+      {pool + "kind = \"vllm\"\nkv_events_port = 5557\n",
+       "f:5: [[pool]]: 'kv_events_port' means nothing without 'tokenizer'"},
+      {pool + "kind = \"vllm\"\nkv_events_port = 5557\nkv_replay_port = 5557\n",
+       "f:6: [[pool]]: 'kv_replay_port' is 'kv_events_port' too"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"a\", share = "
+              "0.1}\n",
+       "f:7: [[route]]: 'shadow' names the pool 'a', which is one of its arms"},
+      {"[gateway]\nkeys_file = \"k\"\n" + pool + "[[tenant]]\nname = \"t\"\nregion = \"eu\"\n",
+       "f:8: [[tenant]]: 'region' is no [[pool]]'s: 'eu'"},
+      {"[gateway]\nzone = \"a\"\n[zones]\na = 1\n", "f:4: [zones]: 'a' is the gateway's own zone"},
       {"[zones]\nb = 50\n", "f:2: [zones]: 'b' means nothing without 'zone' of [gateway]"},
       {"[gateway]\nzone = \"a\"\n[zones]\nb = -1\n",
        "f:4: [zones]: 'b' must be a number from 0 to 60000"},
@@ -172,6 +185,7 @@ TEST(GatewayConfig, ZonesAreAsFarAsItSays) {
   EXPECT_EQ(config->zones.distance_s("a"), 0);
   EXPECT_EQ(config->zones.distance_s("b"), 0.05);
   EXPECT_EQ(config->zones.distance_s("c"), 0.001) << "another one, of which nothing is said";
+  EXPECT_EQ(config->zones.distance_s(""), 0) << "of a worker that does not say it";
   EXPECT_EQ(ZoneConfig{}.distance_s("c"), 0) << "a gateway that knows of no zones";
 }
 

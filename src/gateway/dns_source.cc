@@ -93,31 +93,53 @@ void DnsSource::run() {
 }
 
 // Those of the lowest priority: others are for when none of these is there, and a fleet's workers
-// say themselves whether they are. One whose host is not known is passed over, unless none is.
+// say themselves whether they are. One whose host cannot be resolved now keeps the addresses that
+// it had, as long as the service names it (FT-29); one that never had any is passed over.
 Result<DnsSource::Endpoints> DnsSource::endpoints_of_service(const Name& name,
-                                                             const net::HostPort& server) const {
+                                                             const net::HostPort& server) {
   TRY_ASSIGN(std::vector<SrvTarget> targets, options_.resolve_service(name.host, server));
   int lowest = INT32_MAX;
   for (const SrvTarget& target : targets) lowest = std::min(lowest, target.priority);
   Endpoints endpoints;
   std::optional<Error> trouble;
+  Hosts& before = hosts_[name];
+  Hosts hosts;
   for (const SrvTarget& target : targets) {
     if (target.priority != lowest) continue;
-    const Result<std::vector<std::string>> addresses =
-        server.port == 0 ? options_.resolve(target.host)
-                         : options_.resolve_host(target.host, server);
+    const Result<std::vector<std::string>> addresses = addresses_of(target.host, before, server);
     if (!addresses.ok()) {
       trouble = addresses.error();
       continue;
     }
+    hosts[target.host] = *addresses;
     for (const std::string& address : *addresses) endpoints.push_back({address, target.port});
   }
+  before = std::move(hosts);
   if (endpoints.empty() && trouble) return *std::move(trouble);
   return endpoints;
 }
 
+Result<std::vector<std::string>> DnsSource::addresses_of(const std::string& host,
+                                                         const Hosts& before,
+                                                         const net::HostPort& server) {
+  constexpr size_t kUnresolvedMax = 1024;
+  Result<std::vector<std::string>> addresses =
+      server.port == 0 ? options_.resolve(host) : options_.resolve_host(host, server);
+  if (addresses.ok() && !addresses->empty()) {
+    unresolved_.erase(host);
+    return addresses;
+  }
+  const auto known = before.find(host);
+  if (known == before.end()) return addresses;
+  if (unresolved_.size() < kUnresolvedMax && unresolved_.insert(host).second) {
+    const std::string why = addresses.ok() ? host + ": has no address" : addresses.error().message;
+    log_.warning(fmt::format("{}; the addresses that it had stay", why));
+  }
+  return known->second;
+}
+
 Result<DnsSource::Endpoints> DnsSource::endpoints_of(const Name& name,
-                                                     const net::HostPort& server) const {
+                                                     const net::HostPort& server) {
   if (name.port == 0) return endpoints_of_service(name, server);
   TRY_ASSIGN(std::vector<std::string> addresses, options_.resolve(name.host));
   Endpoints endpoints;
@@ -133,6 +155,11 @@ void DnsSource::look() {
     names = names_;
     server = server_;
   }
+  const auto is_gone = [&](const auto& one) {
+    return std::ranges::find(names, one.first) == names.end();
+  };
+  std::erase_if(troubles_, is_gone);
+  std::erase_if(hosts_, is_gone);
   bool changed = false;
   for (const Name& name : names) {
     Result<Endpoints> endpoints = endpoints_of(name, server);

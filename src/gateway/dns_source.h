@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,8 +69,14 @@ class DnsSource {
 
   void run();
   void look();
-  Result<Endpoints> endpoints_of(const Name& name, const net::HostPort& server) const;
-  Result<Endpoints> endpoints_of_service(const Name& name, const net::HostPort& server) const;
+  // A service's hosts and the addresses that each had last.
+  using Hosts = std::map<std::string, std::vector<std::string>>;
+
+  Result<Endpoints> endpoints_of(const Name& name, const net::HostPort& server);
+  Result<Endpoints> endpoints_of_service(const Name& name, const net::HostPort& server);
+  // Of one of its hosts; where they cannot be had now, those that it had.
+  Result<std::vector<std::string>> addresses_of(const std::string& host, const Hosts& before,
+                                                const net::HostPort& server);
 
   const Options options_;
   const std::function<void()> changed_;
@@ -81,7 +88,9 @@ class DnsSource {
   std::vector<Name> names_;
   net::HostPort server_;
   std::map<Name, Endpoints> found_;
-  std::map<Name, std::string> troubles_;  // the thread's own: the last, as it was logged
+  std::map<Name, std::string> troubles_;  // the thread's own, as the next: as logged last
+  std::map<Name, Hosts> hosts_;           // of services
+  std::set<std::string> unresolved_;      // of their hosts, as the log has it
   std::thread thread_;
 };
 

@@ -69,6 +69,47 @@ TEST(DnsSource, AServiceSaysThePorts) {
   EXPECT_EQ(source.found(), both);
 }
 
+// FT-29: as long as the service names it, one failed answer takes nobody out; whom it no longer
+// names is gone.
+TEST(DnsSource, AServicesHostKeepsTheAddressesThatItHad) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kError});
+  std::atomic<int> changes = 0;
+  std::atomic<int> asked = 0;
+  std::atomic<bool> fails = false;
+  std::atomic<bool> is_gone = false;
+  const auto service = [&](const std::string&,
+                           const net::HostPort&) -> Result<std::vector<SrvTarget>> {
+    ++asked;
+    std::vector<SrvTarget> targets = {{"one", 9001, 1}, {"two", 9002, 1}};
+    if (is_gone) targets.pop_back();
+    return targets;
+  };
+  const auto host = [&](const std::string& name,
+                        const net::HostPort&) -> Result<std::vector<std::string>> {
+    if (name == "one") return std::vector<std::string>{"10.0.0.1"};
+    if (!fails) return std::vector<std::string>{"10.0.0.2"};
+    return Error{ErrorCode::kUnavailable, name + ": no answer", {}};
+  };
+  DnsSource source(
+      {.interval = std::chrono::milliseconds(1), .resolve_service = service, .resolve_host = host},
+      [&] { ++changes; }, log);
+  source.set_pools({{.name = "a", .models = {"m"}, .dns_service = "workers"}},
+                   {.host = "127.0.0.1", .port = 8600});
+  while (changes == 0) std::this_thread::yield();
+  const std::vector<WorkerConfig> both = {{.pool = "a", .host = "10.0.0.1", .port = 9001},
+                                          {.pool = "a", .host = "10.0.0.2", .port = 9002}};
+  EXPECT_EQ(source.found(), both);
+  fails = true;
+  const int before = asked;
+  while (asked < before + 4) std::this_thread::yield();
+  EXPECT_EQ(source.found(), both);
+  EXPECT_EQ(changes, 1);
+  is_gone = true;
+  while (changes == 1) std::this_thread::yield();
+  EXPECT_EQ(source.found().size(), 1u);
+}
+
 TEST(DnsSource, TheSystemKnowsThisMachine) {
   const auto addresses = DnsSource::resolve_by_system("127.0.0.1");
   ASSERT_TRUE(addresses.ok());

@@ -111,7 +111,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     if (place != workers_.end()) {
       (*place)->config = config;
       (*place)->leaves = false;
-      set_foreign(**place, its_pool);
+      set_foreign(static_cast<size_t>(place - workers_.begin()), **place, its_pool);
       continue;
     }
     place = std::ranges::find_if(workers_, [](const auto& one) { return one == nullptr; });
@@ -120,7 +120,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     *place = std::make_unique<Worker>();
     (*place)->config = config;
     (*place)->is_foreign = is_foreign;
-    set_foreign(**place, its_pool);
+    set_foreign(static_cast<size_t>(place - workers_.begin()), **place, its_pool);
     (*place)->serial = ++serials_;
     (*place)->shown = net::format_host_port(config.host, config.port);
   }
@@ -159,7 +159,7 @@ void Fleet::turn() {
       log_.info(fmt::format("worker {} is taken out", worker.shown));
       if (worker.watch) client_.cancel(*worker.watch);
       blocks_.forget(static_cast<int>(i));
-      retire(worker);
+      retire(i, worker);
       workers_[i].reset();
     }
     blocks_.sweep();

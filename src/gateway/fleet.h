@@ -191,6 +191,7 @@ class Fleet {
     // Of one that says what its prefix cache holds.
     int kv_events_port = 0;  // 0: it does not
     int kv_replay_port = 0;
+    uint64_t kv_subscription = 0;  // what an earlier one still says is void; 0: there is none
     VllmBlocks vllm_blocks;
     ForeignAbilities abilities;
     bool abilities_asked = false;
@@ -245,15 +246,17 @@ class Fleet {
   void poll(Worker& worker, const Place& place);
   void on_polled(const Place& place, const Result<std::vector<std::string>>& models);
   static net::HttpCall foreign_call(const Worker& worker, std::string method, std::string target);
-  void set_foreign(Worker& worker, const PoolConfig* pool);
+  void set_foreign(size_t index, Worker& worker, const PoolConfig* pool);
   // Once it answers: what can it do with an answer that another one began?
   void ask_abilities(Worker& worker, const Place& place);
   void ask_ability(Worker& worker, const Place& place, ForeignNeed ability);
   void ask_load(Worker& worker, const Place& place);
   void subscribe(Worker& worker, const Place& place);
-  void on_kv_news(const Place& place, const cluster::VllmSubscriber::Options::News& news);
-  // It joins a thread that may wait for the lock: turn() lets it go without.
-  void retire(const Worker& worker);
+  void on_kv_news(const Place& place, uint64_t subscription,
+                  const cluster::VllmSubscriber::Options::News& news);
+  // What its subscriber has said is void. It joins a thread that may wait for the lock: turn() lets
+  // it go without.
+  void retire(size_t index, Worker& worker);
   void on_watch_bytes(const Place& place, std::string_view bytes);
   void on_watch_done(const Place& place, const Result<void>& result);
   Result<void> read_watch(size_t index, Worker& worker, int64_t now_ns);
@@ -301,6 +304,7 @@ class Fleet {
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
   uint64_t serials_ = 0;
+  uint64_t subscriptions_ = 0;
   // In this order: what they call back works with all above. By workers' serials; those that are
   // retired wait for turn().
   std::map<uint64_t, std::unique_ptr<cluster::VllmSubscriber>> subscribers_;

@@ -99,11 +99,11 @@ net::HttpCallEvents gather(const std::shared_ptr<Whole>& whole,
 
 }  // namespace
 
-void Fleet::set_foreign(Worker& worker, const PoolConfig* pool) {
+void Fleet::set_foreign(size_t index, Worker& worker, const PoolConfig* pool) {
   if (pool == nullptr) return;
   if (worker.kv_events_port != pool->kv_events_port ||
       worker.kv_replay_port != pool->kv_replay_port) {
-    retire(worker);
+    retire(index, worker);
   }
   worker.kv_events_port = pool->kv_events_port;
   worker.kv_replay_port = pool->kv_replay_port;
@@ -185,26 +185,34 @@ void Fleet::subscribe(Worker& worker, const Place& place) {
   if (worker.kv_events_port == 0 || !hasher_) return;
   std::unique_ptr<cluster::VllmSubscriber>& subscriber = subscribers_[worker.serial];
   if (subscriber != nullptr) return;
+  worker.kv_subscription = ++subscriptions_;
   subscriber = std::make_unique<cluster::VllmSubscriber>(cluster::VllmSubscriber::Options{
       .host = worker.config.host,
       .port = worker.kv_events_port,
       .replay_port = worker.kv_replay_port,
-      .on_news = [this, place](const cluster::VllmSubscriber::Options::News& news) {
-        on_kv_news(place, news);
+      .on_news = [this, place, subscription = worker.kv_subscription](
+                     const cluster::VllmSubscriber::Options::News& news) {
+        on_kv_news(place, subscription, news);
       }});
 }
 
-void Fleet::retire(const Worker& worker) {
+void Fleet::retire(size_t index, Worker& worker) {
   const auto found = subscribers_.find(worker.serial);
   if (found == subscribers_.end()) return;
   retired_.push_back(std::move(found->second));
   subscribers_.erase(found);
+  worker.kv_subscription = 0;
+  worker.vllm_blocks = {};
+  worker.names_agree = false;
+  worker.record.block_tokens = 0;
+  blocks_.forget(static_cast<int>(index));
 }
 
-void Fleet::on_kv_news(const Place& place, const cluster::VllmSubscriber::Options::News& news) {
+void Fleet::on_kv_news(const Place& place, uint64_t subscription,
+                       const cluster::VllmSubscriber::Options::News& news) {
   std::lock_guard lock(mutex_);
   Worker* worker = at(place);
-  if (worker == nullptr) return;
+  if (worker == nullptr || worker->kv_subscription != subscription) return;
   const int index = static_cast<int>(place.index);
   VllmBlocks::Changes changes;
   if (news.anew) worker->vllm_blocks.clear();

@@ -34,6 +34,7 @@ constexpr std::chrono::milliseconds kRelease{50};
 constexpr int64_t kFirstWorkersNs = 30'000'000'000;
 
 constexpr std::string_view kModels = "/v1/models";
+constexpr std::string_view kCards = "/v1/model_cards/";
 
 uint64_t random_seed() {
   std::random_device random;
@@ -84,6 +85,17 @@ api::ApiError no_worker_in_region() {
           .param = {},
           .code = "no_worker",
           .retry_after_s = 1};
+}
+
+Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
+                              const net::HttpRequest& request) {
+  if (is_multipart(request) && is_limited_to_models(config, asker)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "this key is for some models only, and which one a multipart body asks for is not "
+                 "read here",
+                 "model"};
+  }
+  return asked_model(request);
 }
 
 bool is_foreign(const GatewayConfig& config, const std::string& pool) {
@@ -271,11 +283,11 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
                                                                scaling_text(gate->config());
     if (!is_same) kept.emplace_back("[pool.scale]");
   }
-  access_control_.replace_keys(std::move(keys));
   auto changed = std::make_shared<const Settings>(
       Settings{.config = std::move(config), .texts = std::move(texts)});
   {
     std::lock_guard lock(mutex_);
+    access_control_.replace_keys(std::move(keys));
     config_ = std::move(changed);
   }
   watch_services(this->config()->config);
@@ -299,43 +311,54 @@ bool Gateway::takes_body(const net::HttpRequest& head) const {
   return access_control_.identify(access::AccessControl::credentials_of(head.headers)).has_value();
 }
 
+Gateway::Caller Gateway::caller_of(const net::HttpHeaders& headers) const {
+  std::lock_guard lock(mutex_);
+  return {.principal = access_control_.identify(access::AccessControl::credentials_of(headers)),
+          .settings = config_};
+}
+
 void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
   };
-  std::optional<access::Principal> principal =
-      access_control_.identify(access::AccessControl::credentials_of(request.headers));
-  if (!principal && !is_open(request.path)) return refuse(api::bad_api_key());
-  const Config settings = config();
-  const Asker asker = principal ? Asker::of(settings->config, *principal) : Asker{};
+  Caller caller = caller_of(request.headers);
+  if (!caller.principal && !is_open(request.path)) return refuse(api::bad_api_key());
+  const Asker asker =
+      caller.principal ? Asker::of(caller.settings->config, *caller.principal) : Asker{};
   if (std::optional<net::HttpResponse> own = own_answer(request, asker)) {
     return exchange->send(*std::move(own));
   }
+  if (is_open(request.path)) {
+    net::HttpResponse refused = error_answer(
+        request.path, api::method_not_allowed(request.method, request.path), request_id);
+    refused.headers.add("Allow", "GET, HEAD");
+    return exchange->send(std::move(refused));
+  }
+  if (!caller.principal) return refuse(api::bad_api_key());
   if (!is_forwarded(request) || cluster::is_grpc_method(request.path)) {
     return refuse(api::not_found(request.method, request.path));
   }
   if (request.method == "GET" && request.path == "/v1/responses") {
-    return open_socket(std::move(request), exchange, *principal);
+    return open_socket(std::move(request), exchange);
   }
-  relay(std::move(request), exchange, *std::move(principal), Comments::kMayCome);
+  relay(std::move(request), exchange, std::move(caller), Comments::kMayCome);
 }
 
 void Gateway::handle_grpc(net::HttpRequest request,
                           const std::shared_ptr<net::Exchange>& exchange) {
-  std::optional<access::Principal> principal =
-      access_control_.identify(access::AccessControl::credentials_of(request.headers));
-  if (!principal) {
+  Caller caller = caller_of(request.headers);
+  if (!caller.principal) {
     const std::string request_id = request_id_of(request);
     return exchange->send(error_answer(request.path, api::bad_api_key(), request_id));
   }
-  relay(std::move(request), exchange, *std::move(principal), Comments::kNone);
+  relay(std::move(request), exchange, std::move(caller), Comments::kNone);
 }
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
 // anywhere. Programs say no origin.
-void Gateway::open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                          const access::Principal& principal) {
+void Gateway::open_socket(net::HttpRequest request,
+                          const std::shared_ptr<net::Exchange>& exchange) {
   if (!request.headers.has("Upgrade")) {
     return exchange->send(net::error_response({426, "upgrade_required",
                                                "GET here is the handshake of a WebSocket "
@@ -351,26 +374,33 @@ void Gateway::open_socket(net::HttpRequest request, const std::shared_ptr<net::E
   if (draining_) return exchange->send(health());
   ResponseSocket::open(
       std::move(request), exchange,
-      [this, principal](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
-        relay(std::move(turn), answer, principal, Comments::kNone);
+      // Its key comes with the handshake, and may have been taken back since.
+      [this](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+        Caller caller = caller_of(turn.headers);
+        if (!caller.principal) {
+          return answer->send(error_answer(turn.path, api::bad_api_key(), request_id_of(turn)));
+        }
+        relay(std::move(turn), answer, std::move(caller), Comments::kNone);
       });
 }
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                    access::Principal principal, Comments comments) {
+                    Caller caller, Comments comments) {
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
   };
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
-  const Config settings = this->config();
+  const Config settings = caller.settings;
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> response = asked_response(request);
   const auto home = response ? homes_.find(*response) : std::nullopt;
-  const Asker asker = Asker::of(config, principal);
-  std::optional<Routed> routed = route(config, request, asker, home);
+  const Asker asker = Asker::of(config, *caller.principal);
+  const Result<std::string> model = model_for(config, asker, request);
+  if (!model.ok()) return refuse(api::api_error(model.error()));
+  std::optional<Routed> routed = route(config, request, *model, asker, home);
   if (!routed && response) routed = route_of_response(config, asker, home);
-  if (!routed) return refuse(api::model_not_found(asked_model(request)));
+  if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
   const PoolConfig* pool = routed->pool;
   const auto relayed =
@@ -378,7 +408,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                                                       .pool = pool->name,
                                                       .model = std::move(routed->model),
                                                       .request_id = request_id,
-                                                      .principal = std::move(principal),
+                                                      .principal = *std::move(caller.principal),
                                                       .seed = draw(),
                                                       .created_ms = clock_.unix_ms(),
                                                       .arm = std::move(routed->arm)});
@@ -435,10 +465,9 @@ void Gateway::offer_shadow(const GatewayConfig& config, const ShadowConfig* shad
 
 // One that goes on from a stored response stays with the arm that has it.
 std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
-                                              const net::HttpRequest& request, const Asker& asker,
-                                              const Home& home) {
+                                              const net::HttpRequest& request, std::string model,
+                                              const Asker& asker, const Home& home) {
   using Sticky = RouteConfig::Sticky;
-  std::string model = asked_model(request);
   const RouteConfig* const known = find_route(config, model, asker);
   const bool is_split = known != nullptr && (known->arms.size() > 1 || known->shadow);
   std::string session;
@@ -565,7 +594,9 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .headers = {},
                                .body = request.body,
                                .remote = {}};
-  const std::string model = asked_model(asked);
+  const Result<std::string> readable = asked_model(asked);
+  if (!readable.ok()) return error_answer("/", api::api_error(readable.error()), "");
+  const std::string& model = *readable;
   const auto choice = choose_route(settings->config, {.model = model, .draw = draw()});
   const auto adapter = choice ? std::nullopt : route_adapter(settings->config, model, {});
   const PoolConfig* pool = choice ? choice->pool : adapter ? adapter->pool : nullptr;
@@ -587,8 +618,12 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (is_open(request.path)) return health();
   if (request.path == kModels) return json_answer(200, api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
-    return scaled_model(std::string_view(request.path).substr(kModels.size() + 1), asker);
+    return model_answer(request, asker);
   }
+  // What its makers say of it a worker knows.
+  const bool is_hidden = request.path.starts_with(kCards) &&
+                         !knows_model(std::string_view(request.path).substr(kCards.size()), asker);
+  if (is_hidden) return model_answer(request, asker);
   return std::nullopt;
 }
 
@@ -600,13 +635,16 @@ net::HttpResponse Gateway::health() const {
   const std::vector<PoolConfig>& pools = settings->config.pools;
   if (pools.empty()) return json_answer(503, R"({"status":"no pool"})");
   std::vector<std::string_view> missing;
+  size_t wanted = 0;
   for (const PoolConfig& pool : pools) {
+    if (!is_for_clients(settings->config, pool)) continue;
+    ++wanted;
     // Who has none starts one when it is asked for.
     if (!pool.scaling && !fleet_.serves(pool)) missing.push_back(pool.name);
   }
   if (missing.empty()) was_complete_ = true;
   const bool has_waited = was_complete_ || clock_.now_ns() - begun_ns_ > kFirstWorkersNs;
-  const bool is_ready = missing.size() < pools.size() && (missing.empty() || has_waited);
+  const bool is_ready = missing.size() < wanted && (missing.empty() || has_waited);
   std::string body;
   base::JsonWriter w(body);
   w.begin_object().key("status").string(is_ready ? "ok" : "no worker");
@@ -619,12 +657,18 @@ net::HttpResponse Gateway::health() const {
   return json_answer(is_ready ? 200 : 503, std::move(body));
 }
 
-std::optional<net::HttpResponse> Gateway::scaled_model(std::string_view name,
-                                                       const Asker& asker) const {
+net::HttpResponse Gateway::model_answer(const net::HttpRequest& request, const Asker& asker) const {
+  const std::string_view prefix = request.path.starts_with(kCards) ? "/v1/model_cards" : kModels;
+  const std::string_view name = std::string_view(request.path).substr(prefix.size() + 1);
   for (const api::ModelCard& card : models(asker)) {
-    if (card.id == name && !card.state.empty()) return json_answer(200, api::model_body(card));
+    if (card.id == name) return json_answer(200, api::model_body(card));
   }
-  return std::nullopt;
+  return error_answer(request.path, api::model_not_found(name), "");
+}
+
+bool Gateway::knows_model(std::string_view name, const Asker& asker) const {
+  return std::ranges::any_of(models(asker),
+                             [&](const api::ModelCard& card) { return card.id == name; });
 }
 
 std::vector<api::ModelCard> Gateway::models(const Asker& asker) const {

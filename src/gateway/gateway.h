@@ -110,11 +110,17 @@ class Gateway {
   // Whose it is has been seen.
   // A stream that is held may begin with comments, or with none.
   enum class Comments { kMayCome, kNone };
+  // Who asks (none: nobody who may), and the configuration that holds for him: keys and what they
+  // may reach are of one reading.
+  struct Caller {
+    std::optional<access::Principal> principal;
+    Config settings;
+  };
+  Caller caller_of(const net::HttpHeaders& headers) const;
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-             access::Principal principal, Comments comments);
+             Caller caller, Comments comments);
   // GET /v1/responses: the handshake of a WebSocket.
-  void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                   const access::Principal& principal);
+  void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;
@@ -127,8 +133,9 @@ class Gateway {
                                               const Asker& asker) const;
   net::HttpResponse health() const;
   std::vector<api::ModelCard> models(const Asker& asker) const;
-  // Of a model whose replicas come and go: nobody else may be there to answer.
-  std::optional<net::HttpResponse> scaled_model(std::string_view name, const Asker& asker) const;
+  // As its list has it: a worker may have models that the asker is not to know of.
+  net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;
+  bool knows_model(std::string_view name, const Asker& asker) const;
   void add_gates(const GatewayConfig& config);
   std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
   Gates gates() const;
@@ -144,7 +151,7 @@ class Gateway {
   };
   using Home = std::optional<ResponseHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
-                              const Asker& asker, const Home& home);
+                              std::string model, const Asker& asker, const Home& home);
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.

@@ -110,6 +110,26 @@ bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& 
   return may_know(config, asker, pool, model) && is_in_reach(config, asker, pool);
 }
 
+bool is_limited_to_models(const GatewayConfig& config, const Asker& asker) {
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return (rules != nullptr && !rules->models.empty()) ||
+         (asker.scope != nullptr && !asker.scope->models.empty());
+}
+
+bool is_for_clients(const GatewayConfig& config, const PoolConfig& pool) {
+  bool is_shadow = false;
+  for (const RouteConfig& route : config.routes) {
+    is_shadow = is_shadow || (route.shadow && route.shadow->pool == pool.name);
+    const auto arm = std::ranges::find(route.arms, pool.name, &RouteArm::pool);
+    if (arm != route.arms.end() && arm->weight > 0) return true;
+  }
+  const auto is_routed = [&](const std::string& model) {
+    return std::ranges::find(config.routes, model, &RouteConfig::model) != config.routes.end();
+  };
+  return !is_shadow || !std::ranges::all_of(pool.models, is_routed) ||
+         std::ranges::find(config.tenants, pool.name, &TenantConfig::pool) != config.tenants.end();
+}
+
 const RouteConfig* find_route(const GatewayConfig& config, std::string_view model,
                               const Asker& asker) {
   if (is_tied_to_pool(config, asker)) return nullptr;
@@ -120,11 +140,14 @@ const RouteConfig* find_route(const GatewayConfig& config, std::string_view mode
 }
 
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key) {
-  // What names no model means the only one; what is no JSON its worker refuses.
+  // What names no model means the only one: which that is of several its worker says, so that only
+  // those may leave it open who may use all of them.
   if (key.model.empty()) {
+    const auto may = [&](const std::string& model) {
+      return may_use(config, key.asker, config.pools.front(), model);
+    };
     const bool is_only =
-        config.pools.size() == 1 &&
-        may_use(config, key.asker, config.pools.front(), config.pools.front().models.front());
+        config.pools.size() == 1 && std::ranges::all_of(config.pools.front().models, may);
     if (!is_only) return std::nullopt;
     return RouteChoice{.pool = &config.pools.front()};
   }

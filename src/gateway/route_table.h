@@ -52,6 +52,10 @@ const RouteConfig* find_route(const GatewayConfig& config, std::string_view mode
 
 // None: nobody answers to that model, or the asker may not know of it.
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key);
+// Whether it may ask for some models only: these it has to name.
+bool is_limited_to_models(const GatewayConfig& config, const Asker& asker);
+// Whether requests of clients go there, and not only a shadow's copies.
+bool is_for_clients(const GatewayConfig& config, const PoolConfig& pool);
 // Whether it may ask for it.
 bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
              std::string_view model);

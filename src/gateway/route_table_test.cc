@@ -166,5 +166,33 @@ TEST(RouteTable, AKeyAndItsTenantStayInTheirRegion) {
   EXPECT_EQ(pool_of("", &in_us), "us");
 }
 
+// Its worker would choose one.
+TEST(RouteTable, WhoMayUseSomeModelsOfAPoolNamesOne) {
+  const GatewayConfig config{.pools = {{.name = "p", .models = {"m", "secret"}}}};
+  const KeyScope scope{.models = {"m"}, .pool = {}, .region = {}};
+  const Asker limited{.tenant = "t", .scope = &scope};
+  EXPECT_TRUE(choose_route(config, {.model = "", .asker = {}}));
+  EXPECT_FALSE(choose_route(config, {.model = "", .asker = limited}));
+  EXPECT_TRUE(choose_route(config, {.model = "m", .asker = limited}));
+  EXPECT_TRUE(is_limited_to_models(config, limited));
+  EXPECT_FALSE(is_limited_to_models(config, {.tenant = "t"}));
+}
+
+TEST(RouteTable, AShadowsPoolIsForNoClient) {
+  GatewayConfig config = split(50);
+  config.pools.push_back({.name = "try", .models = {"m"}});
+  config.routes.front().shadow = ShadowConfig{.pool = "try", .share = 0.1};
+  EXPECT_TRUE(is_for_clients(config, config.pools[0]));
+  EXPECT_FALSE(is_for_clients(config, config.pools[2]));
+  config.pools[2].models.emplace_back("another, which no route has");
+  EXPECT_TRUE(is_for_clients(config, config.pools[2]));
+  config.pools[2].models = {"m"};
+  config.tenants = {{.name = "t", .models = {}, .pool = "try", .region = {}}};
+  EXPECT_TRUE(is_for_clients(config, config.pools[2]));
+  config.tenants.clear();
+  config.routes.front().arms.push_back({.pool = "try", .name = "c", .weight = 1});
+  EXPECT_TRUE(is_for_clients(config, config.pools[2]));
+}
+
 }  // namespace
 }  // namespace pelton::gateway

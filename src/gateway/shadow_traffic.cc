@@ -157,7 +157,7 @@ void ShadowTraffic::offer(const Target& target, const Relay::Request& request) {
     open_.emplace(number, copy);
   }
   const auto shadowed = std::make_shared<Relay::Request>(Relay::Request{
-      .http = target.is_foreign ? request.http : behind_all_others(request.http),
+      .http = request.http,
       .pool = shadow.pool,
       .model = request.model,
       .prompt = {.tokens = request.prompt.tokens, .names = {}},
@@ -169,8 +169,10 @@ void ShadowTraffic::offer(const Target& target, const Relay::Request& request) {
       .gate = nullptr,
       .is_copy = true,
       .arm = options_.arms.find(request.model, shadow.pool, ArmTable::Traffic::kShadow)});
-  loop_.post([this, shadowed, sink = copy.sink] {
+  // Its body is read here, and not where clients' requests wait.
+  loop_.post([this, shadowed, is_foreign = target.is_foreign, sink = copy.sink] {
     if (sink->closed()) return;
+    if (!is_foreign) shadowed->http = behind_all_others(shadowed->http);
     Relay::start(std::move(*shadowed), sink,
                  {.fleet = options_.fleet,
                   .client = options_.client,
@@ -197,8 +199,10 @@ void ShadowTraffic::yield() {
       if (known != full.end()) return known->second;
       return full.emplace(pool, options_.fleet.occupancy(pool) >= kNearlyAll).first->second;
     };
-    for (const auto& [number, copy] : open_) {
-      if (is_full(copy.pool) || is_full(copy.clients_pool)) cut.push_back(copy.sink);
+    for (auto& [number, copy] : open_) {
+      if (copy.is_cut || !(is_full(copy.pool) || is_full(copy.clients_pool))) continue;
+      copy.is_cut = true;
+      cut.push_back(copy.sink);
     }
   }
   for (const std::shared_ptr<Sink>& sink : cut) {

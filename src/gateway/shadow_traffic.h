@@ -72,6 +72,7 @@ class ShadowTraffic {
     std::string clients_pool;
     size_t bytes = 0;
     std::shared_ptr<Sink> sink;
+    bool is_cut = false;  // its end is on its way
   };
 
   bool has_room(const ShadowConfig& shadow, const Relay::Request& request);
