@@ -11,7 +11,7 @@ namespace pelton::cluster {
 namespace {
 
 constexpr int kLookMs = 50;  // whether it is to end
-// Together what a worker may have the gateway hold. A batch tells of one step, some KiB; what does
+// Together what a worker may have the gateway hold. A batch is of one step, some KiB; what does
 // not fit is dropped by its publisher, which is a gap.
 constexpr int64_t kMessageBytesMax = int64_t{4} << 20;
 constexpr int kQueueMax = 64;  // messages
