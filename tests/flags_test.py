@@ -66,7 +66,7 @@ VALUES = {
     "--prompt-tokens-beside-decodes": "8", "--ramp-up-end-rps": "100", "--ramp-up-start-rps": "50",
     "--ramp-up-strategy": "linear", "--random-input-len": "10", "--random-output-len": "4",
     "--random-prefix-len": "2", "--random-range-ratio": "0.1", "--rates": "50", "--ready-check-timeout-sec": "1",
-    "--reasoning": "low", "--regex": "[a-z]+", "--repetition-penalty": "1.1", "--replicas": "2",
+    "--reasoning": "low", "--regex": "[a-z]+", "--repetition-penalty": "1.1", "--replicas": "2", "--gateways": "2", "--report-interval": "50", "--zones": "2", "--zone-distance": "20",
     "--path": "/v1/completions", "--request-id-prefix": "r", "--request-rate": "50", "--requests-per-unit": "1", "--result-filename": "r.json",
     "--revision": "main", "--runs": "1", "--scheduling-policy": "decode-first", "--seed": "3",
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",

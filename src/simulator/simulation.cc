@@ -99,6 +99,20 @@ int replicas_max(const SimulationOptions& options) {
   return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
 }
 
+// Of one gateway: room for every block of every replica, at most what a real one has and what all
+// of them together may take here.
+size_t index_bytes(const SimulationOptions& options) {
+  constexpr size_t kBytesOfAName = 128;
+  constexpr size_t kOfAllGateways = size_t{4} << 30;
+  const engine::ExecutorCapacity& capacity = options.replica.capacity;
+  const auto blocks =
+      static_cast<size_t>(capacity.blocks(kv::widest_group(capacity.groups), kv::kDevice));
+  return std::min({std::max(blocks * static_cast<size_t>(replicas_max(options)) * kBytesOfAName,
+                            size_t{1} << 20),
+                   Dispatcher::Options{}.index_bytes,
+                   kOfAllGateways / static_cast<size_t>(options.gateways)});
+}
+
 class Fleet {
  public:
   Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -118,6 +132,7 @@ class Fleet {
                               .replicas = replicas_max(options),
                               .block_tokens = options.replica.capacity.block_tokens,
                               .hash_seed = options.replica.hash_seed,
+                              .index_bytes = index_bytes(options),
                               .costs = step_costs(times, options.replica.capacity),
                               .groups = routed_groups(options.replica.capacity),
                               .zones = options.zones,
