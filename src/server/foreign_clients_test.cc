@@ -55,8 +55,8 @@ TEST(ForeignClients, B9_below_api_an_error_is_a_text) {
     int status;
   };
   for (const Case& one :
-       {Case{fixture, "GET", "/api/tags", 404}, Case{fixture, "POST", "/api/chat", 404},
-        Case{fixture, "POST", "/api/generate", 404}, Case{fixture, "GET", "/api", 404},
+       {Case{fixture, "GET", "/api/blobs", 404}, Case{fixture, "POST", "/api/pull", 404},
+        Case{fixture, "POST", "/api/create", 404}, Case{fixture, "GET", "/api", 404},
         Case{guarded, "GET", "/api/tags", 401}}) {
     const net::HttpResponse response =
         one.fixture.fetch(one.fixture.call(one.method, one.path, *one.method == 'P' ? "{}" : ""));
