@@ -300,6 +300,8 @@ class AGroup(unittest.TestCase):
                            capture_output=True, timeout=60)
         for words, named in (
                 ((BOX, "--tensor-parallel-size", "2", "--enable-lora"), "LoRA adapters"),
+                ((BOX, "--tensor-parallel-size", "2", "--swap-space", "16MiB", "--kv-disk", folder.name, "--kv-disk-size", "16MiB"),
+                 "without --kv-disk"),
                 ((BOX, "--tensor-parallel-size", "2", "--weights", "int8"), "--weights-cache"),
                 ((BOX, "--tensor-parallel-size", "2", "--kernels", "reference"), "reference kernels"),
                 ((f"{folder.name}/gemma3", "--tensor-parallel-size", "2"), "norms behind"),

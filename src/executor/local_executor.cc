@@ -70,6 +70,9 @@ Result<void> check_ranks(const LocalExecutor::Options& options) {
     return refused("LoRA adapters are not shared out among ranks: without --enable-lora",
                    "enable-lora");
   }
+  if (!options.disk.folder.empty()) {
+    return refused("blocks on a disk are one process's: without --kv-disk", "kv-disk");
+  }
   return {};
 }
 
