@@ -58,6 +58,13 @@ struct Journal {
 Result<Journal> open_journal(const std::string& output, const std::string& input,
                              const base::Clock& clock, uint64_t seed) {
   Journal journal{.folder = output + ".journal"};
+  std::error_code ignored;
+  const bool is_other = fs::exists(journal.folder, ignored) &&
+                        !fs::exists(journal.folder + "/batches.sqlite", ignored) &&
+                        !fs::is_empty(journal.folder, ignored);
+  if (is_other) {
+    return usage(fmt::format("{} is there and no journal of this verb", journal.folder), "output");
+  }
   TRY_ASSIGN(journal.store,
              store::BatchStore::open(journal.folder, {.bytes_max = kJournalBytesMax}, clock));
   const std::string name = base::sha256(input);
@@ -89,6 +96,16 @@ Result<Journal> open_journal(const std::string& output, const std::string& input
                    .created_at = journal.store->now_s()};
   TRY(journal.store->add_batch(journal.batch));
   return journal;
+}
+
+// What the store has made there, and the folder if nothing else is in it.
+void remove_journal(const std::string& folder) {
+  std::error_code ignored;
+  fs::remove_all(folder + "/files", ignored);
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    fs::remove(folder + "/batches.sqlite" + suffix, ignored);
+  }
+  fs::remove(folder, ignored);
 }
 
 // "line 3: 'url' must be …", the first few.
@@ -176,19 +193,29 @@ Result<store::StoredBatch> run_to_the_end(server::Server& server, Journal& journ
   return end.get();
 }
 
+// A file that is not there yet, or may be replaced: where a link leads.
+Result<std::string> output_path(const cli::Arguments& arguments) {
+  const std::string& output = arguments.text("--output");
+  if (output == "-") return usage("answers go to a file, not to standard output", "output");
+  std::error_code ignored;
+  if (!fs::exists(output, ignored)) return output;
+  if (!arguments.has("--overwrite")) {
+    return usage(fmt::format("{} is there already; --overwrite replaces it", output), "output");
+  }
+  if (!fs::is_regular_file(output, ignored)) {
+    return usage(fmt::format("{} is no file that could be replaced", output), "output");
+  }
+  return fs::canonical(output, ignored).string();
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   if (arguments.has("--offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
   const std::string& input_name = arguments.text("--input");
-  const std::string& output = arguments.text("--output");
+  TRY_ASSIGN(const std::string output, output_path(arguments));
   TRY(ModelHost::options_of(arguments, clock));
   TRY(check_date(arguments));
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
-  std::error_code ignored;
-  const bool overwrites = arguments.has("--overwrite");
-  if (fs::exists(output, ignored) && !overwrites) {
-    return usage(fmt::format("{} is there already; --overwrite replaces it", output), "output");
-  }
   base::Log log(clock, {.level = log_level(arguments)});
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const std::string input, read_input(input_name));
@@ -224,12 +251,12 @@ Result<void> run(const cli::Arguments& arguments) {
   if (!ended.ok()) return ended.error();
   if (ended->status == store::BatchStatus::kFailed) {
     journal.store.reset();
-    fs::remove_all(journal.folder, ignored);
+    remove_journal(journal.folder);
     return refused(*ended, input_name);
   }
   TRY(write_answers(*ended, *journal.store, output));
   journal.store.reset();
-  fs::remove_all(journal.folder, ignored);
+  remove_journal(journal.folder);
   fmt::print(stderr, "{}: {} answered, {} with an error\n", output, ended->completed,
              ended->failed);
   return {};

@@ -1,6 +1,7 @@
 #include "server/batches.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <utility>
@@ -33,13 +34,12 @@ bool is_busy(const net::HttpResponse& response) {
 }
 
 // The next line, without its end; false: there is none. One that is longer than may be is cut
-// there, one byte too long, and the rest of it skipped.
+// there, one byte too long, and the rest of it skipped. Where the disk fails the file is bad().
 bool read_line(std::ifstream& file, size_t bytes_max, std::string& line) {
   line.clear();
-  std::streambuf* const buffer = file.rdbuf();
   for (;;) {
-    const int byte = buffer->sbumpc();
-    if (byte == std::char_traits<char>::eof()) return !line.empty();
+    const int byte = file.get();  // the buffer's own functions throw
+    if (byte == std::char_traits<char>::eof()) return !file.bad() && !line.empty();
     if (byte == '\n') break;
     if (line.size() <= bytes_max) line += static_cast<char>(byte);
   }
@@ -49,6 +49,10 @@ bool read_line(std::ifstream& file, size_t bytes_max, std::string& line) {
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+Error unreadable(const StoredBatch& batch) {
+  return {ErrorCode::kIo, fmt::format("the input file '{}' cannot be read", batch.input_file), ""};
 }
 
 }  // namespace
@@ -177,9 +181,16 @@ void Batches::post(std::function<void()> work) {
   });
 }
 
-void Batches::resume() {
+void Batches::look_for_expired() {
   const Result<void> dropped = parts_.store.drop_expired();
   if (!dropped.ok()) parts_.log.error(dropped.error().message);
+  loop_.post_after(std::chrono::milliseconds(kExpiryLookMs), [this] {
+    if (!stopping_) look_for_expired();
+  });
+}
+
+void Batches::resume() {
+  look_for_expired();
   Result<std::vector<StoredBatch>> left = parts_.store.unfinished_batches();
   if (!left.ok()) return parts_.log.error(left.error().message);
   for (StoredBatch& batch : *left) {
@@ -211,11 +222,14 @@ Result<StoredBatch> Batches::cancel(const store::BatchStore::Key& key) {
                              store::batch_status_name(found.status)),
                  "batch_id"};
   }
+  if (found.status == BatchStatus::kCancelling) return found;
+  StoredBatch cancelled = found;
+  cancelled.status = BatchStatus::kCancelling;
+  cancelled.cancelling_at = parts_.store.now_s();
+  TRY(parts_.store.update_batch(cancelled));
   for (const auto& run : runs_) {
-    if (run->batch.id != found.id || run->batch.status == BatchStatus::kCancelling) continue;
-    run->batch.status = BatchStatus::kCancelling;
-    run->batch.cancelling_at = parts_.store.now_s();
-    TRY(parts_.store.update_batch(run->batch));
+    if (run->batch.id != found.id) continue;
+    run->batch = cancelled;
     post([this, weak = std::weak_ptr<Run>(run)] {
       const auto alive = weak.lock();
       if (alive == nullptr || alive->ended) return;
@@ -223,9 +237,9 @@ Result<StoredBatch> Batches::cancel(const store::BatchStore::Key& key) {
       omit_rest(*alive, "batch_cancelled", "This request was not run: its batch was cancelled.");
       end(alive, BatchStatus::kCancelled);
     });
-    return run->batch;
+    break;
   }
-  return found;
+  return cancelled;  // one that waits for its disk ends when it goes on
 }
 
 void Batches::begin(StoredBatch batch) {
@@ -233,6 +247,7 @@ void Batches::begin(StoredBatch batch) {
   run->batch = std::move(batch);
   runs_.push_back(run);
   run->file.open(parts_.store.content_path(run->batch.input_file), std::ios::binary);
+  if (!run->file && errno != ENOENT) return fail(run, unreadable(run->batch));
   if (!run->file) {
     run->note_file_error("file_not_found", "The input file cannot be read.");
     return end(run, BatchStatus::kFailed);
@@ -251,7 +266,7 @@ void Batches::validate_some(const std::shared_ptr<Run>& run) {
   std::string line;
   for (int i = 0; i < kLinesChecked; ++i) {
     if (!read_line(run->file, static_cast<size_t>(options_.line_bytes_max), line)) {
-      return end_validation(run);
+      return run->file.bad() ? fail(run, unreadable(run->batch)) : end_validation(run);
     }
     ++run->physical_line;
     if (is_blank(line)) continue;
@@ -394,7 +409,25 @@ std::optional<Batches::Line> Batches::next_line(Run& run) {
     }
     return Line{.number = number, .id = make_id("batch_req_"), .request = std::move(*request)};
   }
+  if (run.next < run.batch.total) end_early(run);
   return std::nullopt;
+}
+
+// Its file has fewer lines than were validated, or cannot be read any more.
+void Batches::end_early(Run& run) {
+  const bool is_bad = run.file.bad();
+  run.next = run.batch.total;
+  post([this, id = run.batch.id, is_bad] {
+    const auto found =
+        std::ranges::find_if(runs_, [&](const auto& one) { return one->batch.id == id; });
+    if (found == runs_.end()) return;
+    const std::shared_ptr<Run> alive = *found;
+    if (is_bad) return fail(alive, unreadable(alive->batch));
+    leave(*alive);
+    omit_rest(*alive, "input_file_changed",
+              "This request was not run: the input file has fewer lines than it had.");
+    end_if_done(alive);
+  });
 }
 
 void Batches::send(const std::shared_ptr<Run>& run, Line line) {
@@ -475,10 +508,11 @@ void Batches::omit_rest(Run& run, std::string_view code, std::string_view messag
   run.file.clear();
   run.file.seekg(0);
   std::string text;
-  for (int64_t number = 0;
-       number < std::ssize(run.done) &&
-       read_line(run.file, static_cast<size_t>(options_.line_bytes_max), text);) {
-    if (is_blank(text)) continue;
+  for (int64_t number = 0; number < std::ssize(run.done);) {
+    // Lines that are not there any more are counted all the same.
+    const bool is_there = read_line(run.file, static_cast<size_t>(options_.line_bytes_max), text);
+    if (!is_there) text.clear();
+    if (is_there && is_blank(text)) continue;
     const int64_t one = number++;
     if (run.done[static_cast<size_t>(one)]) continue;
     const auto parsed = api::parse_batch_line(text, run.batch.endpoint);

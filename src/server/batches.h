@@ -89,6 +89,7 @@ class Batches {
   struct InFlight;  // one request of it
 
   void resume();
+  void look_for_expired();
   void begin(store::StoredBatch batch);
   void validate_some(const std::shared_ptr<Run>& run);
   void check_line(Run& run, const std::string& text);
@@ -100,6 +101,7 @@ class Batches {
   // Sends as many requests as may be, of the batches in turn.
   void pump();
   std::optional<Line> next_line(Run& run);
+  void end_early(Run& run);
   void send(const std::shared_ptr<Run>& run, Line line);
   void on_answer(const std::shared_ptr<Run>& run, int64_t number, net::HttpResponse response);
   void try_again(const std::shared_ptr<Run>& run, Line line);

@@ -205,6 +205,11 @@ Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
       return Error{ErrorCode::kBadConfig, io_error(path, "cannot be made").message, ""};
     }
   }
+  // What lies behind a link is not ours.
+  struct stat files {};
+  if (::lstat((folder + "/files").c_str(), &files) != 0 || !S_ISDIR(files.st_mode)) {
+    return Error{ErrorCode::kBadConfig, fmt::format("{}/files is no folder", folder), ""};
+  }
   TRY_ASSIGN(std::unique_ptr<SqliteFile> database,
              SqliteFile::open(folder + "/batches.sqlite", kKind));
   std::unique_ptr<BatchStore> store(new BatchStore(folder, std::move(database), bounds, clock));
@@ -226,12 +231,28 @@ Result<void> BatchStore::prepare() {
   return drop_strangers();
 }
 
+// "file-…", whole or ".partial"
+bool is_own_name(std::string_view name) {
+  if (!name.starts_with("file-")) return false;
+  name.remove_prefix(5);
+  if (name.ends_with(".partial")) name.remove_suffix(8);
+  return name.size() >= 8 && std::ranges::all_of(name, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+         });
+}
+
 // Contents whose row was never written, or whose row is gone: their process was killed between the
-// two.
+// two. Nothing else is touched, and nothing at all where no row ever was: then the contents may be
+// those of a database that was lost.
 Result<void> BatchStore::drop_strangers() {
+  TRY_ASSIGN(const int64_t rows,
+             database_->number("SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = "
+                               "'files'"));
+  if (rows == 0) return {};
   std::error_code failed;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/files", failed)) {
     const std::string name = entry.path().filename().string();
+    if (!is_own_name(name)) continue;
     Statement row(database_->handle(), "SELECT 1 FROM files WHERE id = ?");
     const Step step = row.text(name).step();
     if (step == Step::kFailed) return database_->error("cannot be read");
@@ -239,6 +260,12 @@ Result<void> BatchStore::drop_strangers() {
   }
   if (!failed) return {};
   return Error{ErrorCode::kIo, fmt::format("{}/files: {}", folder_, failed.message()), ""};
+}
+
+Result<int64_t> BatchStore::count_of(const char* what, std::string_view owner) {
+  Statement row(database_->handle(), fmt::format("SELECT count(*) FROM {}", what).c_str());
+  if (row.text(owner).step() == Step::kFailed) return database_->error("cannot be read");
+  return row.number_at(0);
 }
 
 int64_t BatchStore::now_s() const {
@@ -276,7 +303,7 @@ Result<void> BatchStore::insert_file(const StoredFile& file) {
 
 Result<StoredFile> BatchStore::add_file(StoredFile file, std::string_view content) {
   file.bytes = static_cast<int64_t>(content.size());
-  TRY_ASSIGN(const int64_t count, database_->number("SELECT count(*) FROM files"));
+  TRY_ASSIGN(const int64_t count, count_of("files WHERE owner = ?", file.owner));
   if (count >= bounds_.files_max) {
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("There are {} files, as many as may be: delete some first", count),
@@ -374,15 +401,22 @@ Result<void> BatchStore::write_batch(const char* sql, const StoredBatch& batch) 
 }
 
 Result<void> BatchStore::add_batch(const StoredBatch& batch) {
-  TRY_ASSIGN(const int64_t count, database_->number("SELECT count(*) FROM batches"));
+  const std::string running = fmt::format("batches WHERE owner = ? AND NOT {}", kHasEnded);
+  TRY_ASSIGN(const int64_t unfinished, count_of(running.c_str(), batch.owner));
+  if (unfinished >= std::min(bounds_.unfinished_max, bounds_.batches_max)) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("{} batches have not ended, as many as may be", unfinished),
+                 "input_file_id"};
+  }
+  TRY_ASSIGN(const int64_t count, count_of("batches WHERE owner = ?", batch.owner));
   if (count >= bounds_.batches_max) {
-    const std::string forget = fmt::format(
-        "DELETE FROM batches WHERE number = (SELECT min(number) FROM batches WHERE {})", kHasEnded);
-    TRY(database_->run(forget.c_str()));
-    if (sqlite3_changes(database_->handle()) == 0) {
-      return Error{ErrorCode::kDoesNotFit,
-                   fmt::format("{} batches have not ended, as many as may be", count),
-                   "input_file_id"};
+    Statement forget(database_->handle(),
+                     fmt::format("DELETE FROM batches WHERE number = (SELECT min(number) FROM "
+                                 "batches WHERE owner = ? AND {})",
+                                 kHasEnded)
+                         .c_str());
+    if (forget.text(batch.owner).step() == Step::kFailed) {
+      return database_->error("cannot be written");
     }
   }
   const std::string sql = fmt::format(

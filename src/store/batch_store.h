@@ -70,8 +70,10 @@ struct StoredBatch {
 
 struct BatchBounds {
   int64_t bytes_max = int64_t{4} << 30;  // contents and results, together
+  // Of each owner:
   int64_t files_max = 10'000;
   int64_t batches_max = 10'000;  // those that ended longest ago are forgotten first
+  int64_t unfinished_max = 100;  // batches that have not ended
 };
 
 class BatchStore {
@@ -144,6 +146,7 @@ class BatchStore {
              const base::Clock& clock);
   Result<void> prepare();
   Result<void> drop_strangers();
+  Result<int64_t> count_of(const char* what, std::string_view owner);
   Result<void> write_content(std::string_view id, std::string_view content) const;
   Result<void> insert_file(const StoredFile& file);
   Result<void> write_batch(const char* sql, const StoredBatch& batch);

@@ -130,6 +130,41 @@ TEST_F(BatchStoreTest, IsBounded) {
   ASSERT_TRUE(store->add_batch({.id = "c"}).ok());  // "a" is forgotten
   EXPECT_FALSE(store->find_batch({.owner = "", .id = "a"}).ok());
   EXPECT_EQ(store->add_batch({.id = "d"}).error().code, ErrorCode::kDoesNotFit);
+  // Bounds are an owner's: others' stay.
+  ASSERT_TRUE(store->add_batch({.id = "e", .owner = "b", .status = BatchStatus::kFailed}).ok());
+  ASSERT_TRUE(store->add_batch({.id = "f", .owner = "b"}).ok());
+  EXPECT_TRUE(store->find_batch({.owner = "", .id = "b"}).ok());
+}
+
+TEST_F(BatchStoreTest, LeavesWhatIsNotItsOwn) {
+  const std::string files = folder_.path("batches") + "/files";
+  std::filesystem::create_directories(files);
+  const auto put = [&](const std::string& name) { std::ofstream(files + "/" + name) << "mine"; };
+  put("thesis.txt");
+  put("file-of-another-database");
+  put("file-0123456789abcdef");
+  { const auto first = open({}); }
+  EXPECT_TRUE(std::filesystem::exists(files + "/file-0123456789abcdef")) << "its rows may be lost";
+  {
+    const auto store = open({});
+    ASSERT_TRUE(store->add_file(file("file-aaaaaaaaaaaaaaaa"), "abc").ok());
+  }
+  put("file-bbbbbbbbbbbbbbbb.partial");
+  const auto store = open({});
+  EXPECT_FALSE(std::filesystem::exists(files + "/file-bbbbbbbbbbbbbbbb.partial"));
+  EXPECT_TRUE(std::filesystem::exists(files + "/file-aaaaaaaaaaaaaaaa"));
+  EXPECT_TRUE(std::filesystem::exists(files + "/thesis.txt"));
+  EXPECT_TRUE(std::filesystem::exists(files + "/file-of-another-database"));
+}
+
+TEST_F(BatchStoreTest, FollowsNoLinkToItsContents) {
+  std::filesystem::create_directories(folder_.path("elsewhere"));
+  std::filesystem::create_directories(folder_.path("batches"));
+  std::filesystem::create_directory_symlink(folder_.path("elsewhere"),
+                                            folder_.path("batches") + "/files");
+  const auto store = BatchStore::open(folder_.path("batches"), {}, clock_);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code, ErrorCode::kBadConfig);
 }
 
 TEST_F(BatchStoreTest, RefusesAnotherKindOfFolder) {
