@@ -74,7 +74,8 @@ Result<std::string> kv_disk_secret(const cli::Arguments& arguments) {
 
 Result<void> read_kv_disk_flags(const cli::Arguments& arguments,
                                 node::LoadedModel::Options& options) {
-  if (!arguments.has("--kv-disk")) return {};
+  // Not every verb that loads models has it.
+  if (!arguments.knows("--kv-disk") || !arguments.has("--kv-disk")) return {};
   if (options.make_executor) {
     return refused("--kv-disk: a modelled executor computes no keys and values", "kv-disk");
   }
