@@ -51,8 +51,10 @@ int run_rank(int count, char** words) {
     return cli::kExitUsage;
   }
   // Who stops the leader lets it drain, for which it needs its followers.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
+  // Others mean something to it alone (SIGHUP: read the keys anew), whoever else gets them.
+  for (const int meant : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    std::signal(meant, SIG_IGN);
+  }
   if (!ends_with(leader)) return cli::kExitFailure;
   int rank = 0;
   const Result<std::unique_ptr<parallel::Member>> member =

@@ -18,11 +18,16 @@ constexpr std::chrono::seconds kGrace{1};  // for the errors to reach those who 
 void RankWatch::watch(engine::Engine* engine) {
   std::lock_guard lock(mutex_);
   engine_ = engine;
+  if (engine_ != nullptr && lost_) leave(*lost_);
 }
 
 void RankWatch::lost(const Error& error) {
   std::lock_guard lock(mutex_);
-  if (engine_ == nullptr) return;
+  lost_ = error;
+  if (engine_ != nullptr) leave(error);
+}
+
+void RankWatch::leave(const Error& error) {
   const int count = engine_->abandon(error);
   log_.error(fmt::format("{}: the group of ranks is lost; {} answers end, and this process leaves",
                          error.message, count));

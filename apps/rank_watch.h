@@ -4,6 +4,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
 #include "base/log.h"
 #include "base/result.h"
@@ -17,12 +18,15 @@ class RankWatch {
 
   // From here on a loss ends that engine's streams and the process; null: it is the load's.
   void watch(engine::Engine* engine);
-  // Returns while nothing is watched.
+  // Returns while nothing is watched: the load may notice, otherwise watch() acts on it.
   void lost(const Error& error);
 
  private:
+  void leave(const Error& error);
+
   base::Log& log_;
   std::mutex mutex_;
+  std::optional<Error> lost_;         // guarded by mutex_
   engine::Engine* engine_ = nullptr;  // guarded by mutex_
 };
 

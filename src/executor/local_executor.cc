@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
@@ -93,7 +94,6 @@ LocalExecutor::Options fitted(LocalExecutor::Options options, const families::Mo
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
   options.swap_bytes = 0;
-  options.disk = {};
   if (!options.batch_from_memory) return options;
   options.batch_tokens_max = cost_model::encoder_step_tokens(
       model, options.memory_bytes.value_or(base::memory_limit_bytes()));
@@ -103,7 +103,14 @@ LocalExecutor::Options fitted(LocalExecutor::Options options, const families::Mo
 // What a block's content depends on besides its tokens: not another block is to be taken for it.
 Result<std::string> kv_identity(const checkpoint::Checkpoint& checkpoint, const StepModel& model) {
   constexpr int kScheme = 1;  // of names and of what lies in a block
-  TRY_ASSIGN(const std::string files, checkpoint::fingerprint(checkpoint));
+  TRY_ASSIGN(std::string files, checkpoint::fingerprint(checkpoint));
+  // Sizes and times that a copy keeps are not enough where wrong blocks would be wrong answers: a
+  // file that was replaced or written to has another number or another time of change.
+  for (const base::MappedFile& file : checkpoint.files()) {
+    struct stat status {};
+    if (::stat(file.path().c_str(), &status) != 0) continue;
+    files += fmt::format(" {}.{}.{}", status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
+  }
   const cost_model::Footprint& footprint = model.footprint();
   return fmt::format("{} {} {} {} {} {}", kScheme, files, footprint.weights.bytes(),
                      checkpoint.activation_bits(), tensor::kv_type_name(footprint.kv.dtype),
@@ -114,6 +121,10 @@ Result<std::unique_ptr<kv_transfer::BlockStore>> open_disk(
     const checkpoint::Checkpoint& checkpoint, const LocalExecutor::Options& options,
     StepModel& model, kv::PerGroup<kv::GroupCapacity>& groups) {
   if (options.disk.folder.empty()) return std::unique_ptr<kv_transfer::BlockStore>();
+  if (checkpoint.config().is_encoder()) {
+    return Error{ErrorCode::kUnsupported, "--kv-disk: an encoder keeps no keys and values",
+                 "kv-disk"};
+  }
   if (model.host_blocks() == nullptr) {
     return Error{ErrorCode::kUnsupported,
                  options.device ? "--kv-disk: the disk tier is the processors' only (--device cpu)"

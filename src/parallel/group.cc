@@ -155,6 +155,9 @@ Result<void> Group::spawn(Follower& follower, int memory) {
     moved[i] = ::fcntl(given[i].first, F_DUPFD_CLOEXEC, kFirstFree);
     ::posix_spawn_file_actions_adddup2(&actions, moved[i], given[i].second);
   }
+  // Neither the leader's sockets nor its clients' are a follower's.
+  ::posix_spawn_file_actions_addclosefrom_np(
+      &actions, std::max({places.control, places.steps, places.memory}) + 1);
   const std::string rank = std::to_string(follower.rank);
   const std::string ranks = std::to_string(options_.ranks);
   const std::string leader = std::to_string(::getpid());
