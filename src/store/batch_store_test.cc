@@ -111,7 +111,7 @@ TEST_F(BatchStoreTest, ContentsWithoutARowGo) {
   {
     const auto store = open();
     ASSERT_TRUE(store->add_file(file("file-1"), "abc").ok());
-    stranger = store->content_path("file-2.partial");
+    stranger = store->content_path("file-22222222.partial");
     std::ofstream(stranger) << "half";
   }
   const auto store = open();
