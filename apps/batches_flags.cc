@@ -1,7 +1,5 @@
 #include "apps/batches_flags.h"
 
-#include <algorithm>
-
 namespace pelton::apps {
 
 using cli::Flag;
@@ -59,13 +57,10 @@ Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments
 }
 
 server::Batches::Options batches_options(const cli::Arguments& arguments) {
-  // A slot stays free: a live request that comes finds one, and the queue without a batch's.
-  const int64_t slots = std::max<int64_t>(arguments.integer("--max-num-seqs") - 1, 1);
-  return {
-      .concurrency = static_cast<int>(std::min(arguments.integer("--max-batch-requests"), slots)),
-      .lines_max = arguments.integer("--max-batch-lines"),
-      .line_bytes_max = arguments.integer("--max-batch-line-bytes"),
-      .output_age_s = arguments.integer("--batches-age")};
+  return {.concurrency = static_cast<int>(arguments.integer("--max-batch-requests")),
+          .lines_max = arguments.integer("--max-batch-lines"),
+          .line_bytes_max = arguments.integer("--max-batch-line-bytes"),
+          .output_age_s = arguments.integer("--batches-age")};
 }
 
 }  // namespace pelton::apps

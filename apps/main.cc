@@ -1,7 +1,11 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -38,6 +42,22 @@ void ignore_meaningless_signals() {
     const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
     if (is_known && is_default) std::signal(signal, SIG_IGN);
   }
+}
+
+// Whatever thread the system has refused something, where nobody catches that: one sentence, as
+// main() says it for its own.
+[[noreturn]] void leave_without_resources() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "pelton: %s\n", pelton::base::refused_resource().message.c_str());
+    _exit(pelton::cli::kExitFailure);
+  } catch (const std::system_error&) {
+    std::fprintf(stderr, "pelton: %s\n", pelton::base::refused_resource().message.c_str());
+    _exit(pelton::cli::kExitFailure);
+  } catch (...) {
+  }
+  std::abort();
 }
 
 // The stack of the first thread grows when it is used; where no address space is left for that
@@ -119,6 +139,7 @@ int main(int argc, char** argv) {
   // So is a file that may not grow any further (ulimit -f).
   std::signal(SIGXFSZ, SIG_IGN);
   ignore_meaningless_signals();
+  std::set_terminate(leave_without_resources);
   take_stack();
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);

@@ -198,8 +198,9 @@ Result<std::string> output_path(const cli::Arguments& arguments) {
   const std::string& output = arguments.text("--output");
   if (output == "-") return usage("answers go to a file, not to standard output", "output");
   std::error_code ignored;
+  const bool may_replace = arguments.has("--overwrite");
   if (!fs::exists(output, ignored)) return output;
-  if (!arguments.has("--overwrite")) {
+  if (!may_replace) {
     return usage(fmt::format("{} is there already; --overwrite replaces it", output), "output");
   }
   if (!fs::is_regular_file(output, ignored)) {

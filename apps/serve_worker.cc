@@ -1,5 +1,7 @@
 #include "apps/serve_worker.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,6 +84,16 @@ ModelHost::Parts ServeWorker::model_parts() {
               }};
 }
 
+// A slot of each model stays free: a live request that comes finds one, and no batch's in the
+// queue.
+int ServeWorker::room_for_batches() {
+  int slots = std::numeric_limits<int>::max();
+  for (const auto& model : server_.services().catalogue.serving()) {
+    slots = std::min(slots, model->engine.capacity().sequences_max - 1);
+  }
+  return std::max(slots, 1);
+}
+
 Result<void> ServeWorker::open_batches() {
   TRY_ASSIGN(batch_store_, open_batch_store(parts_.arguments, parts_.clock));
   if (batch_store_ == nullptr) return {};
@@ -98,7 +110,8 @@ Result<void> ServeWorker::open_batches() {
               [this](std::string_view prefix) {
                 return server::random_id(prefix, {.seed = server_.services().draw(), .counter = 0});
               },
-          .log = parts_.log});
+          .log = parts_.log,
+          .room = [this] { return room_for_batches(); }});
   server_.services().batches = batches_.get();
   return {};
 }

@@ -58,6 +58,7 @@ class ServeWorker {
 
  private:
   Result<void> open_batches();
+  int room_for_batches();
   ModelHost::Parts model_parts();
 
   const Parts parts_;

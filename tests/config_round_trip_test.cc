@@ -58,7 +58,7 @@ std::vector<Words> ways_to_say(const Flag& flag) {
         ways.push_back({flag.name, fmt::format("{:.0f}", std::floor(value / flag.bare_unit))});
       }
       if (flag.kind == Flag::Kind::kSize && flag.most >= 1 << 16) {
-        ways.push_back({flag.name, "64KiB"});
+        ways.push_back({flag.name, "1MiB"});
       }
       break;
     case Flag::Kind::kNumber:

@@ -367,9 +367,15 @@ void Batches::expire(const std::shared_ptr<Run>& run) {
   end(run, BatchStatus::kExpired);
 }
 
+bool Batches::has_room() const {
+  const int most =
+      parts_.room ? std::min(parts_.room(), options_.concurrency) : options_.concurrency;
+  return in_flight_ < most;
+}
+
 // Of the batches in turn, a request each: a long one does not keep a short one out.
 void Batches::pump() {
-  while (!stopping_ && !held_ && in_flight_ < options_.concurrency) {
+  while (!stopping_ && !held_ && has_room()) {
     bool sent = false;
     for (size_t i = 0; i < runs_.size() && !sent; ++i) {
       const std::shared_ptr<Run> run = runs_.front();

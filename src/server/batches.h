@@ -48,6 +48,9 @@ class Batches {
     Send send;
     MakeId make_id;
     base::Log& log;
+    // How many requests may run at once beside live traffic; may be empty: as many as the options
+    // say.
+    std::function<int()> room = {};
     // A batch has ended. On the batches' thread; may be empty.
     std::function<void(const store::StoredBatch& batch)> on_end = {};
   };
@@ -100,6 +103,7 @@ class Batches {
 
   // Sends as many requests as may be, of the batches in turn.
   void pump();
+  bool has_room() const;
   std::optional<Line> next_line(Run& run);
   void end_early(Run& run);
   void send(const std::shared_ptr<Run>& run, Line line);

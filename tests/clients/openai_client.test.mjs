@@ -273,9 +273,9 @@ test('errors have their classes, codes and params', async () => {
     code: 'model_not_found',
   });
   await refused(client.models.retrieve('other'), OpenAI.NotFoundError, { status: 404 });
-  await refused(client.images.generate({ model: MODEL, prompt: 'x' }), OpenAI.NotFoundError, {
-    status: 404,
-    code: 'unknown_url',
+  await refused(client.images.generate({ model: MODEL, prompt: 'x' }), OpenAI.InternalServerError, {
+    status: 501,
+    code: 'modality_not_supported',
   });
   const stranger = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: 'wrong', maxRetries: 0 });
   await refused(stranger.chat.completions.create(ask('Hi')), OpenAI.AuthenticationError, {
