@@ -40,14 +40,14 @@ def parent(path):
         return 0
 
 
-def holders_of_shared_memory():
+def maps_shared_memory():
     """Processes that map a group's shared memory, which has no name in any file system."""
-    holders = set()
+    found = set()
     for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             if "memfd:pelton-ranks" in maps.read_text():
-                holders.add(int(maps.parent.name))
-    return holders
+                found.add(int(maps.parent.name))
+    return found
 
 
 def running(process):
@@ -204,7 +204,7 @@ class Faults(unittest.TestCase):
         served.reader.join(20)
         for process in processes:
             self.assertTrue(wait_for(lambda process=process: not running(process)), process)
-        self.assertEqual(holders_of_shared_memory() & set(processes + (served.process.pid,)), set())
+        self.assertEqual(maps_shared_memory() & set(processes + (served.process.pid,)), set())
 
     def check_line(self, served, *words):
         lines = [line for line in served.log if "the group of ranks is lost" in line]
@@ -216,7 +216,7 @@ class Faults(unittest.TestCase):
         for ranks in (2, 3):
             served = self.serve(ranks)
             victim = served.followers[0]
-            self.assertLessEqual({served.process.pid, *served.followers}, holders_of_shared_memory())
+            self.assertLessEqual({served.process.pid, *served.followers}, maps_shared_memory())
             answers = self.lose(served, victim, signal.SIGKILL)
             for answer in answers:
                 self.assertNotIn("[DONE]", answer)
