@@ -26,7 +26,7 @@ std::vector<Flag> batches_flags() {
        .most = 3'153'600'000},
       {.name = "--max-batch-requests",
        .value = "N",
-       .help = "requests of batches that run at once, beside all others",
+       .help = "requests of batches that run at once; at most half of a model's slots",
        .kind = Flag::Kind::kInteger,
        .default_text = "8",
        .least = 1,

@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "apps/secret_file.h"
 #include "base/digest.h"
-#include "base/file.h"
 
 namespace pelton::apps {
 namespace {
@@ -57,19 +55,7 @@ std::vector<Flag> kv_disk_flags() {
 }
 
 Result<std::string> kv_disk_secret(const cli::Arguments& arguments) {
-  if (!arguments.has("--kv-disk-key-file")) return std::string();
-  const std::string& file = arguments.text("--kv-disk-key-file");
-  constexpr size_t kBytesMin = 32;
-  constexpr size_t kBytesMax = 4096;
-  Result<std::string> key = base::read_file(file, kBytesMax);
-  if (!key.ok()) return Error{ErrorCode::kBadConfig, key.error().message, "kv-disk-key-file"};
-  while (key->ends_with('\n') || key->ends_with('\r')) key->pop_back();
-  if (key->size() >= kBytesMin) return key;
-  return Error{ErrorCode::kBadConfig,
-               fmt::format("{}: holds {} bytes; a secret needs at least {}, as 'openssl rand -hex "
-                           "32' writes them",
-                           file, key->size(), kBytesMin),
-               "kv-disk-key-file"};
+  return read_secret_file(arguments, "--kv-disk-key-file");
 }
 
 Result<void> read_kv_disk_flags(const cli::Arguments& arguments,

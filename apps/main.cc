@@ -3,9 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -49,10 +47,7 @@ void ignore_meaningless_signals() {
 [[noreturn]] void leave_without_resources() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "pelton: %s\n", pelton::base::refused_resource().message.c_str());
-    _exit(pelton::cli::kExitFailure);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     std::fprintf(stderr, "pelton: %s\n", pelton::base::refused_resource().message.c_str());
     _exit(pelton::cli::kExitFailure);
   } catch (...) {

@@ -2,9 +2,7 @@
 
 #include <string>
 
-#include <fmt/format.h>
-
-#include "base/file.h"
+#include "apps/secret_file.h"
 #include "store/memory_response_store.h"
 #include "store/sqlite_response_store.h"
 
@@ -56,19 +54,7 @@ std::vector<Flag> response_store_flags() {
 }
 
 Result<std::string> reasoning_key(const cli::Arguments& arguments) {
-  if (!arguments.has("--reasoning-key-file")) return std::string();
-  const std::string& file = arguments.text("--reasoning-key-file");
-  constexpr size_t kBytesMin = 32;
-  constexpr size_t kBytesMax = 4096;
-  Result<std::string> key = base::read_file(file, kBytesMax);
-  if (!key.ok()) return Error{ErrorCode::kBadConfig, key.error().message, ""};
-  while (key->ends_with('\n') || key->ends_with('\r')) key->pop_back();
-  if (key->size() >= kBytesMin) return key;
-  return Error{ErrorCode::kBadConfig,
-               fmt::format("{}: holds {} bytes; a secret needs at least {}, as 'openssl rand -hex "
-                           "32' writes them",
-                           file, key->size(), kBytesMin),
-               ""};
+  return read_secret_file(arguments, "--reasoning-key-file");
 }
 
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,

@@ -84,12 +84,12 @@ ModelHost::Parts ServeWorker::model_parts() {
               }};
 }
 
-// A slot of each model stays free: a live request that comes finds one, and no batch's in the
-// queue.
+// Half of each model's slots stay free: a live request that comes finds one, also while slots of
+// answers that are over are not given back yet, and no batch's request in the queue.
 int ServeWorker::room_for_batches() {
   int slots = std::numeric_limits<int>::max();
   for (const auto& model : server_.services().catalogue.serving()) {
-    slots = std::min(slots, model->engine.capacity().sequences_max - 1);
+    slots = std::min(slots, model->engine.capacity().sequences_max / 2);
   }
   return std::max(slots, 1);
 }
