@@ -218,7 +218,7 @@ cli::Verb synth_verb() {
                  .choices = {"hf", "original", "gguf"}},
                 {.name = "--gguf-type",
                  .value = "T",
-                 .help = "what a GGUF file holds its matrices in (gpt-oss' experts stay MXFP4)",
+                 .help = "what a GGUF file holds its matrices in (MXFP4 experts stay so)",
                  .default_text = "bf16",
                  .choices = {"bf16", "q8_0", "q4_k_m"},
                  .only_with = {{"--format", {"gguf"}}}},
