@@ -195,9 +195,9 @@ void Gateway::watch_services(const GatewayConfig& config) {
       continue;
     }
     wanted[key] = std::make_unique<KubernetesSource>(
-        KubernetesSource::Options{.api = api.api,
-                                  .token_file = api.token_file,
-                                  .trust = kubernetes_trust_,
+        KubernetesSource::Options{.api = {.api = api.api,
+                                          .token_file = api.token_file,
+                                          .trust = kubernetes_trust_},
                                   .name_space = pool.kubernetes_namespace,
                                   .service = pool.kubernetes_service,
                                   .target = {.pool = pool.name, .port = pool.kubernetes_port},
