@@ -142,8 +142,8 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
     options.pools.push_back(pool.name);
     pool.is_advised_only = pool.is_advised_only || only_advises;
   }
-  TRY_ASSIGN(const std::unique_ptr<launch::LocalLauncher> launcher,
-             open_launcher(config, clock, log));
+  TRY_ASSIGN(const std::unique_ptr<launch::LauncherSet> launcher,
+             open_launcher(config, 0, clock, log));
   std::unique_ptr<launch::FactsRecorder> recorder;
   if (arguments.has("--record-facts")) {
     TRY_ASSIGN(recorder, launch::FactsRecorder::open(arguments.text("--record-facts"),

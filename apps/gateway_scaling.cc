@@ -44,7 +44,7 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
 Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
     const gateway::GatewayConfig& config, const std::string& facts_file, gateway::Gateway& gateway,
     DemandSignal& signal, const base::Clock& clock, base::Log& log) {
-  TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_launcher(config, clock, log));
+  TRY_ASSIGN(std::unique_ptr<launch::LauncherSet> launcher, open_launcher(config, 0, clock, log));
   std::unique_ptr<launch::FactsRecorder> recorder;
   if (!facts_file.empty()) {
     TRY_ASSIGN(recorder,
@@ -55,7 +55,7 @@ Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
 }
 
 GatewayScaling::GatewayScaling(std::vector<launch::ScaledPool> pools,
-                               std::unique_ptr<launch::LocalLauncher> launcher,
+                               std::unique_ptr<launch::LauncherSet> launcher,
                                std::unique_ptr<launch::FactsRecorder> recorder,
                                gateway::Gateway& gateway, DemandSignal& signal,
                                const base::Clock& clock, base::Log& log)
@@ -77,7 +77,7 @@ GatewayScaling::~GatewayScaling() {
 void GatewayScaling::stop(std::chrono::milliseconds grace) {
   signal_.stop();
   if (thread_.joinable()) thread_.join();
-  launcher_->stop_all(grace);
+  launcher_->stop_local(grace);
 }
 
 void GatewayScaling::run() {

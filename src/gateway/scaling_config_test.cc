@@ -59,6 +59,31 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.port, 8092);
 }
 
+TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
+  const std::string text =
+      kPool +
+      "[pool.scale]\nmax = 2\n[pool.launch]\nkind = \"kubernetes\"\n"
+      "workload = \"ml/statefulset/w\"\nport = 8001\n"
+      "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\nkind = \"slurm\"\n"
+      "serve = [\"n\"]\nsbatch = [\"--partition=gpu\", \"--time=1:00:00\"]\ndrain_seconds = 90\n";
+  const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const LaunchConfig& pods = read->pools.at(0).scaling->launch.value();
+  EXPECT_EQ(pods.kind, LaunchConfig::Kind::kKubernetes);
+  EXPECT_EQ(pods.workload, LaunchConfig::Workload::kStatefulSet);
+  EXPECT_EQ(pods.name_space + " " + pods.workload_name, "ml w");
+  EXPECT_EQ(pods.port, 8001);
+  EXPECT_EQ(pods.progress_s, 1800) << "nothing is seen of a container's start";
+  const LaunchConfig& jobs = read->pools.at(1).scaling->launch.value();
+  EXPECT_EQ(jobs.kind, LaunchConfig::Kind::kSlurm);
+  EXPECT_EQ(jobs.sbatch, (std::vector<std::string>{"--partition=gpu", "--time=1:00:00"}));
+  EXPECT_EQ(jobs.drain_s, 90);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
+  EXPECT_EQ(scaling_text(*again->pools.at(1).scaling), scaling_text(*read->pools.at(1).scaling));
+}
+
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
   const std::string scale = kPool + "[pool.scale]\n";
   const std::string launch = scale + "[pool.launch]\n";
@@ -67,6 +92,19 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
     const char* message;
   };
   const Bad bads[] = {
+      {launch + "kind = \"slurn\"\n",
+       "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes or "
+       "slurm; did you mean 'slurm'?"},
+      {launch + "kind = \"kubernetes\"\nworkloat = \"a/deployment/b\"\n",
+       "f:7: [[pool]]: 'launch' has no key 'workloat'; did you mean 'workload'?"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/job/b\"\nport = 1\n",
+       "f:7: [[pool]]: 'launch': 'workload' must be NAMESPACE/KIND/NAME"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\n",
+       "'launch': 'port' is missing"},
+      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--comment=x\"]\n",
+       "f:8: [[pool]]: 'launch': 'sbatch' has --comment, which the launcher gives"},
+      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-p\", \"gpu\"]\n",
+       "f:8: [[pool]]: 'launch': 'sbatch' has 'gpu': give --flag=value"},
       {scale + "maxx = 3\n", "f:5: [[pool]]: 'scale' has no key 'maxx'; did you mean 'max'?"},
       {scale + "min = 3\nmax = 2\n", "f:5: [[pool]]: 'scale': 'min' (3) is more than 'max' (2)"},
       {scale + "min = 2\n", "f:5: [[pool]]: 'scale': 'min' (2) is more than 'max' (1)"},

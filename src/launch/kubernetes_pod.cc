@@ -75,11 +75,11 @@ void read_waiting(const Json& container, KubernetesPod& pod) {
   pod.is_hopeless = pod.is_hopeless || known->is_hopeless;
   const Json* last = object_in(container, "lastState");
   const Json* ended = last == nullptr ? nullptr : object_in(*last, "terminated");
-  const std::optional<int64_t> code = ended == nullptr ? std::nullopt : ended->integer("exitCode");
-  if (reason == "CrashLoopBackOff" && code) {
+  const int64_t code = ended == nullptr ? -1 : ended->integer("exitCode").value_or(-1);
+  if (reason == "CrashLoopBackOff" && code >= 0) {
     // As `pelton serve` ends: a wrong command line, a wrong file, no such model, too little memory.
-    pod.is_hopeless = pod.is_hopeless || (*code >= 2 && *code <= 5);
-    pod.failed = fmt::format("pod {}: ended with exit code {}", pod.name, *code);
+    pod.is_hopeless = pod.is_hopeless || (code >= 2 && code <= 5);
+    pod.failed = fmt::format("pod {}: ended with exit code {}", pod.name, code);
     return;
   }
   const std::string message = text_in(waiting, "message");

@@ -53,12 +53,13 @@ void Planner::match(const Pods& pods) {
       plan.of[marked->second] = &pod;
       // Somebody else has it end: a node that is emptied.
       plan.book.replicas[marked->second].stops |= pod.is_ending;
-    } else if (!pod.is_ending && pod.failed.empty()) {
+    } else if (!pod.is_ending && (pod.failed.empty() || pod.replica.empty())) {
+      // One that has failed before it was anybody's is still the start that was ordered.
       idle.push_back(&pod);
     }
   }
   std::ranges::sort(idle, {}, [](const KubernetesPod* one) {
-    return std::tuple(!one->is_running, one->index, one->created, one->name);
+    return std::tuple(!one->failed.empty(), !one->is_running, one->index, one->created, one->name);
   });
 }
 

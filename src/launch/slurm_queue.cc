@@ -135,9 +135,18 @@ std::optional<int64_t> parse_job_id(std::string_view text) {
   return id && *id > 0 ? id : std::nullopt;
 }
 
+std::optional<int> parse_exit_code(std::string_view text) {
+  constexpr std::string_view kField = " ExitCode=";
+  const size_t at = text.find(kField);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + kField.size());
+  const auto word = take_until(text, ':');
+  return word ? number<int>(*word) : std::nullopt;
+}
+
 std::string batch_script(const std::vector<std::string>& words) {
   // It becomes the program: signals that are meant for the batch script reach it.
-  std::string script = "#!/bin/sh\nexec";
+  std::string script = "#!/bin/sh\necho \"node $(hostname)\"\nexec";
   for (const std::string& word : words) script += " " + quoted(word);
   return script + "\n";
 }

@@ -39,7 +39,10 @@ std::optional<int64_t> parse_time_left(std::string_view text);
 // Of `sbatch --parsable`: "123" or "123;cluster".
 std::optional<int64_t> parse_job_id(std::string_view text);
 
-// A batch script that becomes the program.
+// Of `scontrol --oneliner show job`: "ExitCode=4:0".
+std::optional<int> parse_exit_code(std::string_view text);
+
+// A batch script that says its node's name and becomes the program.
 std::string batch_script(const std::vector<std::string>& words);
 
 }  // namespace pelton::launch
