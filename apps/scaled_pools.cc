@@ -80,7 +80,8 @@ Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::Gateway
   launch::KubernetesSite::Options options{.api = {.api = api.api, .token_file = api.token_file},
                                           .epoch = epoch};
   if (api.api.starts_with("https://") && !api.ca_file.empty()) {
-    TRY_ASSIGN(options.api.trust, net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
+    TRY_ASSIGN(options.api.trust,
+               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
   }
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kKubernetes);
@@ -148,13 +149,11 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
 }
 
 Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
-                                                           uint64_t epoch,
-                                                           const base::Clock& clock,
+                                                           uint64_t epoch, const base::Clock& clock,
                                                            base::Log& log) {
   auto all = std::make_unique<launch::LauncherSet>();
   if (const PoolNames pools = pools_of(config, Kind::kLocal); !pools.empty()) {
-    TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher,
-               open_local(config, clock, log));
+    TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_local(config, clock, log));
     all->add_local(pools, std::move(launcher));
   }
   if (const PoolNames pools = pools_of(config, Kind::kKubernetes); !pools.empty()) {

@@ -19,8 +19,7 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
 // One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of
 // launch::LocalLauncher::open() and SiteLauncher::open(), kBadConfig. `clock` and `log` outlive it.
 Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
-                                                           uint64_t epoch,
-                                                           const base::Clock& clock,
+                                                           uint64_t epoch, const base::Clock& clock,
                                                            base::Log& log);
 // A gateway's workers, as the decider sees them.
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,

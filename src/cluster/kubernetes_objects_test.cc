@@ -8,9 +8,9 @@ namespace {
 constexpr std::string_view kObject = R"({"metadata":{"name":"w-1","resourceVersion":"7"}})";
 
 TEST(KubernetesObjects, AListIsRead) {
-  const auto list = parse_kubernetes_list(
-      R"({"metadata":{"resourceVersion":"12","continue":"next"},"items":[)" +
-      std::string(kObject) + "]}");
+  const auto list =
+      parse_kubernetes_list(R"({"metadata":{"resourceVersion":"12","continue":"next"},"items":[)" +
+                            std::string(kObject) + "]}");
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->resource_version, "12");
   EXPECT_EQ(list->next, "next");

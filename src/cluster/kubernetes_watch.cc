@@ -83,11 +83,11 @@ Result<void> KubernetesWatch::list() {
 }
 
 Result<void> KubernetesWatch::watch() {
-  TRY_ASSIGN(net::HttpCall asked,
-             api_.call("GET", fmt::format("{}&watch=1&allowWatchBookmarks=true&timeoutSeconds={}&"
-                                          "resourceVersion={}",
-                                          options_.target, kWatchSeconds,
-                                          net::percent_encode(version_))));
+  TRY_ASSIGN(
+      net::HttpCall asked,
+      api_.call("GET", fmt::format("{}&watch=1&allowWatchBookmarks=true&timeoutSeconds={}&"
+                                   "resourceVersion={}",
+                                   options_.target, kWatchSeconds, net::percent_encode(version_))));
   struct State {
     std::promise<Result<void>> done;
     int status = 0;

@@ -170,6 +170,8 @@ std::string config_text(const GatewayConfig& config) {
   out += "\n[autoscaler]\n";
   put_text(out, "state_dir", config.autoscaler.state_dir);
   put(out, "gateways", list(config.autoscaler.gateways));
+  if (config.autoscaler.leads_by_etcd) put_text(out, "lead", "etcd");
+  put(out, "lease_seconds", fmt::format("{}", config.autoscaler.lease_s));
   if (config.autoscaler.port >= 0) {
     put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));
   }

@@ -165,7 +165,7 @@ Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
 Result<void> read_batch(const ConfigTable& table, LaunchConfig& launch) {
   // What says whose a job is, where its output goes and how it is asked to end.
   constexpr std::array<std::string_view, 14> kOurs = {
-      "--comment", "--output",   "-o", "--error",   "-e", "--job-name", "-J",
+      "--comment", "--output",   "-o", "--error",   "-e",      "--job-name",  "-J",
       "--signal",  "--parsable", "-a", "--requeue", "--array", "--open-mode", "--no-requeue"};
   TRY(read_serve(table, launch));
   TRY(table.read("sbatch", launch.sbatch));
@@ -248,7 +248,14 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only({"state_dir", "gateways", "listen"}));
+  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease_seconds"}));
+  std::string lead;
+  TRY(table.read("lead", lead));
+  if (!lead.empty() && lead != "etcd") {
+    return table.bad("lead", "must be etcd: of several autoscalers one decides, by a lease there");
+  }
+  autoscaler.leads_by_etcd = !lead.empty();
+  TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {
     return table.bad("state_dir", "is empty: a folder for replicas' files");

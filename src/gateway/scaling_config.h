@@ -40,9 +40,9 @@ struct LaunchConfig {
   // Of batch jobs.
   std::vector<std::string> sbatch;  // further arguments of sbatch
   double drain_s = 60;              // before its time limit a job is asked to end
-  double start_s = 30;             // that a start takes, until one has been seen
-  double progress_s = 120;         // a start that does not advance for so long is ended
-  double stop_grace_s = 300;       // for what a replica still does that is to go
+  double start_s = 30;              // that a start takes, until one has been seen
+  double progress_s = 120;          // a start that does not advance for so long is ended
+  double stop_grace_s = 300;        // for what a replica still does that is to go
 };
 
 struct ScalingConfig {
@@ -58,6 +58,8 @@ struct AutoscalerConfig {
   std::vector<std::string> gateways;          // URLs of their admin listeners
   std::string host = "127.0.0.1";             // where it says what it decides
   int port = -1;                              // -1: nowhere
+  bool leads_by_etcd = false;  // of several autoscalers one decides, by a lease there
+  int lease_s = 6;             // after which another one leads
 };
 
 std::string_view launch_kind_name(LaunchConfig::Kind kind);

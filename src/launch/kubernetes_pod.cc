@@ -83,8 +83,8 @@ void read_waiting(const Json& container, KubernetesPod& pod) {
     return;
   }
   const std::string message = text_in(waiting, "message");
-  pod.failed = shortened(fmt::format("pod {}: {}{}{}", pod.name, reason,
-                                     message.empty() ? "" : ": ", message));
+  pod.failed = shortened(
+      fmt::format("pod {}: {}{}{}", pod.name, reason, message.empty() ? "" : ": ", message));
 }
 
 void read_containers(const Json& status, std::string_view key, KubernetesPod& pod) {
@@ -137,8 +137,8 @@ Result<KubernetesPod> parse_kubernetes_pod(const Json& object) {
   read_conditions(*status, pod);
   if (phase == "Failed") {
     const std::string reason = text_in(status, "reason");
-    pod.failed = shortened(fmt::format("pod {} has failed{}{}", pod.name,
-                                       reason.empty() ? "" : ": ", reason));
+    pod.failed = shortened(
+        fmt::format("pod {} has failed{}{}", pod.name, reason.empty() ? "" : ": ", reason));
   }
   return pod;
 }

@@ -18,15 +18,15 @@ struct KubernetesPod {
   std::string name;
   std::string replica;  // as our annotation says
   bool has_cost = false;
-  std::string address;        // once it has one
-  bool is_running = false;    // its containers are; whether it serves, gateways find out
-  bool is_ending = false;     // it has been deleted and drains
-  bool is_of_a_group = false; // not the first of its group: it is no replica by itself
-  std::string failed;         // why it will not come to run; empty: it may
-  bool is_hopeless = false;   // nor would another one
-  int index = -1;             // its place in a StatefulSet or LeaderWorkerSet; -1: it has none
-  std::string created;        // times compare as texts
-  std::string progress;       // another text: its start has advanced
+  std::string address;         // once it has one
+  bool is_running = false;     // its containers are; whether it serves, gateways find out
+  bool is_ending = false;      // it has been deleted and drains
+  bool is_of_a_group = false;  // not the first of its group: it is no replica by itself
+  std::string failed;          // why it will not come to run; empty: it may
+  bool is_hopeless = false;    // nor would another one
+  int index = -1;              // its place in a StatefulSet or LeaderWorkerSet; -1: it has none
+  std::string created;         // times compare as texts
+  std::string progress;        // another text: its start has advanced
 
   friend bool operator==(const KubernetesPod&, const KubernetesPod&) = default;
 };

@@ -78,9 +78,9 @@ KubernetesSite::~KubernetesSite() = default;
 // What the server asks for is kept: whoever is too quick for it (429) makes it slower.
 Result<KubernetesApi::Answer> KubernetesSite::checked(Result<KubernetesApi::Answer> answer) {
   if (answer.ok() && answer->retry_after.count() > 0) {
-    not_before_ns_ = clock_.now_ns() +
-                     std::chrono::duration_cast<std::chrono::nanoseconds>(answer->retry_after)
-                         .count();
+    not_before_ns_ =
+        clock_.now_ns() +
+        std::chrono::duration_cast<std::chrono::nanoseconds>(answer->retry_after).count();
   }
   return answer;
 }
@@ -92,8 +92,8 @@ Result<KubernetesSite::Scale> KubernetesSite::read_scale(const Place& place) {
   const Json* status = json.find("status");
   Scale scale{.version = cluster::kubernetes_version(json), .selector = {}};
   if (spec != nullptr && spec->is_object()) {
-    scale.replicas = static_cast<int>(std::clamp<int64_t>(
-        spec->integer("replicas").value_or(0), 0, 1'000'000));
+    scale.replicas =
+        static_cast<int>(std::clamp<int64_t>(spec->integer("replicas").value_or(0), 0, 1'000'000));
   }
   if (status != nullptr && status->is_object()) {
     scale.selector = status->string("selector").value_or("");
@@ -112,8 +112,7 @@ Result<void> KubernetesSite::write_scale(const Place& place, const Scale& before
              checked(api_.merge_patch(place.scale_target, body)));
   TRY(object_of(answer, "scale"));
   log_.info(fmt::format("kubernetes: {}/{} is to have {} replicas, it had {}",
-                        place.workload.name_space, place.workload.name, replicas,
-                        before.replicas));
+                        place.workload.name_space, place.workload.name, replicas, before.replicas));
   return {};
 }
 
@@ -158,11 +157,11 @@ Result<void> KubernetesSite::write_book(const Place& place, const WrittenBook& b
   if (!before.version.empty()) w.key("resourceVersion").string(before.version);
   w.key("annotations").begin_object().key(kBookAnnotation).string(book_text(book)).end_object();
   w.end_object().end_object();
-  TRY_ASSIGN(const KubernetesApi::Answer answer,
-             checked(before.version.empty()
-                         ? api_.post(place.lease_target, body)
-                         : api_.merge_patch(place.lease_target + "/" + net::percent_encode(name),
-                                            body)));
+  TRY_ASSIGN(
+      const KubernetesApi::Answer answer,
+      checked(before.version.empty()
+                  ? api_.post(place.lease_target, body)
+                  : api_.merge_patch(place.lease_target + "/" + net::percent_encode(name), body)));
   TRY(object_of(answer, "lease"));
   return {};
 }
@@ -179,9 +178,9 @@ Result<void> KubernetesSite::mark(Place& place, const PodPlan::Mark& mark) {
     if (!mark.goes) w.null();
   }
   w.end_object().end_object().end_object();
-  TRY_ASSIGN(const KubernetesApi::Answer answer,
-             checked(api_.merge_patch(
-                 place.pods_target + "/" + net::percent_encode(mark.pod), body)));
+  TRY_ASSIGN(
+      const KubernetesApi::Answer answer,
+      checked(api_.merge_patch(place.pods_target + "/" + net::percent_encode(mark.pod), body)));
   TRY(object_of(answer, "pod"));
   place.marked[mark.pod] = mark.replica;
   return {};
@@ -192,8 +191,8 @@ void KubernetesSite::watch(Place& place, const std::string& selector) {
       KubernetesWatch::Options{
           .api = options_.api,
           .name = place.workload.name_space + "/" + place.workload.name,
-          .target = fmt::format("{}?labelSelector={}", place.pods_target,
-                                net::percent_encode(selector)),
+          .target =
+              fmt::format("{}?labelSelector={}", place.pods_target, net::percent_encode(selector)),
           .list_begins = [&place] { place.listed.clear(); },
           .listed_one = [this, &place](const Json& object) { return take(place.listed, object); },
           .listed =
@@ -248,7 +247,8 @@ Result<KubernetesSite::Pods> KubernetesSite::pods_of(Place& place, const Scale& 
     std::this_thread::sleep_for(kListLook);
   }
   return Error{ErrorCode::kUnavailable,
-               fmt::format("the pods of {} could not be listed", place.workload.name), {}};
+               fmt::format("the pods of {} could not be listed", place.workload.name),
+               {}};
 }
 
 Result<void> KubernetesSite::reconcile(Place& place, const Change& change) {
@@ -278,10 +278,9 @@ Result<void> KubernetesSite::reconcile_once(Place& place, const Change& change) 
   book.newest = std::max(book.newest, options_.epoch << kTokenNumberBits);
   TRY(change(book));
   std::set<std::pair<int, uint64_t>> had = place.had;
-  const PodPlan plan = plan_pods(book, pods, place.workload.kind == Kind::kDeployment
-                                                 ? Shrinks::kByCost
-                                                 : Shrinks::kFromTheEnd,
-                                 had);
+  const PodPlan plan = plan_pods(
+      book, pods,
+      place.workload.kind == Kind::kDeployment ? Shrinks::kByCost : Shrinks::kFromTheEnd, had);
   if (written.version.empty() || plan.book != written.book) {
     TRY(write_book(place, written, plan.book));
     newest_token_ = std::max(newest_token_, plan.book.newest);
@@ -309,8 +308,7 @@ LaunchedReplica KubernetesSite::shown(const Place& place, const ReplicaOrder& or
 void KubernetesSite::show(Place& place, const PodPlan& plan) {
   const int64_t now_ns = clock_.now_ns();
   for (const auto& [ordinal, entry] : plan.book.replicas) {
-    const ReplicaOrder order{
-        .pool = place.workload.pool, .ordinal = ordinal, .token = entry.token};
+    const ReplicaOrder order{.pool = place.workload.pool, .ordinal = ordinal, .token = entry.token};
     const auto found = plan.of.find(ordinal);
     const KubernetesPod* pod = found == plan.of.end() ? nullptr : found->second;
     Replica& replica = place.replicas[ordinal];
@@ -326,8 +324,7 @@ void KubernetesSite::show(Place& place, const PodPlan& plan) {
   }
   for (const auto& [ordinal, ended] : plan.ended) {
     Replica& replica = place.replicas[ordinal];
-    replica.seen.order = {
-        .pool = place.workload.pool, .ordinal = ordinal, .token = ended.token};
+    replica.seen.order = {.pool = place.workload.pool, .ordinal = ordinal, .token = ended.token};
     replica.seen.state = State::kEnded;
     replica.seen.ended = ended.how;
     replica.seen.is_hopeless = ended.is_hopeless;
@@ -374,8 +371,7 @@ Result<void> KubernetesSite::stop(const ReplicaOrder& order, std::chrono::millis
 Result<std::vector<LaunchedReplica>> KubernetesSite::list() {
   std::vector<LaunchedReplica> all;
   for (const auto& [pool, place] : places_) {
-    const Result<void> done =
-        reconcile(*place, [](ReplicaBook&) -> Result<void> { return {}; });
+    const Result<void> done = reconcile(*place, [](ReplicaBook&) -> Result<void> { return {}; });
     if (!done.ok() && !place->is_known) return done.error();
     place->is_known = true;
     const std::string trouble = done.ok() ? "" : done.error().message;

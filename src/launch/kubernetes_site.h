@@ -75,14 +75,14 @@ class KubernetesSite final : public ReplicaSite {
     std::string scale_target;
     std::string lease_target;
     std::string pods_target;
-    std::map<std::string, std::string> marked;      // pods that were marked, until it is seen
-    std::set<std::pair<int, uint64_t>> had;         // orders that had a pod
-    std::map<int, Replica> replicas;                // by ordinal
-    bool is_known = false;                          // has been seen once
+    std::map<std::string, std::string> marked;  // pods that were marked, until it is seen
+    std::set<std::pair<int, uint64_t>> had;     // orders that had a pod
+    std::map<int, Replica> replicas;            // by ordinal
+    bool is_known = false;                      // has been seen once
     std::string trouble;
     std::mutex mutex;
-    Pods pods;          // guarded by mutex, as the next two
-    Pods listed;        // of the list that is being read
+    Pods pods;    // guarded by mutex, as the next two
+    Pods listed;  // of the list that is being read
     bool is_listed = false;
     std::unique_ptr<cluster::KubernetesWatch> watch;  // the last: it calls the others
   };

@@ -44,7 +44,7 @@ class KubernetesSiteTest : public testing::Test {
                               {.look_soon = milliseconds(20),
                                .look_later = milliseconds(50),
                                .try_again = milliseconds(20),
-                               .give_up = milliseconds(1'000)},
+                               .give_up = milliseconds(300)},
                               clock_, log_);
   }
   std::unique_ptr<SiteLauncher> open(uint64_t epoch = 0) {
@@ -129,18 +129,21 @@ TEST_F(KubernetesSiteTest, WhateverItAnswersWhatWasKnownStays) {
     };
   };
   int token = 2;
-  for (const auto& [code, body] : std::vector<std::pair<int, std::string>>{
-           {200, R"({"metadata":{"resour)"},
-           {200, "[]"},
-           {200, std::string(size_t{33} << 20, 'x')},
-           {500, "{}"},
-           {403, "no"},
-           {429, ""},
-           {503, "<html>"}}) {
+  for (const auto& [code, body] :
+       std::vector<std::pair<int, std::string>>{{200, R"({"metadata":{"resour)"},
+                                                {200, "[]"},
+                                                {200, std::string(size_t{33} << 20, 'x')},
+                                                {500, "{}"},
+                                                {403, "no"},
+                                                {429, ""},
+                                                {503, "<html>"}}) {
     fail_with(status(code, body));
     api_.cut();
     ASSERT_TRUE(launcher->start(order(1, token)).ok());
-    wait([&] { return at(*launcher, 1).state == State::kEnded && at(*launcher, 1).order.token == static_cast<uint64_t>(token); });
+    wait([&] {
+      return at(*launcher, 1).state == State::kEnded &&
+             at(*launcher, 1).order.token == static_cast<uint64_t>(token);
+    });
     EXPECT_NE(at(*launcher, 1).ended, "");
     EXPECT_EQ(at(*launcher, 0).state, State::kRunning);
     EXPECT_EQ(at(*launcher, 0).port, 4711);

@@ -83,7 +83,8 @@ class KubernetesRig final : public Rig {
     auto site = std::make_unique<KubernetesSite>(
         KubernetesSite::Options{
             .api = {.api = api_.url(), .token_file = folder_.file("token")},
-            .workloads = {{.pool = "a", .name_space = "ml", .kind = kind_, .name = "w", .port = 4711}}},
+            .workloads =
+                {{.pool = "a", .name_space = "ml", .kind = kind_, .name = "w", .port = 4711}}},
         clock, log);
     TRY_ASSIGN(std::unique_ptr<SiteLauncher> launcher,
                SiteLauncher::open(std::move(site), quick(), clock, log));

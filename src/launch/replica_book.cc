@@ -71,8 +71,8 @@ void Planner::end(int ordinal, const std::string& how, bool is_hopeless) {
 }
 
 bool Planner::is_last(const KubernetesPod& pod) const {
-  return std::ranges::none_of(
-      plan.of, [&](const auto& one) { return one.second->index > pod.index; });
+  return std::ranges::none_of(plan.of,
+                              [&](const auto& one) { return one.second->index > pod.index; });
 }
 
 // Those whose pod is gone, or will not come to run. Of a set a pod amid the others is left to the
@@ -116,9 +116,8 @@ void Planner::give_back() {
   const std::map<int, ReplicaBook::Entry> before = plan.book.replicas;
   for (const auto& [ordinal, entry] : before) {
     if (entry.stops || pod_of(ordinal) != nullptr) continue;
-    const auto left = std::ranges::find_if(before, [&](const auto& one) {
-      return one.second.stops && lives(one.first);
-    });
+    const auto left = std::ranges::find_if(
+        before, [&](const auto& one) { return one.second.stops && lives(one.first); });
     if (left == before.end()) return;
     const KubernetesPod* pod = pod_of(left->first);
     end(left->first, "stopped", false);

@@ -55,8 +55,8 @@ struct PodPlan {
 
     friend bool operator==(const Mark&, const Mark&) = default;
   };
-  std::vector<Mark> marks;                    // pods that are to be marked so
-  std::map<int, const KubernetesPod*> of;     // by ordinal: the pod, into the pods that were given
+  std::vector<Mark> marks;                 // pods that are to be marked so
+  std::map<int, const KubernetesPod*> of;  // by ordinal: the pod, into the pods that were given
   struct Ended {
     uint64_t token = 0;
     std::string how;

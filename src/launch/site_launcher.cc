@@ -18,10 +18,8 @@ Error refused(const std::string& why) {
 
 Result<std::unique_ptr<SiteLauncher>> SiteLauncher::open(std::unique_ptr<ReplicaSite> site,
                                                          const Options& options,
-                                                         const base::Clock& clock,
-                                                         base::Log& log) {
-  std::unique_ptr<SiteLauncher> launcher(
-      new SiteLauncher(std::move(site), options, clock, log));
+                                                         const base::Clock& clock, base::Log& log) {
+  std::unique_ptr<SiteLauncher> launcher(new SiteLauncher(std::move(site), options, clock, log));
   launcher->site_->set_on_change([one = launcher.get()] { one->wake(); });
   TRY_ASSIGN(std::vector<LaunchedReplica> seen, launcher->site_->list());
   for (const LaunchedReplica& one : seen) {
@@ -141,9 +139,9 @@ bool SiteLauncher::is_moving() const {
     return one.second.state == State::kStopping ||
            (one.second.state == State::kRunning && one.second.port == 0);
   };
-  return !stops_.empty() || std::ranges::any_of(starts_, [](const auto& one) {
-    return !one.second.is_given_up;
-  }) || std::ranges::any_of(seen_, moves);
+  return !stops_.empty() ||
+         std::ranges::any_of(starts_, [](const auto& one) { return !one.second.is_given_up; }) ||
+         std::ranges::any_of(seen_, moves);
 }
 
 void SiteLauncher::run() {

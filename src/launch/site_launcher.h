@@ -50,8 +50,8 @@ class SiteLauncher final : public Launcher {
   struct Start {
     ReplicaOrder order;
     int64_t ordered_ns = 0;
-    bool is_sent = false;       // the site took it; its next list has it or it has vanished
-    bool is_given_up = false;   // `ended` says why
+    bool is_sent = false;      // the site took it; its next list has it or it has vanished
+    bool is_given_up = false;  // `ended` says why
     bool is_hopeless = false;
     std::string ended;
   };
@@ -71,7 +71,7 @@ class SiteLauncher final : public Launcher {
   void take(std::vector<LaunchedReplica> seen);
   void note(const Result<void>& done);
   void wake();
-  bool is_moving() const;                           // under mutex_, as the next
+  bool is_moving() const;  // under mutex_, as the next
   const LaunchedReplica* seen_at(const Place& place) const;
   std::optional<LaunchedReplica> shown(const Place& place) const;
 

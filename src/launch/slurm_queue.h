@@ -20,9 +20,9 @@ struct SlurmJob {
 
   int64_t id = 0;
   State state = State::kPending;
-  std::string state_name;           // as Slurm says it: "RUNNING"
-  std::optional<int64_t> left_s;    // until its time limit; none: it has none, or does not run
-  std::string reason;               // why it waits
+  std::string state_name;         // as Slurm says it: "RUNNING"
+  std::optional<int64_t> left_s;  // until its time limit; none: it has none, or does not run
+  std::string reason;             // why it waits
   ReplicaOrder order;
 
   friend bool operator==(const SlurmJob&, const SlurmJob&) = default;

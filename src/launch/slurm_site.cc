@@ -51,8 +51,7 @@ Result<std::unique_ptr<SlurmSite>> SlurmSite::open(Options options, const base::
   if (failed) return Error{ErrorCode::kIo, options.folder + ": " + failed.message(), {}};
   options.folder = whole.string();
   std::string fleet = base::sha256(options.folder).substr(0, 12);
-  std::unique_ptr<SlurmSite> site(
-      new SlurmSite(std::move(options), std::move(fleet), clock, log));
+  std::unique_ptr<SlurmSite> site(new SlurmSite(std::move(options), std::move(fleet), clock, log));
   const Result<std::string> token =
       base::read_file(site->options_.folder + "/" + kTokenFile, kOutputBytesMax);
   if (token.ok()) {
@@ -120,9 +119,8 @@ Result<void> SlurmSite::start(const ReplicaOrder& order) {
     newest = std::max(newest, job.order.token);
     const bool is_there = job.order.pool == order.pool && job.order.ordinal == order.ordinal;
     if (is_there && job.state != SlurmJob::State::kEnded && job.order.token < order.token) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("job {} still runs in its place", job.id),
-                   {}};
+      return Error{
+          ErrorCode::kInvalidArgument, fmt::format("job {} still runs in its place", job.id), {}};
     }
     if (is_there && job.order.token > order.token) newest = UINT64_MAX;
   }

@@ -38,10 +38,11 @@ class TestKubernetes {
 
   explicit TestKubernetes(bool is_set, base::Log& log)
       : is_set_(is_set),
-        server_({.address = "127.0.0.1", .port = 0},
-                [this](const net::HttpRequest& request,
-                       const std::shared_ptr<net::Exchange>& exchange) { answer(request, exchange); },
-                log) {
+        server_(
+            {.address = "127.0.0.1", .port = 0},
+            [this](const net::HttpRequest& request,
+                   const std::shared_ptr<net::Exchange>& exchange) { answer(request, exchange); },
+            log) {
     EXPECT_TRUE(server_.start().ok());
   }
   ~TestKubernetes() { server_.stop(std::chrono::milliseconds(0)); }
@@ -57,11 +58,11 @@ class TestKubernetes {
   std::vector<Pod> pods;
   std::map<std::string, std::string> leases;  // name: annotation
   std::map<std::string, int> lease_versions;
-  int created = 0;            // pods, ever
-  bool pods_start = true;     // else they stay Pending
+  int created = 0;             // pods, ever
+  bool pods_start = true;      // else they stay Pending
   bool new_pods_fail = false;  // their container ends with exit code 4, again and again
-  bool pods_end = true;       // what is deleted is gone at once
-  bool lists_expired = false; // a watch finds its version too old, once
+  bool pods_end = true;        // what is deleted is gone at once
+  bool lists_expired = false;  // a watch finds its version too old, once
   std::function<std::optional<net::HttpResponse>(const net::HttpRequest&)> fault;
   std::map<std::string, int> calls;  // by method and what of
 
@@ -126,7 +127,8 @@ class TestKubernetes {
     std::string state = R"({"running":{}})";
     if (!one.waiting.empty()) state = R"({"waiting":{"reason":")" + one.waiting + R"("}})";
     const std::string last =
-        one.exit_code == 0 ? "{}" : fmt::format(R"({{"terminated":{{"exitCode":{}}}}})", one.exit_code);
+        one.exit_code == 0 ? "{}"
+                           : fmt::format(R"({{"terminated":{{"exitCode":{}}}}})", one.exit_code);
     const bool runs = one.phase == "Running";
     return fmt::format(
         R"({{"metadata":{},"status":{{"phase":"{}"{},"containerStatuses":[{{"state":{},"lastState":{}}}]}}}})",
@@ -160,9 +162,8 @@ class TestKubernetes {
     while (std::ranges::count_if(pods, lives) < replicas) {
       Pod one;
       one.number = is_set_ ? 0 : created;
-      while (is_set_ && std::ranges::any_of(pods, [&](const Pod& other) {
-               return other.number == one.number;
-             })) {
+      while (is_set_ && std::ranges::any_of(
+                            pods, [&](const Pod& other) { return other.number == one.number; })) {
         ++one.number;
       }
       ++created;
@@ -228,8 +229,11 @@ class TestKubernetes {
       ++scale_version_;
       control();
     }
-    return json(200, fmt::format(R"({{"kind":"Scale","metadata":{{"name":"w","resourceVersion":"{}"}},"spec":{{"replicas":{}}},"status":{{"selector":"app=w"}}}})",
-                                 scale_version_, replicas));
+    return json(
+        200,
+        fmt::format(
+            R"({{"kind":"Scale","metadata":{{"name":"w","resourceVersion":"{}"}},"spec":{{"replicas":{}}},"status":{{"selector":"app=w"}}}})",
+            scale_version_, replicas));
   }
 
   net::HttpResponse lease(const net::HttpRequest& request) {
@@ -288,8 +292,9 @@ class TestKubernetes {
       const std::string next =
           first + 1 < pods.size() ? fmt::format(R"(,"continue":"{}")", first + 1) : "";
       const std::string item = first < pods.size() ? pod_text(pods[first]) : "";
-      return exchange->send(json(200, fmt::format(R"({{"metadata":{{"resourceVersion":"{}"{}}},"items":[{}]}})",
-                                                  version_, next, item)));
+      return exchange->send(
+          json(200, fmt::format(R"({{"metadata":{{"resourceVersion":"{}"{}}},"items":[{}]}})",
+                                version_, next, item)));
     }
     ++calls["watch"];
     net::HttpHeaders headers;
@@ -300,8 +305,10 @@ class TestKubernetes {
       exchange->write("{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n");
       return exchange->finish();
     }
-    exchange->write(fmt::format(
-        R"({{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{}"}}}}}})", version_) + "\n");
+    exchange->write(
+        fmt::format(R"({{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{}"}}}}}})",
+                    version_) +
+        "\n");
     watches_.push_back(std::make_shared<Watch>(Watch{exchange}));
   }
 
