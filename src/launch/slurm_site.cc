@@ -33,7 +33,8 @@ std::string first_line(std::string_view text) {
 
 // For room, and not for what will never be.
 bool waits_its_turn(std::string_view reason) {
-  return reason == "Resources" || reason == "Priority" || reason == "None" || reason.empty();
+  return reason == "Resources" || reason == "Priority" || reason == "BeginTime" ||
+         reason == "None" || reason.empty();
 }
 
 bool is_over(const LaunchedReplica& one) {
