@@ -1,5 +1,6 @@
 #include "launch/child_program.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,8 +25,12 @@ constexpr size_t kPiece = size_t{16} << 10;
 // Both ends of a pipe, closed when it goes.
 struct Pipe {
   std::array<int, 2> ends = {-1, -1};
-  Pipe() {
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) ends = {-1, -1};
+  enum class Kind { kPipe, kSockets };
+  explicit Pipe(Kind kind = Kind::kPipe) {
+    const int failed = kind == Kind::kPipe
+                           ? ::pipe2(ends.data(), O_CLOEXEC)
+                           : ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data());
+    if (failed != 0) ends = {-1, -1};
   }
   ~Pipe() {
     shut(0);
@@ -40,7 +46,8 @@ struct Pipe {
 
 struct Child {
   pid_t pid = 0;
-  Pipe in;
+  // Sockets, as writing to one whose reader has gone need not raise a signal.
+  Pipe in{Pipe::Kind::kSockets};
   Pipe out;
   Pipe err;
 
@@ -103,7 +110,9 @@ void read_piece(Pipe& pipe, size_t bytes_max, std::string& into) {
 }
 
 void write_piece(Pipe& pipe, std::string_view& input) {
-  const ssize_t count = input.empty() ? 0 : ::write(pipe.ends[1], input.data(), input.size());
+  const ssize_t count =
+      input.empty() ? 0
+                    : ::send(pipe.ends[1], input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count > 0) input.remove_prefix(static_cast<size_t>(count));
   // Who does not want all of it has closed.
   const bool is_broken = count < 0 && errno != EINTR && errno != EAGAIN;
@@ -116,7 +125,6 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
                                const ProgramBounds& bounds) {
   Child child;
   TRY(child.start(words));
-  ::fcntl(child.in.ends[1], F_SETFL, O_NONBLOCK);
   ProgramRun run;
   const auto deadline = std::chrono::steady_clock::now() + bounds.time_max;
   const auto give_up = [&](ErrorCode code, const std::string& why) {

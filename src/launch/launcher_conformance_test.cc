@@ -266,6 +266,9 @@ INSTANTIATE_TEST_SUITE_P(
              [] { return std::make_unique<KubernetesRig>(KubernetesSite::Kind::kDeployment); }},
         Made{"StatefulSet",
              [] { return std::make_unique<KubernetesRig>(KubernetesSite::Kind::kStatefulSet); }},
+        Made{
+            "LeaderWorkerSet",
+            [] { return std::make_unique<KubernetesRig>(KubernetesSite::Kind::kLeaderWorkerSet); }},
         Made{"Slurm", [] { return std::make_unique<SlurmRig>(); }}),
     [](const auto& info) { return info.param.name; });
 
