@@ -35,6 +35,17 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
   const bool starts_some = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
     return pool.scaling && pool.scaling->launch;
   });
+  // Jobs are reached over the network.
+  const bool has_jobs = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
+    return pool.scaling && pool.scaling->launch &&
+           pool.scaling->launch->kind == gateway::LaunchConfig::Kind::kSlurm;
+  });
+  if (has_jobs && config.fleet_key_file.empty()) {
+    return Error{ErrorCode::kBadConfig,
+                 "batch jobs as replicas need 'fleet_key_file' of [gateway]: gateways reach them "
+                 "over the network",
+                 "config"};
+  }
   if (starts_some) return {};
   return Error{ErrorCode::kBadConfig,
                "--with-autoscaler needs a [[pool]] with [pool.scale] and [pool.launch]",

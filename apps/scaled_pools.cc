@@ -98,13 +98,6 @@ Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::Gateway
 
 Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfig& config,
                                                      const base::Clock& clock, base::Log& log) {
-  // Jobs are reached over the network.
-  if (config.fleet_key_file.empty()) {
-    return Error{ErrorCode::kBadConfig,
-                 "batch jobs need 'fleet_key_file' of [gateway]: gateways reach them over the "
-                 "network",
-                 "config"};
-  }
   launch::SlurmSite::Options options{.folder = config.autoscaler.state_dir};
   TRY_ASSIGN(const std::string program, own_program());
   for (const gateway::PoolConfig& pool : config.pools) {

@@ -164,7 +164,8 @@ start_seconds = 1
                        more=f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
         first = self.scaler()
         self.wait(lambda: first.said("leads, epoch"))
-        second = self.scaler()
+        record = self.folder / "facts.jsonl"
+        second = self.scaler("--record-facts", record)
         self.wait(lambda: second.said("stands by"))
         self.assertEqual(self.at_once(range(1, 11))(), [])
         pids = [int(line.split("process ")[1].split(",")[0]) for line in first.said("is started, process")]
@@ -192,6 +193,11 @@ start_seconds = 1
         self.assertEqual(second.end(signal.SIGCONT), 1)
         self.assertTrue(second.said("the lead is lost"), second.log[-5:])
         self.wait(lambda: third.said("leads, epoch"))
+        # With what was handed over as their beginning, its facts give its decisions.
+        replayed = subprocess.run([gateway_fixture.BINARY, "autoscale", "--replay", record], capture_output=True, text=True, timeout=60,
+                                  check=False)
+        self.assertEqual(replayed.returncode, 0, replayed.stderr)
+        self.assertRegex(replayed.stderr, "[1-9][0-9]* decisions, each as it was recorded")
         self.assertEqual(self.at_once(range(31, 41))(), [])
         # Ended in order it gives the lead up at once.
         fourth = self.scaler()
@@ -210,6 +216,19 @@ start_seconds = 1
                               check=False)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("needs [etcd]", done.stderr)
+        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", config, "--with-autoscaler"], capture_output=True, text=True,
+                              timeout=30, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("'lead' is for pelton autoscale", done.stderr)
+
+    def test_batch_jobs_without_a_key_are_refused(self):
+        config = self.folder / "jobs.toml"
+        config.write_text('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
+                          '[pool.launch]\nkind = "slurm"\nserve = ["m"]\n')
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", config, "--check"], capture_output=True, text=True, timeout=30,
+                              check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("fleet_key_file", done.stderr)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,10 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
        "f:7: [[pool]]: 'launch': 'workload' must be NAMESPACE/KIND/NAME"},
       {launch + "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\n",
        "f:5: [[pool]]: 'launch': 'port' is missing"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\nport = 1\n"
+                "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\n"
+                "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\nport = 1\n",
+       "f:13: [[pool]]: 'launch' has the workload a/deployment/b, which is 'a''s too"},
       {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--comment=x\"]\n",
        "f:8: [[pool]]: 'launch': 'sbatch' has --comment, which the launcher gives"},
       {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-p\", \"gpu\"]\n",

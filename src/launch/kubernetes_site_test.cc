@@ -125,12 +125,17 @@ TEST_F(KubernetesSiteTest, WhateverItAnswersWhatWasKnownStays) {
   serve(*launcher);
   const auto status = [](int code, std::string body) {
     return [code, body](const net::HttpRequest&) -> std::optional<net::HttpResponse> {
+      if (code == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(700));
+        return std::nullopt;
+      }
       return net::HttpResponse{.status = code, .headers = {}, .body = body};
     };
   };
   int token = 2;
   for (const auto& [code, body] :
-       std::vector<std::pair<int, std::string>>{{200, R"({"metadata":{"resour)"},
+       std::vector<std::pair<int, std::string>>{{0, ""},  // none in time
+                                                {200, R"({"metadata":{"resour)"},
                                                 {200, "[]"},
                                                 {200, std::string(size_t{33} << 20, 'x')},
                                                 {500, "{}"},
