@@ -147,8 +147,21 @@ start_seconds = 1
         scales = [body for method, path, body in api.writes if path.endswith("/scale")]
         for body in scales:
             self.assertIn("resourceVersion", body["metadata"], "never over what another one has written")
+        ours = {(method, path, kind) for (method, path, _), kind in zip(api.writes, api.types) if path.endswith("/scale")}
+        self.assertEqual(ours, {("PATCH", "/apis/apps/v1/namespaces/ml/deployments/box/scale", "application/merge-patch+json")})
         kinds = {(method, path.split("/namespaces/")[1].split("/", 1)[1].split("/")[0]) for method, path, body in api.writes}
         self.assertLessEqual(kinds, {("PATCH", "deployments"), ("POST", "leases"), ("PATCH", "leases"), ("PATCH", "pods")}, "no more rights")
+
+    @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is not installed")
+    def test_kubectl_scales_as_we_do(self):
+        """The double takes what the real kubectl sends, which is what ours is compared with above."""
+        api = WorkloadApi(None, lambda address: subprocess.Popen(["sleep", "60"]))
+        self.addCleanup(api.close)
+        subprocess.run(["kubectl", "--server", f"http://127.0.0.1:{api.server_port}", "--namespace", "ml", "scale", "deployment/box",
+                        "--replicas=2"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "HOME": str(self.folder)})
+        self.assertEqual(api.writes, [("PATCH", "/apis/apps/v1/namespaces/ml/deployments/box/scale", {"spec": {"replicas": 2}})])
+        self.assertEqual(api.types, ["application/merge-patch+json"])
+        self.assertEqual(api.replicas, 2)
 
     @unittest.skipIf(shutil.which("etcd") is None, "etcd is not installed")
     def test_of_two_autoscalers_one_leads_and_the_other_takes_over(self):

@@ -10,15 +10,29 @@ import threading
 import urllib.parse
 
 
+# What kubectl asks before it does anything.
+DISCOVERY = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1", "version": "v1"}]}]},
+    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},
+    "/apis/apps/v1": {"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [
+        {"name": "deployments", "singularName": "deployment", "namespaced": True, "kind": "Deployment", "verbs": ["get", "patch"]},
+        {"name": "deployments/scale", "singularName": "", "namespaced": True, "group": "autoscaling", "version": "v1", "kind": "Scale",
+         "verbs": ["get", "patch", "update"]}]},
+    "/apis/apps/v1/namespaces/ml/deployments/box": {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
+        "name": "box", "namespace": "ml", "resourceVersion": "1"}, "spec": {"replicas": 0}},
+}
+
+
 class WorkloadApi(http.server.ThreadingHTTPServer):
-    """Deployment ml/box. `start(address)` starts a pod's process; pods have addresses 127.0.0.2, 127.0.0.3, ..."""
+    """Deployment ml/box. `token`: None: nobody is asked for one. `start(address)` starts a pod's process; pods have addresses 127.0.0.2, 127.0.0.3, ..."""
     daemon_threads = True
 
     def __init__(self, token, start):
         self.token, self.start, self.version = token, start, 10
         self.changed, self.events = threading.Condition(), []
         self.replicas, self.scale_version, self.leases, self.pods, self.created = 0, 1, {}, {}, 0
-        self.writes, self.refused = [], 0
+        self.writes, self.types, self.refused = [], [], 0
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -36,7 +50,7 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
 
             def run(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if self.headers.get("Authorization") != f"Bearer {self.server.token}":
+                if self.server.token and self.headers.get("Authorization") != f"Bearer {self.server.token}":
                     self.server.refused += 1
                     return self.whole(401, {"kind": "Status", "code": 401})
                 return self.server.answer(self, self.command, urllib.parse.urlsplit(self.path), json.loads(body or b"{}"))
@@ -52,6 +66,9 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
         with self.changed:
             if method != "GET":
                 self.writes.append((method, url.path, body))
+                self.types.append(handler.headers.get("Content-Type"))
+            if url.path in DISCOVERY:
+                return handler.whole(200, DISCOVERY[url.path])
             if url.path == "/apis/apps/v1/namespaces/ml/deployments/box/scale":
                 return handler.whole(*self.scale(method, body))
             if place := re.fullmatch(r"/apis/coordination\.k8s\.io/v1/namespaces/ml/leases(?:/(.+))?", url.path):
@@ -70,7 +87,7 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
                 return 409, {"kind": "Status", "code": 409, "message": "the object has been modified"}
             self.replicas, self.scale_version = body["spec"]["replicas"], self.scale_version + 1
             self.control()
-        return 200, {"kind": "Scale", "metadata": {"name": "box", "resourceVersion": str(self.scale_version)},
+        return 200, {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "box", "resourceVersion": str(self.scale_version)},
                      "spec": {"replicas": self.replicas}, "status": {"replicas": len(self.pods), "selector": "app=box"}}
 
     def lease(self, method, name, body):
