@@ -292,7 +292,7 @@ class ForeignWorkers(unittest.TestCase):
         self.assertNotIn("[DONE]", data)
         self.assertEqual(sum("error" in chunk for chunk in chunks), 1)
 
-    def metric(self, name):
+    def series(self, name):
         text = ask(self.admin, "GET", "/metrics")[1]
         return int(next(line for line in text.splitlines() if line.startswith(f"pelton_gateway_{name} ")).split()[1])
 
@@ -408,6 +408,8 @@ class ForeignWorkers(unittest.TestCase):
         self.assertGreaterEqual(found, 0.9 * ideal)
         self.assertGreater(sorted(one.asked for one in servers)[1], 4 + 1, "not all at one")
         self.assertGreaterEqual(servers[1].publisher.replays, 1)
+        self.assertGreater(self.series("pelton_gateway_kv_events_batches_total"), 12)
+        self.assertEqual(self.series('pelton_gateway_kv_events_resets_total{reason="gap"}'), 0, "what was missed was said again")
         # What it has let go is not looked for there.
         for one in servers:
             one.clear()
@@ -416,12 +418,22 @@ class ForeignWorkers(unittest.TestCase):
         for one in servers:
             one.compute([9] * 32)
         self.wait(lambda: self.index_names() > 0)
+        # A gap that nobody fills.
+        publisher = servers[0].publisher
+        publisher.dropped.add(publisher.next)
+        servers[0].compute([8] * 32)
+        publisher.batches.clear()
+        servers[0].compute([7] * 32)
+        self.wait(lambda: self.series('pelton_gateway_kv_events_resets_total{reason="gap"}') == 1)
         config.write_text("".join(line + "\n" for line in config.read_text().splitlines() if not line.startswith("kv_")))
         self.wait(lambda: self.index_names() == 0)
 
-    def index_names(self):
+    def series(self, name):
         text = ask(self.admin, "GET", "/metrics")[1]
-        return int(next(line for line in text.splitlines() if line.startswith("pelton_gateway_index_names ")).split()[1])
+        return int(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
+
+    def index_names(self):
+        return self.series("pelton_gateway_index_names")
 
 
 if __name__ == "__main__":
