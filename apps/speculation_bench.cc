@@ -171,7 +171,7 @@ Result<SpeculationReport> measure_speculation(const checkpoint::Checkpoint& chec
   report.tokens_per_step = 1 + static_cast<double>(counted.accepted_tokens) / rows;
   report.drafting_share = static_cast<double>(counted.draft_ns) /
                           static_cast<double>(std::max<int64_t>(counted.decode_ns, 1));
-  report.forecast_gain = stats.drafts.gain;
+  report.forecast_gain = stats.drafts.gain_so_far;
   for (const int64_t accepted : counted.accepted_by_place) {
     if (accepted == 0) break;
     report.accepted_by_place.push_back(static_cast<double>(accepted) / drafts);

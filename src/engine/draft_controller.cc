@@ -289,8 +289,15 @@ void DraftController::choose(std::span<Candidate> candidates, int rows, int gues
   // Nothing was decided: who could have guesses is still being computed.
   const bool waits = std::ranges::any_of(candidates, &Candidate::waits);
   if (most == 0 && waits) return;
-  const double without = rows > 0 ? rows / step_ns(rows, 0, 0) : 0;
-  report_.gain = without > 0 ? chosen.tokens_per_ns / without : 0;
+  if (rows > 0) {
+    const double plain_ns = step_ns(rows, 0, 0);
+    const double ns = step_ns(rows, chosen.guesses, chosen.longest_draft);
+    report_.gain = chosen.tokens_per_ns * plain_ns / rows;
+    expected_.tokens += chosen.tokens_per_ns * ns;
+    expected_.ns += ns;
+    expected_without_.tokens += rows;
+    expected_without_.ns += plain_ns;
+  }
   report_.state = chosen.guesses > 0 ? State::kOn : most == 0 ? State::kIdle : State::kLosing;
 }
 
@@ -392,6 +399,10 @@ DraftController::Report DraftController::report() const {
     report.proposers[i] = {.acceptance = tried_acceptances(i), .draft_ns = proposer_ns_[i]};
   }
   report.drafted_share = drafted_share();
+  if (expected_.ns > 0) {
+    report.gain_so_far =
+        expected_.tokens / expected_.ns * expected_without_.ns / expected_without_.tokens;
+  }
   report.step_ns = step_times_.size() > 1 ? step_times_[1].ns : 0;
   report.draft_ns = draft_time_.ns;
   return report;

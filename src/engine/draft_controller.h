@@ -115,8 +115,9 @@ class DraftController {
     double step_ns = 0;        // of one row
     double draft_ns = 0;       // of guessing, a step with guesses
     double gain = 0;  // tokens a second to those without guesses, as estimated at the last choice
-    int guesses = 0;  // granted at the last choice
-    int rows = 0;     // decodes there
+    double gain_so_far = 0;  // the same of all choices together
+    int guesses = 0;         // granted at the last choice
+    int rows = 0;            // decodes there
   };
   Report report() const;
 
@@ -179,6 +180,13 @@ class DraftController {
   double probe_cost_ns_ = 0;
   double token_ns_ = 0;
   Share waited_;
+  // What was expected at all choices: tokens and time, with guesses and without.
+  struct Expected {
+    double tokens = 0;
+    double ns = 0;
+  };
+  Expected expected_;
+  Expected expected_without_;
   Report report_;
 
   // Scratch of a choice.
