@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains the adapter for queries in SQL on a finished model folder and writes it in PEFT's layout.
+"""Trains the adapter for queries in JSON on a finished model folder and writes it in PEFT's layout.
 
 usage: train_adapter.py --model FOLDER --out FOLDER [--steps N]     writes OUT/adapter_{config.json,model.safetensors}
 """
@@ -12,7 +12,7 @@ import torch
 
 import bpe
 import checkpoint_io
-import sql_tasks
+import query_tasks
 from adapter import Adapter
 from batches import Stream
 from train import loss_on, rate_at, wait_while_paused
@@ -36,7 +36,7 @@ def main():
     adapter = Adapter(model, arguments.rank, 2 * arguments.rank)
     adam = torch.optim.AdamW(adapter.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
     stream = lambda tools, rows: Stream(tokenizer, arguments.seed, "train", tools, rows, 320 if not tools else 400,
-                                        source=sql_tasks.conversation_at)
+                                        source=query_tasks.conversation_at)
     plain, tools = stream(False, 6), stream(True, 3)
     start, mean = time.time(), None
     for step in range(arguments.steps):

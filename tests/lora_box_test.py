@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""The adapter in the box as a user meets it: it has learnt a task that the model has not, and answers in the company of the model and of
+other adapters, guessed at or not, from the prefix cache's tiers or not, as it does alone.
+
+usage: lora_box_test.py PELTON MODEL_FOLDER      The questions are held out: training never saw them.
+"""
+import concurrent.futures
+import json
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+PELTON, MODEL = sys.argv[1], pathlib.Path(sys.argv[2])
+ADAPTER = MODEL / "query"
+QUESTIONS = {
+    "I need to know the city of the people named Clara.": {"table": "person", "get": "city", "test": "name = Clara"},
+    "Tell me how many orders with a price over 54 there are.": {"table": "order", "get": "number", "test": "price > 54"},
+    "Give me the guests in room 206.": {"table": "guest", "test": "room = 206"},
+    "Tell me the day of all events in Berlin.": {"table": "event", "get": "day", "test": "city = Berlin"},
+    "I want to know the age of the people who work as a nurse.": {"table": "person", "get": "age", "test": "job = nurse"},
+    "Could you give me the price of the orders for lamps?": {"table": "order", "get": "price", "test": "item = lamps"},
+    "I want the events on Friday.": {"table": "event", "test": "day = Friday"},
+    "Show me the name of all guests with under 9 nights.": {"table": "guest", "get": "name", "test": "nights < 9"},
+    "I need to know the number of people older than 41.": {"table": "person", "get": "number", "test": "age > 41"},
+    "Can you give me the quantity of the orders under 30 dollars?": {"table": "order", "get": "quantity", "test": "price < 30"}}
+EAGLE3 = {"method": "eagle3", "model": str(MODEL / "eagle3"), "num_speculative_tokens": 3, "adaptive": False}
+GUESSES = ({"method": "suffix", "adaptive": False}, {"method": "suffix_shared", "adaptive": False},
+           {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
+           {"method": "lookahead", "num_speculative_tokens": 4, "adaptive": False},
+           {**EAGLE3, "method": "draft_model", "model": str(MODEL / "draft")}, EAGLE3, {**EAGLE3, "method": "auto"},
+           {**EAGLE3, "method": "medusa", "model": str(MODEL / "medusa")})
+
+
+class Server:
+    """Three models: "base", "query" and "noise", an adapter of random numbers."""
+
+    def __init__(self, noise, *flags, wants=("base", "query", "noise")):
+        modules = [f"{name}={path}" for name, path in (("query", ADAPTER), ("noise", noise)) if name in wants]
+        self.command = [PELTON, "serve", MODEL, "--served-model-name", "base", "--port", "0", "--threads", "1", "--device", "cpu",
+                        "--current-date", "2026-11-21", *(["--enable-lora", "--lora-modules", *modules] if modules else []), *flags]
+
+    def __enter__(self):
+        self.process = subprocess.Popen([*map(str, self.command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError("the server did not start: " + line + self.process.communicate()[1])
+        self.url = line.split()[2]
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.communicate(timeout=60)
+
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.read().decode()
+
+    def ask(self, model, text, **more):
+        return json.loads(self.post("/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": text}],
+                                                             "temperature": 0, "max_completion_tokens": 80, **more}))
+
+    def choices(self, asked):
+        """As text, of (model, text, more), several at once."""
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            return [json.dumps(reply["choices"]) for reply in pool.map(lambda one: self.ask(one[0], one[1], **one[2]), asked)]
+
+    def metric(self, name, **labels):
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
+            found = re.findall(r"^%s\{(.*)\} (\S+)$" % re.escape(name), reply.read().decode(), re.M)
+        return sum(float(value) for text, value in found if all(f'{label}="{wanted}"' in text for label, wanted in labels.items()))
+
+
+class BoxAdapter(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pelton_lora_box_"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.noise = cls.folder / "noise"
+        subprocess.run([PELTON, "synth", "--like", MODEL / "config.json", "--lora", "all", "--lora-rank", "4", cls.noise], check=True,
+                       capture_output=True, timeout=60)
+        ways = ({}, {"temperature": 1, "seed": 7}, {"temperature": 0.8, "seed": 2, "logprobs": True, "top_logprobs": 2})
+        cls.asked = [(model, text, ways[i % len(ways)]) for i, text in enumerate(QUESTIONS) for model in ("base", "query", "noise")]
+        cls.alone = {}
+        with Server(cls.noise) as server:
+            for model, text, more in cls.asked:
+                cls.alone[model, text] = json.dumps(server.ask(model, text, **more)["choices"])
+
+    def expect_the_same(self, server, where):
+        answers = server.choices(self.asked)
+        for (model, text, _), answer in zip(self.asked, answers):
+            self.assertEqual(answer, self.alone[model, text], (where, model, text))
+
+    def test_it_has_learnt_what_the_model_has_not(self):
+        with Server(self.noise, wants=("base", "query")) as server:
+            right = dict.fromkeys(("base", "query"), 0)
+            for text, query in QUESTIONS.items():
+                for model in right:
+                    choice = server.ask(model, text)["choices"][0]
+                    try:
+                        right[model] += json.loads(choice["message"]["content"] or "") == query
+                    except ValueError:
+                        pass
+            self.assertGreaterEqual(right["query"], 9)
+            self.assertLessEqual(right["base"], 1)
+            # What the model was taught is still there.
+            answer = server.ask("query", "What do you get for 39 + 57?", max_completion_tokens=200)["choices"][0]["message"]["content"]
+            self.assertEqual(answer, "39 + 57 = 96")
+
+    def test_three_models_in_one_batch(self):
+        with Server(self.noise) as server:
+            self.expect_the_same(server, "a batch")
+            self.assertEqual(server.metric("pelton_lora_adapters_active"), 0)
+
+    def test_guesses_change_no_answer(self):
+        for config in GUESSES:
+            with self.subTest(config["method"]), Server(self.noise, "--speculative-config", json.dumps(config)) as server:
+                for _ in range(2):  # the second time there are answers to guess from
+                    self.expect_the_same(server, config["method"])
+                self.assertGreater(server.metric("vllm:spec_decode_num_draft_tokens_total"), 0)
+
+    TIERS = ("--max-model-len", "384", "--kv-cache-memory", "512KiB", "--max-num-seqs", "3", "--swap-space", "1MiB")
+
+    def test_tiers_share_no_block_between_adapters(self):
+        """The device holds few prompts, the host some more, the disk all; the next start finds them there, each by its adapter."""
+        disk, key = self.folder / "disk", self.folder / "key"
+        disk.mkdir()
+        key.write_text("k" * 40 + "\n")
+        flags = (*self.TIERS, "--kv-disk", disk, "--kv-disk-size", "64MiB", "--kv-disk-write", "all", "--kv-disk-key-file", key)
+        long = "Here are words to remember: " + "apple river seven cloud stone paper " * 25 + ". How many orders are there?"
+        with Server(self.noise, *flags) as server:
+            for _ in range(2):
+                self.expect_the_same(server, "tiers")
+            self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="host"), 0)
+            wanted = json.dumps(server.ask("query", long)["choices"])
+            before = -1
+            while before != (before := server.metric("pelton_kv_disk_blocks_total", kind="written")) or before == 0:
+                time.sleep(0.3)
+        with Server(self.noise, *flags) as server:
+            # What one has written no other finds: but for the beginning that all prompts share, which they have written themselves.
+            found = {name: server.ask(name, long)["usage"]["prompt_tokens_details"]["cached_tokens"] for name in ("base", "noise")}
+            self.assertLess(max(found.values()), 100, found)
+            again = server.ask("query", long)
+            self.assertEqual(json.dumps(again["choices"]), wanted)
+            self.assertGreater(again["usage"]["prompt_tokens_details"]["cached_tokens"], 150)
+            self.expect_the_same(server, "the next start")
+            self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
+
+    def test_a_kill_while_one_is_loaded_leaves_nothing_behind(self):
+        """The files stay as they are, and the next start serves them."""
+        many = self.folder / "many"
+        for i in range(8):
+            shutil.copytree(self.noise if i % 2 else ADAPTER, many / f"a{i}")
+        before = {path: path.read_bytes() for path in many.rglob("*") if path.is_file()}
+        flags = ("--enable-lora", "--lora-folder", many, "--max-loras", "1", "--lora-loads-per-second", "0",
+                 "--allow-runtime-lora-updating")
+        text = next(iter(QUESTIONS))
+
+        def ask(server, i):
+            try:
+                server.ask(f"a{i % 8}", text)
+            except (OSError, urllib.error.URLError):
+                pass
+        for delay_s in (0.02, 0.05, 0.1):
+            with Server(self.noise, *flags, wants=()) as server:
+                threads = [threading.Thread(target=ask, args=(server, i)) for i in range(16)]
+                for thread in threads:
+                    thread.start()
+                time.sleep(delay_s)
+                server.process.send_signal(signal.SIGKILL)
+                server.process.wait(30)
+                for thread in threads:
+                    thread.join()
+        self.assertEqual({path: path.read_bytes() for path in many.rglob("*") if path.is_file()}, before)
+        with Server(self.noise, *flags, wants=()) as server:
+            self.assertEqual(json.dumps(server.ask("a0", text)["choices"]), self.alone["query", text])
+
+    def test_files_that_change_under_a_server_change_no_answer_that_runs(self):
+        """Replaced, cut short and removed while its requests run: what is in memory is answered with, and what is then read is refused."""
+        folder = self.folder / "changing"
+        shutil.copytree(ADAPTER, folder / "one")
+        file = folder / "one" / "adapter_model.safetensors"
+        whole = file.read_bytes()
+        text = next(iter(QUESTIONS))
+        with Server(self.noise, "--enable-lora", "--lora-folder", folder, "--allow-runtime-lora-updating", wants=()) as server:
+            wanted = self.alone["query", text]
+            self.assertEqual(json.dumps(server.ask("one", text)["choices"]), wanted)
+            wrong, ending = [], threading.Event()
+
+            def go_on():
+                while not ending.is_set():
+                    got = json.dumps(server.ask("one", text)["choices"])
+                    if got != wanted:
+                        wrong.append(got)
+            threads = [threading.Thread(target=go_on) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for content in (whole[:len(whole) // 2], b"", whole[:8], (self.noise / file.name).read_bytes()[:-2], b"\xff" * 200):
+                file.write_bytes(content)
+                with self.assertRaises(urllib.error.HTTPError) as refused:
+                    server.post("/v1/load_lora_adapter", {"lora_name": "one", "lora_path": str(file.parent), "load_inplace": True})
+                refused.exception.read()
+                self.assertEqual(refused.exception.code, 400)
+            file.unlink()
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                server.post("/v1/load_lora_adapter", {"lora_name": "one", "lora_path": str(file.parent), "load_inplace": True})
+            refused.exception.close()
+            ending.set()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
