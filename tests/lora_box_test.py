@@ -6,6 +6,7 @@ usage: lora_box_test.py PELTON MODEL_FOLDER      The questions are held out: tra
 """
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -43,13 +44,15 @@ GUESSES = ({"method": "suffix", "adaptive": False}, {"method": "suffix_shared", 
 class Server:
     """Three models: "base", "query" and "noise", an adapter of random numbers."""
 
-    def __init__(self, noise, *flags, wants=("base", "query", "noise")):
+    def __init__(self, noise, *flags, wants=("base", "query", "noise"), env=None):
+        self.env = env
         modules = [f"{name}={path}" for name, path in (("query", ADAPTER), ("noise", noise)) if name in wants]
         self.command = [PELTON, "serve", MODEL, "--served-model-name", "base", "--port", "0", "--threads", "1", "--device", "cpu",
                         "--current-date", "2026-11-21", *(["--enable-lora", "--lora-modules", *modules] if modules else []), *flags]
 
     def __enter__(self):
-        self.process = subprocess.Popen([*map(str, self.command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*map(str, self.command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env=self.env)
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             raise RuntimeError("the server did not start: " + line + self.process.communicate()[1])
@@ -128,6 +131,54 @@ class BoxAdapter(unittest.TestCase):
                 for _ in range(2):  # the second time there are answers to guess from
                     self.expect_the_same(server, config["method"])
                 self.assertGreater(server.metric("vllm:spec_decode_num_draft_tokens_total"), 0)
+
+    def test_vllms_documented_lines(self):
+        folder = self.folder / "documented"
+        shutil.copytree(ADAPTER, folder / "sql-lora-adapter")
+        env = {**os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+        modules = json.dumps({"name": "sql-lora", "path": str(ADAPTER), "base_model_name": "base"})
+        with Server(self.noise, "--enable-lora", "--lora-modules", modules, "--lora-folder", folder, wants=(), env=env) as server:
+            def curl(line):
+                done = subprocess.run(["bash", "-c", line.replace("http://localhost:8000", server.url).replace("/path/to", str(folder))],
+                                      capture_output=True, text=True, timeout=60, check=True)
+                return done.stdout
+            cards = {card["id"]: card for card in json.loads(curl("curl -s http://localhost:8000/v1/models"))["data"]}
+            self.assertEqual((cards["sql-lora"]["parent"], cards["sql-lora"]["root"]), ("base", str(ADAPTER)))
+            ask = """curl -s http://localhost:8000/v1/completions \\
+                -H "Content-Type: application/json" \\
+                -d '{"model": "NAME", "prompt": "San Francisco is a", "max_tokens": 7, "temperature": 0}'"""
+            wanted = json.loads(curl(ask.replace("NAME", "sql-lora")))
+            self.assertEqual(wanted["model"], "sql-lora")
+            load = """curl -s -X POST http://localhost:8000/v1/load_lora_adapter \\
+                -H "Content-Type: application/json" \\
+                -d '{"lora_name": "sql_adapter", "lora_path": "/path/to/sql-lora-adapter"}'"""
+            self.assertEqual(curl(load), "Success: LoRA adapter 'sql_adapter' added successfully.")
+            self.assertEqual(json.loads(curl(ask.replace("NAME", "sql_adapter")))["choices"], wanted["choices"])
+            self.assertEqual(curl(load.replace('adapter"}', 'adapter", "load_inplace": true}')),
+                             "Success: LoRA adapter 'sql_adapter' added successfully.")
+            unload = """curl -s -X POST http://localhost:8000/v1/unload_lora_adapter \\
+                -H "Content-Type: application/json" \\
+                -d '{"lora_name": "sql_adapter"}'"""
+            self.assertEqual(curl(unload), "Success: LoRA adapter 'sql_adapter' removed successfully.")
+            self.assertEqual(json.loads(curl(ask.replace("NAME", "sql_adapter")))["error"]["code"], "model_not_found")
+
+    def test_bench_mixes_adapters(self):
+        with Server(self.noise) as server:
+            for assignment in ("round-robin", "random"):
+                before = {name: server.metric("pelton_lora_requests_total", adapter=name) for name in ("query", "noise")}
+                done = subprocess.run([PELTON, "bench", "serve", "--base-url", server.url, "--lora-modules", "query", "noise",
+                                       "--lora-assignment", assignment, "--num-prompts", "12", "--input-len", "8", "--output-len", "4"],
+                                      capture_output=True, text=True, timeout=120, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                asked = {name: server.metric("pelton_lora_requests_total", adapter=name) - before[name] for name in before}
+                self.assertGreaterEqual(sum(asked.values()), 12)  # and one that tries the server
+                self.assertGreaterEqual(min(asked.values()), 6 if assignment == "round-robin" else 1, asked)
+        for mix in ("same", "distinct"):
+            done = subprocess.run([PELTON, "bench", "latency", MODEL, "--threads", "1", "--batch-size", "2", "--input-len", "16",
+                                   "--output-len", "4", "--lora-modules", f"a={ADAPTER}", f"b={self.noise}", "--lora-mix", mix],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("adapter", done.stdout)
 
     TIERS = ("--max-model-len", "384", "--kv-cache-memory", "512KiB", "--max-num-seqs", "3", "--swap-space", "1MiB")
 
