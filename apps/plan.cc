@@ -264,6 +264,7 @@ std::vector<cli::Flag> load_flags_of_plan() {
                "ttft=500ms,itl=50ms"}};
   for (cli::Flag& flag : workload_flags()) flags.push_back(std::move(flag));
   only_with(flags, named_hardware());
+  std::vector<cli::Flag> of_speculation;
   std::vector<cli::Flag> of_load = {{.name = "--headroom",
                                      .value = "SHARE",
                                      .help = "of the capacity left unused on purpose",
@@ -280,11 +281,15 @@ std::vector<cli::Flag> load_flags_of_plan() {
     if (flag.name == "--compute" || flag.name == "--calibration")
       of_load.push_back(std::move(flag));
   }
-  for (cli::Flag& flag : modelled_speculation_flags()) of_load.push_back(std::move(flag));
+  for (cli::Flag& flag : modelled_speculation_flags()) {
+    // Those that ask for another one have what that one needs.
+    (flag.only_with.empty() ? of_load : of_speculation).push_back(std::move(flag));
+  }
   std::vector<cli::Circumstance> a_load;
   for (const cli::Flag& flag : flags) a_load.push_back({.flag = flag.name});
   only_with(of_load, a_load);
   for (cli::Flag& flag : of_load) flags.push_back(std::move(flag));
+  for (cli::Flag& flag : of_speculation) flags.push_back(std::move(flag));
   not_with(flags, {{"--memory"}});
   return flags;
 }

@@ -174,7 +174,8 @@ class Commands(unittest.TestCase):
 
     def test_a_wrong_command_would_be_seen(self):
         for script in ("pelton serve MODEL --prot 1\n", "A=1 pelton sevre MODEL\n", "cat x | pelton tokenize M --x &\n",
-                       "curl a # pelton nothing\npelton plan \\\n  --wrong\n", "unknown-program\n", "tools/nothing\n"):
+                       "curl a # pelton nothing\npelton plan \\\n  --wrong\n", "unknown-program\n", "tools/nothing\n",
+                       "tools/box_model/evaluate --flags '--prot 1' M\n"):
             self.assertTrue(self.mistakes_in(script), script)
         self.assertEqual(self.mistakes_in("pelton serve MODEL --port 1 # --wrong\nA='b c' curl -d '{\n}' x\n"), [])
 
@@ -190,15 +191,19 @@ class Commands(unittest.TestCase):
                 found.append(f"'{program}' is neither pelton nor known to this test")
         return found
 
-    @staticmethod
-    def script_mistakes(program, words):
-        """Of a script in this repository: it exists and knows the flags."""
+    def script_mistakes(self, program, words):
+        """Of a script in this repository: it exists and knows the flags; what it hands to `pelton serve` are serve's."""
         file = ROOT / program
         if not file.is_file():
             return [f"there is no {program}"]
         text = file.read_text()
-        flags = [FLAG.match(word)[0] for word in words if FLAG.match(word)]
-        return [f"{program} knows no {flag}" for flag in flags if flag not in text]
+        found = []
+        for before, word in zip(["", *words], words):
+            if before == "--flags":
+                found += self.binary.mistakes(["serve", *shlex.split(word)])
+            elif FLAG.match(word) and FLAG.match(word)[0] not in text:
+                found.append(f"{program} knows no {FLAG.match(word)[0]}")
+        return found
 
     def test_fences_name_their_language(self):
         for _, fences, _ in self.pages:
@@ -312,6 +317,7 @@ esac
 if [[ " $* " =~ " --"(print-config|help|check|new-key|explain|replay)" " ]]; then exec "$REAL" "$@"; fi
 pid=$SERVERS/$name.pid
 [[ -e $pid ]] && kill "$(cat "$pid")" && while kill -0 "$(cat "$pid")" 2>/dev/null; do sleep 0.02; done
+: >"$SERVERS/$name.out"  # what the one before has written there is no sign of this one
 "$REAL" "$@" >"$SERVERS/$name.out" 2>"$SERVERS/$name.err" &
 echo $! >"$pid"
 until grep -q '^listening on ' "$SERVERS/$name.out"; do

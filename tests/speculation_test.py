@@ -113,6 +113,8 @@ class Speculation(unittest.TestCase):
                 self.assertEqual(server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total"), accepted)
                 self.assertEqual(server.metric("pelton_spec_decode_draft_tokens_total"), drafted)  # by proposer
                 self.assertEqual(server.metric("pelton_spec_decode_accepted_tokens_total"), accepted)
+                self.assertLessEqual(server.metric("pelton_spec_decode_proposer_seconds_total"),
+                                     server.metric("pelton_spec_decode_draft_seconds_total"))
                 self.assertLess(server.metric("pelton_spec_decode_draft_seconds_total"), server.metric("pelton_spec_decode_step_seconds_total"))
 
     def test_drafters_think_alike(self):
@@ -175,6 +177,7 @@ class Speculation(unittest.TestCase):
         self.assertEqual(timings["draft_n_accepted"], sum(i * count for i, count in enumerate(histogram)))
         self.assertAlmostEqual(timings["draft_mean_length"], 1 + timings["draft_n_accepted"] / sum(histogram))
         self.assertEqual(said["proposers"]["draft_model"]["accepted_tokens"], timings["draft_n_accepted"])
+        self.assertGreater(min(said["proposers"]["draft_model"]["acceptance"][0], said["proposers"]["draft_model"]["draft_ms"]), 0)
         self.assertIn(said["state"], ("on", "idle"))
         self.assertGreater(min(said["acceptance"][0], said["draft_ms"], said["drafted_share"]), 0)
         self.assertIsNone(said["gain"])  # nobody forecasts it where nobody chooses

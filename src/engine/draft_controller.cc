@@ -52,14 +52,22 @@ DraftController::DraftController(const Options& options) : options_(options) {
 }
 
 // A place of which little is known is taken to be like the one before it.
-double DraftController::acceptance(size_t place) const {
+double DraftController::acceptance(const Places& places, size_t place) {
   double acceptance = kAcceptanceAtFirst;
   for (size_t i = 0; i <= std::min(place, kPlaces - 1); ++i) {
-    const Share& share = accepted_[i];
+    const Share& share = places[i];
     const double before = i == 0 ? kTriesAtFirst : kTriesOfPlaceBefore;
     acceptance = (share.hit + before * acceptance) / (share.tried + before);
   }
   return acceptance;
+}
+
+std::array<double, DraftController::kPlaces> DraftController::acceptances(size_t proposer) const {
+  std::array<double, kPlaces> by_place;
+  for (size_t place = 0; place < kPlaces; ++place) {
+    by_place[place] = acceptance(accepted_[proposer], place);
+  }
+  return by_place;
 }
 
 double DraftController::drafted_share() const {
@@ -71,24 +79,28 @@ bool DraftController::wants_probe(const DraftHistory& history) const {
          probe_credit_ns_ >= probe_cost_ns_;
 }
 
-void DraftController::note_draft(DraftHistory& history, int granted, int drafted, int accepted) {
+void DraftController::note_draft(DraftHistory& history, const Draft& draft) {
+  const auto& [granted, drafted, accepted, proposer] = draft;
   if (granted == 0) return note_off(history);
   history.steps_off = 0;
   drafted_.add(granted, drafted);
   if (drafted == 0) return;
+  history.proposer = proposer;
+  Places& own = accepted_[proposer];
   for (int i = 0; i < drafted && i <= accepted; ++i) {  // behind the first wrong one: no news
     const size_t place = std::min(static_cast<size_t>(i), kPlaces - 1);
     const double hit = i < accepted ? 1 : 0;
-    const double seen = std::min(hit / acceptance(place), kFactorMax);
+    const double seen = std::min(hit / acceptance(own, place), kFactorMax);
     history.factor += (seen - history.factor) * kSequenceWeight;
-    accepted_[place].add(1, hit);
+    own[place].add(1, hit);
+    accepted_.back()[place].add(1, hit);
   }
   history.probe_after =
       accepted > 0 ? kProbeAfterMin : std::min(2 * history.probe_after, kProbeAfterMax);
 }
 
 void DraftController::note_step(const Step& step) {
-  const auto& [rows, longest_draft, elapsed_ns, draft_ns] = step;
+  const auto& [rows, longest_draft, elapsed_ns, draft_ns, proposer_ns] = step;
   if (rows <= 0 || elapsed_ns <= 0) return;
   const size_t index = time_index(rows);
   if (step_times_.size() <= index) step_times_.resize(index + 1);
@@ -103,6 +115,11 @@ void DraftController::note_step(const Step& step) {
   }
   // Asking a proposer for nothing takes next to nothing: that says nothing of guessing.
   if (longest_draft == 0) return;
+  for (size_t i = 0; i < kProposersMax; ++i) {
+    const auto seen = static_cast<double>(proposer_ns[i]);
+    double& kept = proposer_ns_[i];
+    if (seen > 0) kept += kept == 0 ? seen : (seen - kept) * kStepTimeWeight;
+  }
   DraftTime& time = draft_time_;
   const double k_off = longest_draft - time.k;
   const double ns_off = static_cast<double>(draft_ns) - time.ns;
@@ -187,12 +204,13 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
     const uint32_t key = kKeyMax - static_cast<uint32_t>(survival * static_cast<float>(kKeyMax));
     return pass == 0 ? key % kDigits : key / kDigits;
   };
-  std::array<double, kPlaces> by_place;
-  for (size_t place = 0; place < kPlaces; ++place) by_place[place] = acceptance(place);
+  std::array<std::array<double, kPlaces>, kProposersMax + 1> acceptance_of;
+  for (size_t i = 0; i < acceptance_of.size(); ++i) acceptance_of[i] = acceptances(i);
   unranked_.clear();
   for (size_t i = 0; i < candidates.size(); ++i) {
     double survival = 1;
     const double factor = candidates[i].history->sure_factor();
+    const auto& by_place = acceptance_of[candidates[i].history->proposer];
     for (int place = 0; place < candidates[i].tokens_max; ++place) {
       survival *=
           std::min(by_place[std::min(static_cast<size_t>(place), kPlaces - 1)] * factor, 0.99);
@@ -292,7 +310,8 @@ void DraftController::grant_probes(std::span<Candidate> candidates, int rows, co
   const auto loss_ns = [&](int probes) {
     const int longest = std::max(chosen.longest_draft, std::min(probes, 1));
     const double longer_ns = step_ns(rows, chosen.guesses + probes, longest) - plain_ns;
-    return std::max(longer_ns - drafted_share() * acceptance(0) * probes * token_ns, 0.0);
+    return std::max(
+        longer_ns - drafted_share() * acceptance(accepted_.back(), 0) * probes * token_ns, 0.0);
   };
   const double credit_ns = probe_credit_ns_;
   int probes = 0;
@@ -327,7 +346,10 @@ std::string_view name_of(DraftController::State state) {
 
 DraftController::Report DraftController::report() const {
   Report report = report_;
-  for (size_t place = 0; place < kPlaces; ++place) report.acceptance[place] = acceptance(place);
+  report.acceptance = acceptances(kProposersMax);
+  for (size_t i = 0; i < kProposersMax; ++i) {
+    report.proposers[i] = {.acceptance = acceptances(i), .draft_ns = proposer_ns_[i]};
+  }
   report.drafted_share = drafted_share();
   report.step_ns = step_times_.size() > 1 ? step_times_[1].ns : 0;
   report.draft_ns = draft_time_.ns;

@@ -4,7 +4,8 @@
 //
 //   U(m) = (rows + sum of the m largest survivals) / (T(rows + m) + D(k))
 //
-// survival of a sequence's j-th guess: the product of the acceptance of its first j places; T: what
+// survival of a sequence's j-th guess: the product of the acceptance of its first j places, as
+// guesses by whoever guessed for it last were right, times a factor of its own; T: what
 // a step of so many rows took lately; D: what guessing took where the longest draft had k guesses,
 // on a line through what was seen. It walks all m, because T is concave
 // where rows share experts: a first guess may lose and four may gain (docs/decisions/0048). Pure:
@@ -18,6 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/step_plan.h"
+
 namespace pelton::engine {
 
 // What is kept of one sequence.
@@ -29,8 +32,9 @@ struct DraftHistory {
     return factor < 1.0 ? std::min(factor + kFactorNoise, 1.0)
                         : std::max(factor - kFactorNoise, 1.0);
   }
-  int steps_off = 0;     // without a guess, in a row
-  int probe_after = 16;  // so many of them it gets one
+  size_t proposer = kProposersMax;  // who guessed for it last; kProposersMax: nobody has
+  int steps_off = 0;                // without a guess, in a row
+  int probe_after = 16;             // so many of them it gets one
 };
 
 class DraftController {
@@ -62,13 +66,20 @@ class DraftController {
   static void note_off(DraftHistory& history) { ++history.steps_off; }
 
   // What became of a row that might have `granted` guesses.
-  void note_draft(DraftHistory& history, int granted, int drafted, int accepted);
+  struct Draft {
+    int granted = 0;
+    int drafted = 0;
+    int accepted = 0;
+    size_t proposer = 0;  // whose they are, below kProposersMax
+  };
+  void note_draft(DraftHistory& history, const Draft& draft);
   // A step without prompts.
   struct Step {
     int rows = 0;           // guesses included
     int longest_draft = 0;  // guesses that one row was granted, at most
     int64_t elapsed_ns = 0;
     int64_t draft_ns = 0;  // of these; counts where guesses were granted
+    std::array<int64_t, kProposersMax> proposer_ns{};  // of these, by who was asked
   };
   void note_step(const Step& step);
   // What lay between that step's computing and the one's before, of a step in which guesses were
@@ -84,10 +95,16 @@ class DraftController {
   };
   struct Report {
     State state = State::kIdle;
-    std::array<double, kPlaces> acceptance{};  // of a guess whose earlier ones were right, by place
-    double drafted_share = 0;                  // of the guesses granted: those a proposer had
-    double step_ns = 0;                        // of one row
-    double draft_ns = 0;                       // of guessing, a step with guesses
+    // Of a guess whose earlier ones were right, by place: everybody's.
+    std::array<double, kPlaces> acceptance{};
+    struct Proposer {
+      std::array<double, kPlaces> acceptance{};
+      double draft_ns = 0;  // of asking it; 0: it never was
+    };
+    std::array<Proposer, kProposersMax> proposers{};
+    double drafted_share = 0;  // of the guesses granted: those a proposer had
+    double step_ns = 0;        // of one row
+    double draft_ns = 0;       // of guessing, a step with guesses
     double gain = 0;  // tokens a second to those without guesses, as estimated at the last choice
     int guesses = 0;  // granted at the last choice
     int rows = 0;     // decodes there
@@ -100,7 +117,9 @@ class DraftController {
     double hit = 0;
     void add(double tries, double hits);
   };
-  double acceptance(size_t place) const;
+  using Places = std::array<Share, kPlaces>;
+  static double acceptance(const Places& places, size_t place);
+  std::array<double, kPlaces> acceptances(size_t proposer) const;
   double drafted_share() const;
   void estimate_step_times(int rows_max);
   void rank_guesses(std::span<const Candidate> candidates);
@@ -118,7 +137,8 @@ class DraftController {
   void grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen, int probes_max);
 
   const Options options_;
-  std::array<Share, kPlaces> accepted_;
+  std::array<Places, kProposersMax + 1> accepted_{};  // by who guessed; the last: by anybody
+  std::array<double, kProposersMax> proposer_ns_{};   // D of each, in the mean
   Share drafted_;
   struct StepTime {
     int steps = 0;    // seen, up to kFirstSteps

@@ -40,8 +40,9 @@ int play(DraftController& controller, World& world, std::vector<DraftHistory>& s
     guesses = 0;
     for (Candidate& candidate : candidates) {
       guesses += candidate.tokens;
-      controller.note_draft(*candidate.history, candidate.tokens, candidate.tokens,
-                            world.accepted_of(candidate.tokens));
+      controller.note_draft(*candidate.history, {.granted = candidate.tokens,
+                                                 .drafted = candidate.tokens,
+                                                 .accepted = world.accepted_of(candidate.tokens)});
     }
     const double ms = world.step_ms(rows + guesses);
     controller.note_step({.rows = rows + guesses, .elapsed_ns = static_cast<int64_t>(ms * 1e6)});
@@ -64,6 +65,45 @@ TEST(DraftController, gives_as_many_as_may_be_unless_it_is_adaptive) {
   EXPECT_EQ(candidates[0].tokens, 8);
   EXPECT_EQ(candidates[1].tokens, 3);
   EXPECT_EQ(candidates[2].tokens, 3);
+}
+
+// Two who guess, one of them always wrong: who has its guesses gets none, others go on.
+TEST(DraftController, who_guessed_last_decides_how_many_guesses_are_worth_it) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  std::vector<DraftHistory> histories(2);
+  std::vector<Candidate> candidates;
+  for (int step = 0; step < 400; ++step) {
+    candidates = {{.history = &histories[0], .tokens_max = 8},
+                  {.history = &histories[1], .tokens_max = 8}};
+    controller.choose(candidates, 2, 64);
+    for (size_t proposer : {0, 1}) {
+      const int tokens = candidates[proposer].tokens;
+      controller.note_draft(histories[proposer], {.granted = tokens,
+                                                  .drafted = tokens,
+                                                  .accepted = proposer == 0 ? tokens : 0,
+                                                  .proposer = proposer});
+    }
+    const int rows = 2 + candidates[0].tokens + candidates[1].tokens;
+    controller.note_step({.rows = rows,
+                          .longest_draft = 8,
+                          .elapsed_ns = static_cast<int64_t>(1e6 * expert_ms(rows)),
+                          .draft_ns = 30'000,
+                          .proposer_ns = {10'000, 20'000}});
+  }
+  EXPECT_GE(candidates[0].tokens, 4);
+  const DraftController::Report report = controller.report();
+  EXPECT_GT(report.proposers[0].acceptance[0], 0.95);
+  EXPECT_LT(report.proposers[1].acceptance[0], 0.5);
+  EXPECT_NEAR(report.proposers[0].draft_ns, 10'000, 1);
+  EXPECT_NEAR(report.proposers[1].draft_ns, 20'000, 1);
+  EXPECT_EQ(report.proposers[2].draft_ns, 0);
+  // Of sequences about which nothing else is known, too.
+  DraftHistory good{.proposer = 0};
+  DraftHistory bad{.proposer = 1};
+  candidates = {{.history = &good, .tokens_max = 8}, {.history = &bad, .tokens_max = 8}};
+  controller.choose(candidates, 2, 64);
+  EXPECT_GE(candidates[0].tokens, 4);
+  EXPECT_EQ(candidates[1].tokens, 0);
 }
 
 TEST(DraftController, hopeless_text_has_no_guesses_after_64_steps) {
@@ -98,7 +138,7 @@ TEST(DraftController, rare_guesses_may_be_many) {
     controller.choose({&candidate, 1}, 1, 64);
     granted = candidate.tokens;
     const int drafted = step % 20 == 0 ? granted : 0;
-    controller.note_draft(history, granted, drafted, drafted);
+    controller.note_draft(history, {.granted = granted, .drafted = drafted, .accepted = drafted});
     controller.note_step({.rows = 1 + drafted,
                           .longest_draft = granted,
                           .elapsed_ns = static_cast<int64_t>(expert_ms(1 + drafted) * 1e6)});
@@ -205,8 +245,9 @@ double adaptive_speed(size_t batch, double acceptance, const DraftMs& draft_ms) 
     auto rows = static_cast<int>(batch);
     double emitted = 0;
     for (Candidate& candidate : candidates) {
-      controller.note_draft(*candidate.history, candidate.tokens, candidate.tokens,
-                            world.accepted_of(candidate.tokens));
+      controller.note_draft(*candidate.history, {.granted = candidate.tokens,
+                                                 .drafted = candidate.tokens,
+                                                 .accepted = world.accepted_of(candidate.tokens)});
       rows += candidate.tokens;
       emitted += tokens_of(candidate.tokens, acceptance);
     }
@@ -273,7 +314,8 @@ TEST(DraftController, steps_that_do_not_overlap_cost_more) {
       controller.choose({&candidate, 1}, 1, 64);
       const bool has_guesses = candidate.tokens > 0;
       const int drafted = step % drafted_every == 0 ? candidate.tokens : 0;
-      controller.note_draft(history, candidate.tokens, drafted, drafted);
+      controller.note_draft(history,
+                            {.granted = candidate.tokens, .drafted = drafted, .accepted = drafted});
       const int step_us = 100 + 20 * drafted;
       const int beside_us = has_guesses ? 30 : 2;
       controller.note_step(
@@ -299,7 +341,9 @@ TEST(DraftController, a_slow_first_step_is_not_what_guessing_costs) {
     Candidate candidate{.history = &history, .tokens_max = 4};
     controller.choose({&candidate, 1}, 1, 64);
     const bool has_guesses = candidate.tokens > 0;
-    controller.note_draft(history, candidate.tokens, candidate.tokens, candidate.tokens);
+    controller.note_draft(
+        history,
+        {.granted = candidate.tokens, .drafted = candidate.tokens, .accepted = candidate.tokens});
     const bool is_first = has_guesses && steps_with_guesses == 0;
     steps_with_guesses += has_guesses ? 1 : 0;
     const int64_t us = 100 + 20 * candidate.tokens;

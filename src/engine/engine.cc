@@ -449,7 +449,7 @@ void Engine::Loop::publish_stats() {
   stats.drafts = scheduler.draft_report();
   stats.block_times = scheduler.block_times();
   if (executor_.capacity().draft_tokens_max > 0) {
-    speculation_log_.note(clock_.now_ns(), counters, stats.drafts);
+    speculation_log_.note(clock_.now_ns(), counters, stats.drafts, executor_.capacity().proposers);
   }
   std::lock_guard lock(stats_mutex_);
   stats_ = stats;

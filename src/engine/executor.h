@@ -36,7 +36,7 @@ struct ExecutorCapacity {
   // Speculation: guesses behind one sequence's row, and in one step. 0: none is computed.
   int draft_tokens_max = 0;
   int draft_rows_max = 0;
-  std::vector<std::string> proposers = {};  // names, SchedulerCounters::kProposersMax at most
+  std::vector<std::string> proposers = {};  // names, kProposersMax at most
   int adapters_max = 0;                     // distinct ones in a step; 0: it computes without any
   int vocab_size = INT32_MAX;               // token ids a prompt may hold are below it
 

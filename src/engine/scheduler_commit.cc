@@ -67,11 +67,15 @@ void Scheduler::commit(StepResult result) {
           {.rows = rows,
            .longest_draft = longest,
            .elapsed_ns = result.compute_ns > 0 ? result.compute_ns : result.elapsed_ns,
-           .draft_ns = result.draft_ns});
+           .draft_ns = result.draft_ns,
+           .proposer_ns = result.proposer_ns});
       draft_controller_.note_beside(longest > 0, result.beside_ns);
       counters_.decode_rows += step.decode_tokens;
       counters_.decode_ns += result.elapsed_ns;
       counters_.draft_ns += result.draft_ns;
+      for (size_t i = 0; i < kProposersMax; ++i) {
+        counters_.by_proposer[i].draft_ns += result.proposer_ns[i];
+      }
     }
   }
   for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
@@ -106,8 +110,11 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   --sequence.in_flight;
   if (row.draft_max > 0) {
     sequence.draft_max = 0;
-    draft_controller_.note_draft(sequence.draft_history, row.draft_max, result.drafted,
-                                 result.accepted);
+    CHECK(result.proposer < kProposersMax);
+    draft_controller_.note_draft(sequence.draft_history, {.granted = row.draft_max,
+                                                          .drafted = result.drafted,
+                                                          .accepted = result.accepted,
+                                                          .proposer = result.proposer});
   }
   const bool is_news = row.sampled && land_sample(sequence);
   const bool answers = is_news && !result.error && !result.deferral;
@@ -228,7 +235,6 @@ void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
   if (result.from_prediction) sequence.predicted += result.drafted;
   ++counters_.drafts;
   counters_.draft_tokens += result.drafted;
-  CHECK(result.proposer < SchedulerCounters::kProposersMax);
   SchedulerCounters::Proposed& proposed = counters_.by_proposer[result.proposer];
   ++proposed.drafts;
   proposed.draft_tokens += result.drafted;

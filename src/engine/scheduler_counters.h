@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/step_plan.h"
 #include "kv/group.h"
 
 namespace pelton::engine {
@@ -45,8 +46,8 @@ struct SchedulerCounters {
     int64_t drafts = 0;
     int64_t draft_tokens = 0;
     int64_t accepted_tokens = 0;
+    int64_t draft_ns = 0;  // what asking it took, whether or not its guesses were the ones computed
   };
-  static constexpr size_t kProposersMax = 4;
   std::array<Proposed, kProposersMax> by_proposer{};
 
   int64_t numerical_errors = 0;  // sequences that ended because what was computed is not finite

@@ -1,9 +1,11 @@
 // A line a minute of what guessing brings, while something is decoded: how many guesses there are,
-// how many were right, what steps and guessing take, and why it is off where it is. Owned by the
-// engine's loop; its thread.
+// how many were right, what steps and guessing take, who guessed, and why it is off where it is.
+// Owned by the engine's loop; its thread.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "base/log.h"
 #include "engine/draft_controller.h"
@@ -19,7 +21,7 @@ class SpeculationLog {
 
   // After each step.
   void note(int64_t now_ns, const SchedulerCounters& counters,
-            const DraftController::Report& report);
+            const DraftController::Report& report, std::span<const std::string> proposers);
 
  private:
   base::Log& log_;

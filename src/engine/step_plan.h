@@ -4,7 +4,9 @@
 // few allocations whatever the number of its rows.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +24,9 @@
 #include "request/generation_request.h"
 
 namespace pelton::engine {
+
+// Speculation: who guesses, at most so many (ExecutorCapacity::proposers).
+inline constexpr size_t kProposersMax = 4;
 
 // A sequence's slot, 0 .. slot_count()-1. The executor keeps per-slot state (sampling history).
 using Slot = int32_t;
@@ -190,6 +195,7 @@ struct StepResult {
   std::vector<PromptToken> prompt_tokens;
   int64_t elapsed_ns = 0;  // of the step; set by whoever drives the engine
   int64_t draft_ns = 0;    // of these, spent on guessing
+  std::array<int64_t, kProposersMax> proposer_ns{};  // of these, by who was asked
   int64_t compute_ns = 0;  // from when the executor began it until it was done; 0: not known
   // From the result before to this one, less that: planning, handing on, what no step overlaps
   // with. Set by whoever drives the engine; 0: not known.

@@ -64,6 +64,17 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
   return drafts;
 }
 
+void Drafter::divide_time(engine::StepResult& result) const {
+  if (requests_.empty()) return;  // nobody was asked
+  const std::span<const int64_t> parts = proposer_->part_ns();
+  if (parts.empty()) {
+    result.proposer_ns[0] = result.draft_ns;
+  } else {
+    std::ranges::copy(parts.first(std::min(parts.size(), result.proposer_ns.size())),
+                      result.proposer_ns.begin());
+  }
+}
+
 void Drafter::append(const engine::StepResult& result) {
   if (proposer_ == nullptr) return;
   for (const engine::SequenceResult& sequence : result.sequences) {

@@ -33,6 +33,9 @@ class Drafter {
   // says what is no token, costs its guesses and nothing else.
   Drafts draft(const engine::StepPlan& plan);
 
+  // Of the plan that draft() was last called with: who took how much of result.draft_ns.
+  void divide_time(engine::StepResult& result) const;
+
   // Whether the proposer wants to see what the step computes; the residual stream as
   // models::HiddenTap gives it.
   bool has_taps() const { return proposer_ != nullptr && !proposer_->taps().empty(); }

@@ -78,7 +78,7 @@ Result<void> check_ranks(const LocalExecutor::Options& options) {
 }
 
 std::vector<std::string> names_of(const speculative::Proposer* proposer) {
-  static_assert(speculative::kPartsMax <= engine::SchedulerCounters::kProposersMax);
+  static_assert(speculative::kPartsMax <= engine::kProposersMax);
   if (proposer == nullptr) return {};
   const std::vector<std::string_view> names = proposer->part_names();
   return {names.begin(), names.end()};
@@ -392,6 +392,7 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   const int64_t before_ns = clock.now_ns();
   flight.drafts = drafter_.draft(plan);
   flight.result.draft_ns = clock.now_ns() - before_ns;
+  drafter_.divide_time(flight.result);
   const Batch batch = build_batch(plan, slots_, flight.drafts, capacity_.groups.size());
   flight.rows = row_sampler_.list(plan, batch, flight.drafts, flight.result);
   const bool on_device = model_->draws_rows() && !flight.rows.empty();

@@ -453,6 +453,12 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
   if (const std::string warning = made->speculation_warning(); !warning.empty()) {
     log.warning(warning);
   }
+  if (local.speculation.method == speculative::Config::Method::kSuffixShared &&
+      !options.engine.prefix_cache) {
+    log.warning(
+        "--speculative-config: suffix_shared keeps no answer while the prefix cache is off, since "
+        "no request may learn of another then: only suffix guesses");
+  }
   local_executor_ = made.get();
   executor_ = std::move(made);
   return {};

@@ -58,6 +58,12 @@ void write_known(JsonWriter& json, std::string_view key, double value) {
   }
 }
 
+void write_numbers(JsonWriter& json, std::span<const double> numbers) {
+  json.begin_array();
+  for (const double number : numbers) json.number(number);
+  json.end_array();
+}
+
 // What the controller of speculation knows, and what it chose last.
 void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
                   std::span<const std::string> proposers) {
@@ -69,16 +75,19 @@ void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
   json.key("drafted_share").number(report.drafted_share);
   write_known(json, "step_ms", report.step_ns * 1e-6);
   write_known(json, "draft_ms", report.draft_ns * 1e-6);
-  json.key("acceptance").begin_array();
-  for (const double acceptance : report.acceptance) json.number(acceptance);
-  json.end_array();
+  json.key("acceptance");
+  write_numbers(json, report.acceptance);
   json.key("proposers").begin_object();
   for (size_t i = 0; i < proposers.size(); ++i) {
     const auto& proposed = stats.scheduler.by_proposer[i];
     json.key(proposers[i]).begin_object();
     json.key("drafts").integer(proposed.drafts);
     json.key("draft_tokens").integer(proposed.draft_tokens);
-    json.key("accepted_tokens").integer(proposed.accepted_tokens).end_object();
+    json.key("accepted_tokens").integer(proposed.accepted_tokens);
+    write_known(json, "draft_ms", report.proposers[i].draft_ns * 1e-6);
+    json.key("acceptance");
+    write_numbers(json, report.proposers[i].acceptance);
+    json.end_object();
   }
   json.end_object().end_object();
 }

@@ -116,6 +116,12 @@ void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted
               &Proposed::draft_tokens);
   by_proposer("pelton_spec_decode_accepted_tokens_total",
               "Of these, those that were what was sampled.", &Proposed::accepted_tokens);
+  text.family("pelton_spec_decode_proposer_seconds_total", Type::kCounter,
+              "Time of steps without prompts that asking took, by who was asked.");
+  for (size_t i = 0; i < proposers.size(); ++i) {
+    text.sample({{"proposer", proposers[i]}},
+                static_cast<double>(counted.by_proposer[i].draft_ns) * 1e-9);
+  }
 }
 
 void write_disk(PrometheusText& text, const engine::DiskTier::Counters& disk) {

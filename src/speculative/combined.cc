@@ -116,7 +116,9 @@ void Combined::ask(size_t part, std::span<const DraftRequest> requests,
                       .tokens = requests[i].tokens,
                       .tokens_max = requests[i].tokens_max});
   }
+  const int64_t before_ns = clock_.now_ns();
   const bool answered = parts_[part].proposer->draft(asked_).ok();
+  part_ns_[part] = clock_.now_ns() - before_ns;
   for (size_t j = 0; j < wanted.size(); ++j) {
     DraftRequest& answer = answers_[wanted[j]][part];
     answer = std::move(asked_[j]);
@@ -163,6 +165,7 @@ void Combined::give(DraftRequest& request, const std::array<DraftRequest, kParts
 Result<void> Combined::draft(std::span<DraftRequest> requests) {
   const size_t weights = parts_.size() - 1;
   answers_.assign(requests.size(), {});
+  part_ns_.fill(0);
   std::vector<size_t> all(requests.size());
   std::iota(all.begin(), all.end(), size_t{0});
   for (size_t part = 0; part < parts_.size(); ++part) {
@@ -178,9 +181,8 @@ Result<void> Combined::draft(std::span<DraftRequest> requests) {
     if (asks) wanted.push_back(i);
   }
   if (!wanted.empty()) {
-    const int64_t before_ns = clock_.now_ns();
     ask(weights, requests, wanted);
-    follow(asking_ns_, static_cast<double>(clock_.now_ns() - before_ns));
+    follow(asking_ns_, static_cast<double>(part_ns_[weights]));
     for (const size_t i : wanted) {
       if (!answers_[i][weights].guesses.empty()) choices[i].part = weights;
     }

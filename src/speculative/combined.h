@@ -41,6 +41,9 @@ class Combined final : public Proposer {
   void begin(const NewSequence& sequence) override;
   void append(int slot, std::span<const TokenId> tokens, size_t first_new) override;
   Result<void> draft(std::span<DraftRequest> requests) override;
+  std::span<const int64_t> part_ns() const override {
+    return std::span(part_ns_).first(parts_.size());
+  }
   std::span<const int> taps() const override { return parts_.back().proposer->taps(); }
   void see(size_t tap, const float* x, int rows) override {
     parts_.back().proposer->see(tap, x, rows);
@@ -92,9 +95,10 @@ class Combined final : public Proposer {
   const base::Clock& clock_;
   std::array<std::array<Share, kMatchKinds>, kPartsMax> shares_;
   std::vector<Slot> slots_;
-  double asking_ns_ = 0;       // of the part with weights, a draft; 0: not known
-  double step_ns_ = 0;         // from a draft to what it gave
-  int64_t drafted_at_ns_ = 0;  // 0: that has been heard of
+  std::array<int64_t, kPartsMax> part_ns_{};  // of the last draft
+  double asking_ns_ = 0;                      // of the part with weights, a draft; 0: not known
+  double step_ns_ = 0;                        // from a draft to what it gave
+  int64_t drafted_at_ns_ = 0;                 // 0: that has been heard of
   std::vector<std::array<DraftRequest, kPartsMax>> answers_;  // by request of the draft at hand
   std::vector<DraftRequest> asked_;                           // scratch
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -72,7 +73,13 @@ class Reader {
 
   Result<Config> read() {
     TRY(read_method());
-    for (const Json::Member& member : json_.as_object()) TRY(read_field(member.key, member.value));
+    std::set<std::string_view> seen;
+    for (const Json::Member& member : json_.as_object()) {
+      if (!seen.insert(member.key).second) {
+        return refusal(ErrorCode::kInvalidArgument, member.key, "give it once");
+      }
+      TRY(read_field(member.key, member.value));
+    }
     TRY(check());
     return config_;
   }

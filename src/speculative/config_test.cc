@@ -56,6 +56,11 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
                     R"("draft_tensor_parallel_size":2})")
                 .find("draft_tensor_parallel_size: give 1, or leave it out"),
             std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"suffix","suffix_tokens":64,"suffix_tokens":128})")
+                .find("suffix_tokens: give it once"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"suffix","method":"ngram"})").find("method: give it once"),
+            std::string::npos);
   const Config oracle = parse_config(R"({"method":"oracle","num_speculative_tokens":3})").value();
   EXPECT_EQ(make_proposer(oracle, {.slot_count = 1}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(refusal(R"({"method":"ngram","num_speculative_tokens":2,"prompt_lookup_min":4,)"

@@ -79,6 +79,9 @@ class Proposer {
   // Guesses for the sequences of one step. An error: none of them counts.
   virtual Result<void> draft(std::span<DraftRequest> requests) = 0;
 
+  // What each part took of the last draft(), in ns, by DraftRequest::part; empty: it is one part.
+  virtual std::span<const int64_t> part_ns() const { return {}; }
+
   // Boundaries of the target's layers whose residual stream it wants to see in each step, k: behind
   // k layers; none: it does not look at the target.
   virtual std::span<const int> taps() const { return {}; }
