@@ -137,7 +137,7 @@ Result<void> Replica::submit(int64_t now_ns, int64_t request, request::Generatio
     case AdapterPlaces::Answer::kRefused:
       return Error{ErrorCode::kOverloaded, "too many wait for adapters", "model"};
     case AdapterPlaces::Answer::kWaits:
-      awaiting_adapters_.emplace(request, Arrival{request, std::move(asked)});
+      awaiting_adapters_.emplace(request, NewRequest{request, std::move(asked)});
       return {};
     case AdapterPlaces::Answer::kInMemory:
       break;
@@ -148,7 +148,7 @@ Result<void> Replica::submit(int64_t now_ns, int64_t request, request::Generatio
   return entered;
 }
 
-Result<void> Replica::enter(int64_t now_ns, Arrival arrival) {
+Result<void> Replica::enter(int64_t now_ns, NewRequest arrival) {
   TRY(line_.enter(arrival.asked, 1, now_ns));
   inbox_.push_back(std::move(arrival));
   if (core_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
@@ -249,7 +249,7 @@ void Replica::end_step(int64_t now_ns) {
 }
 
 void Replica::receive(int64_t now_ns, std::vector<Update>& updates) {
-  for (Arrival& arrival : inbox_) {
+  for (NewRequest& arrival : inbox_) {
     void* const reader = as_reader(arrival.request);
     if (core_.receive(std::move(arrival.asked), now_ns, {&reader, 1}).ok()) continue;
     end_use(now_ns, arrival.request);

@@ -106,11 +106,11 @@ class Replica {
   ReplicaCounts counts() const;
 
  private:
-  struct Arrival {
+  struct NewRequest {
     int64_t request;
     request::GenerationRequest asked;
   };
-  Result<void> enter(int64_t now_ns, Arrival arrival);
+  Result<void> enter(int64_t now_ns, NewRequest arrival);
   void enter_loaded(int64_t now_ns, std::vector<Update>& updates);
   void end_use(int64_t now_ns, int64_t request);
   void turn(int64_t now_ns, std::vector<Update>& updates);
@@ -128,12 +128,12 @@ class Replica {
   engine::ModelledExecutor executor_;
   engine::AdmissionQueue line_;
   engine::EngineCore core_;
-  std::vector<Arrival> inbox_;
+  std::vector<NewRequest> inbox_;
   AdapterPlaces adapters_;
-  std::map<int64_t, Arrival> awaiting_adapters_;  // by request
-  std::map<int64_t, int64_t> adapter_in_use_;     // by request
-  std::deque<int64_t> ready_ns_;                  // of steps in flight
-  std::optional<int64_t> arrived_ns_;             // it stood still, and somebody came
+  std::map<int64_t, NewRequest> awaiting_adapters_;  // by request
+  std::map<int64_t, int64_t> adapter_in_use_;        // by request
+  std::deque<int64_t> ready_ns_;                     // of steps in flight
+  std::optional<int64_t> arrived_ns_;                // it stood still, and somebody came
   ReplicaCounts counts_;
   uint64_t steps_drawn_ = 0;
   double slowness_ = 1;
