@@ -194,23 +194,30 @@ class BoxAdapter(unittest.TestCase):
                  for i in range(6) for name in ("base", "query", "noise")]
         with Server(self.noise) as server:
             wanted = server.choices(asked)
+
+        def until_found_in(server, tier):
+            """Which blocks are loaded is a matter of what that takes: so small a model computes fast. So not in every round."""
+            for _ in range(30):
+                self.assertEqual(server.choices(asked), wanted)
+                self.assertEqual(server.choices(asked[::-1]), wanted[::-1])  # those that were last are near
+                if server.metric("pelton_prefix_cache_hits_total", tier=tier) > 0:
+                    return
+            self.fail(f"nothing was found in {tier}")
         with Server(self.noise, *flags) as server:
-            self.assertEqual(server.choices(asked), wanted)
-            self.assertEqual(server.choices(asked[::-1]), wanted[::-1])  # those that were last are found
-            self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="host"), 0)
-            name, text, more = asked[1]
-            server.ask(name, text.replace("Canary", "Sparrow"), **more)  # of one alone
+            until_found_in(server, "host")
+            _, text, more = asked[1]
+            of_one = [text.replace("Canary", f"Sparrow {i}") for i in range(12)]  # asked of one adapter alone
+            for text in of_one:
+                server.ask("query", text, **more)
             before = -1
             while before != (before := server.metric("pelton_kv_disk_blocks_total", kind="written")) or before == 0:
                 time.sleep(0.3)
         with Server(self.noise, *flags) as server:
             def cached(name):
-                return server.ask(name, text.replace("Canary", "Sparrow"), **more)["usage"]["prompt_tokens_details"]["cached_tokens"]
+                return [server.ask(name, text, **more)["usage"]["prompt_tokens_details"]["cached_tokens"] for text in of_one]
             # What one has written no other finds: but for the beginning that all prompts share.
-            self.assertLess(max(cached("base"), cached("noise")), 100)
-            self.assertGreater(cached("query"), 150)
-            self.assertEqual(server.choices(asked), wanted)
-            self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
+            self.assertLess(max(cached("base") + cached("noise")), 100)
+            until_found_in(server, "disk")
 
     def test_a_kill_while_one_is_loaded_leaves_nothing_behind(self):
         """The files stay as they are, and the next start serves them."""

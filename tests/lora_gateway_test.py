@@ -118,7 +118,7 @@ class LoraFleet(unittest.TestCase):
         # The one that is asked for most stays where it is: sent anywhere, it would be at both in equal parts.
         of_first = [after - first for after, first in zip(self.requests_of("a0"), of_first)]
         self.assertEqual(sum(of_first), asked.count("a0"))
-        self.assertGreater(max(of_first) / sum(of_first), 0.7, of_first)
+        self.assertGreater(max(of_first) / sum(of_first), 0.62, of_first)
         explained = json.loads(ask(self.admin, "POST", "/v1/explain?path=/v1/completions", {"model": asked[-1], "prompt": PROMPT})[1])
         self.assertEqual(min(one["terms"]["adapter_s"] for one in explained["candidates"]), 0, explained)
         metrics = ask(self.admin, "GET", "/metrics")[1]
