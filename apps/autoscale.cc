@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
@@ -17,6 +19,7 @@
 #include "base/json.h"
 #include "cli/interrupt.h"
 #include "gateway/config.h"
+#include "launch/lead.h"
 #include "launch/remote_fleet.h"
 #include "launch/scaler_pages.h"
 #include "net/http_client.h"
@@ -110,6 +113,10 @@ Result<void> check(const gateway::GatewayConfig& config) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] needs 'gateways': the URLs of their admin listeners", "config"};
   }
+  if (config.autoscaler.leads_by_etcd && config.etcd.endpoints.empty()) {
+    return Error{ErrorCode::kBadConfig,
+                 "[autoscaler] lead = \"etcd\" needs [etcd] with its endpoints", "config"};
+  }
   return GatewayScaling::check(config);
 }
 
@@ -129,47 +136,142 @@ std::unique_ptr<net::HttpServer> make_listener(const gateway::GatewayConfig& con
       log);
 }
 
+// An autoscaler at work: where it decides, and for how long.
+class Deciding {
+ public:
+  Deciding(const gateway::GatewayConfig& config, const cli::Arguments& arguments,
+           const base::Clock& clock, base::Log& log)
+      : config_(config), arguments_(arguments), clock_(clock), log_(log) {}
+
+  // `lead`: null: nobody else is there. Errors: open_launcher()'s, kIo.
+  Result<void> begin(launch::Lead* lead);
+  // Until it is to end, another one is obeyed, or the lead is lost.
+  Result<void> go_on(const cli::Interrupt& interrupt);
+
+ private:
+  Result<void> remember();
+  Result<void> listen();
+  void hand_over();
+
+  const gateway::GatewayConfig& config_;
+  const cli::Arguments& arguments_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  launch::Lead* lead_ = nullptr;
+  int64_t hand_over_ns_ = 0;  // when next
+  DemandSignal demand_;
+  std::unique_ptr<launch::LauncherSet> launcher_;
+  std::unique_ptr<launch::FactsRecorder> recorder_;
+  std::unique_ptr<launch::RemoteFleet> fleet_;
+  std::unique_ptr<launch::FleetScaler> scaler_;
+  std::unique_ptr<net::HttpServer> listener_;
+};
+
+// To gateways an epoch of whoever leads is newer than every one of somebody who does not, which is
+// the time of its start.
+uint64_t exchange_epoch(const launch::Lead* lead, const base::Clock& clock) {
+  constexpr uint64_t kLed = uint64_t{1} << 52;
+  return lead != nullptr ? kLed + lead->epoch() : static_cast<uint64_t>(clock.unix_ms());
+}
+
+Result<void> Deciding::begin(launch::Lead* lead) {
+  lead_ = lead;
+  const uint64_t epoch = lead != nullptr ? lead->epoch() : 0;
+  std::vector<launch::ScaledPool> pools = scaled_pools(config_);
+  launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
+                                       .epoch = exchange_epoch(lead, clock_)};
+  const bool only_advises = arguments_.has("--advise");
+  for (launch::ScaledPool& pool : pools) {
+    options.pools.push_back(pool.name);
+    pool.is_advised_only = pool.is_advised_only || only_advises;
+  }
+  TRY_ASSIGN(launcher_, open_launcher(config_, epoch, clock_, log_));
+  if (arguments_.has("--record-facts")) {
+    TRY_ASSIGN(recorder_, launch::FactsRecorder::open(arguments_.text("--record-facts"),
+                                                      launch::FactsRecorder::kBytesMax, log_));
+  }
+  options.on_demand = [this] { demand_.notify(); };
+  fleet_ = std::make_unique<launch::RemoteFleet>(std::move(options), clock_, log_);
+  scaler_ = std::make_unique<launch::FleetScaler>(std::move(pools), *launcher_, *fleet_, clock_,
+                                                  log_, recorder_.get(), epoch);
+  if (lead_ != nullptr) TRY(remember());
+  return {};
+}
+
+Result<void> Deciding::remember() {
+  TRY_ASSIGN(const std::vector<launch::FleetScaler::Memory> memories, lead_->memories());
+  for (const launch::FleetScaler::Memory& one : memories) {
+    const Result<void> remembered = scaler_->remember(one);
+    if (remembered.ok()) {
+      log_.info(fmt::format("pool '{}' is decided on with what was remembered of it", one.pool));
+    } else {
+      log_.warning(fmt::format("pool '{}': {}", one.pool, remembered.error().message));
+    }
+  }
+  return {};
+}
+
+void Deciding::hand_over() {
+  constexpr int64_t kEach_ns = 5'000'000'000;
+  if (lead_ == nullptr || clock_.now_ns() < hand_over_ns_) return;
+  hand_over_ns_ = clock_.now_ns() + kEach_ns;
+  lead_->keep(scaler_->memories());
+}
+
+Result<void> Deciding::listen() {
+  if (config_.autoscaler.port < 0) return {};
+  TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
+  listener_ = make_listener(config_, hosts, *scaler_, log_);
+  TRY(listener_->start());
+  return write_output(
+      fmt::format("listening on http://{}\n",
+                  net::format_host_port(config_.autoscaler.host, listener_->port())));
+}
+
+Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
+  // So that whoever asks when it listens finds a decision.
+  std::chrono::milliseconds next = scaler_->turn(false);
+  TRY(listen());
+  const auto leads = [this] { return lead_ == nullptr || lead_->leads(); };
+  while (!interrupt.pending() && !fleet_->is_superseded() && leads()) {
+    hand_over();
+    const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
+    if (leads()) next = scaler_->turn(asked);
+  }
+  if (listener_ != nullptr) listener_->stop(std::chrono::milliseconds(0));
+  if (!leads()) return Error{ErrorCode::kIo, "the lead is lost: another autoscaler decides", {}};
+  if (fleet_->is_superseded()) {
+    return Error{ErrorCode::kIo, "a newer autoscaler is obeyed by the gateways", {}};
+  }
+  hand_over_ns_ = 0;
+  hand_over();
+  return {};
+}
+
 Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
                                   const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt;
-  std::vector<launch::ScaledPool> pools = scaled_pools(config);
-  launch::RemoteFleet::Options options{.gateways = config.autoscaler.gateways,
-                                       .epoch = static_cast<uint64_t>(clock.unix_ms())};
-  const bool only_advises = arguments.has("--advise");
-  for (launch::ScaledPool& pool : pools) {
-    options.pools.push_back(pool.name);
-    pool.is_advised_only = pool.is_advised_only || only_advises;
+  if (!config.autoscaler.leads_by_etcd) {
+    Deciding deciding(config, arguments, clock, log);
+    TRY(deciding.begin(nullptr));
+    return deciding.go_on(interrupt);
   }
-  TRY_ASSIGN(const std::unique_ptr<launch::LocalLauncher> launcher,
-             open_launcher(config, clock, log));
-  std::unique_ptr<launch::FactsRecorder> recorder;
-  if (arguments.has("--record-facts")) {
-    TRY_ASSIGN(recorder, launch::FactsRecorder::open(arguments.text("--record-facts"),
-                                                     launch::FactsRecorder::kBytesMax, log));
+  launch::SharedClock shared;
+  launch::Lead::Options options{.prefix = config.etcd.prefix,
+                                .lease = std::chrono::seconds(config.autoscaler.lease_s)};
+  TRY_ASSIGN(options.etcd, etcd_options(config.etcd));
+  launch::Lead lead(std::move(options), shared, log);
+  constexpr std::chrono::milliseconds kLook{300};
+  for (bool is_first = true; !lead.try_to_lead(); is_first = false) {
+    if (is_first) log.info("stands by: another autoscaler leads, or etcd does not answer");
+    std::this_thread::sleep_for(kLook);
+    if (interrupt.pending()) return {};
   }
-  DemandSignal demand;
-  options.on_demand = [&demand] { demand.notify(); };
-  launch::RemoteFleet fleet(std::move(options), clock, log);
-  launch::FleetScaler scaler(std::move(pools), *launcher, fleet, clock, log, recorder.get());
-  // So that whoever asks when it listens finds a decision.
-  std::chrono::milliseconds next = scaler.turn(false);
-  std::unique_ptr<net::HttpServer> listener;
-  if (config.autoscaler.port >= 0) {
-    TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
-    listener = make_listener(config, hosts, scaler, log);
-    TRY(listener->start());
-    TRY(write_output(fmt::format("listening on http://{}\n",
-                                 net::format_host_port(config.autoscaler.host, listener->port()))));
-  }
-  while (!interrupt.pending() && !fleet.is_superseded()) {
-    const bool asked = demand.wait(next) == DemandSignal::Woken::kByDemand;
-    next = scaler.turn(asked);
-  }
-  if (listener != nullptr) listener->stop(std::chrono::milliseconds(0));
-  if (!fleet.is_superseded()) return {};
-  return Error{ErrorCode::kIo, "a newer autoscaler is obeyed by the gateways", {}};
+  Deciding deciding(config, arguments, shared, log);
+  TRY(deciding.begin(&lead));
+  return deciding.go_on(interrupt);
 }
 
 Result<void> run(const cli::Arguments& arguments) {

@@ -103,6 +103,11 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool scales = arguments.has("--with-autoscaler");
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
+  if (scales && config.autoscaler.leads_by_etcd) {
+    return Error{ErrorCode::kBadConfig,
+                 "[autoscaler] 'lead' is for pelton autoscale: a gateway's own autoscaler is alone",
+                 "with-autoscaler"};
+  }
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));

@@ -35,6 +35,17 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
   const bool starts_some = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
     return pool.scaling && pool.scaling->launch;
   });
+  // Jobs are reached over the network.
+  const bool has_jobs = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
+    return pool.scaling && pool.scaling->launch &&
+           pool.scaling->launch->kind == gateway::LaunchConfig::Kind::kSlurm;
+  });
+  if (has_jobs && config.fleet_key_file.empty()) {
+    return Error{ErrorCode::kBadConfig,
+                 "batch jobs as replicas need 'fleet_key_file' of [gateway]: gateways reach them "
+                 "over the network",
+                 "config"};
+  }
   if (starts_some) return {};
   return Error{ErrorCode::kBadConfig,
                "--with-autoscaler needs a [[pool]] with [pool.scale] and [pool.launch]",
@@ -44,7 +55,7 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
 Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
     const gateway::GatewayConfig& config, const std::string& facts_file, gateway::Gateway& gateway,
     DemandSignal& signal, const base::Clock& clock, base::Log& log) {
-  TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_launcher(config, clock, log));
+  TRY_ASSIGN(std::unique_ptr<launch::LauncherSet> launcher, open_launcher(config, 0, clock, log));
   std::unique_ptr<launch::FactsRecorder> recorder;
   if (!facts_file.empty()) {
     TRY_ASSIGN(recorder,
@@ -55,7 +66,7 @@ Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
 }
 
 GatewayScaling::GatewayScaling(std::vector<launch::ScaledPool> pools,
-                               std::unique_ptr<launch::LocalLauncher> launcher,
+                               std::unique_ptr<launch::LauncherSet> launcher,
                                std::unique_ptr<launch::FactsRecorder> recorder,
                                gateway::Gateway& gateway, DemandSignal& signal,
                                const base::Clock& clock, base::Log& log)
@@ -77,7 +88,7 @@ GatewayScaling::~GatewayScaling() {
 void GatewayScaling::stop(std::chrono::milliseconds grace) {
   signal_.stop();
   if (thread_.joinable()) thread_.join();
-  launcher_->stop_all(grace);
+  launcher_->stop_local(grace);
 }
 
 void GatewayScaling::run() {

@@ -1,5 +1,5 @@
 // `pelton gateway --with-autoscaler`: the gateway's pools get their replicas from this process,
-// which starts them as processes of this machine. Owned by the verb, behind the gateway.
+// which starts them as [pool.launch] says. Owned by the verb, behind the gateway.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "launch/fleet_scaler.h"
-#include "launch/local_launcher.h"
+#include "launch/launcher_set.h"
 #include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
 
@@ -38,7 +38,7 @@ class GatewayScaling final : public launch::ScaledFleet {
   // Errors: kBadConfig: nothing there says what is to be started.
   static Result<void> check(const gateway::GatewayConfig& config);
   // All outlive it; the configuration has been checked. `facts_file`: where facts are recorded;
-  // empty: nowhere. Errors: launch::LocalLauncher::open()'s, kIo.
+  // empty: nowhere. Errors: open_launcher()'s, kIo.
   static Result<std::unique_ptr<GatewayScaling>> make(const gateway::GatewayConfig& config,
                                                       const std::string& facts_file,
                                                       gateway::Gateway& gateway,
@@ -50,7 +50,7 @@ class GatewayScaling final : public launch::ScaledFleet {
 
   // From now on it decides and acts, on a thread of its own.
   void start();
-  // No decision any more; all replicas are stopped, which is waited for.
+  // No decision any more; all replicas of this machine are stopped, which is waited for.
   void stop(std::chrono::milliseconds grace);
 
   // For the operator's listener; any thread. GET /v1/autoscaler.
@@ -66,14 +66,14 @@ class GatewayScaling final : public launch::ScaledFleet {
 
  private:
   GatewayScaling(std::vector<launch::ScaledPool> pools,
-                 std::unique_ptr<launch::LocalLauncher> launcher,
+                 std::unique_ptr<launch::LauncherSet> launcher,
                  std::unique_ptr<launch::FactsRecorder> recorder, gateway::Gateway& gateway,
                  DemandSignal& signal, const base::Clock& clock, base::Log& log);
   void run();
 
   gateway::Gateway& gateway_;
   DemandSignal& signal_;
-  const std::unique_ptr<launch::LocalLauncher> launcher_;
+  const std::unique_ptr<launch::LauncherSet> launcher_;
   const std::unique_ptr<launch::FactsRecorder> recorder_;  // null: facts are not kept
   launch::FleetScaler scaler_;
   std::thread thread_;

@@ -3,6 +3,10 @@
 #include <utility>
 
 #include "apps/own_server.h"
+#include "launch/kubernetes_site.h"
+#include "launch/site_launcher.h"
+#include "launch/slurm_site.h"
+#include "net/tls_trust.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -19,6 +23,97 @@ std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
   words.emplace_back("--fleet-key-file");
   words.push_back(fleet_key_file);
   return words;
+}
+
+using Kind = gateway::LaunchConfig::Kind;
+using PoolNames = std::vector<std::string>;
+
+const gateway::LaunchConfig* launch_of(const gateway::PoolConfig& pool, Kind kind) {
+  const bool is_one = pool.scaling && pool.scaling->launch && pool.scaling->launch->kind == kind;
+  return is_one ? &*pool.scaling->launch : nullptr;
+}
+
+PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
+  PoolNames names;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (launch_of(pool, kind) != nullptr) names.push_back(pool.name);
+  }
+  return names;
+}
+
+Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::GatewayConfig& config,
+                                                          const base::Clock& clock,
+                                                          base::Log& log) {
+  launch::LocalLauncher::Options options{.folder = config.autoscaler.state_dir};
+  for (const gateway::PoolConfig& pool : config.pools) {
+    const gateway::LaunchConfig* launch = launch_of(pool, Kind::kLocal);
+    if (launch == nullptr) continue;
+    options.pools[pool.name] = serve_arguments(*launch, config.fleet_key_file);
+  }
+  TRY_ASSIGN(options.program, own_program());
+  return launch::LocalLauncher::open(std::move(options), clock, log);
+}
+
+launch::KubernetesSite::Kind site_kind(gateway::LaunchConfig::Workload workload) {
+  switch (workload) {
+    case gateway::LaunchConfig::Workload::kDeployment:
+      return launch::KubernetesSite::Kind::kDeployment;
+    case gateway::LaunchConfig::Workload::kStatefulSet:
+      return launch::KubernetesSite::Kind::kStatefulSet;
+    case gateway::LaunchConfig::Workload::kLeaderWorkerSet:
+      return launch::KubernetesSite::Kind::kLeaderWorkerSet;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<launch::Launcher>> open_site(std::unique_ptr<launch::ReplicaSite> site,
+                                                    const base::Clock& clock, base::Log& log) {
+  TRY_ASSIGN(std::unique_ptr<launch::SiteLauncher> launcher,
+             launch::SiteLauncher::open(std::move(site), {}, clock, log));
+  return std::unique_ptr<launch::Launcher>(std::move(launcher));
+}
+
+Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::GatewayConfig& config,
+                                                          uint64_t epoch, const base::Clock& clock,
+                                                          base::Log& log) {
+  const gateway::KubernetesConfig& api = config.kubernetes;
+  launch::KubernetesSite::Options options{.api = {.api = api.api, .token_file = api.token_file},
+                                          .epoch = epoch};
+  if (api.api.starts_with("https://") && !api.ca_file.empty()) {
+    TRY_ASSIGN(options.api.trust,
+               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
+  }
+  for (const gateway::PoolConfig& pool : config.pools) {
+    const gateway::LaunchConfig* launch = launch_of(pool, Kind::kKubernetes);
+    if (launch == nullptr) continue;
+    options.workloads.push_back({.pool = pool.name,
+                                 .name_space = launch->name_space,
+                                 .kind = site_kind(launch->workload),
+                                 .name = launch->workload_name,
+                                 .port = launch->port});
+  }
+  return open_site(std::make_unique<launch::KubernetesSite>(std::move(options), clock, log), clock,
+                   log);
+}
+
+Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfig& config,
+                                                     const base::Clock& clock, base::Log& log) {
+  launch::SlurmSite::Options options{.folder = config.autoscaler.state_dir};
+  TRY_ASSIGN(const std::string program, own_program());
+  for (const gateway::PoolConfig& pool : config.pools) {
+    const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSlurm);
+    if (launch == nullptr) continue;
+    std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
+    words.insert(words.begin(), program);
+    words.insert(words.end(), {"--fleet-host", "0.0.0.0"});
+    options.pools[pool.name] = {.words = std::move(words),
+                                .sbatch = launch->sbatch,
+                                .start_s = launch->start_s,
+                                .drain_s = launch->drain_s};
+  }
+  TRY_ASSIGN(std::unique_ptr<launch::SlurmSite> site,
+             launch::SlurmSite::open(std::move(options), clock, log));
+  return open_site(std::move(site), clock, log);
 }
 
 bool is_ready(cluster::WorkerState state) {
@@ -46,16 +141,24 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
   return pools;
 }
 
-Result<std::unique_ptr<launch::LocalLauncher>> open_launcher(const gateway::GatewayConfig& config,
-                                                             const base::Clock& clock,
-                                                             base::Log& log) {
-  launch::LocalLauncher::Options options{.folder = config.autoscaler.state_dir};
-  for (const gateway::PoolConfig& pool : config.pools) {
-    if (!pool.scaling || !pool.scaling->launch) continue;
-    options.pools[pool.name] = serve_arguments(*pool.scaling->launch, config.fleet_key_file);
+Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
+                                                           uint64_t epoch, const base::Clock& clock,
+                                                           base::Log& log) {
+  auto all = std::make_unique<launch::LauncherSet>();
+  if (const PoolNames pools = pools_of(config, Kind::kLocal); !pools.empty()) {
+    TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_local(config, clock, log));
+    all->add_local(pools, std::move(launcher));
   }
-  TRY_ASSIGN(options.program, own_program());
-  return launch::LocalLauncher::open(std::move(options), clock, log);
+  if (const PoolNames pools = pools_of(config, Kind::kKubernetes); !pools.empty()) {
+    TRY_ASSIGN(std::unique_ptr<launch::Launcher> launcher,
+               open_kubernetes(config, epoch, clock, log));
+    all->add(pools, std::move(launcher));
+  }
+  if (const PoolNames pools = pools_of(config, Kind::kSlurm); !pools.empty()) {
+    TRY_ASSIGN(std::unique_ptr<launch::Launcher> launcher, open_slurm(config, clock, log));
+    all->add(pools, std::move(launcher));
+  }
+  return all;
 }
 
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,

@@ -10,16 +10,17 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "launch/fleet_scaler.h"
-#include "launch/local_launcher.h"
+#include "launch/launcher_set.h"
 
 namespace pelton::apps {
 
 // Those with [pool.scale] and [pool.launch].
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
-// Errors: launch::LocalLauncher::open()'s. `clock` and `log` outlive it.
-Result<std::unique_ptr<launch::LocalLauncher>> open_launcher(const gateway::GatewayConfig& config,
-                                                             const base::Clock& clock,
-                                                             base::Log& log);
+// One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of
+// launch::LocalLauncher::open() and SiteLauncher::open(), kBadConfig. `clock` and `log` outlive it.
+Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
+                                                           uint64_t epoch, const base::Clock& clock,
+                                                           base::Log& log);
 // A gateway's workers, as the decider sees them.
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,
                                                         const std::string& pool);

@@ -85,7 +85,7 @@ ModelHost::Parts ServeWorker::model_parts() {
 }
 
 // Half of each model's slots stay free: a live request that comes finds one, also while slots of
-// answers that are over are not given back yet, and no batch's request in the queue.
+// answers that are over are not given back yet.
 int ServeWorker::room_for_batches() {
   int slots = std::numeric_limits<int>::max();
   for (const auto& model : server_.services().catalogue.serving()) {

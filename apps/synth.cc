@@ -69,7 +69,9 @@ Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
                                              const tokenizer::SyntheticTokenizer& tokenizer,
                                              int vocab_size) {
   checkpoint::GgufOptions options;
-  if (arguments.text("--gguf-type") == "q8_0") options.matrices = tensor::DType::kQ8_0;
+  const std::string& type = arguments.text("--gguf-type");
+  if (type == "q8_0") options.matrices = tensor::DType::kQ8_0;
+  if (type == "q4_k_m") options.matrices = tensor::DType::kQ4_K;
   if (tokenizer.json.empty()) return options;
   TRY_ASSIGN(tokenizer::GgmlTables tables,
              tokenizer::ggml_tables_of(tokenizer.json, "the synthetic tokenizer", vocab_size));
@@ -175,7 +177,9 @@ cli::Verb synth_verb() {
           "tokens. Same shape and seed, same "
           "bytes.\n"
           "--format writes the same weights in OpenAI's original layout or as one GGUF file: with\n"
-          "--gguf-type bf16 they compute the same bits, with q8_0 nearly so.",
+          "--gguf-type bf16 they compute the same bits, with q8_0 nearly so; q4_k_m mixes types "
+          "by\n"
+          "tensor as llama.cpp does.",
       .positionals = {{"OUT", "the folder to make, or a FILE.gguf"}},
       .flags = {{.name = "--like",
                  .value = "SHAPE",
@@ -214,9 +218,9 @@ cli::Verb synth_verb() {
                  .choices = {"hf", "original", "gguf"}},
                 {.name = "--gguf-type",
                  .value = "T",
-                 .help = "what a GGUF file holds attention, embedding and head in",
+                 .help = "what a GGUF file holds its matrices in (MXFP4 experts stay so)",
                  .default_text = "bf16",
-                 .choices = {"bf16", "q8_0"},
+                 .choices = {"bf16", "q8_0", "q4_k_m"},
                  .only_with = {{"--format", {"gguf"}}}},
                 {.name = "--seed",
                  .value = "S",
@@ -227,6 +231,7 @@ cli::Verb synth_verb() {
                    "pelton synth --like gpt-oss-120b --layers 2 ./small",
                    "pelton synth --like ./my-config.json --seed 7 ./mine",
                    "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf",
+                   "pelton synth --like qwen3-0.6b --format gguf --gguf-type q4_k_m ./q4.gguf",
                    "pelton synth --like gpt-oss-20b --drafter eagle3 ./head",
                    "pelton synth --like gpt-oss-20b --lora all --lora-rank 16 ./adapter"},
       .run = run,

@@ -29,6 +29,7 @@ class Foreign(http.server.ThreadingHTTPServer):
 
     def __init__(self, able, metrics="", key=None, tls=None):
         self.able, self.metrics, self.key, self.cut, self.asked, self.refused, self.running = able, metrics, key, None, [], 0, 0
+        self.cut_once = ()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -102,8 +103,11 @@ class Foreign(http.server.ThreadingHTTPServer):
                 def say(value):
                     self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
                 name = {"id": f"id-{id(self)}", "created": 1, "model": "m"}
+                cut = self.server.cut
+                for one in self.server.cut_once:  # whoever is asked first is cut, nobody else
+                    one.cut, one.cut_once = None, ()
                 for i, word in enumerate(words):
-                    if self.server.cut is not None and i == self.server.cut:
+                    if cut is not None and i == cut:
                         self.wfile.write(b'data: {"half')
                         return
                     choice = {"index": 0, "delta": {"content": word}} if is_chat else {"index": 0, "text": word}
@@ -243,21 +247,8 @@ class ForeignWorkers(unittest.TestCase):
         for one in servers:
             one.asked.clear()
             one.cut = after
-        done = []
-
-        def uncut():
-            # The second one is not cut.
-            while not done:
-                for one, other in (servers, servers[::-1]):
-                    if one.asked and not other.asked:
-                        other.cut = None
-        thread = threading.Thread(target=uncut)
-        thread.start()
-        try:
-            text, data, chunks = self.ask_stream(path, {**body, "stream_options": {"include_usage": True}})
-        finally:
-            done.append(True)
-            thread.join()
+            one.cut_once = servers
+        text, data, chunks = self.ask_stream(path, {**body, "stream_options": {"include_usage": True}})
         self.assertEqual(text, "".join(WORDS), (data, list(self.gateway.log)[-5:]))
         self.assertEqual((data[-1], data.count("[DONE]")), ("[DONE]", 1))
         self.assertEqual(len({chunk["id"] for chunk in chunks if "id" in chunk}), 1, "one answer's name")
@@ -408,6 +399,8 @@ class ForeignWorkers(unittest.TestCase):
         self.assertGreaterEqual(found, 0.9 * ideal)
         self.assertGreater(sorted(one.asked for one in servers)[1], 4 + 1, "not all at one")
         self.assertGreaterEqual(servers[1].publisher.replays, 1)
+        self.assertGreater(self.metric("kv_events_batches_total"), 12)
+        self.assertEqual(self.metric('kv_events_resets_total{reason="gap"}'), 0, "what was missed was said again")
         # What it has let go is not looked for there.
         for one in servers:
             one.clear()
@@ -416,12 +409,18 @@ class ForeignWorkers(unittest.TestCase):
         for one in servers:
             one.compute([9] * 32)
         self.wait(lambda: self.index_names() > 0)
+        # A gap that nobody fills.
+        publisher = servers[0].publisher
+        publisher.dropped.add(publisher.next)
+        servers[0].compute([8] * 32)
+        publisher.batches.clear()
+        servers[0].compute([7] * 32)
+        self.wait(lambda: self.metric('kv_events_resets_total{reason="gap"}') == 1)
         config.write_text("".join(line + "\n" for line in config.read_text().splitlines() if not line.startswith("kv_")))
         self.wait(lambda: self.index_names() == 0)
 
     def index_names(self):
-        text = ask(self.admin, "GET", "/metrics")[1]
-        return int(next(line for line in text.splitlines() if line.startswith("pelton_gateway_index_names ")).split()[1])
+        return self.metric("index_names")
 
 
 if __name__ == "__main__":

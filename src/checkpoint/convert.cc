@@ -14,7 +14,9 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "checkpoint/block_encoder.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_mix.h"
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_round_trip.h"
 #include "checkpoint/safetensors.h"
@@ -56,13 +58,14 @@ enum class Way {
   kValues,      // no source: the output's own
   kWiden,       // bf16 -> float32
   kWidenPlus1,  // bf16 -> float32, 1 added: gains of norms whose files hold w of 1 + w
-  kQ8_0,        // bf16 -> Q8_0
+  kBlocks,      // bf16 -> blocks of the output's type
   kMxfp4,       // blocks and scales -> GGUF blocks
   kWidenEvery2  // bf16 -> float32, every second element: a half of the gate and up biases
 };
 
 struct Output {
   Way way = Way::kCopy;
+  DType dtype = DType::kBf16;
   const families::ExpectedTensor* source = nullptr;
   const families::ExpectedTensor* scales = nullptr;  // of kMxfp4
   int every = 1;                                     // takes every second row, or
@@ -199,10 +202,8 @@ class Writer {
       values[static_cast<size_t>(i)] = tensor::bf16_to_float(bits);
       if (output.way == Way::kWidenPlus1) values[static_cast<size_t>(i)] += 1.0f;
     }
-    if (output.way == Way::kQ8_0) {
-      for (int64_t i = 0; i < output.columns; i += 32) {
-        quantize_q8_0(values.data() + i, to + i / 32 * tensor::kQ8_0BlockBytes);
-      }
+    if (output.way == Way::kBlocks) {
+      encode_row(output.dtype, values, to);
     } else {
       std::memcpy(to, values.data(), values.size() * sizeof(float));
     }
@@ -247,7 +248,11 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
   const std::string& name = wanted.name;
   const size_t exps = name.find("_exps");
   const bool apart = config.family->expert_files == families::ExpertFiles::kApart;
-  DType dtype = wanted.dtype;
+  output.dtype = wanted.dtype;
+  const auto as_matrix = [&] {
+    output.dtype = mixed_type(matrices, wanted, config);
+    output.way = output.dtype == DType::kBf16 ? Way::kCopy : Way::kBlocks;
+  };
   if (exps != std::string::npos && apart) {
     const size_t kind_at = name.rfind('.') + 1;
     const std::string kind = name.substr(kind_at, exps - kind_at);  // gate, up, down
@@ -255,8 +260,7 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
       output.experts.push_back(&source_of(
           sources, fmt::format("{}{}.{}_proj.weight", name.substr(0, kind_at), e, kind)));
     }
-    dtype = matrices;
-    output.way = dtype == DType::kQ8_0 ? Way::kQ8_0 : Way::kCopy;
+    as_matrix();
   } else if (exps != std::string::npos) {
     const size_t kind_at = name.rfind('.') + 1;
     const std::string kind = name.substr(kind_at, exps - kind_at);  // gate, up, down
@@ -266,36 +270,29 @@ Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const
     output.first = kind == "up" ? 1 : 0;
     const bool bias = name.ends_with("_bias");
     output.way = bias ? Way::kWidenEvery2 : Way::kMxfp4;
+    output.dtype = bias ? DType::kF32 : DType::kMxfp4;
     output.source = &source_of(sources, from + (bias ? "_bias" : "_blocks"));
     if (!bias) output.scales = &source_of(sources, from + "_scales");
   } else {
     output.source = &source_of(sources, name);
     const bool matrix = wanted.allowed == families::AllowedTypes::kMatrix &&
                         wanted.kind != families::TensorKind::kRouter;
-    if (matrix) dtype = matrices;
-    output.way = output.source->dtype == DType::kF32 ? Way::kCopyF32
-                 : dtype == DType::kF32              ? Way::kWiden
-                 : dtype == DType::kQ8_0             ? Way::kQ8_0
-                                                     : Way::kCopy;
+    output.way = output.source->dtype == DType::kF32 ? Way::kCopyF32 : Way::kWiden;
+    if (matrix) as_matrix();
     const bool is_norm = name.ends_with("norm.weight");
     if (config.norm_adds_one && is_norm) output.way = Way::kWidenPlus1;
     if (config.family->gguf->turns_neighbours) order_by_neighbours(name, config, output);
   }
-  output.row_bytes = tensor::row_bytes(dtype, output.columns);
+  output.row_bytes = tensor::row_bytes(output.dtype, output.columns);
   return output;
 }
 
-DType gguf_dtype(const Output& output) {
-  switch (output.way) {
-    case Way::kCopy:
-      return DType::kBf16;
-    case Way::kQ8_0:
-      return DType::kQ8_0;
-    case Way::kMxfp4:
-      return DType::kMxfp4;
-    default:
-      return DType::kF32;
-  }
+// llama.cpp's number of the kind of file (llama_ftype).
+uint32_t file_type(DType matrices, const families::ModelConfig& config) {
+  const bool is_mxfp4 =
+      config.has_experts() && config.family->expert_files == families::ExpertFiles::kMxfp4;
+  if (is_mxfp4) return 38;
+  return matrices == DType::kQ4_K ? 15 : matrices == DType::kQ8_0 ? 7 : 32;
 }
 
 // What llama3's scaling divides the frequency of each pair by (layers/rotary.cc), as files hold it.
@@ -332,18 +329,6 @@ void add_vocabulary(const Json& config, const GgufVocabulary& vocabulary, GgufHe
 }
 
 }  // namespace
-
-void quantize_q8_0(const float* weights, uint8_t* block) {
-  float highest = 0.0f;
-  for (int i = 0; i < 32; ++i) highest = std::max(highest, std::fabs(weights[i]));
-  const float scale = highest / 127.0f;
-  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-  const uint16_t bits = tensor::float_to_f16(scale);
-  std::memcpy(block, &bits, sizeof bits);
-  for (int i = 0; i < 32; ++i) {
-    block[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(weights[i] * inverse)));
-  }
-}
 
 void repack_mxfp4(const uint8_t* pairs, uint8_t scale, uint8_t* block) {
   uint8_t codes[32];
@@ -423,14 +408,14 @@ Result<void> write_gguf(const Json& config_json, const GgufOptions& options, Ten
   config_to_gguf(*config.family, config_json, header);
   TRY(check_gguf_says_all(config_json, config, header));
   header.u32("general.quantization_version", 2);
-  header.u32("general.file_type", config.has_experts() ? 38 : 32);  // MXFP4 experts; bf16
+  header.u32("general.file_type", file_type(options.matrices, config));
   add_vocabulary(config_json, options.vocabulary, header);
   std::vector<Output> outputs;
   int64_t offset = 0;
   for (const families::ExpectedTensor& tensor :
        families::expected_tensors(config, families::WeightLayout::kGguf)) {
     Output output = gguf_output(tensor, options.matrices, sources, config);
-    header.tensor(name_to_gguf(*config.family, tensor.name), gguf_dtype(output), tensor.shape);
+    header.tensor(name_to_gguf(*config.family, tensor.name), output.dtype, tensor.shape);
     output.offset = offset;
     offset +=
         static_cast<int64_t>(gguf_padded(static_cast<uint64_t>(output.rows * output.row_bytes)));

@@ -1,6 +1,6 @@
 // Writes a model's weights in another layout: OpenAI's original one, or GGUF as llama.cpp's
 // converter makes it. The source is the published layout, whether opened or made up; nothing is
-// rounded but by the Q8_0 one asks for. The caller's thread owns the pool; workers only fill and
+// rounded but to the blocks one asks for. The caller's thread owns the pool; workers only fill and
 // write pieces.
 #pragma once
 
@@ -33,7 +33,9 @@ struct GgufVocabulary {
 };
 
 struct GgufOptions {
-  tensor::DType matrices = tensor::DType::kBf16;  // attention, embedding, head: or kQ8_0
+  // All that are multiplied, but routers and what is MXFP4: kBf16, kQ8_0, or kQ4_K, mixed with
+  // larger types as llama.cpp's Q4_K_M is (gguf_mix.h).
+  tensor::DType matrices = tensor::DType::kBf16;
   GgufVocabulary vocabulary;
 };
 
@@ -45,10 +47,6 @@ Result<void> write_original(const Json& config, TensorBytes source, const std::s
 
 Result<void> write_gguf(const Json& config, const GgufOptions& options, TensorBytes source,
                         const std::string& file, base::ThreadPool& pool, WriteProgress progress);
-
-// 32 weights as a Q8_0 block: scale = largest magnitude / 127, halves rounded away from zero, as
-// ggml's reference does.
-void quantize_q8_0(const float* weights, uint8_t* block);
 
 // 16 bytes of Hugging Face's MXFP4 and their scale as a GGUF block.
 void repack_mxfp4(const uint8_t* pairs, uint8_t scale, uint8_t* block);

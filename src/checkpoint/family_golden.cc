@@ -118,7 +118,8 @@ class Maker {
   }
 
   std::string stored_name(const std::string& name) const {
-    const std::string published = families::published_name(*config_.family, name);
+    if (config_.is_encoder()) return name;  // the file's already
+    const std::string published = families::published_name(config_, name);
     constexpr std::string_view kModel = "model.";
     if (!published.starts_with(kModel)) return published;
     return prefix_ + published.substr(kModel.size());

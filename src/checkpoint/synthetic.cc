@@ -50,6 +50,7 @@ double logit_deviation(int vocab) {
 }
 
 Normal synthetic_distribution(const families::ModelConfig& config, std::string_view name) {
+  if (config.is_encoder()) return weight_distribution(config, name);
   const bool is_head =
       config.tied_head ? name == "model.embed_tokens.weight" : name.ends_with("lm_head.weight");
   if (!is_head) return weight_distribution(config, name);
@@ -210,7 +211,7 @@ class Run {
       int64_t data_bytes = 0;
       for (const families::ExpectedTensor& tensor : shard.tensors) {
         planned.push_back(
-            {families::published_name(*config_.family, tensor.name), tensor.dtype, tensor.shape});
+            {families::published_name(config_, tensor.name), tensor.dtype, tensor.shape});
         data_bytes += tensor.bytes();
       }
       const std::string header = safetensors_header(planned);
@@ -305,14 +306,14 @@ Result<void> prepare_folder(const std::string& folder, int64_t bytes) {
   return {};
 }
 
-std::string index_text(const families::Family& family, const std::vector<ShardPlan>& shards,
+std::string index_text(const families::ModelConfig& config, const std::vector<ShardPlan>& shards,
                        int64_t total) {
   Json metadata;
   metadata.set("total_size", total);
   Json::Object map;
   for (const ShardPlan& shard : shards) {
     for (const families::ExpectedTensor& tensor : shard.tensors)
-      map.push_back({families::published_name(family, tensor.name), shard.file});
+      map.push_back({families::published_name(config, tensor.name), shard.file});
   }
   Json index;
   index.set("metadata", std::move(metadata)).set("weight_map", std::move(map));
@@ -421,7 +422,7 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
   TRY(run.write(pool, progress));
   if (shards.size() > 1) {
     TRY(base::write_file(folder + "/model.safetensors.index.json",
-                         index_text(*config.family, shards, total)));
+                         index_text(config, shards, total)));
   }
   TRY(base::write_file(folder + "/generation_config.json", options.generation.dump()));
   return base::write_file(folder + "/config.json", options.config.dump());

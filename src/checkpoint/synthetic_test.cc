@@ -1,16 +1,22 @@
 #include "checkpoint/synthetic.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/golden_cases.h"
+#include "checkpoint/weight_scales.h"
 #include "families/model_config.h"
 #include "families/published_config.h"
+#include "families/registry.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -108,6 +114,60 @@ TEST_F(SyntheticFolder, OpensWithShardsAndHasSaneWeights) {
   }
   mean_square /= static_cast<double>(scales.bytes.size());
   EXPECT_NEAR(std::sqrt(mean_square), 3.0 / std::sqrt(128.0), 0.01);
+}
+
+// Every shape that there is: of each family those that its golden cases hold, written and opened.
+std::vector<GoldenFolder> all_shapes() {
+  const std::string root = PELTON_SOURCE_DIR "/testdata/golden";
+  std::vector<GoldenFolder> shapes = golden_folders(root);
+  std::ranges::move(golden_folders(root + "/embeddings"), std::back_inserter(shapes));
+  return shapes;
+}
+
+double rms_of(const tensor::TensorView& view) {
+  double squares = 0;
+  for (int64_t i = 0; i < view.element_count(); ++i) {
+    squares += std::pow(tensor::bf16_to_float(view.as<uint16_t>()[i]), 2);
+  }
+  return std::sqrt(squares / static_cast<double>(view.element_count()));
+}
+
+TEST_F(SyntheticFolder, EveryShapeIsWrittenAndOpens) {
+  const std::vector<GoldenFolder> shapes = all_shapes();
+  std::set<const families::Family*> seen;
+  for (const GoldenFolder& shape : shapes) {
+    SCOPED_TRACE(shape.name);
+    const Result<SyntheticOptions> options = synthetic_like(shape.path + "/config.json", 0);
+    ASSERT_TRUE(options.ok()) << options.error().message;
+    write(*options, 2);
+    {
+      const Result<Checkpoint> made = Checkpoint::open(root_ + "/2");
+      ASSERT_TRUE(made.ok()) << made.error().message;
+      seen.insert(made->config().family);
+      for (const auto& [name, view] : made->tensors()) {
+        if (view.dtype != tensor::DType::kBf16) continue;
+        const double rms = rms_of(view);
+        EXPECT_GT(rms, 1e-3) << name;
+        EXPECT_LT(rms, 10.0) << name;
+      }
+    }
+    std::filesystem::remove_all(root_);
+  }
+  EXPECT_EQ(seen.size(), families::Registry::built_in().families().size());
+}
+
+// The published sizes, which are too large to be written here.
+TEST(Synthetic, EveryTensorOfAPublishedModelHasADistribution) {
+  for (const std::string_view name : families::published_models()) {
+    const families::ModelConfig config =
+        families::parse_model_config(*families::published_config(name), nullptr, std::string(name))
+            .value();
+    for (const families::ExpectedTensor& tensor :
+         families::expected_tensors(config, families::WeightLayout::kPublished)) {
+      if (tensor.dtype != tensor::DType::kBf16) continue;
+      EXPECT_GT(weight_distribution(config, tensor.name).deviation, 0.0) << name << tensor.name;
+    }
+  }
 }
 
 TEST_F(SyntheticFolder, RefusesAFolderThatHoldsAModel) {

@@ -21,6 +21,7 @@ Normal weight_distribution(const families::ModelConfig& config, std::string_view
                                                                  : config.intermediate_size));
   const std::pair<std::string_view, Normal> table[] = {
       {"norm.weight", {0.1, config.norm_adds_one ? 0.0 : 1.0}},
+      {"norm.bias", {0.1, 0.0}},
       {"o_proj.bias", {0.1, 0.0}},
       {"o_proj.weight", {1.2 / heads, 0.0}},
       {"q_proj.bias", {0.5, 0.0}},
@@ -43,11 +44,21 @@ Normal weight_distribution(const families::ModelConfig& config, std::string_view
       {"gate_proj.weight", {1.5 / hidden, 0.0}},
       {"up_proj.weight", {1.5 / hidden, 0.0}},
       {"down_proj.weight", {0.7 / inner, 0.0}},
+      {"gate_proj.bias", {0.3, 0.0}},
+      {"up_proj.bias", {0.3, 0.0}},
+      {"down_proj.bias", {0.2, 0.0}},
       {"gate_up_proj_bias", {0.5, 0.0}},
       {"down_proj_bias", {0.2, 0.0}},
       // Larger than what one layer adds, so that tokens stay distinct through many layers.
       {"embed_tokens.weight", {3.0, 0.0}},
       {"lm_head.weight", {2.5 / hidden, 0.0}},
+      // Of encoders: beside the embedding, and the head of those with labels.
+      {"embed_positions.weight", {1.0, 0.0}},
+      {"embed_types.weight", {0.5, 0.0}},
+      {"classifier.dense.weight", {1.0 / hidden, 0.0}},
+      {"classifier.dense.bias", {0.2, 0.0}},
+      {"classifier.out_proj.weight", {1.5 / hidden, 0.0}},
+      {"classifier.out_proj.bias", {0.2, 0.0}},
   };
   for (const auto& [suffix, normal] : table) {
     if (name.ends_with(suffix)) return normal;

@@ -244,6 +244,24 @@ Result<bool> EtcdClient::create(std::string_view key, std::string_view value, in
   });
 }
 
+Result<bool> EtcdClient::put_while(std::string_view other_key, int64_t other_revision,
+                                   std::string_view key, std::string_view value) {
+  pb::TxnRequest request;
+  pb::Compare& compare = *request.add_compare();
+  compare.set_key(std::string(other_key));
+  compare.set_result(pb::Compare::EQUAL);
+  compare.set_target(pb::Compare::MOD);
+  compare.set_mod_revision(other_revision);
+  pb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  pb::TxnResponse response;
+  TRY(connection_->run([&](grpc::ClientContext& context, size_t at) {
+    return pb::KV::NewStub(connection_->channel(at))->Txn(&context, request, &response);
+  }));
+  return response.succeeded();
+}
+
 Result<void> EtcdClient::watch(std::string_view prefix, int64_t revision, std::chrono::seconds time,
                                const std::function<void(const std::vector<Change>&)>& changed) {
   pb::WatchRequest request;

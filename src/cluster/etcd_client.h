@@ -61,6 +61,10 @@ class EtcdClient {
   // it has another one.
   Result<bool> create(std::string_view key, std::string_view value, int64_t lease);
 
+  // If the other key still is as it was at that revision. False: it is not.
+  Result<bool> put_while(std::string_view other_key, int64_t other_revision, std::string_view key,
+                         std::string_view value);
+
   struct Change {
     bool deleted = false;
     Entry entry;  // value: empty where it was deleted

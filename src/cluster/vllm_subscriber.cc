@@ -143,7 +143,7 @@ void VllmSubscriber::listen() {
     while (!receive(link.get()).empty()) {
     }
     sequence_.restart();
-    options_.on_news({.anew = true, .events = {}});
+    options_.on_news({.reset = Reset::kLinkLost, .events = {}});
   }
 }
 
@@ -165,30 +165,34 @@ void VllmSubscriber::take(Batch batch) {
   using Place = EventSequence::Place;
   const Place place = sequence_.place_of(batch.number, batch.publisher);
   if (place == Place::kOld || batch.number < 0) return;
-  if (place == Place::kNext) return apply(batch, false);
-  const bool has_restarted = place == Place::kRestart;
-  if (has_restarted) sequence_.restart();
+  if (place == Place::kNext) return apply(batch, {});
+  std::optional<Reset> reset;
+  if (place == Place::kRestart) {
+    sequence_.restart();
+    reset = Reset::kRestart;
+  }
   // Said again are those from where we stand on, if they are still known: otherwise there is a gap.
-  const bool is_void =
-      batch.number > sequence_.next() ? replay(batch.number, has_restarted) : has_restarted;
-  apply(batch, is_void || batch.number > sequence_.next());
+  if (batch.number > sequence_.next()) reset = replay(batch.number, reset);
+  if (!reset && batch.number > sequence_.next()) reset = Reset::kGap;
+  apply(batch, reset);
 }
 
-void VllmSubscriber::apply(const Batch& batch, bool anew) {
+void VllmSubscriber::apply(const Batch& batch, std::optional<Reset> reset) {
   sequence_.note(batch.number, batch.publisher);
   Result<std::vector<VllmEvent>> events = parse_vllm_batch(batch.payload);
   // What it says is not understood: what it let go would be taken for held.
-  if (!events.ok()) return options_.on_news({.anew = true, .events = {}});
-  options_.on_news({.anew = anew, .events = *std::move(events)});
+  if (!events.ok()) return options_.on_news({.reset = Reset::kUnreadable, .events = {}});
+  options_.on_news({.reset = reset, .events = *std::move(events)});
 }
 
-bool VllmSubscriber::replay(int64_t until, bool anew) {
-  if (options_.replay_port == 0) return anew;
+std::optional<VllmSubscriber::Reset> VllmSubscriber::replay(int64_t until,
+                                                            std::optional<Reset> reset) {
+  if (options_.replay_port == 0) return reset;
   const Socket socket = open_socket(context_, ZMQ_DEALER, options_.host, options_.replay_port);
   const std::string from = big_endian(sequence_.next());
   if (socket == nullptr || zmq_send(socket.get(), "", 0, ZMQ_SNDMORE) < 0 ||
       zmq_send(socket.get(), from.data(), from.size(), 0) < 0) {
-    return anew;
+    return reset;
   }
   int said = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kReplayMs);
@@ -201,11 +205,25 @@ bool VllmSubscriber::replay(int64_t until, bool anew) {
     const int64_t number = big_endian(std::string_view(parts[1]).substr(0, kNumberBytes));
     if (number == kEnd) break;
     if (number < sequence_.next() || number >= until) continue;
-    anew = anew || number > sequence_.next();
+    if (!reset && number > sequence_.next()) reset = Reset::kGap;
     apply({.number = number, .publisher = parts[1].substr(kNumberBytes), .payload = parts[2]},
-          std::exchange(anew, false));
+          std::exchange(reset, {}));
   }
-  return anew;
+  return reset;
+}
+
+std::string_view name_of(VllmSubscriber::Reset reset) {
+  switch (reset) {
+    case VllmSubscriber::Reset::kGap:
+      return "gap";
+    case VllmSubscriber::Reset::kRestart:
+      return "restart";
+    case VllmSubscriber::Reset::kLinkLost:
+      return "link_lost";
+    case VllmSubscriber::Reset::kUnreadable:
+      return "unreadable";
+  }
+  return "";
 }
 
 }  // namespace pelton::cluster

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -49,13 +50,21 @@ class EventSequence {
 
 class VllmSubscriber {
  public:
+  enum class Reset {
+    kGap,         // batches are missing, and nobody says them again
+    kRestart,     // its publisher has begun anew
+    kLinkLost,    // who answers next may have begun anew
+    kUnreadable,  // a batch that is not understood
+  };
+  static constexpr size_t kResets = 4;
+
   struct Options {
     std::string host;
     int port = 0;
     int replay_port = 0;  // 0: there is none
-    // `anew`: what was said before is void.
+    // One batch. With a reset what was said before is void.
     struct News {
-      bool anew = false;
+      std::optional<Reset> reset;
       std::vector<VllmEvent> events;
     };
     std::function<void(News news)> on_news;
@@ -79,10 +88,10 @@ class VllmSubscriber {
   // All that has come.
   void drain(void* socket);
   void take(Batch batch);
-  void apply(const Batch& batch, bool anew);
+  void apply(const Batch& batch, std::optional<Reset> reset);
   // What it missed before the batch of this number, as far as it is said again, each as it comes.
-  // `anew`: the first of them voids what there was. Gives back whether that is still to be done.
-  bool replay(int64_t until, bool anew);
+  // `reset`: the first of them voids what there was. Gives back what is still to be done of that.
+  std::optional<Reset> replay(int64_t until, std::optional<Reset> reset);
 
   const Options options_;
   void* const context_;
@@ -90,5 +99,8 @@ class VllmSubscriber {
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
+
+// "gap", "restart", "link_lost", "unreadable"
+std::string_view name_of(VllmSubscriber::Reset reset);
 
 }  // namespace pelton::cluster

@@ -142,7 +142,7 @@ class Subscriber : public testing::Test {
                                 .replay_port = replays ? publisher_.replay_port : 0,
                                 .on_news = [this](const VllmSubscriber::Options::News& news) {
                                   std::lock_guard lock(mutex_);
-                                  if (news.anew) heard_ += "anew ";
+                                  if (news.reset) heard_ += "anew ";
                                   for (const VllmEvent& event : news.events) {
                                     heard_ += std::to_string(event.hashes.front()) + " ";
                                   }

@@ -27,22 +27,32 @@ AdmissionQueue::Kind kind_of(const request::GenerationRequest& request) {
   return request.pooling ? AdmissionQueue::Kind::kPooled : AdmissionQueue::Kind::kSampled;
 }
 
+bool is_background(const request::GenerationRequest& request) {
+  return request.priority > 0;
+}
+
 }  // namespace
 
 AdmissionQueue::Ticket AdmissionQueue::ticket(const request::GenerationRequest& request) {
   return {.tenant = request.tenant,
           .kind = kind_of(request),
+          .is_background = is_background(request),
           .prompt_tokens = static_cast<int>(request.prompt.size())};
 }
 
 Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answers,
                                    int64_t now_ns) {
   const auto tokens = static_cast<int64_t>(request.prompt.size());
-  TRY(check_bounds(
-      {.tenant = request.tenant, .weight = request.weight, .answers = answers, .tokens = tokens}));
+  const bool behind = is_background(request);
+  TRY(check_bounds({.tenant = request.tenant,
+                    .weight = request.weight,
+                    .answers = answers,
+                    .tokens = tokens,
+                    .is_background = behind}));
   const Kind kind = kind_of(request);
-  const int64_t wait =
-      wait_of({.tenant = request.tenant, .weight = request.weight, .kind = kind}, now_ns);
+  const int64_t wait = wait_of(
+      {.tenant = request.tenant, .weight = request.weight, .kind = kind, .is_background = behind},
+      now_ns);
   TRY(check_wait(wait));
   TRY(check_deadline(request, wait, now_ns));
   if (options_.wait_max_ns > 0) {
@@ -51,42 +61,45 @@ Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answ
   }
   Queue& queue = queue_of(kind);
   Tenant& tenant = queue.tenants[request.tenant];
-  tenant.waiting += answers;
-  tenant.tokens += tokens;
   tenant.weight = request.weight;
-  queue.waiting += answers;
-  requests_ += answers;
-  tokens_ += tokens;
+  for (Kinds* kinds : {&tenant.waiting, &queue.waiting, &waiting_}) {
+    Waiting& waiting = kinds->of(behind);
+    waiting.requests += answers;
+    waiting.tokens += tokens;
+  }
   return {};
 }
 
 Result<void> AdmissionQueue::room_for(const Candidate& candidate, int64_t now_ns) const {
-  TRY(check_bounds({.tenant = candidate.tenant, .weight = candidate.weight}));
+  TRY(check_bounds({.tenant = candidate.tenant,
+                    .weight = candidate.weight,
+                    .is_background = candidate.is_background}));
   return check_wait(wait_of(candidate, now_ns));
 }
 
 Result<void> AdmissionQueue::check_bounds(const Asked& asked) const {
-  if (requests_ == 0) return {};
-  if (requests_ + asked.answers > options_.requests_max) {
+  const auto [requests, all_tokens] = waiting_.before(asked.is_background);
+  if (requests == 0) return {};
+  if (requests + asked.answers > options_.requests_max) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting already; {} may",
-                                                     requests_, options_.requests_max)};
+                                                     requests, options_.requests_max)};
   }
-  if (tokens_ + asked.tokens > options_.tokens_max) {
+  if (all_tokens + asked.tokens > options_.tokens_max) {
     return Error{ErrorCode::kOverloaded,
                  fmt::format("{} prompt tokens are waiting already; {} more are over the {} that "
                              "may wait",
-                             tokens_, asked.tokens, options_.tokens_max)};
+                             all_tokens, asked.tokens, options_.tokens_max)};
   }
-  const Tenant own = counted(asked.tenant);
-  if (asked.tenant.empty() || own.waiting == 0) return {};
-  const int64_t places_left = options_.requests_max - requests_;
-  const int64_t tokens_left = options_.tokens_max - tokens_;
-  if (own.waiting + asked.answers > kPlacesForOneLeft * places_left ||
+  const Waiting own = counted(asked);
+  if (asked.tenant.empty() || own.requests == 0) return {};
+  const int64_t places_left = options_.requests_max - requests;
+  const int64_t tokens_left = options_.tokens_max - all_tokens;
+  if (own.requests + asked.answers > kPlacesForOneLeft * places_left ||
       own.tokens + asked.tokens > kPlacesForOneLeft * tokens_left) {
     return Error{ErrorCode::kOverloaded,
                  fmt::format("{} requests of yours are waiting already; the places that are left "
                              "are for others",
-                             own.waiting)};
+                             own.requests)};
   }
   return {};
 }
@@ -130,30 +143,34 @@ int64_t AdmissionQueue::wait_of(const Candidate& candidate, int64_t now_ns) cons
   for (const auto& [name, one] : queue.tenants) {
     if (name != candidate.tenant) others += one.weight;
   }
+  const bool behind = candidate.is_background;
   const auto own = queue.tenants.find(candidate.tenant);
-  const double own_waiting = own == queue.tenants.end() ? 0 : own->second.waiting;
+  const double own_waiting =
+      own == queue.tenants.end() ? 0 : own->second.waiting.before(behind).requests;
   const double in_turn = (own_waiting + 1) * (candidate.weight + others) / candidate.weight - 1;
-  int64_t places = static_cast<int64_t>(std::min<double>(queue.waiting, in_turn)) + 1;
+  int64_t places =
+      static_cast<int64_t>(std::min<double>(queue.waiting.before(behind).requests, in_turn)) + 1;
   if (!left_waiting_) {
     places -= std::max(0, options_.slots[static_cast<size_t>(candidate.kind)] - queue.scheduled);
   }
   return places <= 0 ? 0 : queue.estimate.wait_ns(places, now_ns);
 }
 
-AdmissionQueue::Tenant AdmissionQueue::counted(std::string_view tenant) const {
-  Tenant all;
+AdmissionQueue::Waiting AdmissionQueue::counted(const Asked& asked) const {
+  Waiting all;
   for (const Queue& queue : queues_) {
-    const auto found = queue.tenants.find(tenant);
+    const auto found = queue.tenants.find(asked.tenant);
     if (found == queue.tenants.end()) continue;
-    all.waiting += found->second.waiting;
-    all.tokens += found->second.tokens;
+    const Waiting own = found->second.waiting.before(asked.is_background);
+    all.requests += own.requests;
+    all.tokens += own.tokens;
   }
   return all;
 }
 
 int64_t AdmissionQueue::retry_after_ns(int64_t now_ns) const {
   const Queue& queue = queue_of(Kind::kSampled);
-  return queue.estimate.wait_ns(std::max(1, queue.waiting / 2), now_ns);
+  return queue.estimate.wait_ns(std::max(1, queue.waiting.before(false).requests / 2), now_ns);
 }
 
 int64_t AdmissionQueue::wait_ns(int64_t now_ns) const {
@@ -163,7 +180,8 @@ int64_t AdmissionQueue::wait_ns(int64_t now_ns) const {
 void AdmissionQueue::note_places(Places places, int64_t now_ns) {
   left_waiting_ = places == Places::kTaken;
   for (Queue& queue : queues_) {
-    queue.estimate.places_are(queue.waiting > 0 ? places : Places::kFree, now_ns);
+    queue.estimate.places_are(queue.waiting.before(true).requests > 0 ? places : Places::kFree,
+                              now_ns);
   }
 }
 
@@ -171,11 +189,12 @@ void AdmissionQueue::leave(const Ticket& ticket) {
   Queue& queue = queue_of(ticket.kind);
   const auto tenant = queue.tenants.find(ticket.tenant);
   CHECK(tenant != queue.tenants.end(), "a request leaves the line twice");
-  tenant->second.tokens -= ticket.prompt_tokens;
-  if (--tenant->second.waiting == 0) queue.tenants.erase(tenant);
-  --queue.waiting;
-  --requests_;
-  tokens_ -= ticket.prompt_tokens;
+  for (Kinds* kinds : {&tenant->second.waiting, &queue.waiting, &waiting_}) {
+    Waiting& waiting = kinds->of(ticket.is_background);
+    --waiting.requests;
+    waiting.tokens -= ticket.prompt_tokens;
+  }
+  if (tenant->second.waiting.before(true).requests == 0) queue.tenants.erase(tenant);
 }
 
 void AdmissionQueue::note_seated(const Ticket& ticket) {

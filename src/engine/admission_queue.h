@@ -2,6 +2,10 @@
 // fast slots come free, whether one that comes now could be ready in time. One that could not is
 // refused before anything is done for it. Pure: the time is passed in. The engine's stands in its
 // inbox, under that one's lock; the simulator's replicas have the same.
+//
+// Those in the background (a priority behind the usual one, as a batch's lines have) let others
+// pass, so they take none of the others' places: each kind may fill the queue, and those in the
+// background what others leave of it.
 #pragma once
 
 #include <array>
@@ -38,6 +42,7 @@ class AdmissionQueue {
   struct Ticket {
     std::string tenant;
     Kind kind = Kind::kSampled;
+    bool is_background = false;
     int prompt_tokens = 0;  // for the first of several answers only
   };
   // Of the first of a request's answers.
@@ -52,6 +57,7 @@ class AdmissionQueue {
     std::string_view tenant;
     double weight = 1.0;
     Kind kind = Kind::kSampled;
+    bool is_background = false;
   };
   // Whether the tenant's next request would be refused, whatever it asks for: kOverloaded.
   Result<void> room_for(const Candidate& candidate, int64_t now_ns) const;
@@ -69,17 +75,32 @@ class AdmissionQueue {
                       int64_t now_ns);
   void note_never_scheduled(const Ticket& ticket);
 
-  int requests() const { return requests_; }
-  int64_t tokens() const { return tokens_; }
+  int requests() const { return waiting_.before(true).requests; }
+  int64_t tokens() const { return waiting_.before(true).tokens; }
 
  private:
-  struct Tenant {
-    int waiting = 0;
+  struct Waiting {
+    int requests = 0;
     int64_t tokens = 0;
+  };
+  // Those in the background apart.
+  struct Kinds {
+    Waiting usual;
+    Waiting background;
+    Waiting& of(bool is_background) { return is_background ? background : usual; }
+    // Those who have their turn before one that comes now, or may have.
+    Waiting before(bool is_background) const {
+      if (!is_background) return usual;
+      return {.requests = usual.requests + background.requests,
+              .tokens = usual.tokens + background.tokens};
+    }
+  };
+  struct Tenant {
+    Kinds waiting;
     double weight = 1.0;
   };
   struct Queue {
-    int waiting = 0;
+    Kinds waiting;
     int scheduled = 0;
     std::map<std::string, Tenant, std::less<>> tenants;  // of those who wait
     admission::WaitEstimate estimate;
@@ -89,6 +110,7 @@ class AdmissionQueue {
     double weight = 1.0;
     int answers = 1;
     int64_t tokens = 0;
+    bool is_background = false;
   };
 
   Result<void> check_bounds(const Asked& asked) const;
@@ -96,16 +118,15 @@ class AdmissionQueue {
   Result<void> check_deadline(request::GenerationRequest& request, int64_t wait_ns,
                               int64_t now_ns) const;
   int64_t wait_of(const Candidate& candidate, int64_t now_ns) const;
-  Tenant counted(std::string_view tenant) const;
+  Waiting counted(const Asked& asked) const;
   void leave(const Ticket& ticket);
   Queue& queue_of(Kind kind) { return queues_[static_cast<size_t>(kind)]; }
   const Queue& queue_of(Kind kind) const { return queues_[static_cast<size_t>(kind)]; }
 
   const Options options_;
   std::array<Queue, 2> queues_;
+  Kinds waiting_;
   bool left_waiting_ = false;
-  int requests_ = 0;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace pelton::engine

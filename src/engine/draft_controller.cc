@@ -12,6 +12,10 @@ constexpr double kAcceptanceAtFirst = 0.7;
 constexpr double kTriesAtFirst = 4;
 constexpr double kTriesOfPlaceBefore = 64;
 constexpr double kTriesKept = 2048;  // then the old ones count half
+// Texts change, also while hardly anything is tried: with each step what was tried counts a little
+// less, until so much is left of it.
+constexpr double kTriesForgotten = 1.0 / 256;
+constexpr double kTriesRemembered = 16;
 
 // How step times grow with rows where none was seen: as little as on the best of machines, so that
 // it is tried; what was seen counts from then on.
@@ -70,13 +74,43 @@ std::array<double, DraftController::kPlaces> DraftController::acceptances(size_t
   return by_place;
 }
 
+DraftController::Report::Acceptance DraftController::tried_acceptances(size_t proposer) const {
+  Report::Acceptance by_place;
+  for (size_t place = 0; place < kPlaces; ++place) {
+    if (accepted_[proposer][place].tried > 0) {
+      by_place[place] = acceptance(accepted_[proposer], place);
+    }
+  }
+  return by_place;
+}
+
 double DraftController::drafted_share() const {
   return drafted_.hit / drafted_.tried;
 }
 
-bool DraftController::wants_probe(const DraftHistory& history) const {
+bool DraftController::wants_probe(const DraftHistory& history, int waiting) const {
   return options_.adaptive && history.steps_off >= history.probe_after &&
-         probe_credit_ns_ >= probe_cost_ns_;
+         probe_credit_ns_ >= (1 + waiting) * probe_cost_ns_;
+}
+
+void DraftController::note_waiting(int rows) {
+  if (rows == 0) return;
+  waited_.hit += rows;
+  probe_credit_ns_ -= rows * token_ns_;
+}
+
+double DraftController::waited_ns() const {
+  return waited_.tried > 0 ? waited_.hit / waited_.tried * token_ns_ : 0;
+}
+
+void DraftController::forget_slowly() {
+  for (Places& places : accepted_) {
+    for (Share& share : places) {
+      if (share.tried <= kTriesRemembered) continue;
+      share.tried -= share.tried * kTriesForgotten;
+      share.hit -= share.hit * kTriesForgotten;
+    }
+  }
 }
 
 void DraftController::note_draft(DraftHistory& history, const Draft& draft) {
@@ -100,8 +134,9 @@ void DraftController::note_draft(DraftHistory& history, const Draft& draft) {
 }
 
 void DraftController::note_step(const Step& step) {
-  const auto& [rows, longest_draft, elapsed_ns, draft_ns, proposer_ns] = step;
+  const auto& [rows, longest_draft, elapsed_ns, draft_ns, catch_up_ns, proposer_ns] = step;
   if (rows <= 0 || elapsed_ns <= 0) return;
+  forget_slowly();
   const size_t index = time_index(rows);
   if (step_times_.size() <= index) step_times_.resize(index + 1);
   const auto ns = static_cast<double>(std::max<int64_t>(elapsed_ns - draft_ns, 1));
@@ -122,10 +157,11 @@ void DraftController::note_step(const Step& step) {
   }
   DraftTime& time = draft_time_;
   const double k_off = longest_draft - time.k;
-  const double ns_off = static_cast<double>(draft_ns) - time.ns;
+  const auto asked_ns = static_cast<double>(std::max<int64_t>(draft_ns - catch_up_ns, 0));
+  const double ns_off = asked_ns - time.ns;
   if (!std::exchange(time.seen, true)) {
     time.k = longest_draft;
-    time.ns = static_cast<double>(draft_ns);
+    time.ns = asked_ns;
     return;
   }
   const double weight = kStepTimeWeight;
@@ -243,7 +279,10 @@ void DraftController::choose(std::span<Candidate> candidates, int rows, int gues
   const Total chosen = best_total(rows, most, candidates.size());
   last_guesses_ = chosen.guesses;
   for (int i = 0; i < chosen.guesses; ++i) {
-    ++candidates[static_cast<size_t>(guesses_[static_cast<size_t>(i)].candidate)].tokens;
+    Candidate& candidate =
+        candidates[static_cast<size_t>(guesses_[static_cast<size_t>(i)].candidate)];
+    ++candidate.tokens;
+    candidate.history->is_probe = false;
   }
   grant_probes(candidates, rows, chosen, guesses_max - chosen.guesses);
   report_.guesses = chosen.guesses;
@@ -306,12 +345,12 @@ DraftController::Total DraftController::best_total(int rows, int most, size_t ca
 void DraftController::grant_probes(std::span<Candidate> candidates, int rows, const Total& chosen,
                                    int probes_max) {
   const double plain_ns = step_ns(rows, chosen.guesses, chosen.longest_draft);
-  const double token_ns = chosen.tokens_per_ns > 0 ? 1 / chosen.tokens_per_ns : 0;
+  token_ns_ = chosen.tokens_per_ns > 0 ? 1 / chosen.tokens_per_ns : 0;
   const auto loss_ns = [&](int probes) {
     const int longest = std::max(chosen.longest_draft, std::min(probes, 1));
     const double longer_ns = step_ns(rows, chosen.guesses + probes, longest) - plain_ns;
     return std::max(
-        longer_ns - drafted_share() * acceptance(accepted_.back(), 0) * probes * token_ns, 0.0);
+        longer_ns - drafted_share() * acceptance(accepted_.back(), 0) * probes * token_ns_, 0.0);
   };
   const double credit_ns = probe_credit_ns_;
   int probes = 0;
@@ -325,10 +364,12 @@ void DraftController::grant_probes(std::span<Candidate> candidates, int rows, co
                                   loss_ns(probes + 1) <= credit_ns;
     if (!is_due) continue;
     candidate.tokens = 1;
+    candidate.history->is_probe = true;
     ++probes;
   }
+  waited_.add(probes, 0);
   probe_credit_ns_ += kProbing * plain_ns - loss_ns(probes);
-  if (any_more) probe_cost_ns_ = loss_ns(1);
+  if (any_more) probe_cost_ns_ = loss_ns(1) + waited_ns();
   probe_credit_ns_ = std::min(probe_credit_ns_, std::max(plain_ns, probe_cost_ns_));
 }
 
@@ -346,9 +387,9 @@ std::string_view name_of(DraftController::State state) {
 
 DraftController::Report DraftController::report() const {
   Report report = report_;
-  report.acceptance = acceptances(kProposersMax);
+  report.acceptance = tried_acceptances(kProposersMax);
   for (size_t i = 0; i < kProposersMax; ++i) {
-    report.proposers[i] = {.acceptance = acceptances(i), .draft_ns = proposer_ns_[i]};
+    report.proposers[i] = {.acceptance = tried_acceptances(i), .draft_ns = proposer_ns_[i]};
   }
   report.drafted_share = drafted_share();
   report.step_ns = step_times_.size() > 1 ? step_times_[1].ns : 0;

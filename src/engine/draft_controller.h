@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ struct DraftHistory {
                         : std::max(factor - kFactorNoise, 1.0);
   }
   size_t proposer = kProposersMax;  // who guessed for it last; kProposersMax: nobody has
+  bool is_probe = false;            // its last guess was one, to see
   int steps_off = 0;                // without a guess, in a row
   int probe_after = 16;             // so many of them it gets one
 };
@@ -60,8 +62,12 @@ class DraftController {
   // rows: decodes in the step, candidates or not; guesses_max: of all together.
   void choose(std::span<Candidate> candidates, int rows, int guesses_max);
 
-  // A sequence without guesses for so long that it should get one, to see.
-  bool wants_probe(const DraftHistory& history) const;
+  // A sequence without guesses for so long that it should get one, to see; `waiting`: so many wait
+  // for theirs already, each of which is to be paid for.
+  bool wants_probe(const DraftHistory& history, int waiting = 0) const;
+  // Rows that the step at hand goes by without, because a probe needs all of its sequence's tokens
+  // known, before it and behind it. Part of what probes cost.
+  void note_waiting(int rows);
   // It had no guess in a step that it was in.
   static void note_off(DraftHistory& history) { ++history.steps_off; }
 
@@ -79,7 +85,9 @@ class DraftController {
     int longest_draft = 0;  // guesses that one row was granted, at most
     int64_t elapsed_ns = 0;
     int64_t draft_ns = 0;  // of these; counts where guesses were granted
-    std::array<int64_t, kProposersMax> proposer_ns{};  // of these, by who was asked
+    // Of these, for what a proposer had not computed while nobody asked it: that is over.
+    int64_t catch_up_ns = 0;
+    std::array<int64_t, kProposersMax> proposer_ns{};  // by who was asked
   };
   void note_step(const Step& step);
   // What lay between that step's computing and the one's before, of a step in which guesses were
@@ -95,10 +103,11 @@ class DraftController {
   };
   struct Report {
     State state = State::kIdle;
-    // Of a guess whose earlier ones were right, by place: everybody's.
-    std::array<double, kPlaces> acceptance{};
+    // Of a guess whose earlier ones were right, by place: everybody's. None: it was never tried.
+    using Acceptance = std::array<std::optional<double>, kPlaces>;
+    Acceptance acceptance{};
     struct Proposer {
-      std::array<double, kPlaces> acceptance{};
+      Acceptance acceptance{};
       double draft_ns = 0;  // of asking it; 0: it never was
     };
     std::array<Proposer, kProposersMax> proposers{};
@@ -120,7 +129,10 @@ class DraftController {
   using Places = std::array<Share, kPlaces>;
   static double acceptance(const Places& places, size_t place);
   std::array<double, kPlaces> acceptances(size_t proposer) const;
+  Report::Acceptance tried_acceptances(size_t proposer) const;
   double drafted_share() const;
+  void forget_slowly();
+  double waited_ns() const;  // for one probe
   void estimate_step_times(int rows_max);
   void rank_guesses(std::span<const Candidate> candidates);
   void give_what_fits(std::span<Candidate> candidates, int guesses_max);
@@ -162,9 +174,11 @@ class DraftController {
   std::array<Beside, 2> beside_{};  // steps without guesses, with them
   int last_guesses_ = 0;
   // Probes are paid for by a share of all time (kProbing), saved up for a step at most; the last
-  // known price of one.
+  // known price of one, and of a token; how many rows went without for how many probes.
   double probe_credit_ns_ = 0;
   double probe_cost_ns_ = 0;
+  double token_ns_ = 0;
+  Share waited_;
   Report report_;
 
   // Scratch of a choice.

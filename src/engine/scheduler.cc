@@ -342,6 +342,7 @@ void Scheduler::limit_prompts() {
 // Which decodes are followed by how many guesses. They come before prompts in the step's budget;
 // blocks they get last, of what nobody else needs.
 void Scheduler::choose_drafts() {
+  draft_controller_.note_waiting(std::exchange(waiting_to_probe_, 0));
   if (capacity_.draft_tokens_max == 0 || chosen_.empty()) return;
   draft_candidates_.clear();
   bool any_possible = false;
@@ -369,10 +370,16 @@ void Scheduler::choose_drafts() {
 
 // How far it is only the step in flight knows; or it is to have a guess, and its last token is not
 // known yet: one step goes by without it.
-bool Scheduler::waits_to_draft(const Sequence& sequence) const {
-  if (sequence.draft_max > 0) return true;
-  return sequence.pending > 0 && draft_controller_.wants_probe(sequence.draft_history) &&
-         draft_tokens_for(sequence) > 0;
+bool Scheduler::waits_to_draft(const Sequence& sequence) {
+  if (sequence.draft_max > 0) {
+    if (sequence.draft_history.is_probe) ++waiting_to_probe_;
+    return true;
+  }
+  const bool waits = sequence.pending > 0 &&
+                     draft_controller_.wants_probe(sequence.draft_history, waiting_to_probe_) &&
+                     draft_tokens_for(sequence) > 0;
+  if (waits) ++waiting_to_probe_;
+  return waits;
 }
 
 // Guesses that make sense behind its next row: no more than may still be emitted, and none where a

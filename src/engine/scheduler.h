@@ -219,7 +219,7 @@ class Scheduler {
   void note_adapter_waiter();
   void choose_drafts();
   int draft_tokens_for(const Sequence& sequence) const;
-  bool waits_to_draft(const Sequence& sequence) const;
+  bool waits_to_draft(const Sequence& sequence);
   bool waits_for_budget(const Sequence& sequence) const;
   void take_draft_blocks();
   std::vector<Slot>& free_slots(const Sequence& sequence) {
@@ -350,6 +350,7 @@ class Scheduler {
   std::vector<Sequence*> swapped_out_;
   std::vector<Offload> offloads_;
 
+  int waiting_to_probe_ = 0;  // rows that the step being planned goes without for a probe
   DraftController draft_controller_;
   std::vector<DraftController::Candidate> draft_candidates_;  // scratch
   bool drafting_ = true;  // the last step with decodes had guesses, or might have

@@ -68,6 +68,7 @@ void Scheduler::commit(StepResult result) {
            .longest_draft = longest,
            .elapsed_ns = result.compute_ns > 0 ? result.compute_ns : result.elapsed_ns,
            .draft_ns = result.draft_ns,
+           .catch_up_ns = result.catch_up_ns,
            .proposer_ns = result.proposer_ns});
       draft_controller_.note_beside(longest > 0, result.beside_ns);
       counters_.decode_rows += step.decode_tokens;

@@ -193,8 +193,9 @@ struct StepResult {
   std::vector<SampledToken> tokens;
   std::vector<float> floats;
   std::vector<PromptToken> prompt_tokens;
-  int64_t elapsed_ns = 0;  // of the step; set by whoever drives the engine
-  int64_t draft_ns = 0;    // of these, spent on guessing
+  int64_t elapsed_ns = 0;   // of the step; set by whoever drives the engine
+  int64_t draft_ns = 0;     // of these, spent on guessing
+  int64_t catch_up_ns = 0;  // of these, for tokens that a proposer had not seen as it was not asked
   std::array<int64_t, kProposersMax> proposer_ns{};  // of these, by who was asked
   int64_t compute_ns = 0;  // from when the executor began it until it was done; 0: not known
   // From the result before to this one, less that: planning, handing on, what no step overlaps

@@ -66,6 +66,7 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
 
 void Drafter::divide_time(engine::StepResult& result) const {
   if (requests_.empty()) return;  // nobody was asked
+  result.catch_up_ns = proposer_->catch_up_ns();
   const std::span<const int64_t> parts = proposer_->part_ns();
   if (parts.empty()) {
     result.proposer_ns[0] = result.draft_ns;

@@ -108,6 +108,21 @@ TEST(Bert, TensorNamesOfPublishedFilesAreFound) {
   EXPECT_EQ(name("encoder.layer.0"), "encoder.layer.0");
 }
 
+TEST(Bert, ExpectedTensorsHaveNamesThatAreReadBack) {
+  for (const char* file : {"bge-small-en.json", "bge-reranker-v2-m3.json"}) {
+    for (const char* architecture : {"", "BertForSequenceClassification"}) {
+      Json json = published(file);
+      const bool is_bert = json.string("model_type") == "bert";
+      if (*architecture != '\0' && is_bert) json.set("architectures", Json::Array{architecture});
+      const auto config = parse_model_config(json, nullptr, "c").value();
+      for (const ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kPublished)) {
+        const std::string stored = published_name(config, tensor.name);
+        EXPECT_EQ(tensor_name(config, stored), tensor.name) << stored;
+      }
+    }
+  }
+}
+
 TEST(Bert, TensorNamesOfHeadsAreFound) {
   const auto roberta =
       parse_model_config(published("bge-reranker-v2-m3.json"), nullptr, "c").value();

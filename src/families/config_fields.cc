@@ -98,11 +98,15 @@ Result<void> read_longrope(const ConfigFields& fields, int context_max, RopeConf
 // architectures; those with weights of their own are found by their tensors.
 bool changes_arithmetic(std::string_view key) {
   constexpr std::string_view kStems[] = {
-      "scal",   "softcap",       "multiplier", "activation", "_act",
-      "clip",   "rotary",        "rope",       "window",     "alibi",
-      "logit_", "temperature",   "factor",     "mscale",     "section",
-      "bias",   "bidirectional", "parallel_",  "residual",   "position_embedding_type",
-      "chunk",  "kv_shared",     "swiglu",     "sandwich"};
+      "scal", "softcap", "multiplier", "activation", "_act", "clip", "rotary", "rope", "window",
+      "alibi", "logit_", "temperature", "factor", "mscale", "section", "bias", "bidirectional",
+      "parallel_", "residual", "position_embedding_type", "chunk", "kv_shared", "swiglu",
+      "sandwich",
+      // Which experts are chosen, and in which layers.
+      "scoring_func", "n_group", "topk_group", "topk_method", "layer_freq", "first_k_dense",
+      // Norms without weights or elsewhere; what attention sees, and what becomes of its output.
+      "norm_type", "qk_norm", "qk_layernorm", "pre_norm", "sink", "local_attention", "global_attn",
+      "output_gate", "index_topk", "use_mup", "layer_types"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
                                             "max_window_layers",    "activation_scheme",
@@ -115,9 +119,13 @@ bool changes_arithmetic(std::string_view key) {
   });
 }
 
-bool says_no(const Json& value) {
+bool says_no(std::string_view key, const Json& value) {
   if (value.is_null() || value == Json(false)) return true;
-  if (value.is_array()) return value.as_array().empty();
+  if (value.is_array()) {
+    return std::ranges::all_of(value.as_array(), [&](const Json& element) {
+      return key == "layer_types" && element == Json("full_attention");
+    });
+  }
   if (value.is_object()) return value.as_object().empty();
   return value.is_number() && value.as_number() == 1.0;
 }
@@ -207,7 +215,8 @@ Result<void> ConfigFields::only(std::string_view key, const Json& supported) con
 
 Result<void> ConfigFields::refuse_unread_arithmetic() const {
   for (const Json::Member& member : json_.as_object()) {
-    if (read_.contains(member.key) || !changes_arithmetic(member.key) || says_no(member.value)) {
+    if (read_.contains(member.key) || !changes_arithmetic(member.key) ||
+        says_no(member.key, member.value)) {
       continue;
     }
     return unsupported(member.key,

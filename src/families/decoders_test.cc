@@ -98,7 +98,7 @@ TEST(Mixtral, NamesOfItsFiles) {
   };
   for (const auto& [stored, ours] : kNames) {
     EXPECT_EQ(tensor_name(config, stored), ours);
-    EXPECT_EQ(published_name(*config.family, ours), stored);
+    EXPECT_EQ(published_name(config, ours), stored);
   }
   const std::string odd = "model.layers.7.block_sparse_moe.experts.x.w1.weight";
   EXPECT_EQ(tensor_name(config, odd), odd);  // no number: it has no place, and is refused

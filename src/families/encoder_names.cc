@@ -67,6 +67,21 @@ std::string renamed(const Parts& parts, const NamePair (&table)[kCount]) {
   return "";
 }
 
+template <size_t kCount>
+std::string renamed_back(const Parts& parts, const NamePair (&table)[kCount]) {
+  for (const NamePair& pair : table) {
+    if (pair.ours == parts.module) return fmt::format("{}.{}", pair.foreign, parts.what);
+  }
+  return "";
+}
+
+bool is_bert(const ModelConfig& config) {
+  return config.encoder.first_position == 0;
+}
+
+constexpr std::string_view kStoredLayers = "encoder.layer.";
+constexpr std::string_view kLayers = "model.layers.";
+
 }  // namespace
 
 std::string encoder_tensor_name(const ModelConfig& config, std::string_view stored) {
@@ -77,14 +92,13 @@ std::string encoder_tensor_name(const ModelConfig& config, std::string_view stor
   for (const std::string_view unused : kUnused) {
     if (name.starts_with(unused)) return "";
   }
-  constexpr std::string_view kLayers = "encoder.layer.";
-  if (name.starts_with(kLayers)) {
-    const std::string_view rest = name.substr(kLayers.size());
+  if (name.starts_with(kStoredLayers)) {
+    const std::string_view rest = name.substr(kStoredLayers.size());
     const size_t dot = rest.find('.');
     if (dot == std::string_view::npos) return std::string(stored);
     const std::string in_layer = renamed(parts_of(rest.substr(dot + 1)), kLayerModules);
     if (in_layer.empty()) return std::string(stored);
-    return fmt::format("model.layers.{}.{}", rest.substr(0, dot), in_layer);
+    return fmt::format("{}{}.{}", kLayers, rest.substr(0, dot), in_layer);
   }
   const Parts parts = parts_of(name);
   std::string found = renamed(parts, kModules);
@@ -94,10 +108,22 @@ std::string encoder_tensor_name(const ModelConfig& config, std::string_view stor
                                                                           : std::string(stored);
   }
   // A file of RoBERTa's with labels may have a pooler, too, which nothing reads.
-  const bool is_bert = config.encoder.first_position == 0;
-  if (!is_bert && name.starts_with("pooler.")) return "";
-  found = is_bert ? renamed(parts, kBertHead) : renamed(parts, kRobertaHead);
+  if (!is_bert(config) && name.starts_with("pooler.")) return "";
+  found = is_bert(config) ? renamed(parts, kBertHead) : renamed(parts, kRobertaHead);
   return found.empty() ? std::string(stored) : found;
+}
+
+std::string encoder_published_name(const ModelConfig& config, std::string_view name) {
+  if (name.starts_with(kLayers)) {
+    const std::string_view rest = name.substr(kLayers.size());
+    const size_t dot = rest.find('.');
+    return fmt::format("{}{}.{}", kStoredLayers, rest.substr(0, dot),
+                       renamed_back(parts_of(rest.substr(dot + 1)), kLayerModules));
+  }
+  const Parts parts = parts_of(name);
+  const std::string found = renamed_back(parts, kModules);
+  if (!found.empty()) return found;
+  return is_bert(config) ? renamed_back(parts, kBertHead) : renamed_back(parts, kRobertaHead);
 }
 
 }  // namespace pelton::families

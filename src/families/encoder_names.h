@@ -12,4 +12,7 @@ namespace pelton::families {
 // labels, the head of a masked language model, stored position ids).
 std::string encoder_tensor_name(const ModelConfig& config, std::string_view stored);
 
+// The reverse, of an expected tensor: what BERT's or RoBERTa's files call it, without a prefix.
+std::string encoder_published_name(const ModelConfig& config, std::string_view name);
+
 }  // namespace pelton::families

@@ -225,6 +225,36 @@ TEST(ModelConfig, RefusesKeysThatChangeArithmetic) {
                  ErrorCode::kUnsupported, "rope_scaling.mrope_section");
 }
 
+// Whatever the family: what another's router, norm or mask would do is not done in silence.
+TEST(ModelConfig, RefusesWhatOtherFamiliesDo) {
+  const std::pair<const char*, const char*> kKeys[] = {{"scoring_func", "\"sigmoid\""},
+                                                       {"n_group", "4"},
+                                                       {"topk_group", "2"},
+                                                       {"topk_method", "\"greedy\""},
+                                                       {"moe_layer_freq", "2"},
+                                                       {"first_k_dense_replace", "3"},
+                                                       {"norm_type", "\"layernorm\""},
+                                                       {"use_qk_norm", "true"},
+                                                       {"qk_layernorm", "true"},
+                                                       {"attention_sink_size", "4"},
+                                                       {"local_attention", "128"},
+                                                       {"global_attn_every_n_layers", "3"},
+                                                       {"attn_output_gate", "true"},
+                                                       {"index_topk", "2048"},
+                                                       {"layer_types", "[\"linear_attention\"]"}};
+  for (const char* model : {"llama-3.1-8b", "qwen3-30b-a3b"}) {
+    for (const auto& [key, value] : kKeys) {
+      Json config = published_config(model).value();
+      config.set(key, Json::parse(value).value());
+      expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                     key);
+    }
+    Json config = published_config(model).value();
+    config.set("layer_types", Json::Array{"full_attention", "full_attention"});
+    EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok());
+  }
+}
+
 // A bias that is said and not computed, a mask that is not causal, in any family.
 TEST(ModelConfig, RefusesBiasesAndMasksThatAreNotComputed) {
   for (const char* model : {"llama-3.1-8b", "mistral-7b-v0.3", "mixtral-8x7b", "qwen2.5-0.5b",

@@ -131,11 +131,12 @@ std::string tensor_name(const ModelConfig& config, std::string_view stored) {
                      is_block_scale ? "_inv" : "");
 }
 
-std::string published_name(const Family& family, std::string_view name) {
+std::string published_name(const ModelConfig& config, std::string_view name) {
+  if (config.is_encoder()) return encoder_published_name(config, name);
   const std::optional<InLayer> found = in_layer(name);
   if (!found) return std::string(name);
   return fmt::format("{}{}.{}", kLayers, found->layer,
-                     renamed_by(family.layer_names, found->rest, false));
+                     renamed_by(config.family->layer_names, found->rest, false));
 }
 
 }  // namespace pelton::families

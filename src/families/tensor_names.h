@@ -15,6 +15,6 @@ namespace pelton::families {
 std::string tensor_name(const ModelConfig& config, std::string_view stored);
 
 // What the family's own files call it.
-std::string published_name(const Family& family, std::string_view name);
+std::string published_name(const ModelConfig& config, std::string_view name);
 
 }  // namespace pelton::families

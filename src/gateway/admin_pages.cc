@@ -95,6 +95,18 @@ void add_limits(const AdminSource& source, telemetry::PrometheusText& text) {
   }
 }
 
+void add_kv_events(const Fleet::KvEvents& events, telemetry::PrometheusText& text) {
+  using Type = telemetry::PrometheusText::Type;
+  text.counter("pelton_gateway_kv_events_batches_total",
+               "Batches of KV events from foreign workers.", static_cast<double>(events.batches));
+  text.family("pelton_gateway_kv_events_resets_total", Type::kCounter,
+              "How often a foreign worker's part of the index began anew, by reason.");
+  for (size_t i = 0; i < events.resets.size(); ++i) {
+    text.sample({{"reason", name_of(static_cast<cluster::VllmSubscriber::Reset>(i))}},
+                static_cast<double>(events.resets[i]));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   const Fleet::IndexSize index = source.fleet.index_size();
@@ -139,6 +151,7 @@ std::string metrics_text(const AdminSource& source) {
   text.gauge("pelton_gateway_index_names", "KV blocks known of workers.",
              static_cast<double>(index.names));
   counter("index_evictions_total", "Names that made room for others.", index.evictions);
+  add_kv_events(source.fleet.kv_events(), text);
   counter("config_reloads_total", "Configurations read anew.", counters.reloads);
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);

@@ -27,7 +27,9 @@ void ArmFigures::note_end(const End& end) {
   ++outcomes_[static_cast<size_t>(end.outcome)];
   if (end.outcome != Outcome::kOk) return;
   if (end.tokens > 0) output_tokens_.observe(static_cast<double>(end.tokens));
-  if (end.tokens > 1) token_s_.observe(end.further_s / static_cast<double>(end.tokens - 1));
+  if (end.tokens_longest > 1 && end.further_s > 0) {
+    token_s_.observe(end.further_s / static_cast<double>(end.tokens_longest - 1));
+  }
 }
 
 void ArmFigures::note_finish(std::string_view reason) {

@@ -28,10 +28,12 @@ class ArmFigures {
   void note_request() { ++requests_; }
   // The first token of its answer has come so long behind the request.
   void note_first_token(double seconds) { first_token_s_.observe(seconds); }
-  // The answer is over; `tokens`: that were said, `further_s`: from the first to the last of them.
+  // The answer is over; `tokens`: of all its choices, which come side by side; `further_s`: from
+  // the first to the last of them.
   struct End {
     Outcome outcome = Outcome::kOk;
     int64_t tokens = 0;
+    int64_t tokens_longest = 0;  // of the choice that has the most
     double further_s = 0;
   };
   void note_end(const End& end);

@@ -9,6 +9,7 @@
 #include "api/json_object.h"
 #include "base/json.h"
 #include "cluster/grpc_frame.h"
+#include "gateway/asked_body.h"
 
 namespace pelton::gateway {
 namespace {
@@ -56,34 +57,11 @@ std::optional<std::string> response_of_body(const std::string& body) {
   return std::nullopt;
 }
 
-// Its beginning: all up to the first turn of the user's. False: there is none.
-bool add_beginning(const Json* turns, std::string& beginning) {
-  if (turns == nullptr) return false;
-  if (turns->is_string()) {
-    beginning += turns->as_string();
-    return !turns->as_string().empty();
-  }
-  if (!turns->is_array()) return false;
-  for (const Json& turn : turns->as_array()) {
-    beginning += turn.dump();
-    if (turn.string("role") == std::optional<std::string>("user")) return true;
-  }
-  return false;
-}
-
 std::string beginning_of_body(const net::HttpRequest& request) {
   const bool is_conversation = request.path == "/v1/chat/completions" ||
                                request.path == "/v1/messages" || request.path == kResponses;
   if (!is_conversation) return "";
-  const Result<Json> json = Json::parse(request.body);
-  if (!json.ok()) return "";
-  std::string beginning;
-  for (const std::string_view name : {"system", "instructions"}) {
-    if (const Json* words = json->find(name)) beginning += words->dump();
-  }
-  const bool has_turn = add_beginning(json->find("messages"), beginning) ||
-                        add_beginning(json->find("input"), beginning);
-  return has_turn ? beginning : "";
+  return conversation_beginning(request.body);
 }
 
 std::string beginning_of_message(const std::string& bytes) {
@@ -111,13 +89,7 @@ std::string asked_user(const net::HttpRequest& request) {
     v1::GenerateRequest message;
     return message.ParseFromString(request.body) ? message.user() : "";
   }
-  const Result<Json> json = Json::parse(request.body);
-  if (!json.ok()) return "";
-  for (const std::string_view name : {"safety_identifier", "user"}) {
-    if (auto user = json->string(name); user && !user->empty()) return *std::move(user);
-  }
-  const Json* metadata = json->find("metadata");
-  return metadata == nullptr ? "" : metadata->string("user_id").value_or("");
+  return user_of_body(request.body);
 }
 
 bool is_multipart(const net::HttpRequest& request) {

@@ -118,6 +118,15 @@ TEST(Asked, AConversationIsKnownByHowItBegins) {
   EXPECT_EQ(session(chat, R"({"messages":[)" + hi + "]}", "mine"), "mine");
   EXPECT_EQ(session("/v1/completions", R"({"prompt":"Hi"})"), "") << "no conversation";
   EXPECT_EQ(session(chat, "{"), "");
+  EXPECT_EQ(session(chat, "[]"), "");
+  EXPECT_EQ(session(chat, "7"), "");
+  EXPECT_EQ(session(chat, R"({"messages":[{"role":"assistant","content":"a"}]})"), "");
+  // A role within a turn is nobody's turn, and a turn's own role may stand behind its content.
+  EXPECT_EQ(session(chat, R"({"messages":[{"role":"system","content":[{"role":"user"}]}]})"), "");
+  EXPECT_FALSE(session(chat, R"({"messages":[{"content":[{"role":"x"}],"role":"user"}]})").empty());
+  // What is divided otherwise begins otherwise.
+  EXPECT_NE(session(chat, R"({"messages":[{"role":"user","content":["a","b"]}]})"),
+            session(chat, R"({"messages":[{"role":"user","content":["as1:b"]}]})"));
 }
 
 TEST(Asked, AUserIsNamedInOneOfThreeWays) {

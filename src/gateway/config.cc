@@ -357,6 +357,26 @@ Result<void> read_dns_service(const Table& table, std::string& service) {
                    "say the ports");
 }
 
+// Two that write one workload's number would write over each other.
+Result<void> check_workload(const Table& table, const GatewayConfig& config,
+                            const PoolConfig& pool) {
+  const auto workload = [](const PoolConfig& one) {
+    const bool has_one = one.scaling && one.scaling->launch &&
+                         one.scaling->launch->kind == LaunchConfig::Kind::kKubernetes;
+    if (!has_one) return std::string();
+    const LaunchConfig& launch = *one.scaling->launch;
+    return fmt::format("{}/{}/{}", launch.name_space, workload_kind_name(launch.workload),
+                       launch.workload_name);
+  };
+  const std::string own = workload(pool);
+  for (const PoolConfig& other : config.pools) {
+    if (own.empty() || workload(other) != own) continue;
+    return table.bad("launch",
+                     fmt::format("has the workload {}, which is '{}''s too", own, other.name));
+  }
+  return {};
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
@@ -376,6 +396,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(read_dns_service(table, pool.dns_service));
   TRY(read_service(table, pool));
   TRY(read_scaling(table, pool.is_foreign(), pool.scaling));
+  TRY(check_workload(table, config, pool));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

@@ -70,11 +70,23 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
   if (!scaling.launch) return;
   out += "\n[pool.launch]\n";
-  put_text(out, "kind", "local");
-  put(out, "serve", list(scaling.launch->serve));
-  put_number(out, "start_seconds", scaling.launch->start_s);
-  put_number(out, "progress_seconds", scaling.launch->progress_s);
-  put_number(out, "stop_grace", scaling.launch->stop_grace_s);
+  const LaunchConfig& launch = *scaling.launch;
+  put_text(out, "kind", launch_kind_name(launch.kind));
+  if (launch.kind == LaunchConfig::Kind::kKubernetes) {
+    put_text(out, "workload",
+             fmt::format("{}/{}/{}", launch.name_space, workload_kind_name(launch.workload),
+                         launch.workload_name));
+    put(out, "port", fmt::format("{}", launch.port));
+  } else {
+    put(out, "serve", list(launch.serve));
+  }
+  if (launch.kind == LaunchConfig::Kind::kSlurm) {
+    put(out, "sbatch", list(launch.sbatch));
+    put_number(out, "drain_seconds", launch.drain_s);
+  }
+  put_number(out, "start_seconds", launch.start_s);
+  put_number(out, "progress_seconds", launch.progress_s);
+  put_number(out, "stop_grace", launch.stop_grace_s);
 }
 
 void put_pool(std::string& out, const PoolConfig& pool) {
@@ -158,6 +170,8 @@ std::string config_text(const GatewayConfig& config) {
   out += "\n[autoscaler]\n";
   put_text(out, "state_dir", config.autoscaler.state_dir);
   put(out, "gateways", list(config.autoscaler.gateways));
+  if (config.autoscaler.leads_by_etcd) put_text(out, "lead", "etcd");
+  put(out, "lease_seconds", fmt::format("{}", config.autoscaler.lease_s));
   if (config.autoscaler.port >= 0) {
     put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));
   }

@@ -56,12 +56,6 @@ void add_workers(const Json& endpoint, const WorkerConfig& like, EndpointSlice& 
   slice.workers.push_back(std::move(worker));
 }
 
-std::string version_of(const Json& object) {
-  const Json* metadata = object.find("metadata");
-  if (metadata == nullptr || !metadata->is_object()) return "";
-  return metadata->string("resourceVersion").value_or("");
-}
-
 }  // namespace
 
 Result<EndpointSlice> parse_endpoint_slice(const Json& object, const SliceTarget& target) {
@@ -77,43 +71,6 @@ Result<EndpointSlice> parse_endpoint_slice(const Json& object, const SliceTarget
     if (endpoint.is_object()) add_workers(endpoint, like, slice);
   }
   return slice;
-}
-
-Result<SliceList> parse_slice_list(std::string_view text, const SliceTarget& target) {
-  TRY_ASSIGN(const Json json, Json::parse(text));
-  const Json* items = json.is_object() ? json.find("items") : nullptr;
-  if (items == nullptr || !items->is_array()) return bad("no list of EndpointSlices");
-  SliceList list{.resource_version = version_of(json), .next = {}, .slices = {}};
-  if (const Json* metadata = json.find("metadata"); metadata != nullptr && metadata->is_object()) {
-    list.next = metadata->string("continue").value_or("");
-  }
-  for (const Json& item : items->as_array()) {
-    TRY_ASSIGN(EndpointSlice slice, parse_endpoint_slice(item, target));
-    list.slices.push_back(std::move(slice));
-  }
-  return list;
-}
-
-Result<SliceEvent> parse_slice_event(std::string_view line, const SliceTarget& target) {
-  TRY_ASSIGN(const Json json, Json::parse(line));
-  const Json* object = json.is_object() ? json.find("object") : nullptr;
-  if (object == nullptr || !object->is_object()) return bad("no event of a watch");
-  const std::string type = json.string("type").value_or("");
-  if (type == "ERROR") {
-    if (object->integer("code") == std::optional<int64_t>(410)) {
-      return SliceEvent{.kind = SliceEvent::Kind::kExpired, .resource_version = {}, .slice = {}};
-    }
-    return Error{
-        ErrorCode::kIo, "the watch is over: " + object->string("message").value_or(""), {}};
-  }
-  SliceEvent event{.resource_version = version_of(*object)};
-  if (type == "BOOKMARK") return event;
-  if (type != "ADDED" && type != "MODIFIED" && type != "DELETED") {
-    return bad("an event of a watch has the type '" + type.substr(0, 32) + "'");
-  }
-  event.kind = type == "DELETED" ? SliceEvent::Kind::kDeleted : SliceEvent::Kind::kPut;
-  TRY_ASSIGN(event.slice, parse_endpoint_slice(*object, target));
-  return event;
 }
 
 }  // namespace pelton::gateway

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -27,22 +26,5 @@ struct EndpointSlice {
 
 // Errors: kInvalidArgument, it is no slice.
 Result<EndpointSlice> parse_endpoint_slice(const Json& object, const SliceTarget& target);
-
-struct SliceList {
-  std::string resource_version;
-  std::string next;  // of the next page; empty: this was the last
-  std::vector<EndpointSlice> slices;
-};
-Result<SliceList> parse_slice_list(std::string_view json, const SliceTarget& target);
-
-// One line of a watch.
-struct SliceEvent {
-  enum class Kind { kPut, kDeleted, kBookmark, kExpired };
-  Kind kind = Kind::kBookmark;
-  std::string resource_version;  // but of kExpired: everything has to be listed anew (410)
-  EndpointSlice slice;           // of kPut and kDeleted
-};
-// Errors: kInvalidArgument; kIo: the server says that the watch is over for another reason.
-Result<SliceEvent> parse_slice_event(std::string_view line, const SliceTarget& target);
 
 }  // namespace pelton::gateway

@@ -9,13 +9,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton::gateway;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const SliceTarget target{.pool = "box", .port = "fleet"};
-  if (const auto list = parse_slice_list(bytes, target); list.ok()) {
-    for (const EndpointSlice& slice : list->slices) {
-      for (const WorkerConfig& worker : slice.workers) CHECK(worker.port > 0);
-    }
-  }
-  if (const auto event = parse_slice_event(bytes, target); event.ok()) {
-    CHECK(event->kind != SliceEvent::Kind::kPut || !event->slice.name.empty());
+  const pelton::Result<pelton::Json> json = pelton::Json::parse(bytes);
+  if (!json.ok()) return 0;
+  if (const auto slice = parse_endpoint_slice(*json, target); slice.ok()) {
+    CHECK(!slice->name.empty());
+    for (const WorkerConfig& worker : slice->workers) CHECK(worker.port > 0);
   }
   return 0;
 }

@@ -36,29 +36,10 @@ TEST(EndpointSlice, ReadyOnesAndThoseThatEndAreWorkers) {
   EXPECT_TRUE(other->workers.empty());
 }
 
-TEST(EndpointSlice, ListsAndEventsAreRead) {
-  const auto list =
-      parse_slice_list(R"({"metadata":{"resourceVersion":"12","continue":"next"},"items":[)" +
-                           std::string(kSlice) + "]}",
-                       kTarget);
-  ASSERT_TRUE(list.ok());
-  EXPECT_EQ(list->resource_version, "12");
-  EXPECT_EQ(list->next, "next");
-  EXPECT_EQ(list->slices.size(), 1u);
-  const auto event = [](std::string_view type, std::string_view object) {
-    return parse_slice_event(
-        R"({"type":")" + std::string(type) + R"(","object":)" + std::string(object) + "}", kTarget);
-  };
-  EXPECT_EQ(event("ADDED", kSlice)->kind, SliceEvent::Kind::kPut);
-  EXPECT_EQ(event("MODIFIED", kSlice)->resource_version, "7");
-  EXPECT_EQ(event("DELETED", kSlice)->slice.name, "w-1");
-  EXPECT_EQ(event("BOOKMARK", R"({"metadata":{"resourceVersion":"99"}})")->resource_version, "99");
-  EXPECT_EQ(event("ERROR", R"({"code":410})")->kind, SliceEvent::Kind::kExpired);
-  EXPECT_EQ(event("ERROR", R"({"code":500,"message":"x"})").error().code, ErrorCode::kIo);
-  EXPECT_FALSE(event("GONE", kSlice).ok());
-  EXPECT_FALSE(event("ADDED", "{}").ok());
-  EXPECT_FALSE(event("ADDED", "7").ok());
-  EXPECT_FALSE(parse_slice_list("{}", kTarget).ok());
+TEST(EndpointSlice, WhatHasNoNameIsNone) {
+  EXPECT_FALSE(parse_endpoint_slice(Json(7), kTarget).ok());
+  EXPECT_FALSE(parse_endpoint_slice(*Json::parse("{}"), kTarget).ok());
+  EXPECT_FALSE(parse_endpoint_slice(*Json::parse(R"({"metadata":{"name":7}})"), kTarget).ok());
 }
 
 }  // namespace

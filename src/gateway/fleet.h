@@ -155,6 +155,13 @@ class Fleet {
     int64_t evictions = 0;
   };
   IndexSize index_size() const;
+
+  // What workers that are not ours have published of their prefix caches.
+  struct KvEvents {
+    int64_t batches = 0;
+    std::array<int64_t, cluster::VllmSubscriber::kResets> resets{};  // by Reset
+  };
+  KvEvents kv_events() const;
   // Nobody answers there, or nobody is known of there.
   bool is_gone(std::string_view host, int port) const;
   // What a worker of the pool has by this name, or had when it was last heard of: requests may name
@@ -192,7 +199,7 @@ class Fleet {
     int kv_events_port = 0;  // 0: it does not
     int kv_replay_port = 0;
     uint64_t kv_subscription = 0;  // what an earlier one still says is void; 0: there is none
-    VllmBlocks vllm_blocks;
+    int kv_block_tokens = 0;       // as it says there; 0: not known yet
     ForeignAbilities abilities;
     bool abilities_asked = false;
     ForeignLoad said_load;  // as its metrics said lately
@@ -252,8 +259,13 @@ class Fleet {
   void ask_ability(Worker& worker, const Place& place, ForeignNeed ability);
   void ask_load(Worker& worker, const Place& place);
   void subscribe(Worker& worker, const Place& place);
-  void on_kv_news(const Place& place, uint64_t subscription,
-                  const cluster::VllmSubscriber::Options::News& news);
+  // What a worker has come to hold, and let go, under our names.
+  struct KvNews {
+    std::optional<cluster::VllmSubscriber::Reset> reset;
+    VllmBlocks::Changes changes;
+    int block_tokens = 0;
+  };
+  void on_kv_news(const Place& place, uint64_t subscription, const KvNews& news);
   // What its subscriber has said is void. It joins a thread that may wait for the lock: turn() lets
   // it go without.
   void retire(size_t index, Worker& worker);
@@ -300,6 +312,7 @@ class Fleet {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<PoolConfig> pools_;
   ZoneConfig zones_;
+  KvEvents kv_events_;
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool

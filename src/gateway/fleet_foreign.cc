@@ -163,7 +163,7 @@ void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>
                     .incarnation = fmt::format("foreign {}", worker->serial),
                     .models = *models,
                     .slots = kForeignSlots,
-                    .block_tokens = worker->vllm_blocks.block_tokens()};
+                    .block_tokens = worker->kv_block_tokens};
   worker->health.note_record(worker->record, now_ns);
   worker->health.note_probe(true);
   const bool is_fresh = worker->said_ns > 0 && now_ns - worker->said_ns < kLoadAgeNs;
@@ -190,8 +190,14 @@ void Fleet::subscribe(Worker& worker, const Place& place) {
       .host = worker.config.host,
       .port = worker.kv_events_port,
       .replay_port = worker.kv_replay_port,
-      .on_news = [this, place, subscription = worker.kv_subscription](
-                     const cluster::VllmSubscriber::Options::News& news) {
+      // Names are computed on the subscriber's thread, which owns them: that takes no lock.
+      .on_news = [this, place, subscription = worker.kv_subscription,
+                  blocks = std::make_shared<VllmBlocks>()](
+                     const cluster::VllmSubscriber::Options::News& said) {
+        KvNews news{.reset = said.reset};
+        if (said.reset) blocks->clear();
+        blocks->apply(said.events, *hasher_, news.changes);
+        news.block_tokens = blocks->block_tokens();
         on_kv_news(place, subscription, news);
       }});
 }
@@ -202,29 +208,37 @@ void Fleet::retire(size_t index, Worker& worker) {
   retired_.push_back(std::move(found->second));
   subscribers_.erase(found);
   worker.kv_subscription = 0;
-  worker.vllm_blocks = {};
+  worker.kv_block_tokens = 0;
   worker.names_agree = false;
   worker.record.block_tokens = 0;
   blocks_.forget(static_cast<int>(index));
 }
 
-void Fleet::on_kv_news(const Place& place, uint64_t subscription,
-                       const cluster::VllmSubscriber::Options::News& news) {
+void Fleet::on_kv_news(const Place& place, uint64_t subscription, const KvNews& news) {
   std::lock_guard lock(mutex_);
   Worker* worker = at(place);
   if (worker == nullptr || worker->kv_subscription != subscription) return;
   const int index = static_cast<int>(place.index);
-  VllmBlocks::Changes changes;
-  if (news.anew) worker->vllm_blocks.clear();
-  worker->vllm_blocks.apply(news.events, *hasher_, changes);
-  if (news.anew || changes.clears) blocks_.forget(index);
-  for (const VllmBlocks::Change& change : changes.changes) {
+  ++kv_events_.batches;
+  if (news.reset) {
+    ++kv_events_.resets[static_cast<size_t>(*news.reset)];
+    log_.warning(fmt::format("worker {}: what its prefix cache holds is not known any more ({})",
+                             worker->shown, name_of(*news.reset)));
+  }
+  if (news.reset || news.changes.clears) blocks_.forget(index);
+  for (const VllmBlocks::Change& change : news.changes.changes) {
     change.stored ? blocks_.note_stored(index, BlockView::Group::kWidest, change.name)
                   : blocks_.note_removed(index, BlockView::Group::kWidest, change.name);
   }
   // Whatever it calls them: here they have our names.
-  worker->names_agree = worker->vllm_blocks.block_tokens() > 0;
-  worker->record.block_tokens = worker->vllm_blocks.block_tokens();
+  worker->kv_block_tokens = news.block_tokens;
+  worker->names_agree = news.block_tokens > 0;
+  worker->record.block_tokens = news.block_tokens;
+}
+
+Fleet::KvEvents Fleet::kv_events() const {
+  std::lock_guard lock(mutex_);
+  return kv_events_;
 }
 
 void Fleet::ask_load(Worker& worker, const Place& place) {

@@ -195,13 +195,12 @@ void Gateway::watch_services(const GatewayConfig& config) {
       continue;
     }
     wanted[key] = std::make_unique<KubernetesSource>(
-        KubernetesSource::Options{.api = api.api,
-                                  .token_file = api.token_file,
-                                  .trust = kubernetes_trust_,
-                                  .name_space = pool.kubernetes_namespace,
-                                  .service = pool.kubernetes_service,
-                                  .target = {.pool = pool.name, .port = pool.kubernetes_port},
-                                  .changed = [this] { set_members(); }},
+        KubernetesSource::Options{
+            .api = {.api = api.api, .token_file = api.token_file, .trust = kubernetes_trust_},
+            .name_space = pool.kubernetes_namespace,
+            .service = pool.kubernetes_service,
+            .target = {.pool = pool.name, .port = pool.kubernetes_port},
+            .changed = [this] { set_members(); }},
         log_);
   }
   std::lock_guard lock(services_mutex_);

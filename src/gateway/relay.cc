@@ -440,9 +440,12 @@ void Relay::settle(Fleet::Outcome outcome) {
 void Relay::note_arm(ArmFigures::Outcome outcome) {
   if (!request_.arm) return;
   const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
+  size_t longest = 0;
+  for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
   request_.arm->note_end(
       {.outcome = outcome,
        .tokens = tokens,
+       .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
        .further_s = answer_ns_ > 0 ? static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9 : 0.0});
 }
 

@@ -91,8 +91,8 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
 void Relay::on_foreign_end() {
   Result<std::string> body = foreign_->finish();
   if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
-  const Result<Json> json =
-      request_.ticket != nullptr && head_->status == 200 ? Json::parse(*body) : Json();
+  const bool is_counted = request_.ticket != nullptr || request_.arm != nullptr;
+  const Result<Json> json = is_counted && head_->status == 200 ? Json::parse(*body) : Json();
   const Json* usage = json.ok() ? json->find("usage") : nullptr;
   if (usage != nullptr && usage->is_object()) {
     const auto count = [&](std::string_view name, std::string_view other) {

@@ -116,11 +116,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   return table.bad(key_of(sound.error().field), "does not fit: " + sound.error().message);
 }
 
-Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
-  TRY(table.expect_only({"kind", "serve", "start_seconds", "progress_seconds", "stop_grace"}));
-  std::string kind = "local";
-  TRY(table.read("kind", kind));
-  if (kind != "local") return table.bad("kind", "must be local: processes of this machine");
+Result<void> read_serve(const ConfigTable& table, LaunchConfig& launch) {
   TRY(table.read("serve", launch.serve));
   if (launch.serve.empty()) {
     return table.bad("serve", "is missing: a list of pelton serve's arguments, the model first");
@@ -131,12 +127,113 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
       return table.bad("serve", fmt::format("has {}, which the launcher gives", flag));
     }
   }
+  return {};
+}
+
+// "NAMESPACE/KIND/NAME", as kubectl has it.
+Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
+  using Workload = LaunchConfig::Workload;
+  constexpr int kPortMax = 65'535;
+  std::string text;
+  TRY(table.read("workload", text));
+  const size_t first = text.find('/');
+  const size_t second = text.find('/', first + 1);
+  const bool is_whole = first != std::string::npos && second != std::string::npos && first > 0 &&
+                        second + 1 < text.size() && text.find('/', second + 1) == std::string::npos;
+  const std::string kind = is_whole ? text.substr(first + 1, second - first - 1) : "";
+  bool is_known = false;
+  for (const Workload one :
+       {Workload::kDeployment, Workload::kStatefulSet, Workload::kLeaderWorkerSet}) {
+    if (kind != workload_kind_name(one)) continue;
+    launch.workload = one;
+    is_known = true;
+  }
+  if (!is_known) {
+    return table.bad("workload",
+                     "must be NAMESPACE/KIND/NAME, the kind being deployment, statefulset or "
+                     "leaderworkerset, as in ml/deployment/pelton-main");
+  }
+  launch.name_space = text.substr(0, first);
+  launch.workload_name = text.substr(second + 1);
+  TRY(table.read("port", {1, kPortMax}, launch.port));
+  if (launch.port == 0) return table.bad("port", "is missing: the pods' --fleet-port");
+  constexpr double kUnseen_s = 1800;  // nothing is seen of a container while it loads a model
+  launch.progress_s = kUnseen_s;
+  return {};
+}
+
+Result<void> read_batch(const ConfigTable& table, LaunchConfig& launch) {
+  // What says whose a job is, where its output goes and how it is asked to end.
+  constexpr std::array<std::string_view, 14> kOurs = {
+      "--comment", "--output",   "-o", "--error",   "-e",      "--job-name",  "-J",
+      "--signal",  "--parsable", "-a", "--requeue", "--array", "--open-mode", "--no-requeue"};
+  TRY(read_serve(table, launch));
+  TRY(table.read("sbatch", launch.sbatch));
+  for (const std::string& word : launch.sbatch) {
+    if (!word.starts_with('-')) {
+      return table.bad("sbatch", fmt::format("has '{}': give --flag=value, each as one", word));
+    }
+    for (const std::string_view flag : kOurs) {
+      if (word != flag && !word.starts_with(std::string(flag) + "=")) continue;
+      return table.bad("sbatch", fmt::format("has {}, which the launcher gives", flag));
+    }
+  }
+  return table.read("drain_seconds", {1, 3600}, launch.drain_s);
+}
+
+Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
+  using Kind = LaunchConfig::Kind;
+  std::string kind = "local";
+  TRY(table.read("kind", kind));
+  if (kind == "local") {
+    TRY(table.expect_only({"kind", "serve", "start_seconds", "progress_seconds", "stop_grace"}));
+    TRY(read_serve(table, launch));
+  } else if (kind == "kubernetes") {
+    launch.kind = Kind::kKubernetes;
+    TRY(table.expect_only(
+        {"kind", "workload", "port", "start_seconds", "progress_seconds", "stop_grace"}));
+    TRY(read_workload(table, launch));
+  } else if (kind == "slurm") {
+    launch.kind = Kind::kSlurm;
+    TRY(table.expect_only({"kind", "serve", "sbatch", "drain_seconds", "start_seconds",
+                           "progress_seconds", "stop_grace"}));
+    TRY(read_batch(table, launch));
+  } else {
+    const std::optional<std::string> near = cli::nearest(kind, {"local", "kubernetes", "slurm"});
+    return table.bad("kind", fmt::format("must be local (processes of this machine), kubernetes or "
+                                         "slurm{}",
+                                         near ? "; did you mean '" + *near + "'?" : ""));
+  }
   TRY(table.read("start_seconds", {0.01, 86'400}, launch.start_s));
   TRY(table.read("progress_seconds", {1, 86'400}, launch.progress_s));
   return table.read("stop_grace", {0, 86'400}, launch.stop_grace_s);
 }
 
 }  // namespace
+
+std::string_view launch_kind_name(LaunchConfig::Kind kind) {
+  switch (kind) {
+    case LaunchConfig::Kind::kLocal:
+      return "local";
+    case LaunchConfig::Kind::kKubernetes:
+      return "kubernetes";
+    case LaunchConfig::Kind::kSlurm:
+      return "slurm";
+  }
+  return "";
+}
+
+std::string_view workload_kind_name(LaunchConfig::Workload workload) {
+  switch (workload) {
+    case LaunchConfig::Workload::kDeployment:
+      return "deployment";
+    case LaunchConfig::Workload::kStatefulSet:
+      return "statefulset";
+    case LaunchConfig::Workload::kLeaderWorkerSet:
+      return "leaderworkerset";
+  }
+  return "";
+}
 
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling) {
@@ -151,7 +248,14 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only({"state_dir", "gateways", "listen"}));
+  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease_seconds"}));
+  std::string lead;
+  TRY(table.read("lead", lead));
+  if (!lead.empty() && lead != "etcd") {
+    return table.bad("lead", "must be etcd: of several autoscalers one decides, by a lease there");
+  }
+  autoscaler.leads_by_etcd = !lead.empty();
+  TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {
     return table.bad("state_dir", "is empty: a folder for replicas' files");

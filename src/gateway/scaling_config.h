@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autoscaler/pool_policy.h"
@@ -24,12 +25,24 @@ struct HoldConfig {
   double keep_alive_s = 5;
 };
 
-// Replicas as processes of this machine.
+// Replicas as processes of this machine, pods of a workload, or batch jobs.
 struct LaunchConfig {
-  std::vector<std::string> serve;  // arguments of `pelton serve`
-  double start_s = 30;             // that a start takes, until one has been seen
-  double progress_s = 120;         // a start that does not advance for so long is ended
-  double stop_grace_s = 300;       // for what a replica still does that is to go
+  enum class Kind { kLocal, kKubernetes, kSlurm };
+  enum class Workload { kDeployment, kStatefulSet, kLeaderWorkerSet };
+
+  Kind kind = Kind::kLocal;
+  std::vector<std::string> serve;  // arguments of `pelton serve`; of pods their workload says it
+  // Of pods.
+  std::string name_space;
+  Workload workload = Workload::kDeployment;
+  std::string workload_name;
+  int port = 0;  // their --fleet-port
+  // Of batch jobs.
+  std::vector<std::string> sbatch;  // further arguments of sbatch
+  double drain_s = 60;              // before its time limit a job is asked to end
+  double start_s = 30;              // that a start takes, until one has been seen
+  double progress_s = 120;          // a start that does not advance for so long is ended
+  double stop_grace_s = 300;        // for what a replica still does that is to go
 };
 
 struct ScalingConfig {
@@ -45,7 +58,12 @@ struct AutoscalerConfig {
   std::vector<std::string> gateways;          // URLs of their admin listeners
   std::string host = "127.0.0.1";             // where it says what it decides
   int port = -1;                              // -1: nowhere
+  bool leads_by_etcd = false;  // of several autoscalers one decides, by a lease there
+  int lease_s = 6;             // after which another one leads
 };
+
+std::string_view launch_kind_name(LaunchConfig::Kind kind);
+std::string_view workload_kind_name(LaunchConfig::Workload workload);
 
 // Of a [[pool]]. Errors: kBadConfig with the line.
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,

@@ -14,7 +14,7 @@ const std::string kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
 TEST(ScalingConfig, IsReadAndWrittenAgain) {
   const std::string text =
       "[autoscaler]\nstate_dir = \"/tmp/r\"\nlisten = \"127.0.0.1:8092\"\n"
-      "gateways = [\"http://127.0.0.1:8091\"]\n" +
+      "gateways = [\"http://127.0.0.1:8091\"]\nlead = \"etcd\"\nlease_seconds = 9\n" +
       kPool +
       "[pool.scale]\nmin = 1\nmax = 9\npolicy = \"kpa\"\nmode = \"advise\"\n"
       "window = 30\ntarget_utilization = 70\nconcurrency_target = 8\n"
@@ -57,15 +57,75 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.state_dir, read->autoscaler.state_dir);
   EXPECT_EQ(again->autoscaler.gateways, read->autoscaler.gateways);
   EXPECT_EQ(again->autoscaler.port, 8092);
+  EXPECT_TRUE(again->autoscaler.leads_by_etcd);
+  EXPECT_EQ(again->autoscaler.lease_s, 9);
+}
+
+TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
+  const std::string text =
+      kPool +
+      "[pool.scale]\nmax = 2\n[pool.launch]\nkind = \"kubernetes\"\n"
+      "workload = \"ml/statefulset/w\"\nport = 8001\n"
+      "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\nkind = \"slurm\"\n"
+      "serve = [\"n\"]\nsbatch = [\"--partition=gpu\", \"--time=1:00:00\"]\ndrain_seconds = 90\n";
+  const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const LaunchConfig& pods = read->pools.at(0).scaling->launch.value();
+  EXPECT_EQ(pods.kind, LaunchConfig::Kind::kKubernetes);
+  EXPECT_EQ(pods.workload, LaunchConfig::Workload::kStatefulSet);
+  EXPECT_EQ(pods.name_space + " " + pods.workload_name, "ml w");
+  EXPECT_EQ(pods.port, 8001);
+  EXPECT_EQ(pods.progress_s, 1800) << "nothing is seen of a container's start";
+  const LaunchConfig& jobs = read->pools.at(1).scaling->launch.value();
+  EXPECT_EQ(jobs.kind, LaunchConfig::Kind::kSlurm);
+  EXPECT_EQ(jobs.sbatch, (std::vector<std::string>{"--partition=gpu", "--time=1:00:00"}));
+  EXPECT_EQ(jobs.drain_s, 90);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
+  EXPECT_EQ(scaling_text(*again->pools.at(1).scaling), scaling_text(*read->pools.at(1).scaling));
+}
+
+struct Bad {
+  std::string text;
+  const char* message;
+};
+void refuse(const Bad& bad) {
+  const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", {});
+  ASSERT_FALSE(config.ok()) << bad.text;
+  EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
+  EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
+}
+
+TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
+  const std::string launch = kPool + "[pool.scale]\n[pool.launch]\n";
+  const Bad bads[] = {
+      {"[autoscaler]\nlead = \"zookeeper\"\n" + kPool, "f:2: [autoscaler]: 'lead' must be etcd"},
+      {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
+      {launch + "kind = \"slurn\"\n",
+       "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes or "
+       "slurm; did you mean 'slurm'?"},
+      {launch + "kind = \"kubernetes\"\nworkloat = \"a/deployment/b\"\n",
+       "f:7: [[pool]]: 'launch' has no key 'workloat'; did you mean 'workload'?"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/job/b\"\nport = 1\n",
+       "f:7: [[pool]]: 'launch': 'workload' must be NAMESPACE/KIND/NAME"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\n",
+       "f:5: [[pool]]: 'launch': 'port' is missing"},
+      {launch + "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\nport = 1\n"
+                "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\n"
+                "kind = \"kubernetes\"\nworkload = \"a/deployment/b\"\nport = 1\n",
+       "f:13: [[pool]]: 'launch' has the workload a/deployment/b, which is 'a''s too"},
+      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--comment=x\"]\n",
+       "f:8: [[pool]]: 'launch': 'sbatch' has --comment, which the launcher gives"},
+      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-p\", \"gpu\"]\n",
+       "f:8: [[pool]]: 'launch': 'sbatch' has 'gpu': give --flag=value"},
+  };
+  for (const Bad& bad : bads) refuse(bad);
 }
 
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
   const std::string scale = kPool + "[pool.scale]\n";
   const std::string launch = scale + "[pool.launch]\n";
-  struct Bad {
-    std::string text;
-    const char* message;
-  };
   const Bad bads[] = {
       {scale + "maxx = 3\n", "f:5: [[pool]]: 'scale' has no key 'maxx'; did you mean 'max'?"},
       {scale + "min = 3\nmax = 2\n", "f:5: [[pool]]: 'scale': 'min' (3) is more than 'max' (2)"},
@@ -112,17 +172,12 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {launch + "serve = [\"m\", \"--fleet-port\", \"1\"]\n",
        "f:6: [[pool]]: 'launch': 'serve' has --fleet-port, which the launcher gives"},
       {launch + "serve = [\"m\", \"--port=1\"]\n", "f:6: [[pool]]: 'launch': 'serve' has --port"},
-      {launch + "serve = [\"m\"]\nkind = \"slurm\"\n",
+      {launch + "serve = [\"m\"]\nkind = \"ssh\"\n",
        "f:7: [[pool]]: 'launch': 'kind' must be local"},
       {"[autoscaler]\nstate = \"x\"\n", "f:2: [autoscaler] has no key 'state'"},
       {"[autoscaler]\nstate_dir = \"\"\n", "f:2: [autoscaler]: 'state_dir' is empty"},
   };
-  for (const Bad& bad : bads) {
-    const Result<GatewayConfig> config = parse_gateway_config(bad.text, "f", {});
-    ASSERT_FALSE(config.ok()) << bad.text;
-    EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
-    EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
-  }
+  for (const Bad& bad : bads) refuse(bad);
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
+#include "base/json_writer.h"
+
 namespace pelton::launch {
 namespace {
 
@@ -43,13 +46,14 @@ std::string shown(const ReplicaOrder& order) {
 }  // namespace
 
 FleetScaler::FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
-                         const base::Clock& clock, base::Log& log, FactsRecorder* recorder)
+                         const base::Clock& clock, base::Log& log, FactsRecorder* recorder,
+                         uint64_t epoch)
     : launcher_(launcher),
       fleet_(fleet),
       clock_(clock),
       log_(log),
       recorder_(recorder),
-      token_(launcher.newest_token()) {
+      token_(std::max(launcher.newest_token(), epoch << kTokenNumberBits)) {
   pools_.reserve(pools.size());
   for (ScaledPool& pool : pools) pools_.emplace_back(pool);
   begin_record();
@@ -117,6 +121,13 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     replica.order = one.order;
     replica.host = one.host;
     replica.port = one.port;
+    // Its job was requeued, or its container runs anew: it starts again.
+    if (one.port == 0 && replica.phase == Phase::kReady) {
+      replica.phase = Phase::kStarting;
+      replica.progress_ns = now_ns;
+      replica.silent_ns = 0;
+      changed = true;
+    }
     replica.ordered_ns = one.ordered_ns;
     replica.progress_ns = std::max(replica.progress_ns, one.progress_ns);
     if (one.state == LaunchedReplica::State::kStopping) replica.phase = Phase::kStopping;
@@ -152,6 +163,12 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   replica.ready_ns = now_ns;
   pool.failures = 0;
   pool.failure.clear();
+  if (const auto before = pool.remembered_ready_ns.find(id_of(replica.order));
+      before != pool.remembered_ready_ns.end()) {
+    replica.ready_ns = std::min(before->second, now_ns);
+    pool.remembered_ready_ns.erase(before);
+    return true;
+  }
   log_.info(fmt::format("{} is ready {:.2f} s after its order", shown(replica.order),
                         seconds(now_ns - replica.ordered_ns)));
   return true;
@@ -264,6 +281,50 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   pool.logged = std::move(line);
   pool.state.decision = decision;
   if (!pool.asked.is_advised_only) carry_out(pool, decision, now_ns);
+}
+
+std::vector<FleetScaler::Memory> FleetScaler::memories() const {
+  std::vector<Memory> all;
+  for (const Pool& pool : pools_) {
+    Memory memory{.pool = pool.asked.name, .text = {}};
+    base::JsonWriter w(memory.text);
+    w.begin_object().key("scaler").raw(pool.scaler.state());
+    w.key("service_s").number(pool.service_s);
+    w.key("failures").integer(pool.failures).key("failure").string(pool.failure);
+    w.key("start_again_ns").integer(pool.start_again_ns);
+    w.key("ready_ns").begin_object();
+    for (const auto& [ordinal, replica] : pool.replicas) {
+      if (replica.phase == Phase::kReady) w.key(id_of(replica.order)).integer(replica.ready_ns);
+    }
+    w.end_object().end_object();
+    all.push_back(std::move(memory));
+  }
+  return all;
+}
+
+Result<void> FleetScaler::remember(const Memory& memory) {
+  const auto no_memory = [] {
+    return Error{ErrorCode::kInvalidArgument, "this is no memory of an autoscaler", {}};
+  };
+  const auto pool =
+      std::ranges::find(pools_, memory.pool, [](const Pool& one) { return one.asked.name; });
+  if (pool == pools_.end()) return {};  // it is scaled no longer
+  TRY_ASSIGN(const Json json, Json::parse(memory.text));
+  const Json* scaler = json.is_object() ? json.find("scaler") : nullptr;
+  const Json* ready = json.is_object() ? json.find("ready_ns") : nullptr;
+  if (scaler == nullptr || ready == nullptr || !ready->is_object()) return no_memory();
+  TRY(pool->scaler.restore(scaler->dump()));
+  pool->service_s = json.number("service_s").value_or(pool->service_s);
+  pool->failures =
+      static_cast<int>(std::clamp<int64_t>(json.integer("failures").value_or(0), 0, 16));
+  pool->failure = json.string("failure").value_or("");
+  pool->start_again_ns = json.integer("start_again_ns").value_or(0);
+  for (const Json::Member& one : ready->as_object()) {
+    if (one.value.is_integer()) pool->remembered_ready_ns[one.key] = one.value.as_integer();
+  }
+  // What is recorded goes on from here.
+  begin_record();
+  return {};
 }
 
 void FleetScaler::begin_record() {

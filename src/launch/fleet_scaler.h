@@ -73,13 +73,25 @@ struct ScaledPool {
 
 class FleetScaler {
  public:
-  // All outlive it. `recorder`: null: facts are not kept.
+  // All outlive it. `recorder`: null: facts are not kept. `epoch`: of whoever leads, for the tokens
+  // of its orders.
   FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
-              const base::Clock& clock, base::Log& log, FactsRecorder* recorder = nullptr);
+              const base::Clock& clock, base::Log& log, FactsRecorder* recorder = nullptr,
+              uint64_t epoch = 0);
 
   // Looks and acts; `asked`: something has happened that is not to wait for the next decision, as
   // a first request at an empty pool. Gives back when it wants to be called next.
   std::chrono::milliseconds turn(bool asked);
+
+  // What whoever takes over needs in order to decide as this one would; and the reverse, before the
+  // first turn. Times are the clock's. Errors: kInvalidArgument: it is no such memory; all is as it
+  // was.
+  struct Memory {
+    std::string pool;
+    std::string text;
+  };
+  std::vector<Memory> memories() const;
+  Result<void> remember(const Memory& memory);
 
   // Any thread.
   struct PoolState {
@@ -123,6 +135,8 @@ class FleetScaler {
     double service_s = 10;  // of a request, as last seen
     std::string logged;     // the last decision in the log
     PoolState state;
+    // Of replicas that another one has seen become ready: when, by their ids.
+    std::map<std::string, int64_t> remembered_ready_ns;
   };
 
   void set_members(const std::vector<LaunchedReplica>& launched);

@@ -249,5 +249,57 @@ TEST_F(FleetScalerTest, WhatRanBeforeIsTakenOver) {
   EXPECT_EQ(fleet_.members.size(), 1u);
 }
 
+TEST_F(FleetScalerTest, OneThatIsRequeuedStartsAgain) {
+  scale(1, 1);
+  become_ready(0);
+  launcher_.replicas[0].port = 0;
+  fleet_.known.clear();
+  scaler_->turn(false);
+  EXPECT_EQ(scaler_->states()[0].ready, 0);
+  EXPECT_EQ(scaler_->states()[0].starting, 1);
+  launcher_.replicas[0].port = 100;
+  become_ready(0);
+  EXPECT_EQ(scaler_->states()[0].ready, 1);
+  EXPECT_EQ(launcher_.orders.size(), 1u) << "the same replica";
+}
+
+TEST_F(FleetScalerTest, WhoTakesOverDecidesAlike) {
+  // One decides on and another takes over from it amid a load that falls: both see the same facts.
+  scale(1, 8);
+  hold(500);
+  scaler_->turn(true);
+  for (int i = 0; i < 8; ++i) become_ready(i);
+  serve();
+  pass(130);
+  const std::vector<FleetScaler::Memory> memories = scaler_->memories();
+  const autoscaler::PoolDecision last = scaler_->states()[0].decision;
+  ScaledPool pool{.name = "p"};
+  pool.policy.replicas_min = 1;
+  pool.policy.replicas_max = 8;
+  pool.policy.concurrency_target = 64;
+  pool.policy.idle_to_zero_s = 5;
+  pool.start_s = 10;
+  pool.progress_s = 20;
+  FleetScaler other({pool}, launcher_, fleet_, clock_, log_, nullptr, 7);
+  ASSERT_EQ(memories.size(), 1u);
+  ASSERT_TRUE(other.remember(memories[0]).ok());
+  EXPECT_TRUE(other.remember({.pool = "another", .text = "{}"}).ok()) << "it is scaled no longer";
+  EXPECT_FALSE(other.remember({.pool = "p", .text = "{}"}).ok());
+  EXPECT_FALSE(other.remember({.pool = "p", .text = "{\"scaler\":{},\"ready_ns\":{}}"}).ok());
+  other.turn(false);
+  scaler_->turn(true);
+  EXPECT_EQ(other.states()[0].decision.text(), scaler_->states()[0].decision.text());
+  EXPECT_EQ(other.states()[0].decision.drain, scaler_->states()[0].decision.drain);
+  EXPECT_GE(last.desired, 1);
+  // Its orders are of its epoch.
+  const size_t before = launcher_.orders.size();
+  launcher_.end(0, "ended by signal 9");
+  other.turn(true);
+  hold(5'000);
+  other.turn(true);
+  ASSERT_GT(launcher_.orders.size(), before);
+  EXPECT_EQ(epoch_of(launcher_.orders.back().token), 7u);
+}
+
 }  // namespace
 }  // namespace pelton::launch

@@ -3,6 +3,9 @@
 // order with a token older than the newest seen at its place is refused, so that who has lost the
 // lead changes nothing any more. list() is the truth; what its caller remembers is not.
 //
+// A token is the epoch of whoever leads and a number within it: (epoch << 20) + number. One of an
+// older epoch than any seen is refused at every place.
+//
 // One owner, one thread; no call waits for a replica.
 #pragma once
 
@@ -23,6 +26,11 @@ struct ReplicaOrder {
 
   friend auto operator<=>(const ReplicaOrder&, const ReplicaOrder&) = default;
 };
+
+constexpr int kTokenNumberBits = 20;
+constexpr uint64_t epoch_of(uint64_t token) {
+  return token >> kTokenNumberBits;
+}
 
 struct LaunchedReplica {
   enum class State { kRunning, kStopping, kEnded };

@@ -215,6 +215,12 @@ Result<void> LocalLauncher::start(const ReplicaOrder& order) {
                    {}};
     }
   }
+  if (epoch_of(order.token) < epoch_of(newest_token_)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the order {} for {}-{} is older than the newest, {}", order.token,
+                             order.pool, order.ordinal, newest_token_),
+                 {}};
+  }
   TRY(base::write_file(file_of(place, kOrder),
                        order_text({.order = order, .unix_ms = clock_.unix_ms()})));
   newest_token_ = std::max(newest_token_, order.token);

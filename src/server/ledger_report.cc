@@ -58,9 +58,17 @@ void write_known(JsonWriter& json, std::string_view key, double value) {
   }
 }
 
-void write_numbers(JsonWriter& json, std::span<const double> numbers) {
+// Null: never tried.
+void write_acceptance(JsonWriter& json,
+                      const engine::DraftController::Report::Acceptance& by_place) {
   json.begin_array();
-  for (const double number : numbers) json.number(number);
+  for (const std::optional<double>& acceptance : by_place) {
+    if (acceptance) {
+      json.number(*acceptance);
+    } else {
+      json.null();
+    }
+  }
   json.end_array();
 }
 
@@ -76,7 +84,7 @@ void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
   write_known(json, "step_ms", report.step_ns * 1e-6);
   write_known(json, "draft_ms", report.draft_ns * 1e-6);
   json.key("acceptance");
-  write_numbers(json, report.acceptance);
+  write_acceptance(json, report.acceptance);
   json.key("proposers").begin_object();
   for (size_t i = 0; i < proposers.size(); ++i) {
     const auto& proposed = stats.scheduler.by_proposer[i];
@@ -86,7 +94,7 @@ void write_drafts(JsonWriter& json, const engine::EngineStats& stats,
     json.key("accepted_tokens").integer(proposed.accepted_tokens);
     write_known(json, "draft_ms", report.proposers[i].draft_ns * 1e-6);
     json.key("acceptance");
-    write_numbers(json, report.proposers[i].acceptance);
+    write_acceptance(json, report.proposers[i].acceptance);
     json.end_object();
   }
   json.end_object().end_object();

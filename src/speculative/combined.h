@@ -44,6 +44,7 @@ class Combined final : public Proposer {
   std::span<const int64_t> part_ns() const override {
     return std::span(part_ns_).first(parts_.size());
   }
+  int64_t catch_up_ns() const override { return parts_.back().proposer->catch_up_ns(); }
   std::span<const int> taps() const override { return parts_.back().proposer->taps(); }
   void see(size_t tap, const float* x, int rows) override {
     parts_.back().proposer->see(tap, x, rows);

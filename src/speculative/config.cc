@@ -210,6 +210,12 @@ class Reader {
           ErrorCode::kInvalidArgument, "model",
           fmt::format("the method \"{}\" needs a model's folder", name_of(config_.method)));
     }
+    for (const std::string_view name : {"model", "max_model_len", "draft_tensor_parallel_size"}) {
+      if (config_.takes_model() && config_.model.empty() && json_.find(name) != nullptr) {
+        return refusal(ErrorCode::kInvalidArgument, name,
+                       "the method \"auto\" has a use for it with a \"model\" only, a folder");
+      }
+    }
     return {};
   }
 

@@ -59,6 +59,10 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
   EXPECT_NE(refusal(R"({"method":"suffix","suffix_tokens":64,"suffix_tokens":128})")
                 .find("suffix_tokens: give it once"),
             std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"auto","model":""})").find("model: the method \"auto\""),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"method":"auto","max_model_len":4096})").find("max_model_len: "),
+            std::string::npos);
   EXPECT_NE(refusal(R"({"method":"suffix","method":"ngram"})").find("method: give it once"),
             std::string::npos);
   const Config oracle = parse_config(R"({"method":"oracle","num_speculative_tokens":3})").value();

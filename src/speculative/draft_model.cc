@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace pelton::speculative {
 namespace {
@@ -100,9 +101,17 @@ void DraftModel::begin(const NewSequence& sequence) {
 }
 
 Result<void> DraftModel::draft(std::span<DraftRequest> requests) {
+  const base::SystemClock clock;
+  const int64_t before_ns = clock.now_ns();
   std::vector<Chain> chains = catch_up(requests);
+  const auto first_tokens = static_cast<int64_t>(input_.tokens.size());
+  if (chains.empty()) catch_up_ns_ = clock.now_ns() - before_ns;
+  bool is_first = true;
   while (!chains.empty()) {
     guess(chains, model_->forward(input_, *kv_, nullptr));
+    if (std::exchange(is_first, false)) {
+      catch_up_ns_ = (clock.now_ns() - before_ns) * missed_tokens_ / first_tokens;
+    }
     const auto done = [this](const Chain& chain) {
       const DraftRequest& request = *chain.request;
       const size_t tokens = request.tokens.size() + request.guesses.size();
@@ -126,11 +135,13 @@ Result<void> DraftModel::draft(std::span<DraftRequest> requests) {
 }
 
 // One pass over what is not kept yet, the oldest request's first; whose newest token is among it
-// can guess behind it. A pass without such a one is computed at once.
+// can guess behind it. A pass without such a one is computed at once. Who is asked at each step
+// lacks what that step gave, and the newest token.
 std::vector<DraftModel::Chain> DraftModel::catch_up(std::span<DraftRequest> requests) {
   input_.tokens.clear();
   input_.sequences.clear();
   input_.logit_rows.clear();
+  missed_tokens_ = 0;
   std::vector<Chain> chains;
   for (DraftRequest& request : requests) {
     Slot& slot = slots_[static_cast<size_t>(request.slot)];
@@ -143,6 +154,7 @@ std::vector<DraftModel::Chain> DraftModel::catch_up(std::span<DraftRequest> requ
     const size_t room = static_cast<size_t>(kBatchTokens) - input_.tokens.size();
     const size_t count = std::min(request.tokens.size() - kept, room);
     if (count == 0) break;
+    missed_tokens_ += std::max<int64_t>(static_cast<int64_t>(count) - request.tokens_max - 2, 0);
     const std::span<const TokenId> news = request.tokens.subspan(kept, count);
     slot.tokens.resize(kept);
     slot.tokens.insert(slot.tokens.end(), news.begin(), news.end());

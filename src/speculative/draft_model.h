@@ -47,6 +47,7 @@ class DraftModel final : public Proposer {
   void begin(const NewSequence& sequence) override;
   void append(int, std::span<const TokenId>, size_t) override {}
   Result<void> draft(std::span<DraftRequest> requests) override;
+  int64_t catch_up_ns() const override { return catch_up_ns_; }
   int64_t bytes() const override;
 
  private:
@@ -80,6 +81,8 @@ class DraftModel final : public Proposer {
   std::vector<int32_t> blocks_;  // of all slots, one after the other; the same in every group
   std::vector<Slot> slots_;
   GuessSampler sampler_;
+  int64_t catch_up_ns_ = 0;              // of the last draft
+  int64_t missed_tokens_ = 0;            // of its first pass
   std::vector<GuessSampler::Row> rows_;  // scratch
   models::ForwardInput input_;           // scratch
 };

@@ -82,6 +82,9 @@ class Proposer {
   // What each part took of the last draft(), in ns, by DraftRequest::part; empty: it is one part.
   virtual std::span<const int64_t> part_ns() const { return {}; }
 
+  // Of the last draft(), for tokens that would have been computed before had it been asked always.
+  virtual int64_t catch_up_ns() const { return 0; }
+
   // Boundaries of the target's layers whose residual stream it wants to see in each step, k: behind
   // k layers; none: it does not look at the target.
   virtual std::span<const int> taps() const { return {}; }

@@ -31,7 +31,7 @@ if ! installed; then
   cp package-lock.json installed.lock
 fi
 
-rm -rf tiny qwen3 batches
+rm -rf tiny qwen3 batches batches_qwen3
 : >server.out  # exists before the server opens it
 for model in tiny qwen3; do
   timeout 60 "$pelton" synth --like "$here/../../testdata/golden/$model/config.json" "$model" >/dev/null
@@ -74,7 +74,7 @@ BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 3
 
 # What is heavy (coding agents are 400 MB, the other clients 250) is fetched by ./test --full only. Each
 # folder is a package of its own.
-fetch_and_run() {
+fetch_and_run() { # FOLDER URL MODEL
   local folder=$1
   mkdir -p "$folder"
   cp "$here/$folder"/{package.json,package-lock.json,.npmrc} "$here/$folder"/*.mjs "$folder"/
@@ -82,12 +82,12 @@ fetch_and_run() {
     (cd "$folder" && timeout 400 npm ci --no-audit --no-fund --loglevel=error)
     cp "$folder/package-lock.json" "$folder/installed.lock"
   fi
-  BASE_URL=$url/v1 MODEL=tiny timeout 200 \
+  BASE_URL=$2/v1 MODEL=$3 timeout 200 \
     node_modules/.bin/node --test --test-timeout=120000 "$folder"/*.test.mjs
 }
 if [[ ${PELTON_FULL:-} == 1 ]]; then
-  fetch_and_run agents
-  fetch_and_run more
+  fetch_and_run agents "$url" tiny
+  fetch_and_run more "$url" tiny
 fi
 
 # Another server beside the first; its address once it listens, of either kind, is in $1.out.
@@ -111,12 +111,17 @@ end_beside() {
 }
 
 # The same said by a model of another family: reasoning and calls in Qwen3's spelling.
-serve_beside qwen3 qwen3 --grpc-port 0 --executor "modelled:$here/script_qwen3.json"
+serve_beside qwen3 qwen3 --grpc-port 0 --executor "modelled:$here/script_qwen3.json" --batches "$work/batches_qwen3"
 qwen3_clients=(openai_client.test.mjs)
-[[ ${PELTON_FULL:-} == 1 ]] && qwen3_clients=("${all_clients[@]}")
-BASE_URL=$(sed -n 's/^listening on //p' qwen3.out)/v1 MODEL=qwen3 PROTO=$here/../../proto \
+[[ ${PELTON_FULL:-} == 1 ]] && qwen3_clients=("${all_clients[@]}" {batches,ollama,huggingface}_client.test.mjs)
+qwen3_url=$(sed -n 's/^listening on //p' qwen3.out)
+BASE_URL=$qwen3_url/v1 MODEL=qwen3 PROTO=$here/../../proto \
   GRPC_ADDRESS=$(sed -n 's/^gRPC on //p' qwen3.out) timeout 300 \
   node_modules/.bin/node --test --test-timeout=120000 "${qwen3_clients[@]}"
+if [[ ${PELTON_FULL:-} == 1 ]]; then
+  fetch_and_run agents "$qwen3_url" qwen3
+  fetch_and_run more "$qwen3_url" qwen3
+fi
 end_beside
 
 # A LoRA adapter by its name: the model in the box has one.

@@ -3,10 +3,12 @@
 Written from the families' published code and from nothing of this project's: a slip of the engine's is not made here again.
 """
 import math
+import sys
 
 import numpy as np
 
 from checkpoint import Checkpoint, has_experts
+from shapes import CLASSES
 
 INNER_EPSILON = 1e-6  # of the two norms within latent attention
 
@@ -113,6 +115,8 @@ class Decoder:
         self.checkpoint = Checkpoint(folder)
         config = self.config = self.checkpoint.config
         self.kind = config["model_type"]
+        if self.kind not in CLASSES:
+            sys.exit(f"{folder}: model_type {self.kind} is not evaluated here: write what it computes into decoder.py")
         self.is_gemma = self.kind.startswith("gemma")
         self.epsilon = config.get("rms_norm_eps", 1e-6)
         self.heads = config["num_attention_heads"]

@@ -1,0 +1,158 @@
+#include "launch/child_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace pelton::launch {
+namespace {
+
+constexpr size_t kErrBytesMax = size_t{16} << 10;
+constexpr size_t kPiece = size_t{16} << 10;
+
+// Both ends of a pipe, closed when it goes.
+struct Pipe {
+  std::array<int, 2> ends = {-1, -1};
+  enum class Kind { kPipe, kSockets };
+  explicit Pipe(Kind kind = Kind::kPipe) {
+    const int failed = kind == Kind::kPipe
+                           ? ::pipe2(ends.data(), O_CLOEXEC)
+                           : ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data());
+    if (failed != 0) ends = {-1, -1};
+  }
+  ~Pipe() {
+    shut(0);
+    shut(1);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  void shut(size_t end) {
+    if (ends[end] >= 0) ::close(ends[end]);
+    ends[end] = -1;
+  }
+};
+
+struct Child {
+  pid_t pid = 0;
+  // Sockets, as writing to one whose reader has gone need not raise a signal.
+  Pipe in{Pipe::Kind::kSockets};
+  Pipe out;
+  Pipe err;
+
+  Result<void> start(const std::vector<std::string>& words);
+  int wait() const;
+  void end() const { ::kill(-pid, SIGKILL); }
+};
+
+Result<void> Child::start(const std::vector<std::string>& words) {
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, in.ends[0], 0);
+  ::posix_spawn_file_actions_adddup2(&files, out.ends[1], 1);
+  ::posix_spawn_file_actions_adddup2(&files, err.ends[1], 2);
+  posix_spawnattr_t how;
+  ::posix_spawnattr_init(&how);
+  sigset_t none;
+  ::sigemptyset(&none);
+  sigset_t usual;
+  ::sigemptyset(&usual);
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&usual, number);
+  ::posix_spawnattr_setsigmask(&how, &none);
+  ::posix_spawnattr_setsigdefault(&how, &usual);
+  ::posix_spawnattr_setpgroup(&how, 0);  // a group of its own, which is ended as a whole
+  ::posix_spawnattr_setflags(
+      &how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<std::string> copies = words;
+  std::vector<char*> arguments;
+  for (std::string& word : copies) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int failed = ::posix_spawnp(&pid, arguments[0], &files, &how, arguments.data(), environ);
+  ::posix_spawnattr_destroy(&how);
+  ::posix_spawn_file_actions_destroy(&files);
+  in.shut(0);
+  out.shut(1);
+  err.shut(1);
+  if (failed == 0) return {};
+  return Error{failed == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+               fmt::format("{} cannot be run: {}", words[0], std::strerror(failed)),
+               {}};
+}
+
+int Child::wait() const {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// What has come; closes the end where no more will.
+void read_piece(Pipe& pipe, size_t bytes_max, std::string& into) {
+  std::array<char, kPiece> piece;
+  const ssize_t count = ::read(pipe.ends[0], piece.data(), piece.size());
+  if (count > 0) {
+    const size_t room = bytes_max - std::min(bytes_max, into.size());
+    into.append(piece.data(), std::min(static_cast<size_t>(count), room));
+  } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
+    pipe.shut(0);
+  }
+}
+
+void write_piece(Pipe& pipe, std::string_view& input) {
+  const ssize_t count =
+      input.empty() ? 0
+                    : ::send(pipe.ends[1], input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (count > 0) input.remove_prefix(static_cast<size_t>(count));
+  // Who does not want all of it has closed.
+  const bool is_broken = count < 0 && errno != EINTR && errno != EAGAIN;
+  if (input.empty() || is_broken) pipe.shut(1);
+}
+
+}  // namespace
+
+Result<ProgramRun> run_program(const std::vector<std::string>& words, std::string_view input,
+                               const ProgramBounds& bounds) {
+  Child child;
+  TRY(child.start(words));
+  ProgramRun run;
+  const auto deadline = std::chrono::steady_clock::now() + bounds.time_max;
+  const auto give_up = [&](ErrorCode code, const std::string& why) {
+    child.end();
+    child.wait();
+    return Error{code, fmt::format("{} {}", words[0], why), {}};
+  };
+  while (child.out.ends[0] >= 0 || child.err.ends[0] >= 0 || child.in.ends[1] >= 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) {
+      return give_up(ErrorCode::kDeadline,
+                     fmt::format("has not ended within {} ms", bounds.time_max.count()));
+    }
+    // A descriptor of -1 is passed over.
+    std::array<pollfd, 3> ends = {{{child.out.ends[0], POLLIN, 0},
+                                   {child.err.ends[0], POLLIN, 0},
+                                   {child.in.ends[1], POLLOUT, 0}}};
+    ::poll(ends.data(), ends.size(), static_cast<int>(left.count()));
+    if (ends[0].revents != 0) read_piece(child.out, bounds.bytes_max + 1, run.out);
+    if (ends[1].revents != 0) read_piece(child.err, kErrBytesMax, run.err);
+    if (ends[2].revents != 0) write_piece(child.in, input);
+    if (run.out.size() > bounds.bytes_max) {
+      return give_up(ErrorCode::kIo, fmt::format("prints more than {} bytes", bounds.bytes_max));
+    }
+  }
+  run.code = child.wait();
+  return run;
+}
+
+}  // namespace pelton::launch

@@ -1,0 +1,30 @@
+// One run of another program, waited for: bounded in time and in what it may print. Blocks; any
+// thread.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::launch {
+
+struct ProgramRun {
+  int code = 0;  // as it ended; 128 + N: by the signal N
+  std::string out;
+  std::string err;
+};
+
+struct ProgramBounds {
+  std::chrono::milliseconds time_max{10'000};
+  size_t bytes_max = size_t{8} << 20;  // of out; of err what is more is passed over
+};
+
+// `words`: the program, looked for in PATH, and its arguments. Errors: kNotFound: it is not there;
+// kDeadline, and kIo where it prints too much: it was killed, with what it had started.
+Result<ProgramRun> run_program(const std::vector<std::string>& words, std::string_view input,
+                               const ProgramBounds& bounds);
+
+}  // namespace pelton::launch

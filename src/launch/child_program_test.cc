@@ -1,0 +1,51 @@
+#include "launch/child_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::launch {
+namespace {
+
+using testing::HasSubstr;
+
+Result<ProgramRun> shell(const std::string& script, std::string_view input = {},
+                         const ProgramBounds& bounds = {}) {
+  return run_program({"sh", "-c", script}, input, bounds);
+}
+
+TEST(ChildProgram, SaysWhatWasPrintedAndHowItEnded) {
+  const auto run = shell("cat; echo trouble >&2; exit 7", "a b\n");
+  ASSERT_TRUE(run.ok()) << run.error().message;
+  EXPECT_EQ(run->code, 7);
+  EXPECT_EQ(run->out, "a b\n");
+  EXPECT_EQ(run->err, "trouble\n");
+  EXPECT_EQ(shell("kill -KILL $$")->code, 128 + 9);
+}
+
+TEST(ChildProgram, OneThatIsNotThereIsAnError) {
+  EXPECT_EQ(run_program({"pelton-no-such-program"}, {}, {}).error().code, ErrorCode::kNotFound);
+}
+
+TEST(ChildProgram, WhoDoesNotEndIsEndedWithWhatItHasStarted) {
+  const auto run = shell("sleep 600 & sleep 600", {}, {.time_max = std::chrono::milliseconds(100)});
+  EXPECT_EQ(run.error().code, ErrorCode::kDeadline);
+  EXPECT_THAT(run.error().message, HasSubstr("has not ended within 100 ms"));
+}
+
+TEST(ChildProgram, WhoPrintsWithoutEndIsEnded) {
+  EXPECT_THAT(shell("yes", {}, {.bytes_max = 100'000}).error().message,
+              HasSubstr("more than 100000 bytes"));
+  const auto run = shell("yes x | head -c 1000000 >&2; echo done");
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->out, "done\n");
+  EXPECT_LE(run->err.size(), size_t{16} << 10) << "what is more is passed over";
+}
+
+TEST(ChildProgram, WhoDoesNotReadItsInputIsNotWaitedFor) {
+  const std::string much(size_t{4} << 20, 'x');
+  EXPECT_EQ(shell("exit 3", much)->code, 3);
+  EXPECT_EQ(shell("wc -c", much)->out, std::to_string(much.size()) + "\n");
+}
+
+}  // namespace
+}  // namespace pelton::launch

@@ -1,0 +1,169 @@
+#include "launch/lead.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/json.h"
+#include "base/json_writer.h"
+
+namespace pelton::launch {
+namespace {
+
+// Between its last order and the next one's first: what an order may take on its way.
+constexpr int64_t kMargin_ns = 1'000'000'000;
+
+int64_t steady_ns() {
+  return base::SystemClock().now_ns();
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
+
+Lead::Lead(Options options, SharedClock& clock, base::Log& log)
+    : options_(std::move(options)),
+      clock_(clock),
+      log_(log),
+      name_(random_name()),
+      client_(options_.etcd) {}
+
+Lead::~Lead() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  woken_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (lease_ == 0) return;
+  const Result<void> revoked = client_.revoke(lease_);
+  if (!revoked.ok()) log_.info("the lead ends with its lease");
+}
+
+bool Lead::leads() const {
+  return steady_ns() < leads_until_ns_.load();
+}
+
+void Lead::note(const Result<void>& done) {
+  const std::string trouble = done.ok() ? "" : done.error().message;
+  if (trouble != trouble_ && !trouble.empty()) log_.warning("lead: " + trouble);
+  trouble_ = trouble;
+}
+
+Result<bool> Lead::enter() {
+  const int64_t asked_ns = steady_ns();
+  if (lease_ == 0) {
+    TRY_ASSIGN(lease_, client_.grant(options_.lease));
+  } else {
+    // While another one leads ours stays, so that there is no new one with each look.
+    const Result<std::chrono::seconds> left = client_.renew(lease_);
+    if (!left.ok()) {
+      if (left.error().code == ErrorCode::kNotFound) lease_ = 0;
+      return left.error();
+    }
+  }
+  TRY_ASSIGN(const bool is_ours, client_.create(key(), name_, lease_));
+  if (!is_ours) return false;
+  TRY_ASSIGN(const cluster::EtcdClient::Snapshot seen, client_.range(key()));
+  for (const cluster::EtcdClient::Entry& one : seen.entries) {
+    if (one.key == key() && one.value == name_) revision_ = one.mod_revision;
+  }
+  if (revision_ == 0) return false;
+  const int64_t lease_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(options_.lease).count();
+  leads_until_ns_ = asked_ns + lease_ns - kMargin_ns;
+  return true;
+}
+
+bool Lead::try_to_lead() {
+  const Result<bool> entered = enter();
+  if (!entered.ok()) {
+    note(entered.error());
+    return false;
+  }
+  note({});
+  if (!*entered) return false;
+  log_.info(fmt::format("leads, epoch {}", revision_));
+  thread_ = std::thread([this] { renew(); });
+  pthread_setname_np(thread_.native_handle(), "pelton-lead");
+  return true;
+}
+
+void Lead::renew() {
+  const std::chrono::milliseconds pause(options_.lease.count() * 1000 / 4);
+  auto next = std::chrono::steady_clock::now() + pause;
+  for (;;) {
+    std::vector<FleetScaler::Memory> kept;
+    {
+      std::unique_lock lock(mutex_);
+      woken_.wait_until(lock, next, [this] { return stopping_ || has_kept_; });
+      if (std::exchange(has_kept_, false)) kept = std::move(kept_);
+      if (stopping_ && kept.empty()) return;
+    }
+    if (!kept.empty()) note(write(kept));
+    if (std::chrono::steady_clock::now() < next) continue;
+    next = std::chrono::steady_clock::now() + pause;
+    const int64_t asked_ns = steady_ns();
+    // One whose time was over has acted as if it had none: it is not to lead again.
+    if (!leads()) return;
+    const Result<std::chrono::seconds> left = client_.renew(lease_);
+    if (!left.ok()) {
+      note(left.error());
+      if (left.error().code == ErrorCode::kNotFound) leads_until_ns_ = 0;
+      continue;
+    }
+    const int64_t left_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(*left).count();
+    leads_until_ns_ = asked_ns + left_ns - kMargin_ns;
+  }
+}
+
+Result<std::vector<FleetScaler::Memory>> Lead::memories() {
+  TRY_ASSIGN(const cluster::EtcdClient::Snapshot seen, client_.range(memory_key()));
+  std::vector<FleetScaler::Memory> all;
+  for (const cluster::EtcdClient::Entry& one : seen.entries) {
+    const Result<Json> json = Json::parse(one.value);
+    const Json* memory = json.ok() && json->is_object() ? json->find("memory") : nullptr;
+    const std::optional<int64_t> at_ns = memory == nullptr ? std::nullopt : json->integer("at_ns");
+    if (!at_ns) {
+      log_.warning(fmt::format("lead: what is kept at {} is passed over", one.key));
+      continue;
+    }
+    // A minute is a clock that is set wrong; what is ahead by more is not waited for.
+    constexpr int64_t kAheadMax_ns = 60'000'000'000;
+    if (*at_ns - clock_.now_ns() > kAheadMax_ns) continue;
+    clock_.advance_to(*at_ns);
+    all.push_back({.pool = one.key.substr(memory_key().size()), .text = memory->dump()});
+  }
+  return all;
+}
+
+void Lead::keep(std::vector<FleetScaler::Memory> memories) {
+  {
+    std::lock_guard lock(mutex_);
+    kept_ = std::move(memories);
+    has_kept_ = !kept_.empty();
+  }
+  woken_.notify_all();
+}
+
+Result<void> Lead::write(const std::vector<FleetScaler::Memory>& memories) {
+  for (const FleetScaler::Memory& one : memories) {
+    std::string text;
+    base::JsonWriter w(text);
+    w.begin_object().key("at_ns").integer(clock_.now_ns()).key("memory").raw(one.text).end_object();
+    TRY_ASSIGN(const bool is_ours,
+               client_.put_while(key(), revision_, memory_key() + one.pool, text));
+    if (is_ours) continue;
+    leads_until_ns_ = 0;
+    return Error{ErrorCode::kUnavailable, "another one leads", {}};
+  }
+  return {};
+}
+
+}  // namespace pelton::launch

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Replicas that are somebody else's to start, and autoscalers of which one leads: pods of a Deployment (an API server of this test's own,
+whose pods are processes), and two autoscalers over a real etcd. Whatever is killed costs no answer. Under PELTON_FULL batch jobs of a real
+Slurm, too (tests/slurm).
+
+usage: autoscale_launchers_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import gateway_fixture
+from autoscale_test import SCRIPT, alive
+from gateway_discovery_test import Etcd
+from gateway_fixture import BOX, Process, ask, check_stream, free_port
+from kubernetes_workload import WorkloadApi
+
+
+class Scaler:
+    """An autoscaler that may stand by, so that nothing is waited for."""
+
+    def __init__(self, config, *flags):
+        self.process = subprocess.Popen([gateway_fixture.BINARY, "autoscale", "--config", config, *flags], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self.reader = threading.Thread(target=lambda: self.log.extend(iter(self.process.stderr.readline, "")), daemon=True)
+        self.reader.start()
+
+    def said(self, words):
+        return [line for line in list(self.log) if words in line]
+
+    def end(self, how):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.wait(30)
+        self.reader.join()
+        self.process.stderr.close()
+        return self.process.returncode
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.script = self.folder / "script.json"
+        self.script.write_text(json.dumps(SCRIPT))
+        self.scalers = []
+        self.addCleanup(lambda: [one.end(signal.SIGKILL) for one in self.scalers])
+
+    def configure(self, autoscaler="", scale="", launch="", more="", head=""):
+        self.admin = free_port()
+        self.config = self.folder / "gateway.toml"
+        self.config.write_text(f"""[gateway]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:{self.admin}"
+{head}
+[autoscaler]
+gateways = ["http://127.0.0.1:{self.admin}"]
+{autoscaler}
+{more}
+[[pool]]
+name = "box"
+model = "pelton-box"
+[pool.scale]
+window = 6
+idle_to_zero = 1
+scale_down_delay = 1
+{scale}
+[pool.launch]
+start_seconds = 1
+{launch}
+""")
+        self.gateway = Process("gateway", "--config", self.config)
+        self.addCleanup(self.gateway.end)
+
+    def scaler(self, *flags):
+        self.scalers.append(Scaler(self.config, *flags))
+        return self.scalers[-1]
+
+    def wait(self, is_so, seconds=30):
+        end = time.monotonic() + seconds
+        while not is_so():
+            assert time.monotonic() < end, ([one.log[-15:] for one in self.scalers], list(self.gateway.log)[-15:])
+            time.sleep(0.01)
+
+    def state(self):
+        return json.loads(ask(self.gateway.port, "GET", "/v1/models/pelton-box")[1])["state"]
+
+    def at_once(self, numbers, length=40):
+        faults = []
+
+        def client(number):
+            try:
+                check_stream(self.gateway.port, number, length, number)
+            except Exception as error:  # whatever a client sees is a fault
+                faults.append(f"{number}: {error!r}"[:600])
+        threads = [threading.Thread(target=client, args=(number,)) for number in numbers]
+        for one in threads:
+            one.start()
+
+        def ended():
+            for one in threads:
+                one.join()
+            return faults
+        return ended
+
+    def test_pods_of_a_deployment_from_nothing_to_some_and_back(self):
+        port = free_port()
+        token = self.folder / "token"
+        token.write_text("first")
+
+        def start(address):
+            return subprocess.Popen([gateway_fixture.BINARY, "serve", BOX, "--executor", f"modelled:{self.script}", "--port", "0",
+                                     "--fleet-port", str(port), "--fleet-host", address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        api = WorkloadApi("first", start)
+        self.addCleanup(api.close)
+        self.configure(scale="max = 2", launch=f'kind = "kubernetes"\nworkload = "ml/deployment/box"\nport = {port}',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{token}"')
+        scaler = self.scaler()
+        self.assertEqual(self.state(), "cold")
+        # Killed amid a start: the next one finds the order in the cluster. The token has rotated meanwhile.
+        ended = self.at_once(range(1, 31))
+        self.wait(lambda: api.created > 0)
+        scaler.end(signal.SIGKILL)
+        api.token = "second"
+        token.write_text("second\n")
+        scaler = self.scaler()
+        self.assertEqual(ended(), [])
+        self.assertTrue(scaler.said("is found again"))
+        self.assertLessEqual(api.created, 2, "what the last one has started serves")
+        self.assertEqual(self.state(), "ready")
+        # A pod that dies under a stream: it goes on at the next one.
+        ended = self.at_once([77], 900)
+        time.sleep(0.3)
+        os.kill(next(iter(api.pods.values()))["process"].pid, signal.SIGKILL)
+        self.assertEqual(ended(), [])
+        self.wait(lambda: self.state() == "cold" and not api.pods)
+        scales = [body for method, path, body in api.writes if path.endswith("/scale")]
+        for body in scales:
+            self.assertIn("resourceVersion", body["metadata"], "never over what another one has written")
+        ours = {(method, path, kind) for (method, path, _), kind in zip(api.writes, api.types) if path.endswith("/scale")}
+        self.assertEqual(ours, {("PATCH", "/apis/apps/v1/namespaces/ml/deployments/box/scale", "application/merge-patch+json")})
+        kinds = {(method, path.split("/namespaces/")[1].split("/", 1)[1].split("/")[0]) for method, path, body in api.writes}
+        self.assertLessEqual(kinds, {("PATCH", "deployments"), ("POST", "leases"), ("PATCH", "leases"), ("PATCH", "pods")}, "no more rights")
+
+    @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is not installed")
+    def test_kubectl_scales_as_we_do(self):
+        """The double takes what the real kubectl sends, which is what ours is compared with above."""
+        api = WorkloadApi(None, lambda address: subprocess.Popen(["sleep", "60"]))
+        self.addCleanup(api.close)
+        subprocess.run(["kubectl", "--server", f"http://127.0.0.1:{api.server_port}", "--namespace", "ml", "scale", "deployment/box",
+                        "--replicas=2"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "HOME": str(self.folder)})
+        self.assertEqual(api.writes, [("PATCH", "/apis/apps/v1/namespaces/ml/deployments/box/scale", {"spec": {"replicas": 2}})])
+        self.assertEqual(api.types, ["application/merge-patch+json"])
+        self.assertEqual(api.replicas, 2)
+
+    @unittest.skipIf(shutil.which("etcd") is None, "etcd is not installed")
+    def test_of_two_autoscalers_one_leads_and_the_other_takes_over(self):
+        etcd = Etcd(str(self.folder / "etcd"))
+        self.addCleanup(lambda: etcd.process.poll() is None and etcd.end())
+        state = self.folder / "replicas"
+        self.configure(autoscaler=f'state_dir = "{state}"\nlead = "etcd"\nlease_seconds = 3', scale="max = 2",
+                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}',
+                       more=f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
+        first = self.scaler()
+        self.wait(lambda: first.said("leads, epoch"))
+        record = self.folder / "facts.jsonl"
+        second = self.scaler("--record-facts", record)
+        self.wait(lambda: second.said("stands by"))
+        pids = []
+        self.addCleanup(lambda: [os.kill(pid, signal.SIGKILL) for pid in pids if alive(pid)])
+        ended = self.at_once(range(1, 21), 600)
+        self.wait(lambda: first.said("is started, process"))
+        self.assertEqual(second.said("is started"), [], "one writer")
+        first.end(signal.SIGKILL)
+        pids += [int(line.split("process ")[1].split(",")[0]) for line in first.said("is started, process")]
+        self.assertEqual(ended(), [], "FT-36: 0 lost")
+        self.wait(lambda: second.said("leads, epoch"))
+        self.wait(lambda: second.said("is decided on with what was remembered"))
+        epochs = [int(one.said("leads, epoch")[0].rsplit(" ", 1)[1]) for one in (first, second)]
+        self.assertLess(*epochs)
+        self.assertEqual(self.at_once(range(21, 31))(), [])
+        # Stopped beyond its lease and let go on: it gives no order any more.
+        third = self.scaler()
+        self.wait(lambda: third.said("stands by"))
+        second.process.send_signal(signal.SIGSTOP)
+        time.sleep(3.5)
+        second.process.send_signal(signal.SIGCONT)
+        self.assertEqual(second.end(signal.SIGCONT), 1)
+        self.assertTrue(second.said("the lead is lost"), second.log[-5:])
+        self.wait(lambda: third.said("leads, epoch"))
+        # With what was handed over as their beginning, its facts give its decisions.
+        replayed = subprocess.run([gateway_fixture.BINARY, "autoscale", "--replay", record], capture_output=True, text=True, timeout=60,
+                                  check=False)
+        self.assertEqual(replayed.returncode, 0, replayed.stderr)
+        self.assertRegex(replayed.stderr, "[1-9][0-9]* decisions, each as it was recorded")
+        self.assertEqual(self.at_once(range(31, 41))(), [])
+        # Ended in order it gives the lead up at once.
+        fourth = self.scaler()
+        self.wait(lambda: fourth.said("stands by"))
+        self.assertEqual(third.end(signal.SIGTERM), 0)
+        self.wait(lambda: fourth.said("leads, epoch"), 2.5)
+        for one in (second, third, fourth):
+            pids += [int(line.split("process ")[1].split(",")[0]) for line in one.said("is started, process")]
+        self.wait(lambda: self.state() == "cold" and not any(alive(pid) for pid in pids))
+
+    def test_a_lead_without_etcd_is_refused(self):
+        config = self.folder / "lead.toml"
+        config.write_text('[autoscaler]\nlead = "etcd"\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
+                          '[pool.launch]\nserve = ["m"]\n')
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", config, "--check"], capture_output=True, text=True, timeout=30,
+                              check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("needs [etcd]", done.stderr)
+        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", config, "--with-autoscaler"], capture_output=True, text=True,
+                              timeout=30, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("'lead' is for pelton autoscale", done.stderr)
+
+    def test_batch_jobs_without_a_key_are_refused(self):
+        config = self.folder / "jobs.toml"
+        config.write_text('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
+                          '[pool.launch]\nkind = "slurm"\nserve = ["m"]\n')
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", config, "--check"], capture_output=True, text=True, timeout=30,
+                              check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("fleet_key_file", done.stderr)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
