@@ -140,20 +140,24 @@ std::vector<Flag> lora_flags() {
   return flags;
 }
 
+Result<LoraPlaces> read_lora_places(const cli::Arguments& arguments) {
+  LoraPlaces places{.active = static_cast<int>(arguments.integer("--max-loras"))};
+  places.kept = places.active;
+  if (!arguments.has("--max-cpu-loras")) return places;
+  places.kept = static_cast<int>(arguments.integer("--max-cpu-loras"));
+  if (places.kept >= places.active) return places;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--max-cpu-loras {} is less than --max-loras, which is {}", places.kept,
+                           places.active),
+               "max-cpu-loras"};
+}
+
 Result<void> read_lora_memory_flags(const cli::Arguments& arguments,
                                     executor::LocalExecutor::Options& options) {
   if (!arguments.has("--enable-lora")) return {};
-  options.adapters_max = static_cast<int>(arguments.integer("--max-loras"));
-  options.adapters_kept_max = options.adapters_max;
-  if (arguments.has("--max-cpu-loras")) {
-    options.adapters_kept_max = static_cast<int>(arguments.integer("--max-cpu-loras"));
-    if (options.adapters_kept_max < options.adapters_max) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--max-cpu-loras {} is less than --max-loras, which is {}",
-                               options.adapters_kept_max, options.adapters_max),
-                   "max-cpu-loras"};
-    }
-  }
+  TRY_ASSIGN(const LoraPlaces places, read_lora_places(arguments));
+  options.adapters_max = places.active;
+  options.adapters_kept_max = places.kept;
   options.adapter_limits.rank_max = static_cast<int>(arguments.integer("--max-lora-rank"));
   TRY_ASSIGN(options.adapter_limits.targets, lora::parse_targets(arguments.text("--lora-targets")));
   return {};

@@ -18,6 +18,13 @@ std::vector<cli::Flag> lora_memory_flags();
 // Those, --lora-modules, --lora-folder and what else serving them takes.
 std::vector<cli::Flag> lora_flags();
 
+// --max-loras and --max-cpu-loras. Errors: kInvalidArgument.
+struct LoraPlaces {
+  int active = 0;  // different ones in a batch
+  int kept = 0;    // in memory
+};
+Result<LoraPlaces> read_lora_places(const cli::Arguments& arguments);
+
 // Nothing without --enable-lora. Errors: kInvalidArgument.
 Result<void> read_lora_memory_flags(const cli::Arguments& arguments,
                                     executor::LocalExecutor::Options& options);

@@ -9,6 +9,7 @@
 #include "apps/fleet_flags.h"
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
+#include "apps/simulated_adapters.h"
 #include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -86,6 +87,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   SimulationOptions options;
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
   read_speculation(arguments, options.replica);
+  TRY(read_simulated_adapters(arguments, options));
   node::LoadedModel::Options engine;
   TRY(read_batch_flags(arguments, engine));
   TRY(read_queue_flags(arguments, engine));
@@ -342,6 +344,8 @@ cli::Verb simulate_verb() {
           {"pelton simulate gpt-oss-120b --gpu h100 --max-num-seqs 64 --request-rate 4",
            "pelton simulate ./model --calibration c.json --workload conversation",
            "pelton simulate gpt-oss-20b --gpu h100 --autoscale concurrency --max-replicas 4",
+           "pelton simulate gpt-oss-20b --gpu h100 --replicas 2 --router cost --adapters 20 "
+           "--max-loras 4",
            "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
       .run = run};
   std::vector<cli::Flag> hardware = hardware_flags();
@@ -355,7 +359,7 @@ cli::Verb simulate_verb() {
   }
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
-        autoscale_flags(), gateway_flags()}) {
+        autoscale_flags(), gateway_flags(), simulated_adapter_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   return verb;

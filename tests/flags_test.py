@@ -55,7 +55,7 @@ VALUES = {
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
     "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
     "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
-    "--lora-targets": "attention", "--lora-rank": "4", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
+    "--adapters": "20", "--adapter-skew": "0.5", "--adapter-base-share": "0.2", "--adapter-load-ms": "5", "--lora-targets": "attention", "--lora-rank": "4", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
     "--max-num-queued-tokens": "10K", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
     "--memory-utilization": "0.8", "--metadata": "k=v", "--metric-percentiles": "50", "--min-p": "0.1", "--model": "model",

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -289,6 +290,19 @@ class Served(unittest.TestCase):
         of_x = [line["adapter"] for line in lines if line.get("model") == "x"]
         self.assertEqual(len(set(of_two + of_x)), 1)  # the digest: two names of one adapter
         self.assertEqual(len(of_two[0]), 64)
+
+    def test_LR_03_no_adapter_is_sent_within_a_request(self):
+        """Folders of the server are all that is loaded; what else a body has is refused by its name, or for its size."""
+        many = self.root / "many"
+        write_adapter(many / "x", strong_q(1))
+        self.start("--enable-lora", "--lora-folder", many, "--allow-runtime-lora-updating")
+        for field, value in (("lora_tensors", "AAAA"), ("lora_data", "not base64!"), ("adapter_config", {"r": 2})):
+            status, text = self.http("/v1/load_lora_adapter", {"lora_name": "n", "lora_path": str(many / "x"), field: value})
+            self.assertEqual((status, json.loads(text)["error"]["param"]), (400, field), text)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as sent:
+            sent.sendall(f"POST /v1/load_lora_adapter HTTP/1.1\r\nHost: x\r\nContent-Length: {3 << 30}\r\n\r\n".encode())
+            self.assertIn(b" 413 ", sent.recv(100))
+        self.tokens("x")
 
     def test_who_may_load_and_unload(self):
         many = self.root / "many"

@@ -55,8 +55,9 @@ export class Chat {
 
   // Which models there are; again after a key has been given.
   async load(choose = ""): Promise<void> {
-    const list = (await get("v1/models")).data as { id: string; root: string }[];
-    this.models = list.filter((model) => model.id === model.root).map((model) => model.id);
+    const list = (await get("v1/models")).data as { id: string; root: string; parent: string | null }[];
+    // An adapter's root is its folder; any other name that is not its own root is an alias.
+    this.models = list.filter((model) => model.id === model.root || !!model.parent).map((model) => model.id);
     if (this.models.length === 0) this.models = list.map((model) => model.id);
     this.selects.forEach((select, i) => {
       const before = (i === 0 && choose) || select.value;

@@ -11,6 +11,9 @@ namespace {
 constexpr double kRoomS = 0.15;     // kappa
 constexpr double kUsedMax = 0.999;  // beyond it the term has no meaning
 constexpr double kRoomUsedMax = 0.9;
+// Until an adapter has been loaded, which takes a thread's turn and a file: beyond what is taken
+// for equal, however fast it was measured.
+constexpr double kAdapterWaitMinS = 0.005;
 constexpr double kEqualShare = 0.02;
 constexpr double kEqualS = 0.001;
 
@@ -64,6 +67,12 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
                   candidate.pushed_out_s;
   return terms;
+}
+
+void price(const AbsentAdapter& adapter, CostCandidate& candidate) {
+  candidate.adapter_s = std::max(adapter.wait_s, kAdapterWaitMinS);
+  const bool is_full = adapter.resident >= adapter.places;
+  if (is_full) candidate.pushed_out_s = adapter.hits * candidate.adapter_s;
 }
 
 bool has_room(const CostCandidate& candidate) {

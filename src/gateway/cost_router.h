@@ -57,6 +57,16 @@ struct CostCandidate {
 inline constexpr double kBiasMin = 0.5;
 inline constexpr double kBiasMax = 64;
 
+// Where a request's adapter is not in memory at a worker: as it reported, and what was sent since.
+struct AbsentAdapter {
+  int64_t resident = 0;  // others, in memory or on their way
+  int64_t places = 0;
+  double wait_s = 0;  // what requests waited lately for what was not there
+  double hits = 0;    // share of requests that found theirs
+};
+// What is not in memory is waited for, and may push another one out.
+void price(const AbsentAdapter& adapter, CostCandidate& candidate);
+
 struct CostRequest {
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 1;  // expected

@@ -21,10 +21,6 @@ constexpr double kFaster = 4;
 // Requests that a worker has of ours and does not report: their ends may be on their way.
 constexpr int kUnreportedMax = 2;
 constexpr int64_t kDoubtedNs = 30'000'000'000;
-// Until an adapter has been loaded, which takes a thread's turn and a file: beyond what is taken
-// for equal, however fast it was measured.
-constexpr double kAdapterWaitMinS = 0.005;
-
 cluster::StepCosts divided(const cluster::StepCosts& costs, double by) {
   return {.fixed_s = std::max(costs.fixed_s / by, kStepMinS),
           .prefill_token_s = costs.prefill_token_s / by,
@@ -71,18 +67,19 @@ bool Fleet::is_resident(const Worker& worker, std::string_view adapter) {
          std::ranges::find(adapters, adapter, &cluster::ResidentAdapter::name) != adapters.end();
 }
 
-// What is not in memory there is waited for, and may push another one out.
 void Fleet::price_adapter(const Worker& worker, std::string_view adapter, CostCandidate& one) {
   const bool has_it = std::ranges::binary_search(worker.adapters, adapter);
   if (!has_it || is_resident(worker, adapter)) return;
   const cluster::WorkerLoad& load = worker.health.load();
-  one.adapter_s = std::max(load.adapter_wait_s, kAdapterWaitMinS);
   const auto on_their_way = std::ranges::count_if(worker.expected_adapters, [&](const auto& sent) {
     return std::ranges::find(load.adapters, sent.first, &cluster::ResidentAdapter::name) ==
            load.adapters.end();
   });
-  const bool is_full = std::ssize(load.adapters) + on_their_way >= load.adapter_places;
-  if (is_full) one.pushed_out_s = load.adapter_hits * one.adapter_s;
+  price({.resident = std::ssize(load.adapters) + on_their_way,
+         .places = load.adapter_places,
+         .wait_s = load.adapter_wait_s,
+         .hits = load.adapter_hits},
+        one);
 }
 
 cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {

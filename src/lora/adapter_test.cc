@@ -310,7 +310,7 @@ TEST_F(Refusal, NotOfWhatIsSound) {
   EXPECT_FALSE(adapter->adds_to_experts());
 }
 
-TEST_F(Refusal, OfFieldsThatMakeMoreThanALowRankSum) {
+TEST_F(Refusal, LR_10_OfFieldsThatMakeMoreThanALowRankSum) {
   const Json sound = config_;
   const std::vector<std::pair<std::string, Json>> fields = {
       {"use_dora", true},
@@ -351,7 +351,7 @@ TEST_F(Refusal, NotOfFieldsThatSayNothing) {
   EXPECT_EQ(refusal(), "it was loaded");
 }
 
-TEST_F(Refusal, OfNumbersThatMakeNoSense) {
+TEST_F(Refusal, LR_01_OfNumbersThatMakeNoSense) {
   const Json sound = config_;
   const std::vector<std::pair<std::string, Json>> fields = {
       {"r", 0},
@@ -391,7 +391,7 @@ TEST_F(Refusal, OfAPatternThatBacktracksWithoutEnd) {
   EXPECT_THAT(refusal(), HasSubstr("takes too long"));
 }
 
-TEST_F(Refusal, OfModulesWithoutAdapters) {
+TEST_F(Refusal, LR_09_OfModulesWithoutAdapters) {
   const auto sound = tensors_;
   for (const char* module :
        {"layers.0.mlp.router", "layers.0.mlp.gate_proj", "layers.0.self_attn.sinks",
@@ -415,7 +415,7 @@ TEST_F(Refusal, OfModulesWithoutAdapters) {
   EXPECT_THAT(refusal(), HasSubstr("lm_head"));
 }
 
-TEST_F(Refusal, OfTensorsOfAnotherBase) {
+TEST_F(Refusal, LR_01_OfTensorsOfAnotherBase) {
   const auto sound = tensors_;
   add("layers.7.self_attn.q_proj", {2, 128}, {128, 2});
   EXPECT_THAT(refusal(), HasSubstr("layers.7"));
@@ -466,7 +466,7 @@ TEST_F(Refusal, OfExpertsInNoLayoutOrTwo) {
   EXPECT_THAT(refusal(), HasSubstr("experts: the shapes"));
 }
 
-TEST_F(Refusal, OfNumbersThatAreNotFinite) {
+TEST_F(Refusal, LR_02_OfNumbersThatAreNotFinite) {
   for (const float value : {std::nanf(""), INFINITY, -INFINITY}) {
     tensors_[name("layers.1.self_attn.q_proj", 'B')].values[17] = value;
     EXPECT_THAT(refusal(), HasSubstr("lora_B"));
@@ -474,7 +474,7 @@ TEST_F(Refusal, OfNumbersThatAreNotFinite) {
   }
 }
 
-TEST_F(Refusal, OfFilesThatAreNotThere) {
+TEST_F(Refusal, LR_10_OfPicklesAndFilesThatAreNotThere) {
   EXPECT_THAT(Adapter::load(folder_, tiny(), {}).error().message, HasSubstr("adapter_config.json"));
   write_config(config_.dump());
   EXPECT_THAT(Adapter::load(folder_, tiny(), {}).error().message,

@@ -52,6 +52,22 @@ int two_choices(std::span<const ReplicaState> replicas, uint64_t draw) {
   return is_less ? other : one;
 }
 
+void add_adapter(int64_t adapter, std::vector<int64_t>& adapters) {
+  if (std::ranges::find(adapters, adapter) == adapters.end()) adapters.push_back(adapter);
+}
+
+void price_adapter(const ReplicaState& replica, int64_t adapter,
+                   gateway::CostCandidate& candidate) {
+  if (adapter == 0 || std::ranges::find(replica.adapters, adapter) != replica.adapters.end()) {
+    return;
+  }
+  gateway::price({.resident = std::ssize(replica.adapters),
+                  .places = replica.adapter_places,
+                  .wait_s = replica.adapter_wait_s,
+                  .hits = replica.adapter_hits},
+                 candidate);
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(const Options& options)
@@ -70,11 +86,13 @@ int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& aske
   for (size_t i = 0; i < known_.size(); ++i) {
     known_[i].uncounted = sent_[i].requests;
     known_[i].uncounted_tokens = sent_[i].tokens;
+    for (const int64_t adapter : sent_[i].adapters) add_adapter(adapter, known_[i].adapters);
   }
   const int chosen = choose_one(known_, asked);
   if (chosen < 0) return chosen;
   Sent& sent = sent_[static_cast<size_t>(chosen)];
   ++sent.requests;
+  if (asked.adapter != 0) add_adapter(asked.adapter, sent.adapters);
   if (!looks_at_prefixes()) sent.tokens += std::ssize(asked.prompt);
   return chosen;
 }
@@ -104,7 +122,7 @@ int Dispatcher::choose_one(std::span<const ReplicaState> replicas, const Asked& 
 
 int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
   const std::vector<kv::BlockHash> names =
-      gateway::block_names(hasher_, 0, asked.prompt, options_.block_tokens);
+      gateway::block_names(hasher_, asked.adapter, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> candidates;
@@ -122,6 +140,7 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
                           .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
                           .distance_s = is_far(i) ? options_.distance_s : 0,
                           .usable = replica.is_up});
+    price_adapter(replica, asked.adapter, candidates.back());
   }
   const gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
                                      .output_tokens = static_cast<int64_t>(typical_output_)};

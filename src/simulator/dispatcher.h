@@ -28,6 +28,10 @@ struct ReplicaState {
   int64_t prompt_tokens_left = 0;  // to be computed, of those that run and wait
   int64_t context_tokens = 0;      // of those that run
   double kv_used = 0;              // 0 to 1
+  std::vector<int64_t> adapters;   // in memory, or on their way there
+  int64_t adapter_places = 0;
+  double adapter_wait_s = 0;
+  double adapter_hits = 0;
   // Sent by this gateway since that was reported.
   int uncounted = 0;
   int64_t uncounted_tokens = 0;
@@ -67,6 +71,7 @@ class Dispatcher {
   struct Asked {
     int64_t conversation = 0;
     std::span<const TokenId> prompt;
+    int64_t adapter = 0;  // its identity; 0: none
     uint64_t draw = 0;
     int64_t now_ns = 0;
   };
@@ -99,6 +104,7 @@ class Dispatcher {
   struct Sent {
     int requests = 0;
     int64_t tokens = 0;
+    std::vector<int64_t> adapters;
   };
   std::vector<Sent> sent_;           // by replica, since the last report
   std::vector<ReplicaState> known_;  // as reported, with these

@@ -46,6 +46,20 @@ std::string zones_text(const SimulationResult& result) {
                      share(counts.across), share(counts.across_with_room));
 }
 
+// Where conversations asked for adapters.
+std::string adapters_text(const AdapterCounts& counts) {
+  const int64_t asked = counts.hits + counts.misses;
+  if (asked + counts.refused == 0) return "";
+  const auto milliseconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  const auto answered = static_cast<double>(std::max<int64_t>(counts.answered, 1));
+  return fmt::format(
+      "adapters found in memory {:.1f} %; loads {}, evictions {}; others waited {:.1f} ms for "
+      "theirs on average and {:.1f} ms at most; refused {}\n",
+      static_cast<double>(counts.hits) / static_cast<double>(std::max<int64_t>(asked, 1)) * 100,
+      counts.loads, counts.evictions, milliseconds(counts.waited_ns) / answered,
+      milliseconds(counts.waited_max_ns), counts.refused);
+}
+
 // Where replicas started and stopped.
 std::string scaling_text(const SimulationResult& result) {
   if (!result.scaling) return "";
@@ -84,13 +98,14 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "{}modelled, not measured; {:.0f} times faster than real\n",
+      "{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
       rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
       spread_text(options, result), zones_text(result), cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
-      result.unfinished, drafts_text(all.scheduler), result.duration_s / std::max(took_s, 1e-9));
+      result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
+      result.duration_s / std::max(took_s, 1e-9));
 }
 
 }  // namespace pelton::simulator

@@ -64,6 +64,7 @@ ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
   scheduler.drafts += other.scheduler.drafts;
   scheduler.draft_tokens += other.scheduler.draft_tokens;
   scheduler.accepted_tokens += other.scheduler.accepted_tokens;
+  adapters += other.adapters;
   return *this;
 }
 
@@ -100,7 +101,8 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
             {.steps_in_flight_max = options.steps_in_flight_max,
              .overlapped_step_ns_max = options.overlapped_step_ns_max,
              .step_ns = warm_step_ns(times, windows_)},
-            [this](base::FunctionRef<void(engine::AdmissionQueue&)> use) { use(line_); }) {}
+            [this](base::FunctionRef<void(engine::AdmissionQueue&)> use) { use(line_); }),
+      adapters_(options.adapters) {}
 
 int64_t Replica::prompt_tokens_left() const {
   int64_t tokens = core_.scheduler().prompt_tokens_left();
@@ -129,23 +131,70 @@ std::vector<kv::Event> Replica::take_kv_events() {
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
   TRY(engine::check_request(asked, options_.capacity));
-  TRY(line_.enter(asked, 1, now_ns));
-  inbox_.push_back({request, std::move(asked)});
+  const int64_t adapter = asked.adapter.identity;
+  if (adapter == 0) return enter(now_ns, {request, std::move(asked)});
+  switch (adapters_.ask(now_ns, adapter, request)) {
+    case AdapterPlaces::Answer::kRefused:
+      return Error{ErrorCode::kOverloaded, "too many wait for adapters", "model"};
+    case AdapterPlaces::Answer::kWaits:
+      awaiting_adapters_.emplace(request, NewRequest{request, std::move(asked)});
+      return {};
+    case AdapterPlaces::Answer::kInMemory:
+      break;
+  }
+  adapter_in_use_.emplace(request, adapter);
+  const Result<void> entered = enter(now_ns, {request, std::move(asked)});
+  if (!entered.ok()) end_use(now_ns, request);
+  return entered;
+}
+
+Result<void> Replica::enter(int64_t now_ns, NewRequest arrival) {
+  TRY(line_.enter(arrival.asked, 1, now_ns));
+  inbox_.push_back(std::move(arrival));
   if (core_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
   return {};
 }
 
+// Whose adapters have come into memory.
+void Replica::enter_loaded(int64_t now_ns, std::vector<Update>& updates) {
+  std::vector<int64_t> begun;
+  adapters_.wake(now_ns, begun);
+  for (const int64_t request : begun) {
+    auto waited = awaiting_adapters_.extract(request);
+    adapter_in_use_.emplace(request, waited.mapped().asked.adapter.identity);
+    if (enter(now_ns, std::move(waited.mapped())).ok()) continue;
+    end_use(now_ns, request);
+    updates.push_back({.at_ns = now_ns, .request = request, .ended = true, .failed = true});
+  }
+}
+
+void Replica::end_use(int64_t now_ns, int64_t request) {
+  const auto used = adapter_in_use_.find(request);
+  if (used == adapter_in_use_.end()) return;
+  const int64_t adapter = used->second;
+  adapter_in_use_.erase(used);
+  adapters_.release(now_ns, adapter);
+}
+
 std::optional<int64_t> Replica::wakes_at_ns() const {
-  if (!ready_ns_.empty()) return ready_ns_.front();
-  return arrived_ns_;
+  const std::optional<int64_t> of_steps =
+      ready_ns_.empty() ? arrived_ns_ : std::optional(ready_ns_.front());
+  const std::optional<int64_t> of_adapters = adapters_.wakes_at_ns();
+  if (!of_steps || !of_adapters) return of_steps ? of_steps : of_adapters;
+  return std::min(*of_steps, *of_adapters);
 }
 
 void Replica::wake(int64_t now_ns, std::vector<Update>& updates) {
-  arrived_ns_.reset();
+  const std::optional<int64_t> of_adapters = adapters_.wakes_at_ns();
+  if (of_adapters && *of_adapters <= now_ns) enter_loaded(now_ns, updates);
   if (!ready_ns_.empty()) {
+    if (ready_ns_.front() > now_ns) return;
     end_step(now_ns);
     emit(now_ns, updates);
+  } else if (!arrived_ns_) {
+    return;
   }
+  arrived_ns_.reset();
   turn(now_ns, updates);
 }
 
@@ -200,9 +249,10 @@ void Replica::end_step(int64_t now_ns) {
 }
 
 void Replica::receive(int64_t now_ns, std::vector<Update>& updates) {
-  for (Arrival& arrival : inbox_) {
+  for (NewRequest& arrival : inbox_) {
     void* const reader = as_reader(arrival.request);
     if (core_.receive(std::move(arrival.asked), now_ns, {&reader, 1}).ok()) continue;
+    end_use(now_ns, arrival.request);
     updates.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
   }
   inbox_.clear();
@@ -221,6 +271,7 @@ void Replica::emit(int64_t now_ns, std::vector<Update>& updates) {
     one.failed = event.end->reason == engine::FinishReason::kError;
     one.cached_tokens = event.end->cached_tokens;
     core_.forget(event.id);
+    end_use(now_ns, one.request);
   }
   counts_.running_max = std::max(counts_.running_max, core_.scheduler().running_count());
 }
@@ -230,6 +281,7 @@ ReplicaCounts Replica::counts() const {
   counts.steps = core_.counts().count;
   counts.steps_failed = core_.counts().failed;
   counts.scheduler = core_.scheduler().counters();
+  counts.adapters = adapters_.counts();
   return counts;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "engine/modelled_executor.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
+#include "simulator/adapter_places.h"
 
 namespace pelton::simulator {
 
@@ -27,6 +29,7 @@ struct ReplicaCounts {
   int64_t busy_ns = 0;
   int running_max = 0;
   engine::SchedulerCounters scheduler;
+  AdapterCounts adapters;
 
   ReplicaCounts& operator+=(const ReplicaCounts& other);
 };
@@ -54,7 +57,8 @@ class Replica {
     uint64_t seed = 0;
     uint64_t hash_seed = 0;  // of the blocks' names, a fleet's
     int kv_events_max = 0;   // kept for kv_events(); 0: nobody reads them
-    bool checks = false;     // the executor CHECKs every plan, the scheduler its books
+    AdapterPlaces::Options adapters;
+    bool checks = false;  // the executor CHECKs every plan, the scheduler its books
   };
 
   // Of a request, by the number the caller gave it.
@@ -70,8 +74,8 @@ class Replica {
   // `times` outlives it.
   Replica(const Options& options, const cost_model::StepTimeModel& times);
 
-  // kOverloaded, kDeadline as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the
-  // scheduler does.
+  // One of an adapter that is not in memory waits for it beside the engine. kOverloaded, kDeadline
+  // as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the scheduler does.
   Result<void> submit(int64_t now_ns, int64_t request, request::GenerationRequest asked);
 
   // When something happens next; none: it waits for requests.
@@ -95,16 +99,20 @@ class Replica {
   // Of the widest KV group on the device: tokens in blocks that sequences hold, and as a share.
   int64_t context_tokens() const;
   double kv_used() const;
+  const AdapterPlaces& adapters() const { return adapters_; }
   // What the prefix cache has stored and removed since the last call. CHECKs that it is asked
   // before any of it is forgotten.
   std::vector<kv::Event> take_kv_events();
   ReplicaCounts counts() const;
 
  private:
-  struct Arrival {
+  struct NewRequest {
     int64_t request;
     request::GenerationRequest asked;
   };
+  Result<void> enter(int64_t now_ns, NewRequest arrival);
+  void enter_loaded(int64_t now_ns, std::vector<Update>& updates);
+  void end_use(int64_t now_ns, int64_t request);
   void turn(int64_t now_ns, std::vector<Update>& updates);
   void start_step(engine::StepPlan plan, int64_t now_ns);
   void end_step(int64_t now_ns);
@@ -120,9 +128,12 @@ class Replica {
   engine::ModelledExecutor executor_;
   engine::AdmissionQueue line_;
   engine::EngineCore core_;
-  std::vector<Arrival> inbox_;
-  std::deque<int64_t> ready_ns_;       // of steps in flight
-  std::optional<int64_t> arrived_ns_;  // it stood still, and somebody came
+  std::vector<NewRequest> inbox_;
+  AdapterPlaces adapters_;
+  std::map<int64_t, NewRequest> awaiting_adapters_;  // by request
+  std::map<int64_t, int64_t> adapter_in_use_;        // by request
+  std::deque<int64_t> ready_ns_;                     // of steps in flight
+  std::optional<int64_t> arrived_ns_;                // it stood still, and somebody came
   ReplicaCounts counts_;
   uint64_t steps_drawn_ = 0;
   double slowness_ = 1;

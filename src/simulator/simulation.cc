@@ -21,6 +21,7 @@ constexpr int kGatewaysMax = 64;
 constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
 constexpr uint64_t kRouterStream = 0x726F75746572;
+constexpr uint64_t kAdapterStream = 0x6C6F7261;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
 // out, in each group.
@@ -113,6 +114,15 @@ size_t index_bytes(const SimulationOptions& options) {
                    kOfAllGateways / static_cast<size_t>(options.gateways)});
 }
 
+// How often those up to each one are asked for, as shares: drawn by a number from 0 to 1.
+std::vector<double> adapter_shares(const AskedAdapters& asked) {
+  std::vector<double> shares;
+  double sum = 0;
+  for (int i = 0; i < asked.count; ++i) shares.push_back(sum += std::pow(i + 1, -asked.skew));
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
 class Fleet {
  public:
   Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -125,6 +135,7 @@ class Fleet {
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
         histories_(workload.conversations.size()),
+        adapter_shares_(adapter_shares(options.adapters)),
         counts_(states_.size()) {
     for (int i = 0; i < options.gateways; ++i) {
       dispatchers_.push_back(std::make_unique<Dispatcher>(
@@ -199,6 +210,7 @@ class Fleet {
                             base::random_unit(options_.seed ^ kListenerStream, listeners_++));
   }
   std::vector<TokenId> prompt_of(const Request& request) const;
+  int64_t adapter_of(size_t conversation) const;
   int output_of(const workload::Turn& turn) const {
     return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
   }
@@ -220,7 +232,8 @@ class Fleet {
   std::vector<int64_t> versions_;
   std::vector<double> slowness_;
   std::vector<std::vector<TokenId>> histories_;  // of conversations, turns that are done
-  std::vector<ReplicaCounts> counts_;            // of replicas that crashed
+  const std::vector<double> adapter_shares_;
+  std::vector<ReplicaCounts> counts_;  // of replicas that crashed
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::deque<int64_t> due_;  // waiting for the clients' concurrency
   std::vector<Request> requests_;
@@ -345,6 +358,16 @@ std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
   return prompt;
 }
 
+// The identity of the one that a conversation asks; 0: the model itself.
+int64_t Fleet::adapter_of(size_t conversation) const {
+  if (adapter_shares_.empty()) return 0;
+  const uint64_t stream = options_.seed ^ kAdapterStream;
+  if (base::random_unit(stream, 2 * conversation) < options_.adapters.base_share) return 0;
+  const double drawn = base::random_unit(stream, 2 * conversation + 1);
+  const auto found = std::ranges::upper_bound(adapter_shares_, drawn);
+  return std::min(found - adapter_shares_.begin(), std::ssize(adapter_shares_) - 1) + 1;
+}
+
 void Fleet::send(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
   report::RequestRecord& record = records_[static_cast<size_t>(request)];
@@ -369,6 +392,12 @@ void Fleet::observe(size_t replica) {
   states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
   states_[replica].context_tokens = replicas_[replica]->context_tokens();
   states_[replica].kv_used = replicas_[replica]->kv_used();
+  if (adapter_shares_.empty()) return;
+  const AdapterPlaces& adapters = replicas_[replica]->adapters();
+  states_[replica].adapters = adapters.residents();
+  states_[replica].adapter_places = options_.replica.adapters.resident_max;
+  states_[replica].adapter_wait_s = adapters.wait_s();
+  states_[replica].adapter_hits = adapters.hits_share();
 }
 
 // Nothing has happened since the moment of the report: what is seen now is what was then.
@@ -443,6 +472,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),
                .prompt = sent.prompt,
+               .adapter = adapter_of(sent.conversation),
                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
@@ -450,6 +480,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
+  asked.adapter.identity = adapter_of(sent.conversation);
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
   asked.stop.max_new_tokens = output_of(turn);
   const auto index = static_cast<size_t>(sent.replica);
@@ -694,6 +725,10 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   }
   if (options.autoscaling && (options.gateways > 1 || options.report_s > 0)) {
     return bad("gateways", "a fleet that is scaled has one gateway here, which sees all");
+  }
+  if (options.adapters.count > 0 &&
+      (options.replica.adapters.resident_max < 1 || options.replica.capacity.adapters_max < 1)) {
+    return bad("adapters", "a replica has no place for an adapter");
   }
   if (workload.conversations.size() != workload.at_s.size()) {
     return bad("workload", "a workload needs a time for each conversation");

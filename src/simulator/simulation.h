@@ -20,6 +20,15 @@
 
 namespace pelton::simulator {
 
+// LoRA adapters that conversations ask for, each one its own; Replica::Options says how many a
+// replica can have.
+struct AskedAdapters {
+  int count = 0;  // 0: all ask the model itself
+  // The i-th is asked for 1 / i^skew times as often as the first: 0 is evenly, 1 is Zipf's law.
+  double skew = 1;
+  double base_share = 0;  // of conversations with the model itself
+};
+
 struct SimulationOptions {
   Replica::Options replica;  // of each; seeds differ
   int replica_count = 1;
@@ -32,6 +41,7 @@ struct SimulationOptions {
   // Gateway and replica i stand in zone i % zones; an answer from another one takes so much longer.
   int zones = 1;
   double zone_distance_s = 0.05;
+  AskedAdapters adapters;
   cost_model::RequestOverhead overhead;
   std::vector<Fault> faults;
   // A request whose replica dies before its first token is sent to another one so many times.

@@ -124,6 +124,13 @@ if [[ ${PELTON_FULL:-} == 1 ]]; then
 fi
 end_beside
 
+# A LoRA adapter by its name: the model in the box has one.
+box=$here/../../models/pelton-box
+serve_beside lora "$box" --served-model-name box --enable-lora --lora-modules "query=$box/query"
+BASE_URL=$(sed -n 's/^listening on //p' lora.out)/v1 timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 lora_client.test.mjs
+end_beside
+
 # The same over https, with a certificate of the moment: node believes it because it is told to.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
   -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out tls.pem 2>/dev/null

@@ -9,9 +9,10 @@ import harmony
 
 
 class Stream:
-    """kind: "plain" or "tools". `state` is the next conversation's index."""
+    """kind: "plain" or "tools". `state` is the next conversation's index. `source`: as corpus.conversation_at."""
 
-    def __init__(self, tokenizer, seed, split, tools, rows, length, part=(0, 1)):
+    def __init__(self, tokenizer, seed, split, tools, rows, length, part=(0, 1), source=corpus.conversation_at):
+        self.source = source
         self.tokenizer, self.seed, self.split, self.tools = tokenizer, seed, split, tools
         self.rows, self.length = rows, length
         self.step, self.index = part[1], part[0]
@@ -37,7 +38,7 @@ class Stream:
 
     def fetch(self):
         while True:
-            conversation = corpus.conversation_at(self.seed, self.split, self.index)
+            conversation = self.source(self.seed, self.split, self.index)
             self.index += self.step
             if bool(conversation["tools"]) == self.tools:
                 self.waiting[conversation["effort"]].append(conversation)

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""Tests of what needs torch: the model, its data type and its batches. usage: box_model_test.py"""
+"""Tests of what needs torch: the model, its data type, its batches and its adapter. usage: box_model_test.py"""
+import tempfile
 import unittest
 
 import torch
 
+import adapter
 import mxfp4
 from batches import Stream
 from data_test import small_tokenizer
@@ -60,6 +62,26 @@ class ModelTest(unittest.TestCase):
             results.append([out] + list(torch.autograd.grad((out * weights).sum(), (q, k, v, sinks))))
         for ours, theirs in zip(*results):
             self.assertLess((ours - theirs).abs().max().item(), 1e-5)
+
+
+class AdapterTest(unittest.TestCase):
+    def test_a_written_adapter_adds_what_was_trained(self):
+        torch.manual_seed(4)
+        model = Model(Config(vocab_size=100, **TINY)).requires_grad_(False)
+        plain = Model(Config(vocab_size=100, **TINY))
+        plain.load_state_dict(model.state_dict())
+        trained = adapter.Adapter(model, 3, 6)
+        for b in trained.b.values():
+            b.data.normal_()
+        for part in (*trained.a.values(), *trained.b.values()):
+            part.data = part.data.bfloat16().float()  # as the file keeps it
+        trained.put_on(model)
+        with tempfile.TemporaryDirectory() as folder:
+            trained.save(folder, "tiny")
+            adapter.load_onto(plain, folder)
+        for block, other in zip(model.blocks, plain.blocks):
+            for name in adapter.ATTENTION + adapter.EXPERTS:
+                self.assertLess((getattr(block, name) - getattr(other, name)).abs().max().item(), 1e-4, name)
 
 
 if __name__ == "__main__":
