@@ -34,12 +34,13 @@ sys.path.insert(0, str(ROOT / "tools" / "chaos"))
 import wire  # noqa: E402: frames of HTTP/2 by hand
 BINARY = None
 # A GPU's driver is a library that is looked for when it is asked for.
-# And `pelton gateway --with-autoscaler` starts replicas of this very program (launch/), `--tensor-parallel-size` ranks of it (parallel/).
-ALLOWED_IMPORTS = {"dlopen", "fork", "execv", "posix_spawn"} | {
-    f"posix_spawn{what}" for what in ("attr_init", "attr_destroy", "attr_setflags", "attr_setsigmask", "_file_actions_init",
+# And `pelton gateway --with-autoscaler` starts replicas of this very program (launch/), `--tensor-parallel-size` ranks of it (parallel/),
+# an autoscaler with batch jobs sbatch, squeue and scancel.
+ALLOWED_IMPORTS = {"dlopen", "fork", "execv", "posix_spawn", "posix_spawnp"} | {
+    f"posix_spawn{what}" for what in ("attr_init", "attr_destroy", "attr_setflags", "attr_setpgroup", "attr_setsigdefault", "attr_setsigmask", "_file_actions_init",
                                       "_file_actions_destroy", "_file_actions_adddup2", "_file_actions_addclosefrom_np")}
 # The only object files that may start a program.
-STARTING = {"local_launcher.cc.o", "group.cc.o"}
+STARTING = {"local_launcher.cc.o", "child_program.cc.o", "group.cc.o"}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):

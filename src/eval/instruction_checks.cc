@@ -71,6 +71,7 @@ int64_t count_sentences(std::string_view text) {
 }
 
 int64_t count_of(std::string_view text, std::string_view word) {
+  if (word.empty()) return 0;
   int64_t count = 0;
   for (size_t at = text.find(word); at != std::string_view::npos;
        at = text.find(word, at + word.size())) {

@@ -56,6 +56,9 @@ TEST(InstructionChecks, each_is_held_by_one_answer_and_not_by_another) {
     EXPECT_FALSE(follows(one.id, one.arguments, one.no)) << one.id;
     tried.push_back(one.id);
   }
+  // A word that is none stands nowhere.
+  EXPECT_FALSE(follows("keywords:frequency", R"({"keyword": "", "frequency": 1})", "sun"));
+  EXPECT_TRUE(follows("keywords:forbidden_words", R"({"forbidden_words": [""]})", "sun"));
   std::sort(tried.begin(), tried.end());
   EXPECT_EQ(tried, known_instructions());
 }

@@ -724,11 +724,11 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
     return bad("zones", "zones must be from 1 to as many as there are gateways");
   }
   if (options.autoscaling && (options.gateways > 1 || options.report_s > 0)) {
-    return bad("gateways", "a fleet that is scaled has one gateway here, which sees all");
+    return bad("gateways", "gateways must be 1 where a fleet is scaled: the one there sees all");
   }
   if (options.adapters.count > 0 &&
       (options.replica.adapters.resident_max < 1 || options.replica.capacity.adapters_max < 1)) {
-    return bad("adapters", "a replica has no place for an adapter");
+    return bad("adapters", "adapters must be 0 where a replica has no place for one");
   }
   if (workload.conversations.size() != workload.at_s.size()) {
     return bad("workload", "a workload needs a time for each conversation");
