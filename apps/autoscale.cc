@@ -177,15 +177,15 @@ uint64_t exchange_epoch(const launch::Lead* lead, const base::Clock& clock) {
 Result<void> Deciding::begin(launch::Lead* lead) {
   lead_ = lead;
   const uint64_t epoch = lead != nullptr ? lead->epoch() : 0;
-  std::vector<launch::ScaledPool> pools = scaled_pools(config_);
+  gateway::GatewayConfig config = config_;
+  for (gateway::PoolConfig& pool : config.pools) {
+    if (pool.scaling && arguments_.has("--advise")) pool.scaling->is_advised_only = true;
+  }
+  std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
                                        .epoch = exchange_epoch(lead, clock_)};
-  const bool only_advises = arguments_.has("--advise");
-  for (launch::ScaledPool& pool : pools) {
-    options.pools.push_back(pool.name);
-    pool.is_advised_only = pool.is_advised_only || only_advises;
-  }
-  TRY_ASSIGN(launcher_, open_launcher(config_, epoch, clock_, log_));
+  for (const launch::ScaledPool& pool : pools) options.pools.push_back(pool.name);
+  TRY_ASSIGN(launcher_, open_launcher(config, epoch, clock_, log_));
   if (arguments_.has("--record-facts")) {
     TRY_ASSIGN(recorder_, launch::FactsRecorder::open(arguments_.text("--record-facts"),
                                                       launch::FactsRecorder::kBytesMax, log_));

@@ -28,9 +28,11 @@ std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
 using Kind = gateway::LaunchConfig::Kind;
 using PoolNames = std::vector<std::string>;
 
+// A site of pods or jobs mends what it sees: it is opened for pools only that are acted for.
 const gateway::LaunchConfig* launch_of(const gateway::PoolConfig& pool, Kind kind) {
-  const bool is_one = pool.scaling && pool.scaling->launch && pool.scaling->launch->kind == kind;
-  return is_one ? &*pool.scaling->launch : nullptr;
+  if (!pool.scaling || !pool.scaling->launch || pool.scaling->launch->kind != kind) return nullptr;
+  const bool is_left_alone = pool.scaling->is_advised_only && kind != Kind::kLocal;
+  return is_left_alone ? nullptr : &*pool.scaling->launch;
 }
 
 PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
@@ -97,8 +99,9 @@ Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::Gateway
 }
 
 Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfig& config,
-                                                     const base::Clock& clock, base::Log& log) {
-  launch::SlurmSite::Options options{.folder = config.autoscaler.state_dir};
+                                                     uint64_t epoch, const base::Clock& clock,
+                                                     base::Log& log) {
+  launch::SlurmSite::Options options{.folder = config.autoscaler.state_dir, .epoch = epoch};
   TRY_ASSIGN(const std::string program, own_program());
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSlurm);
@@ -155,7 +158,7 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
     all->add(pools, std::move(launcher));
   }
   if (const PoolNames pools = pools_of(config, Kind::kSlurm); !pools.empty()) {
-    TRY_ASSIGN(std::unique_ptr<launch::Launcher> launcher, open_slurm(config, clock, log));
+    TRY_ASSIGN(std::unique_ptr<launch::Launcher> launcher, open_slurm(config, epoch, clock, log));
     all->add(pools, std::move(launcher));
   }
   return all;

@@ -55,31 +55,26 @@ DraftController::DraftController(const Options& options) : options_(options) {
   drafted_ = {kTriesAtFirst, kTriesAtFirst};
 }
 
-// A place of which little is known is taken to be like the one before it.
-double DraftController::acceptance(const Places& places, size_t place) {
-  double acceptance = kAcceptanceAtFirst;
-  for (size_t i = 0; i <= std::min(place, kPlaces - 1); ++i) {
-    const Share& share = places[i];
-    const double before = i == 0 ? kTriesAtFirst : kTriesOfPlaceBefore;
-    acceptance = (share.hit + before * acceptance) / (share.tried + before);
-  }
-  return acceptance;
+// A place of which little is known is taken to be like the one before it, with `before`.
+double DraftController::acceptance_behind(const Places& places, size_t place, double before) {
+  const double weight = place == 0 ? kTriesAtFirst : kTriesOfPlaceBefore;
+  return (places[place].hit + weight * before) / (places[place].tried + weight);
 }
 
 std::array<double, DraftController::kPlaces> DraftController::acceptances(size_t proposer) const {
   std::array<double, kPlaces> by_place;
+  double acceptance = kAcceptanceAtFirst;
   for (size_t place = 0; place < kPlaces; ++place) {
-    by_place[place] = acceptance(accepted_[proposer], place);
+    by_place[place] = acceptance = acceptance_behind(accepted_[proposer], place, acceptance);
   }
   return by_place;
 }
 
 DraftController::Report::Acceptance DraftController::tried_acceptances(size_t proposer) const {
+  const std::array<double, kPlaces> all = acceptances(proposer);
   Report::Acceptance by_place;
   for (size_t place = 0; place < kPlaces; ++place) {
-    if (accepted_[proposer][place].tried > 0) {
-      by_place[place] = acceptance(accepted_[proposer], place);
-    }
+    if (accepted_[proposer][place].tried > 0) by_place[place] = all[place];
   }
   return by_place;
 }
@@ -121,10 +116,12 @@ void DraftController::note_draft(DraftHistory& history, const Draft& draft) {
   if (drafted == 0) return;
   history.proposer = proposer;
   Places& own = accepted_[proposer];
+  double expected = kAcceptanceAtFirst;
   for (int i = 0; i < drafted && i <= accepted; ++i) {  // behind the first wrong one: no news
     const size_t place = std::min(static_cast<size_t>(i), kPlaces - 1);
+    if (i == static_cast<int>(place)) expected = acceptance_behind(own, place, expected);
     const double hit = i < accepted ? 1 : 0;
-    const double seen = std::min(hit / acceptance(own, place), kFactorMax);
+    const double seen = std::min(hit / expected, kFactorMax);
     history.factor += (seen - history.factor) * kSequenceWeight;
     own[place].add(1, hit);
     accepted_.back()[place].add(1, hit);
@@ -356,8 +353,10 @@ void DraftController::grant_probes(std::span<Candidate> candidates, int rows, co
   const auto loss_ns = [&](int probes) {
     const int longest = std::max(chosen.longest_draft, std::min(probes, 1));
     const double longer_ns = step_ns(rows, chosen.guesses + probes, longest) - plain_ns;
-    return std::max(
-        longer_ns - drafted_share() * acceptance(accepted_.back(), 0) * probes * token_ns_, 0.0);
+    return std::max(longer_ns - drafted_share() *
+                                    acceptance_behind(accepted_.back(), 0, kAcceptanceAtFirst) *
+                                    probes * token_ns_,
+                    0.0);
   };
   const double credit_ns = probe_credit_ns_;
   int probes = 0;

@@ -128,7 +128,7 @@ class DraftController {
     void add(double tries, double hits);
   };
   using Places = std::array<Share, kPlaces>;
-  static double acceptance(const Places& places, size_t place);
+  static double acceptance_behind(const Places& places, size_t place, double before);
   std::array<double, kPlaces> acceptances(size_t proposer) const;
   Report::Acceptance tried_acceptances(size_t proposer) const;
   double drafted_share() const;

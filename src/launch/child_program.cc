@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -53,6 +56,7 @@ struct Child {
 
   Result<void> start(const std::vector<std::string>& words);
   int wait() const;
+  std::optional<int> wait_until(std::chrono::steady_clock::time_point deadline) const;
   void end() const { ::kill(-pid, SIGKILL); }
 };
 
@@ -90,11 +94,25 @@ Result<void> Child::start(const std::vector<std::string>& words) {
                {}};
 }
 
+int code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 int Child::wait() const {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return code_of(status);
+}
+
+// None: it has not ended by then. Who closes all its ends is about to, so it is looked for often.
+std::optional<int> Child::wait_until(std::chrono::steady_clock::time_point deadline) const {
+  for (;;) {
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) == pid) return code_of(status);
+    if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 // What has come; closes the end where no more will.
@@ -151,7 +169,12 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
       return give_up(ErrorCode::kIo, fmt::format("prints more than {} bytes", bounds.bytes_max));
     }
   }
-  run.code = child.wait();
+  const std::optional<int> code = child.wait_until(deadline);
+  if (!code) {
+    return give_up(ErrorCode::kDeadline,
+                   fmt::format("has not ended within {} ms", bounds.time_max.count()));
+  }
+  run.code = *code;
   return run;
 }
 

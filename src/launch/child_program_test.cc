@@ -32,6 +32,12 @@ TEST(ChildProgram, WhoDoesNotEndIsEndedWithWhatItHasStarted) {
   EXPECT_THAT(run.error().message, HasSubstr("has not ended within 100 ms"));
 }
 
+TEST(ChildProgram, WhoClosesItsEndsAndStaysIsEnded) {
+  const auto run = shell("exec </dev/null >/dev/null 2>&1; sleep 600", {},
+                         {.time_max = std::chrono::milliseconds(100)});
+  EXPECT_EQ(run.error().code, ErrorCode::kDeadline);
+}
+
 TEST(ChildProgram, WhoPrintsWithoutEndIsEnded) {
   EXPECT_THAT(shell("yes", {}, {.bytes_max = 100'000}).error().message,
               HasSubstr("more than 100000 bytes"));

@@ -26,9 +26,10 @@ struct Planner {
   PodPlan plan;
   std::vector<const KubernetesPod*> idle;  // that live and are nobody's
 
-  void match(const Pods& pods);
+  void match(const Pods& pods, Shrinks shrinks);
   void end_lost(Shrinks shrinks, const std::set<std::pair<int, uint64_t>>& had);
   bool is_last(const KubernetesPod& pod) const;
+  bool can_shrink() const;
   void end(int ordinal, const std::string& how, bool is_hopeless);
   void give_pods();
   void give_back();
@@ -41,7 +42,7 @@ struct Planner {
 };
 
 // The pods of those in the book, by their marks.
-void Planner::match(const Pods& pods) {
+void Planner::match(const Pods& pods, Shrinks shrinks) {
   std::map<std::string, int> marks;
   for (const auto& [ordinal, entry] : plan.book.replicas) {
     marks[replica_mark(ordinal, entry.token)] = ordinal;
@@ -51,8 +52,11 @@ void Planner::match(const Pods& pods) {
     const auto marked = marks.find(pod.replica);
     if (marked != marks.end() && pod_of(marked->second) == nullptr) {
       plan.of[marked->second] = &pod;
-      // Somebody else has it end: a node that is emptied.
-      plan.book.replicas[marked->second].stops |= pod.is_ending;
+      // Somebody else has it end: a node that is emptied. Of a set the cluster starts it again; a
+      // shorter set would lose its last one, which may be in the midst of work.
+      if (shrinks == Shrinks::kByCost) {
+        plan.book.replicas[marked->second].stops |= pod.is_ending;
+      }
     } else if (!pod.is_ending && (pod.failed.empty() || pod.replica.empty())) {
       // One that has failed before it was anybody's is still the start that was ordered.
       idle.push_back(&pod);
@@ -75,6 +79,14 @@ bool Planner::is_last(const KubernetesPod& pod) const {
                               [&](const auto& one) { return one.second->index > pod.index; });
 }
 
+// Whether a set that is one shorter still has all pods that are there.
+bool Planner::can_shrink() const {
+  const auto stay =
+      std::ranges::count_if(plan.book.replicas, [](const auto& one) { return !one.second.stops; });
+  return std::ranges::all_of(plan.of,
+                             [&](const auto& one) { return one.second->index < stay - 1; });
+}
+
 // Those whose pod is gone, or will not come to run. Of a set a pod amid the others is left to the
 // cluster, which starts it again: a shorter set would lose its last one.
 void Planner::end_lost(Shrinks shrinks, const std::set<std::pair<int, uint64_t>>& had) {
@@ -86,7 +98,8 @@ void Planner::end_lost(Shrinks shrinks, const std::set<std::pair<int, uint64_t>>
       end(ordinal, pod->failed, pod->is_hopeless);
     } else if (pod == nullptr && entry.stops) {
       end(ordinal, "stopped", false);
-    } else if (pod == nullptr && had.contains({ordinal, entry.token})) {
+    } else if (pod == nullptr && had.contains({ordinal, entry.token}) &&
+               (shrinks == Shrinks::kByCost || can_shrink())) {
       end(ordinal, "its pod is gone", false);
     }
   }
@@ -200,7 +213,7 @@ std::string replica_mark(int ordinal, uint64_t token) {
 PodPlan plan_pods(const ReplicaBook& book, const Pods& pods, Shrinks shrinks,
                   std::set<std::pair<int, uint64_t>>& had) {
   Planner planner{.plan = {.book = book}, .idle = {}};
-  planner.match(pods);
+  planner.match(pods, shrinks);
   planner.end_lost(shrinks, had);
   planner.give_pods();
   PodPlan& plan = planner.plan;

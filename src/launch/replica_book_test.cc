@@ -110,6 +110,26 @@ TEST(ReplicaBook, WhatTheClusterTakesIsSeenToStop) {
   EXPECT_TRUE(plan.marks.empty());
 }
 
+TEST(ReplicaBook, WhatTheClusterTakesOfASetComesBack) {
+  const ReplicaBook book{.newest = 3,
+                         .replicas = {{0, {.token = 1}}, {1, {.token = 2}}, {2, {.token = 3}}}};
+  KubernetesPod evicted = pod("w-0", "0.1", 0);
+  evicted.is_ending = true;
+  Had had;
+  Pods pods = pods_of({evicted, pod("w-1", "1.2", 1), pod("w-2", "2.3", 2)});
+  PodPlan plan = plan_pods(book, pods, Shrinks::kFromTheEnd, had);
+  EXPECT_EQ(plan.pods, 3) << "a shorter set would lose its last pod";
+  EXPECT_TRUE(plan.marks.empty());
+  pods.erase("w-0");
+  plan = plan_pods(plan.book, pods, Shrinks::kFromTheEnd, had);
+  EXPECT_EQ(plan.pods, 3);
+  EXPECT_TRUE(plan.ended.empty());
+  pods = pods_of({pod("w-0", "", 0), pod("w-1", "1.2", 1), pod("w-2", "2.3", 2)});
+  plan = plan_pods(plan.book, pods, Shrinks::kFromTheEnd, had);
+  ASSERT_EQ(plan.marks.size(), 1u);
+  EXPECT_EQ(plan.marks[0], (PodPlan::Mark{.pod = "w-0", .replica = "0.1"}));
+}
+
 TEST(ReplicaBook, GroupsAreTheirFirstPods) {
   KubernetesPod second = pod("w-0-1", "", 0);
   second.is_of_a_group = true;

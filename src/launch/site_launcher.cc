@@ -176,8 +176,20 @@ void SiteLauncher::carry_out() {
       if (!one.is_sent) stops.push_back(one);
     }
   }
-  for (const Stop& one : stops) carry_out(one);
-  for (const Start& one : starts) carry_out(one);
+  // Who is to end does nothing more: each order may take long.
+  for (const Stop& one : stops) {
+    if (is_stopping()) return;
+    carry_out(one);
+  }
+  for (const Start& one : starts) {
+    if (is_stopping()) return;
+    carry_out(one);
+  }
+}
+
+bool SiteLauncher::is_stopping() {
+  std::lock_guard lock(mutex_);
+  return stopping_;
 }
 
 void SiteLauncher::carry_out(const Start& start) {

@@ -65,6 +65,7 @@ class SiteLauncher final : public Launcher {
                base::Log& log);
   void run();
   void carry_out();
+  bool is_stopping();
   void carry_out(const Start& start);
   void carry_out(const Stop& stop);
   void look();

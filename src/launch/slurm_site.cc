@@ -58,7 +58,30 @@ Result<std::unique_ptr<SlurmSite>> SlurmSite::open(Options options, const base::
   if (token.ok()) {
     std::from_chars(token->data(), token->data() + token->size(), site->newest_token_);
   }
+  // From here on an earlier leader, who reads it before all that he does, does nothing more.
+  if (site->options_.epoch > epoch_of(site->newest_token_)) {
+    site->newest_token_ = site->options_.epoch << kTokenNumberBits;
+    TRY(site->keep_newest_token());
+  }
+  TRY(site->check_lead());
   return site;
+}
+
+Result<void> SlurmSite::keep_newest_token() const {
+  return base::write_file(options_.folder + "/" + kTokenFile, fmt::format("{}\n", newest_token_));
+}
+
+Result<void> SlurmSite::check_lead() const {
+  if (options_.epoch == 0) return {};
+  TRY_ASSIGN(const std::string text,
+             base::read_file(options_.folder + "/" + kTokenFile, kOutputBytesMax));
+  uint64_t newest = 0;
+  std::from_chars(text.data(), text.data() + text.size(), newest);
+  if (epoch_of(newest) <= options_.epoch) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("an autoscaler of epoch {} leads; this one is of {}", epoch_of(newest),
+                           options_.epoch),
+               {}};
 }
 
 SlurmSite::SlurmSite(Options options, std::string fleet, const base::Clock& clock, base::Log& log)
@@ -87,6 +110,7 @@ Result<std::vector<SlurmJob>> SlurmSite::queue() const {
 }
 
 Result<void> SlurmSite::cancel(int64_t job, bool softly) const {
+  TRY(check_lead());
   std::vector<std::string> words = {"scancel"};
   if (softly) words.insert(words.end(), {"--batch", "--signal=TERM"});
   words.push_back(fmt::format("{}", job));
@@ -132,7 +156,8 @@ Result<void> SlurmSite::start(const ReplicaOrder& order) {
                  {}};
   }
   newest_token_ = std::max(newest_token_, order.token);
-  TRY(base::write_file(options_.folder + "/" + kTokenFile, fmt::format("{}\n", newest_token_)));
+  TRY(check_lead());
+  TRY(keep_newest_token());
   const Place place{order.pool, order.ordinal};
   std::vector<std::string> words = options_.pools.at(order.pool).words;
   for (std::string& word : words) {

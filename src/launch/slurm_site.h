@@ -36,7 +36,8 @@ class SlurmSite final : public ReplicaSite {
     double drain_s = 60;              // before its time limit a job is asked to end
   };
   struct Options {
-    std::string folder;  // made if it is not there
+    std::string folder;  // made if it is not there; of all who may lead the same one
+    uint64_t epoch = 0;  // of whoever leads; 0: nobody else may
     std::map<std::string, Pool> pools;
     ProgramBounds bounds;
   };
@@ -63,6 +64,9 @@ class SlurmSite final : public ReplicaSite {
 
   SlurmSite(Options options, std::string fleet, const base::Clock& clock, base::Log& log);
   Result<std::string> run(const std::vector<std::string>& words, std::string_view input) const;
+  // Errors: kInvalidArgument: somebody leads who began later.
+  Result<void> check_lead() const;
+  Result<void> keep_newest_token() const;
   Result<std::vector<SlurmJob>> queue() const;
   Result<void> cancel(int64_t job, bool softly) const;
   std::string file_of(const Place& place, const char* ending) const;

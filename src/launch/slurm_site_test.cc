@@ -89,6 +89,29 @@ TEST_F(SlurmSiteTest, AnAnswerThatIsLostSubmitsNoSecondJob) {
   EXPECT_EQ(slurm_.submitted(), 1);
 }
 
+// An order does not say who gives it: the site does.
+TEST_F(SlurmSiteTest, WhoLedBeforeStartsAndStopsNothingMore) {
+  const auto open_as = [&](uint64_t epoch) {
+    SlurmSite::Options options{.folder = folder_.file("state"), .epoch = epoch};
+    options.pools["a"] = {.words = {"/bin/sh", "-c", kServes}, .start_s = 30, .drain_s = 60};
+    return SlurmSite::open(std::move(options), clock_, log_);
+  };
+  const auto token = [](uint64_t epoch, uint64_t number) {
+    return (epoch << kTokenNumberBits) + number;
+  };
+  auto before = open_as(2);
+  ASSERT_TRUE(before.ok());
+  ASSERT_TRUE((*before)->start(order(token(2, 1))).ok());
+  auto now = open_as(5);
+  ASSERT_TRUE(now.ok());
+  EXPECT_EQ((*before)->start({.pool = "a", .ordinal = 1, .token = token(2, 2)}).error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_FALSE((*before)->stop(order(token(2, 1)), std::chrono::milliseconds(0)).ok());
+  EXPECT_FALSE(open_as(4).ok());
+  EXPECT_EQ(slurm_.submitted(), 1);
+  EXPECT_TRUE((*now)->stop(order(token(2, 1)), std::chrono::milliseconds(0)).ok());
+}
+
 TEST_F(SlurmSiteTest, AJobThatVanishesIsLost) {
   const auto launcher = open(kServes);
   ASSERT_TRUE(launcher->start(order(1)).ok());
