@@ -1,5 +1,6 @@
 #include "gateway/scaling_config.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -162,20 +163,31 @@ Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
   return {};
 }
 
+// What says whose a job is, where its output goes, how it is asked to end, and where it is looked
+// for. sbatch takes every beginning of a name that is no other's, and short ones with their value.
+bool is_ours(std::string_view word) {
+  constexpr std::array<std::string_view, 13> kLong = {
+      "--comment", "--output",    "--error",      "--job-name", "--signal", "--parsable", "--array",
+      "--requeue", "--open-mode", "--no-requeue", "--clusters", "--wrap",   "--wait"};
+  if (!word.starts_with("--")) {
+    return word.size() > 1 && std::string_view("oeJaMW").find(word[1]) != std::string_view::npos;
+  }
+  const std::string_view name = word.substr(0, word.find('='));
+  return name.size() > 2 &&
+         std::ranges::any_of(kLong, [&](std::string_view flag) { return flag.starts_with(name); });
+}
+
 Result<void> read_batch(const ConfigTable& table, LaunchConfig& launch) {
-  // What says whose a job is, where its output goes and how it is asked to end.
-  constexpr std::array<std::string_view, 14> kOurs = {
-      "--comment", "--output",   "-o", "--error",   "-e",      "--job-name",  "-J",
-      "--signal",  "--parsable", "-a", "--requeue", "--array", "--open-mode", "--no-requeue"};
   TRY(read_serve(table, launch));
   TRY(table.read("sbatch", launch.sbatch));
   for (const std::string& word : launch.sbatch) {
     if (!word.starts_with('-')) {
       return table.bad("sbatch", fmt::format("has '{}': give --flag=value, each as one", word));
     }
-    for (const std::string_view flag : kOurs) {
-      if (word != flag && !word.starts_with(std::string(flag) + "=")) continue;
-      return table.bad("sbatch", fmt::format("has {}, which the launcher gives", flag));
+    if (is_ours(word)) {
+      return table.bad("sbatch", fmt::format("has {}, which the launcher gives or that hides a job "
+                                             "from it",
+                                             word));
     }
   }
   return table.read("drain_seconds", {1, 3600}, launch.drain_s);

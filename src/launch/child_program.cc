@@ -25,6 +25,12 @@ namespace {
 constexpr size_t kErrBytesMax = size_t{16} << 10;
 constexpr size_t kPiece = size_t{16} << 10;
 
+// What would change the flags of Slurm's programs behind our back.
+bool is_left_out(std::string_view variable) {
+  return variable.starts_with("SQUEUE_") || variable.starts_with("SBATCH_") ||
+         variable.starts_with("SLURM_CLUSTERS=");
+}
+
 // Both ends of a pipe, closed when it goes.
 struct Pipe {
   std::array<int, 2> ends = {-1, -1};
@@ -82,7 +88,13 @@ Result<void> Child::start(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (std::string& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const int failed = ::posix_spawnp(&pid, arguments[0], &files, &how, arguments.data(), environ);
+  std::vector<char*> environment;
+  for (char** one = environ; *one != nullptr; ++one) {
+    if (!is_left_out(*one)) environment.push_back(*one);
+  }
+  environment.push_back(nullptr);
+  const int failed =
+      ::posix_spawnp(&pid, arguments[0], &files, &how, arguments.data(), environment.data());
   ::posix_spawnattr_destroy(&how);
   ::posix_spawn_file_actions_destroy(&files);
   in.shut(0);

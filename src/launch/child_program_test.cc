@@ -38,6 +38,14 @@ TEST(ChildProgram, WhoClosesItsEndsAndStaysIsEnded) {
   EXPECT_EQ(run.error().code, ErrorCode::kDeadline);
 }
 
+TEST(ChildProgram, FlagsOfSlurmInTheEnvironmentAreLeftOut) {
+  ::setenv("SQUEUE_STATES", "PENDING", 1);
+  ::setenv("SLURM_CONF", "/etc/x", 1);
+  EXPECT_EQ(shell("echo $SQUEUE_STATES.$SLURM_CONF")->out, "./etc/x\n");
+  ::unsetenv("SQUEUE_STATES");
+  ::unsetenv("SLURM_CONF");
+}
+
 TEST(ChildProgram, WhoPrintsWithoutEndIsEnded) {
   EXPECT_THAT(shell("yes", {}, {.bytes_max = 100'000}).error().message,
               HasSubstr("more than 100000 bytes"));
