@@ -319,7 +319,9 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
   terms.over_delay = greatest_need_.note(std::min(lasting, bounds_.most), now_ns, delay_ns);
   const int present = supply.present();
   if (!by_concurrency) {  // all at once, once the delay is over
-    return terms.over_delay > need.replicas ? Need{terms.over_delay, Reason::kDelay} : need;
+    // What was needed under a greater maximum than a schedule gives now.
+    const int kept = std::min(terms.over_delay, bounds_.most);
+    return kept > need.replicas ? Need{kept, Reason::kDelay} : need;
   }
   if (need.replicas >= present) {
     // The other direction within a window only where requests wait, or the load has jumped.
