@@ -152,6 +152,22 @@ start_seconds = 1
         kinds = {(method, path.split("/namespaces/")[1].split("/", 1)[1].split("/")[0]) for method, path, body in api.writes}
         self.assertLessEqual(kinds, {("PATCH", "deployments"), ("POST", "leases"), ("PATCH", "leases"), ("PATCH", "pods")}, "no more rights")
 
+    def test_advice_writes_nothing_to_the_cluster(self):
+        """Where an HPA or KEDA acts: three pods are wanted by somebody else, and stay."""
+        api = WorkloadApi(None, lambda address: subprocess.Popen(["sleep", "60"]))
+        self.addCleanup(api.close)
+        api.replicas = 3
+        for mode, flags in (("act", ["--advise"]), ("advise", [])):
+            with self.subTest(mode):
+                self.configure(scale=f'max = 2\nmode = "{mode}"', launch='kind = "kubernetes"\nworkload = "ml/deployment/box"\nport = 1',
+                               more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"')
+                scaler = self.scaler(*flags)
+                self.wait(lambda: scaler.said("pool 'box'"))
+                time.sleep(0.5)
+                self.assertEqual((api.writes, api.replicas), ([], 3))
+                scaler.end(signal.SIGTERM)
+                self.gateway.end()
+
     @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is not installed")
     def test_kubectl_scales_as_we_do(self):
         """The double takes what the real kubectl sends, which is what ours is compared with above."""
@@ -220,27 +236,23 @@ start_seconds = 1
             pids += [int(line.split("process ")[1].split(",")[0]) for line in one.said("is started, process")]
         self.wait(lambda: self.state() == "cold" and not any(alive(pid) for pid in pids))
 
-    def test_a_lead_without_etcd_is_refused(self):
-        config = self.folder / "lead.toml"
-        config.write_text('[autoscaler]\nlead = "etcd"\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
-                          '[pool.launch]\nserve = ["m"]\n')
-        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", config, "--check"], capture_output=True, text=True, timeout=30,
+    def refused(self, text, words, *command):
+        config = self.folder / "refused.toml"
+        config.write_text(text)
+        done = subprocess.run([gateway_fixture.BINARY, command[0], "--config", config, *command[1:]], capture_output=True, text=True, timeout=30,
                               check=False)
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("needs [etcd]", done.stderr)
-        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", config, "--with-autoscaler"], capture_output=True, text=True,
-                              timeout=30, check=False)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("'lead' is for pelton autoscale", done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_a_lead_without_etcd_is_refused(self):
+        text = ('[autoscaler]\nlead = "etcd"\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
+                '[pool.launch]\nserve = ["m"]\n')
+        self.refused(text, "needs [etcd]", "autoscale", "--check")
+        self.refused(text, "'lead' is for pelton autoscale", "gateway", "--with-autoscaler")
 
     def test_batch_jobs_without_a_key_are_refused(self):
-        config = self.folder / "jobs.toml"
-        config.write_text('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
-                          '[pool.launch]\nkind = "slurm"\nserve = ["m"]\n')
-        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", config, "--check"], capture_output=True, text=True, timeout=30,
-                              check=False)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("fleet_key_file", done.stderr)
+        self.refused('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
+                     '[pool.launch]\nkind = "slurm"\nserve = ["m"]\n', "fleet_key_file", "autoscale", "--check")
 
 
 if __name__ == "__main__":

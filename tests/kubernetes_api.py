@@ -5,6 +5,8 @@ import re
 import threading
 import urllib.parse
 
+from json_handler import JsonHandler
+
 
 class ApiServer(http.server.ThreadingHTTPServer):
     """EndpointSlices of services (namespace, name): list, watch with bookmarks, 410, a token that rotates."""
@@ -14,20 +16,7 @@ class ApiServer(http.server.ThreadingHTTPServer):
         self.token, self.services, self.version, self.slices, self.oldest = token, set(services), 100, {}, 0
         self.changed, self.events, self.lists, self.watches, self.refused = threading.Condition(), [], 0, 0, 0
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args):
-                pass
-
-            def whole(self, status, value):
-                body = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(JsonHandler):
             def do_GET(self):
                 server, url = self.server, urllib.parse.urlsplit(self.path)
                 query = dict(urllib.parse.parse_qsl(url.query))

@@ -9,6 +9,8 @@ import subprocess
 import threading
 import urllib.parse
 
+from json_handler import JsonHandler
+
 
 # What kubectl asks before it does anything.
 DISCOVERY = {
@@ -34,20 +36,7 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
         self.replicas, self.scale_version, self.leases, self.pods, self.created = 0, 1, {}, {}, 0
         self.writes, self.types, self.refused = [], [], 0
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args):
-                pass
-
-            def whole(self, status, value):
-                body = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(JsonHandler):
             def run(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if self.server.token and self.headers.get("Authorization") != f"Bearer {self.server.token}":

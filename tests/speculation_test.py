@@ -182,6 +182,15 @@ class Speculation(unittest.TestCase):
         self.assertGreater(min(said["acceptance"][0], said["draft_ms"], said["drafted_share"]), 0)
         self.assertIsNone(said["gain"])  # nobody forecasts it where nobody chooses
 
+    def test_what_keeps_no_answers_is_said(self):
+        for flags, is_said in (([], False), (["--no-enable-prefix-caching"], True)):
+            command = [PELTON, "serve", MODEL, "--port", "0", "--device", "cpu", "--speculative-config", '{"method":"suffix_shared"}', *flags]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                self.assertTrue(process.stdout.readline().startswith("listening on "))
+                process.terminate()
+                log = process.stderr.read()
+            self.assertEqual("suffix_shared keeps no answer" in log, is_said, log)
+
     def test_generate_says_the_same(self):
         with tempfile.TemporaryDirectory() as folder:
             ids = pathlib.Path(folder) / "ids.json"

@@ -37,7 +37,7 @@ constexpr int kFirstSteps = 2;
 constexpr double kDraftVariance = 0.05;  // of a draft's length: enough to see what a guess adds
 constexpr double kSequenceWeight = 1.0 / 32;  // of a guess, to those before it
 constexpr double kFactorMax = 2.0;
-constexpr double kProbing = 0.004;       // of the time, at most, is lost by probes
+constexpr double kProbing = 0.004;       // of the time is what probes are estimated to lose at most
 constexpr double kWorthChanging = 0.02;  // of the steps in which something is guessed
 
 }  // namespace

@@ -164,17 +164,23 @@ Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
 }
 
 // What says whose a job is, where its output goes, how it is asked to end, and where it is looked
-// for. sbatch takes every beginning of a name that is no other's, and short ones with their value.
+// for. sbatch takes every beginning of a name that is no other's, and short ones together or with
+// their value.
 bool is_ours(std::string_view word) {
-  constexpr std::array<std::string_view, 13> kLong = {
-      "--comment", "--output",    "--error",      "--job-name", "--signal", "--parsable", "--array",
-      "--requeue", "--open-mode", "--no-requeue", "--clusters", "--wrap",   "--wait"};
-  if (!word.starts_with("--")) {
-    return word.size() > 1 && std::string_view("oeJaMW").find(word[1]) != std::string_view::npos;
+  constexpr std::array<std::string_view, 15> kLong = {
+      "--array",      "--clusters",  "--comment", "--error",    "--job-name",
+      "--no-requeue", "--open-mode", "--output",  "--parsable", "--requeue",
+      "--signal",     "--test-only", "--uid",     "--wait",     "--wrap"};
+  if (word.starts_with("--")) {
+    const std::string_view name = word.substr(0, word.find('='));
+    return name.size() > 2 && std::ranges::any_of(kLong, [&](std::string_view flag) {
+             return flag.starts_with(name);
+           });
   }
-  const std::string_view name = word.substr(0, word.find('='));
-  return name.size() > 2 &&
-         std::ranges::any_of(kLong, [&](std::string_view flag) { return flag.starts_with(name); });
+  constexpr std::string_view kWithoutValue = "-HIkOQsvV";
+  const size_t first = word.find_first_not_of(kWithoutValue);
+  return first != std::string_view::npos &&
+         std::string_view("aeJMoW").find(word[first]) != std::string_view::npos;
 }
 
 Result<void> read_batch(const ConfigTable& table, LaunchConfig& launch) {

@@ -117,18 +117,26 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
        "f:13: [[pool]]: 'launch' has the workload a/deployment/b, which is 'a''s too"},
       {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--comment=x\"]\n",
        "f:8: [[pool]]: 'launch': 'sbatch' has --comment=x, which the launcher gives"},
-      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--outp=/tmp/x\"]\n",
-       "f:8: [[pool]]: 'launch': 'sbatch' has --outp=/tmp/x, which"},
-      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-a1-5\"]\n",
-       "f:8: [[pool]]: 'launch': 'sbatch' has -a1-5, which"},
-      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-Mfar\"]\n",
-       "f:8: [[pool]]: 'launch': 'sbatch' has -Mfar, which"},
-      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"--wait\"]\n",
-       "f:8: [[pool]]: 'launch': 'sbatch' has --wait, which"},
       {launch + "kind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"-p\", \"gpu\"]\n",
        "f:8: [[pool]]: 'launch': 'sbatch' has 'gpu': give --flag=value"},
   };
   for (const Bad& bad : bads) refuse(bad);
+}
+
+// By every spelling that sbatch takes; others are the user's.
+TEST(ScalingConfig, FlagsThatHideAJobAreRefused) {
+  const auto with = [](const std::string& flag) {
+    return kPool + "[pool.scale]\n[pool.launch]\nkind = \"slurm\"\nserve = [\"m\"]\nsbatch = [\"" +
+           flag + "\"]\n";
+  };
+  for (const char* flag :
+       {"--output=/tmp/x", "--outp=/tmp/x", "-o/tmp/x", "--comm=", "-a1-5", "-J", "--clusters=far",
+        "-Mfar", "--wrap=x", "--wait", "-W", "-HW", "--uid=0", "--test-only"}) {
+    refuse({with(flag), "f:8: [[pool]]: 'launch': 'sbatch' has -"});
+  }
+  for (const char* flag : {"--partition=gpu", "-pgpu", "--exclusive", "-H", "--reservation=a"}) {
+    EXPECT_TRUE(parse_gateway_config(with(flag), "f", {}).ok()) << flag;
+  }
 }
 
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {

@@ -25,12 +25,6 @@ namespace {
 constexpr size_t kErrBytesMax = size_t{16} << 10;
 constexpr size_t kPiece = size_t{16} << 10;
 
-// What would change the flags of Slurm's programs behind our back.
-bool is_left_out(std::string_view variable) {
-  return variable.starts_with("SQUEUE_") || variable.starts_with("SBATCH_") ||
-         variable.starts_with("SLURM_CLUSTERS=");
-}
-
 // Both ends of a pipe, closed when it goes.
 struct Pipe {
   std::array<int, 2> ends = {-1, -1};
@@ -60,13 +54,28 @@ struct Child {
   Pipe out;
   Pipe err;
 
-  Result<void> start(const std::vector<std::string>& words);
+  Result<void> start(const std::vector<std::string>& words,
+                     std::span<const std::string_view> left_out);
   int wait() const;
   std::optional<int> wait_until(std::chrono::steady_clock::time_point deadline) const;
   void end() const { ::kill(-pid, SIGKILL); }
 };
 
-Result<void> Child::start(const std::vector<std::string>& words) {
+// Of this process's, without those that begin so.
+std::vector<char*> environment_without(std::span<const std::string_view> left_out) {
+  std::vector<char*> all;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const bool is_left_out = std::ranges::any_of(left_out, [&](std::string_view beginning) {
+      return std::string_view(*one).starts_with(beginning);
+    });
+    if (!is_left_out) all.push_back(*one);
+  }
+  all.push_back(nullptr);
+  return all;
+}
+
+Result<void> Child::start(const std::vector<std::string>& words,
+                          std::span<const std::string_view> left_out) {
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawn_file_actions_adddup2(&files, in.ends[0], 0);
@@ -88,11 +97,7 @@ Result<void> Child::start(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (std::string& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  std::vector<char*> environment;
-  for (char** one = environ; *one != nullptr; ++one) {
-    if (!is_left_out(*one)) environment.push_back(*one);
-  }
-  environment.push_back(nullptr);
+  const std::vector<char*> environment = environment_without(left_out);
   const int failed =
       ::posix_spawnp(&pid, arguments[0], &files, &how, arguments.data(), environment.data());
   ::posix_spawnattr_destroy(&how);
@@ -152,9 +157,10 @@ void write_piece(Pipe& pipe, std::string_view& input) {
 }  // namespace
 
 Result<ProgramRun> run_program(const std::vector<std::string>& words, std::string_view input,
-                               const ProgramBounds& bounds) {
+                               const ProgramBounds& bounds,
+                               std::span<const std::string_view> left_out) {
   Child child;
-  TRY(child.start(words));
+  TRY(child.start(words, left_out));
   ProgramRun run;
   const auto deadline = std::chrono::steady_clock::now() + bounds.time_max;
   const auto give_up = [&](ErrorCode code, const std::string& why) {

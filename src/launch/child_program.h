@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,11 @@ struct ProgramBounds {
   size_t bytes_max = size_t{8} << 20;  // of out; of err what is more is passed over
 };
 
-// `words`: the program, looked for in PATH, and its arguments. Errors: kNotFound: it is not there;
+// `words`: the program, looked for in PATH, and its arguments. `left_out`: beginnings of variables
+// that it does not inherit. Errors: kNotFound: it is not there;
 // kDeadline, and kIo where it prints too much: it was killed, with what it had started.
 Result<ProgramRun> run_program(const std::vector<std::string>& words, std::string_view input,
-                               const ProgramBounds& bounds);
+                               const ProgramBounds& bounds,
+                               std::span<const std::string_view> left_out = {});
 
 }  // namespace pelton::launch

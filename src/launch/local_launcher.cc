@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "launch/descriptor.h"
 #include "launch/process_files.h"
 
 namespace pelton::launch {
@@ -29,21 +30,6 @@ constexpr int64_t kResidentStep = 256;  // pages, that count as progress: 1 MiB
 constexpr const char* kOrder = "replica";
 constexpr const char* kOutput = "out";
 constexpr const char* kLog = "log";
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-  bool ok() const { return number_ >= 0; }
-
- private:
-  const int number_;
-};
 
 Error io_error(const std::string& what) {
   return {ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), {}};
@@ -63,11 +49,6 @@ int holder_of(const std::string& file) {
   struct flock lock = whole_file_lock();
   if (::fcntl(opened.number(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
   return lock.l_pid;
-}
-
-int64_t bytes_of(const std::string& file) {
-  struct stat status {};
-  return ::stat(file.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
 // Between fork and exec: only what is safe there, as other threads' locks may be held for ever.
@@ -107,11 +88,6 @@ struct Child {
     ::_exit(127);
   }
 };
-
-// As `pelton serve` ends: a wrong command line, a wrong file, no such model, too little memory.
-bool is_hopeless_code(int code) {
-  return (code >= 2 && code <= 5) || code == 126 || code == 127;
-}
 
 std::string end_text(int status) {
   if (WIFSIGNALED(status)) return fmt::format("ended by signal {}", WTERMSIG(status));
@@ -309,7 +285,7 @@ void LocalLauncher::look(const Place& place, Replica& replica) {
   if (replica.is_child) {
     int status = 0;
     if (::waitpid(replica.pid, &status, WNOHANG) == replica.pid) {
-      replica.seen.is_hopeless = WIFEXITED(status) && is_hopeless_code(WEXITSTATUS(status));
+      replica.seen.is_hopeless = WIFEXITED(status) && is_hopeless_exit(WEXITSTATUS(status));
       return note_end(replica, end_text(status));
     }
   } else if (holder_of(file_of(place, kOrder)) != replica.pid) {

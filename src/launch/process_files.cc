@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace pelton::launch {
@@ -69,6 +70,15 @@ std::optional<net::HostPort> fleet_address_of(std::string_view output) {
     if (address.ok() && address->port > 0) return *address;
   }
   return std::nullopt;
+}
+
+int64_t bytes_of(const std::string& file) {
+  struct stat status {};
+  return ::stat(file.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
+bool is_hopeless_exit(int code) {
+  return (code >= 2 && code <= 5) || code == 126 || code == 127;
 }
 
 int64_t resident_pages_of(int pid) {

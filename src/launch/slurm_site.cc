@@ -1,16 +1,22 @@
 #include "launch/slurm_site.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "launch/descriptor.h"
 #include "launch/process_files.h"
 
 namespace pelton::launch {
@@ -20,11 +26,10 @@ using State = LaunchedReplica::State;
 
 constexpr size_t kOutputBytesMax = size_t{64} << 10;
 constexpr const char* kTokenFile = "newest-token";
-
-int64_t bytes_of(const std::string& file) {
-  struct stat status {};
-  return ::stat(file.c_str(), &status) == 0 ? status.st_size : 0;
-}
+constexpr int kLockTries = 200;
+constexpr std::chrono::milliseconds kLockAgain{10};
+// What would change the flags of Slurm's programs behind our back.
+constexpr std::array<std::string_view, 3> kLeftOut = {"SQUEUE_", "SBATCH_", "SLURM_CLUSTERS="};
 
 std::string first_line(std::string_view text) {
   constexpr size_t kBytesMax = 300;
@@ -53,35 +58,36 @@ Result<std::unique_ptr<SlurmSite>> SlurmSite::open(Options options, const base::
   options.folder = whole.string();
   std::string fleet = base::sha256(options.folder).substr(0, 12);
   std::unique_ptr<SlurmSite> site(new SlurmSite(std::move(options), std::move(fleet), clock, log));
-  const Result<std::string> token =
-      base::read_file(site->options_.folder + "/" + kTokenFile, kOutputBytesMax);
-  if (token.ok()) {
-    std::from_chars(token->data(), token->data() + token->size(), site->newest_token_);
-  }
-  // From here on an earlier leader, who reads it before all that he does, does nothing more.
-  if (site->options_.epoch > epoch_of(site->newest_token_)) {
-    site->newest_token_ = site->options_.epoch << kTokenNumberBits;
-    TRY(site->keep_newest_token());
-  }
-  TRY(site->check_lead());
+  // From here on an earlier leader, who looks before all that he does, does nothing more.
+  TRY(site->claim(site->options_.epoch << kTokenNumberBits));
   return site;
 }
 
-Result<void> SlurmSite::keep_newest_token() const {
-  return base::write_file(options_.folder + "/" + kTokenFile, fmt::format("{}\n", newest_token_));
-}
-
-Result<void> SlurmSite::check_lead() const {
-  if (options_.epoch == 0) return {};
-  TRY_ASSIGN(const std::string text,
-             base::read_file(options_.folder + "/" + kTokenFile, kOutputBytesMax));
+// Under a lock, so that nobody writes an older token over a newer one; it is held for no longer
+// than that takes, as its holder may be stopped.
+Result<void> SlurmSite::claim(uint64_t token) {
+  const std::string file = options_.folder + "/" + kTokenFile;
+  const Descriptor lock(::open((file + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  for (int tries = 0; !lock.ok() || ::flock(lock.number(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (lock.ok() && tries < kLockTries) {
+      std::this_thread::sleep_for(kLockAgain);
+      continue;
+    }
+    return Error{ErrorCode::kIo, fmt::format("{}.lock: {}", file, std::strerror(errno)), {}};
+  }
   uint64_t newest = 0;
-  std::from_chars(text.data(), text.data() + text.size(), newest);
-  if (epoch_of(newest) <= options_.epoch) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("an autoscaler of epoch {} leads; this one is of {}", epoch_of(newest),
-                           options_.epoch),
-               {}};
+  if (const Result<std::string> text = base::read_file(file, kOutputBytesMax); text.ok()) {
+    std::from_chars(text->data(), text->data() + text->size(), newest);
+  }
+  if (options_.epoch > 0 && epoch_of(newest) > options_.epoch) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("an autoscaler of epoch {} leads; this one is of {}", epoch_of(newest),
+                             options_.epoch),
+                 {}};
+  }
+  newest_token_ = std::max({newest_token_, newest, token});
+  if (newest_token_ == newest) return {};
+  return base::write_file(file, fmt::format("{}\n", newest_token_));
 }
 
 SlurmSite::SlurmSite(Options options, std::string fleet, const base::Clock& clock, base::Log& log)
@@ -94,7 +100,7 @@ std::string SlurmSite::file_of(const Place& place, const char* ending) const {
 
 Result<std::string> SlurmSite::run(const std::vector<std::string>& words,
                                    std::string_view input) const {
-  TRY_ASSIGN(ProgramRun done, run_program(words, input, options_.bounds));
+  TRY_ASSIGN(ProgramRun done, run_program(words, input, options_.bounds, kLeftOut));
   if (done.code == 0) return std::move(done.out);
   return Error{ErrorCode::kIo,
                fmt::format("{} ends with {}: {}", words[0], done.code, first_line(done.err)),
@@ -109,8 +115,8 @@ Result<std::vector<SlurmJob>> SlurmSite::queue() const {
   return parse_queue(text, fleet_);
 }
 
-Result<void> SlurmSite::cancel(int64_t job, bool softly) const {
-  TRY(check_lead());
+Result<void> SlurmSite::cancel(int64_t job, bool softly) {
+  TRY(claim(0));
   std::vector<std::string> words = {"scancel"};
   if (softly) words.insert(words.end(), {"--batch", "--signal=TERM"});
   words.push_back(fmt::format("{}", job));
@@ -155,9 +161,7 @@ Result<void> SlurmSite::start(const ReplicaOrder& order) {
                              order.pool, order.ordinal),
                  {}};
   }
-  newest_token_ = std::max(newest_token_, order.token);
-  TRY(check_lead());
-  TRY(keep_newest_token());
+  TRY(claim(order.token));
   const Place place{order.pool, order.ordinal};
   std::vector<std::string> words = options_.pools.at(order.pool).words;
   for (std::string& word : words) {
@@ -284,8 +288,7 @@ void SlurmSite::note_ended(Replica& one) const {
   const std::optional<int> code = text.ok() ? parse_exit_code(*text) : std::nullopt;
   if (!code) return;
   one.seen.ended = fmt::format("job {} ended with exit code {}", one.job.id, *code);
-  // As `pelton serve` ends: a wrong command line, a wrong file, no such model, too little memory.
-  one.seen.is_hopeless = (*code >= 2 && *code <= 5) || *code == 126 || *code == 127;
+  one.seen.is_hopeless = is_hopeless_exit(*code);
 }
 
 void SlurmSite::cancel_overdue(Replica& one) {

@@ -64,11 +64,11 @@ class SlurmSite final : public ReplicaSite {
 
   SlurmSite(Options options, std::string fleet, const base::Clock& clock, base::Log& log);
   Result<std::string> run(const std::vector<std::string>& words, std::string_view input) const;
-  // Errors: kInvalidArgument: somebody leads who began later.
-  Result<void> check_lead() const;
-  Result<void> keep_newest_token() const;
+  // This site goes on, with this token or an older one. Errors: kInvalidArgument: somebody leads
+  // who began later; kIo.
+  Result<void> claim(uint64_t token);
   Result<std::vector<SlurmJob>> queue() const;
-  Result<void> cancel(int64_t job, bool softly) const;
+  Result<void> cancel(int64_t job, bool softly);
   std::string file_of(const Place& place, const char* ending) const;
   std::vector<std::string> batch_words(const ReplicaOrder& order) const;
   void follow(const SlurmJob& job);
