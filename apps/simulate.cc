@@ -33,8 +33,8 @@ using simulator::SimulationResult;
 
 constexpr int kVocab = 50'000;  // of simulated tokens; only whether they are equal matters
 
-// The engine of this machine, block for block what serve would allocate; or one on other hardware,
-// with the blocks that the plan leaves room for.
+// The engine of this machine, block for block what serve would allocate without adapters; or one on
+// other hardware, with the blocks that the plan leaves room for.
 Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
                                              const std::string& model,
                                              const HardwareChoice& choice) {

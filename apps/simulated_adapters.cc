@@ -1,33 +1,23 @@
 #include "apps/simulated_adapters.h"
 
 #include <cmath>
-#include <string>
 #include <utility>
 
+#include "apps/load_flags.h"
 #include "apps/lora_flags.h"
 
 namespace pelton::apps {
-namespace {
 
 using cli::Flag;
 
-Flag number(std::string name, std::string value, std::string help, std::string usual, double most) {
-  return {.name = std::move(name),
-          .value = std::move(value),
-          .help = std::move(help),
-          .kind = Flag::Kind::kNumber,
-          .default_text = std::move(usual),
-          .most = most};
-}
-
-}  // namespace
-
 std::vector<Flag> simulated_adapter_flags() {
   std::vector<Flag> flags = {
-      number("--adapter-skew", "S",
-             "the i-th is asked for 1 / i^S times as often as the first; 0: all alike", "1", 8),
-      number("--adapter-base-share", "SHARE", "of conversations with the model itself", "0", 1),
-      number("--adapter-load-ms", "MS", "what it takes to read one", "20", 60'000)};
+      number_flag("--adapter-skew", "S",
+                  "the i-th is asked for 1 / i^S times as often as the first; 0: all alike", "1", 0,
+                  8),
+      number_flag("--adapter-base-share", "SHARE", "of conversations with the model itself", "0", 0,
+                  1),
+      number_flag("--adapter-load-ms", "MS", "what it takes to read one", "20", 0, 60'000)};
   for (Flag& flag : lora_flags()) {
     const bool is_of_places = flag.name == "--max-loras" || flag.name == "--max-cpu-loras" ||
                               flag.name == "--lora-loads-per-second";

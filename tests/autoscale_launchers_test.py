@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Replicas that are somebody else's to start, and autoscalers of which one leads: pods of a Deployment (an API server of this test's own,
-whose pods are processes), and two autoscalers over a real etcd. Whatever is killed costs no answer. Under PELTON_FULL batch jobs of a real
-Slurm, too (tests/slurm).
+whose pods are processes), and two autoscalers over a real etcd. Whatever is killed costs no answer.
+Batch jobs of a real Slurm: tests/slurm/autoscale_test.py.
 
 usage: autoscale_launchers_test.py BINARY
 """

@@ -371,7 +371,7 @@ class ForeignWorkers(unittest.TestCase):
         # Each one has said something, and is heard: only then is it known how long its blocks are.
         for one in servers:
             one.compute([9] * 32)
-        self.wait(lambda: self.index_names() > 0)
+        self.wait(lambda: self.metric("index_names") > 0)
 
         def prompt(conversation, turns):
             return [1000 + conversation] * 64 + [i * 7 % 3000 for i in range(turns * 160)]
@@ -385,7 +385,7 @@ class ForeignWorkers(unittest.TestCase):
             return found
         ask_all(1)
         names = 2 + 12 * (64 + 160) // 16
-        self.wait(lambda: self.index_names() >= names)
+        self.wait(lambda: self.metric("index_names") >= names)
         servers[1].publisher.dropped = {servers[1].publisher.next}  # and the next one shows that it is missing
         found = ideal = 0
         for turns in range(2, 6):
@@ -395,7 +395,7 @@ class ForeignWorkers(unittest.TestCase):
             for one in servers:
                 one.compute([turns] * 16)
             names += 1
-            self.wait(lambda: self.index_names() >= names)
+            self.wait(lambda: self.metric("index_names") >= names)
         self.assertGreaterEqual(found, 0.9 * ideal)
         self.assertGreater(sorted(one.asked for one in servers)[1], 4 + 1, "not all at one")
         self.assertGreaterEqual(servers[1].publisher.replays, 1)
@@ -404,11 +404,11 @@ class ForeignWorkers(unittest.TestCase):
         # What it has let go is not looked for there.
         for one in servers:
             one.clear()
-        self.wait(lambda: self.index_names() == 0)
+        self.wait(lambda: self.metric("index_names") == 0)
         # Nor what was said where nobody listens any more.
         for one in servers:
             one.compute([9] * 32)
-        self.wait(lambda: self.index_names() > 0)
+        self.wait(lambda: self.metric("index_names") > 0)
         # A gap that nobody fills.
         publisher = servers[0].publisher
         publisher.dropped.add(publisher.next)
@@ -417,10 +417,7 @@ class ForeignWorkers(unittest.TestCase):
         servers[0].compute([7] * 32)
         self.wait(lambda: self.metric('kv_events_resets_total{reason="gap"}') == 1)
         config.write_text("".join(line + "\n" for line in config.read_text().splitlines() if not line.startswith("kv_")))
-        self.wait(lambda: self.index_names() == 0)
-
-    def index_names(self):
-        return self.metric("index_names")
+        self.wait(lambda: self.metric("index_names") == 0)
 
 
 if __name__ == "__main__":

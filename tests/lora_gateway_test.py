@@ -29,7 +29,7 @@ LOADS_PER_SECOND = 20
 ASKED = 300
 
 
-def foretold_share(seed, load_ms, router="cost"):
+def predicted_share(seed, load_ms, router="cost"):
     """What `pelton simulate` says that such a fleet finds in memory."""
     done = subprocess.run([gateway_fixture.BINARY, "simulate", TINY, "--router", router, "--replicas", "2", "--adapters", str(len(ADAPTERS)),
                            "--max-loras", str(PLACES), "--lora-loads-per-second", str(LOADS_PER_SECOND), "--adapter-load-ms", str(load_ms),
@@ -112,11 +112,11 @@ class LoraFleet(unittest.TestCase):
         self.assertEqual(hits + misses, len(asked))
         # Each seed draws other requests, as this test has drawn its own: their spread, and five points.
         load_ms = 1e3 * self.sum_of("load_seconds") / self.sum_of("loads")
-        foretold = [foretold_share(seed, load_ms) for seed in range(6)]
-        self.assertGreaterEqual(hits / len(asked), min(foretold) - 0.05, foretold)
-        self.assertLessEqual(hits / len(asked), max(foretold) + 0.05, foretold)
+        predicted = [predicted_share(seed, load_ms) for seed in range(6)]
+        self.assertGreaterEqual(hits / len(asked), min(predicted) - 0.05, predicted)
+        self.assertLessEqual(hits / len(asked), max(predicted) + 0.05, predicted)
         # Sent in turn, fewer would find theirs.
-        in_turn = [foretold_share(seed, load_ms, "round-robin") for seed in range(3)]
+        in_turn = [predicted_share(seed, load_ms, "round-robin") for seed in range(3)]
         self.assertGreater(hits / len(asked), sum(in_turn) / len(in_turn), in_turn)
         self.assertEqual(sum(self.requests_of("a0")) - sum(of_first), asked.count("a0"))
         explained = json.loads(ask(self.admin, "POST", "/v1/explain?path=/v1/completions", {"model": asked[-1], "prompt": PROMPT})[1])

@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/hash_stream.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -61,6 +62,12 @@ std::vector<GoldenFolder> golden_folders(const std::string& root) {
   std::sort(found.begin(), found.end(),
             [](const GoldenFolder& a, const GoldenFolder& b) { return a.name < b.name; });
   return found;
+}
+
+std::vector<GoldenFolder> all_golden_folders(const std::string& root) {
+  std::vector<GoldenFolder> all = golden_folders(root);
+  std::ranges::move(golden_folders(root + "/embeddings"), std::back_inserter(all));
+  return all;
 }
 
 std::vector<GoldenFolder> family_folders(const std::string& root) {

@@ -28,6 +28,8 @@ void PrintTo(const GoldenFolder& golden, std::ostream* out);
 
 // Every folder of `root` that has a case.json, by name; none if there is no such folder.
 std::vector<GoldenFolder> golden_folders(const std::string& root);
+// Those of decoders and, in its folder `embeddings`, of encoders and embedders.
+std::vector<GoldenFolder> all_golden_folders(const std::string& root);
 // Those of families with a formula of their own: all but gpt-oss'.
 std::vector<GoldenFolder> family_folders(const std::string& root);
 

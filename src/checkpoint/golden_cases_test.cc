@@ -1,8 +1,6 @@
 #include "checkpoint/golden_cases.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
 
 #include <gtest/gtest.h>
 
@@ -15,10 +13,7 @@ namespace {
 // The sums are of the files that the golden runs computed with.
 TEST(GoldenFolders, MakesTheFilesOfTheGoldenRuns) {
   int compared = 0;
-  const std::string root = PELTON_SOURCE_DIR "/testdata/golden";
-  std::vector<GoldenFolder> goldens = golden_folders(root);
-  std::ranges::move(golden_folders(root + "/embeddings"), std::back_inserter(goldens));
-  for (const GoldenFolder& golden : goldens) {
+  for (const GoldenFolder& golden : all_golden_folders(PELTON_SOURCE_DIR "/testdata/golden")) {
     const std::string folder = testing::TempDir() + "family_golden_test_" + golden.name;
     const Result<void> written = write_weights(golden, folder);
     ASSERT_TRUE(written.ok()) << written.error().message;

@@ -1,9 +1,7 @@
 #include "checkpoint/synthetic.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -116,14 +114,6 @@ TEST_F(SyntheticFolder, OpensWithShardsAndHasSaneWeights) {
   EXPECT_NEAR(std::sqrt(mean_square), 3.0 / std::sqrt(128.0), 0.01);
 }
 
-// Every shape that there is: of each family those that its golden cases hold, written and opened.
-std::vector<GoldenFolder> all_shapes() {
-  const std::string root = PELTON_SOURCE_DIR "/testdata/golden";
-  std::vector<GoldenFolder> shapes = golden_folders(root);
-  std::ranges::move(golden_folders(root + "/embeddings"), std::back_inserter(shapes));
-  return shapes;
-}
-
 double rms_of(const tensor::TensorView& view) {
   double squares = 0;
   for (int64_t i = 0; i < view.element_count(); ++i) {
@@ -133,7 +123,7 @@ double rms_of(const tensor::TensorView& view) {
 }
 
 TEST_F(SyntheticFolder, EveryShapeIsWrittenAndOpens) {
-  const std::vector<GoldenFolder> shapes = all_shapes();
+  const std::vector<GoldenFolder> shapes = all_golden_folders(PELTON_SOURCE_DIR "/testdata/golden");
   std::set<const families::Family*> seen;
   for (const GoldenFolder& shape : shapes) {
     SCOPED_TRACE(shape.name);

@@ -234,6 +234,8 @@ TEST(ModelConfig, RefusesWhatOtherFamiliesDo) {
                                                        {"moe_layer_freq", "2"},
                                                        {"first_k_dense_replace", "3"},
                                                        {"norm_type", "\"layernorm\""},
+                                                       {"use_mup", "true"},
+                                                       {"pre_norm", "true"},
                                                        {"use_qk_norm", "true"},
                                                        {"qk_layernorm", "true"},
                                                        {"attention_sink_size", "4"},

@@ -2,9 +2,11 @@
 // is not ours (testdata/golden/README.md); and how far our own code makes the file itself again.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -46,8 +46,7 @@ AdapterRegistry::AdapterRegistry(Options options, const base::Clock& clock, base
       folders_(options_.folders),
       clock_(clock),
       log_(log),
-      burst_(options_.resident_max),
-      burst_at_ns_(clock.now_ns()) {
+      load_rate_(options_.loads_per_second, options_.resident_max, clock.now_ns()) {
   shared_->clock = &clock;
   thread_ = std::thread([this] { run(); });
 }
@@ -305,7 +304,7 @@ void AdapterRegistry::run() {
     const int64_t now_ns = clock_.now_ns();
     // What an operator has asked for, once, is not a request's doing.
     const bool has_turn = next->is_candidate || next->waiting.empty();
-    const int64_t wait_ns = has_turn ? 0 : turn_in_ns(now_ns);
+    const int64_t wait_ns = has_turn ? 0 : load_rate_.wait_ns(now_ns);
     if (wait_ns > 0) {
       shared_->changed.wait_for(lock, std::chrono::nanoseconds(wait_ns));
       continue;
@@ -333,7 +332,7 @@ void AdapterRegistry::run() {
       finish(lock, next, no_room(*next, room));
       continue;
     }
-    if (!has_turn) burst_ -= 1;
+    if (!has_turn) load_rate_.take();
     load_one(lock, next);
   }
 }
@@ -353,20 +352,6 @@ bool AdapterRegistry::locked_wants(const Named& named) const {
   if (named.is_candidate) return true;
   const bool is_missed = named.source.pinned && named.version == nullptr && !asleep_;
   return !named.removed && (!named.waiting.empty() || is_missed);
-}
-
-// How long until a load may begin.
-int64_t AdapterRegistry::turn_in_ns(int64_t now_ns) {
-  if (options_.loads_per_second <= 0) {
-    burst_ = 1;
-    return 0;
-  }
-  const double passed_s = static_cast<double>(now_ns - burst_at_ns_) * 1e-9;
-  burst_at_ns_ = now_ns;
-  burst_ = std::min(burst_ + passed_s * options_.loads_per_second,
-                    static_cast<double>(std::max(options_.resident_max, 1)));
-  if (burst_ >= 1) return 0;
-  return static_cast<int64_t>((1 - burst_) / options_.loads_per_second * 1e9) + 1;
 }
 
 int64_t AdapterRegistry::locked_bytes() const {

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "admission/load_rate.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -243,7 +244,6 @@ class AdapterRegistry {
   void locked_let_stay();
   void locked_drop_orphans(std::vector<std::shared_ptr<Version>>& gone);
   int64_t locked_bytes() const;
-  int64_t turn_in_ns(int64_t now_ns);
   Error no_room(const Named& named, Room room) const;
   void load_one(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named);
   Result<Loaded> read(const Source& source) const;
@@ -285,8 +285,7 @@ class AdapterRegistry {
   uint64_t tickets_ = 0;
   Stats counted_;
   std::map<std::string, int64_t, std::less<>> requests_;
-  double burst_ = 0;         // loads that may begin at once
-  int64_t burst_at_ns_ = 0;  // when that was counted
+  admission::LoadRate load_rate_;
   bool stopping_ = false;
   std::thread thread_;  // last
 };

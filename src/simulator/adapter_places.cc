@@ -1,7 +1,6 @@
 #include "simulator/adapter_places.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -21,13 +20,13 @@ AdapterCounts& AdapterCounts::operator+=(const AdapterCounts& other) {
   return *this;
 }
 
-AdapterPlaces::AdapterPlaces(const Options& options)
-    : options_(options), burst_(options.resident_max) {}
-
-double AdapterPlaces::hits_share() const {
-  const int64_t asked = counts_.hits + counts_.misses;
-  return asked == 0 ? 0 : static_cast<double>(counts_.hits) / static_cast<double>(asked);
+double AdapterCounts::hits_share() const {
+  const int64_t asked = hits + misses;
+  return asked == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(asked);
 }
+
+AdapterPlaces::AdapterPlaces(const Options& options)
+    : options_(options), load_rate_(options.loads_per_second, options.resident_max, 0) {}
 
 int AdapterPlaces::uses() const {
   int uses = 0;
@@ -64,8 +63,7 @@ AdapterPlaces::Answer AdapterPlaces::ask(int64_t now_ns, int64_t adapter, int64_
   ++waiting_;
   std::vector<Waiter>& waiters = waiters_[adapter];
   waiters.push_back({.request = request, .since_ns = now_ns});
-  const bool is_queued = waiters.size() > 1;
-  if (!is_queued) queue_.push_back(adapter);
+  if (waiters.size() == 1) queue_.push_back(adapter);
   go_on(now_ns);
   return Answer::kWaits;
 }
@@ -74,7 +72,7 @@ void AdapterPlaces::release(int64_t now_ns, int64_t adapter) {
   const auto found = residents_.find(adapter);
   CHECK(found != residents_.end() && found->second.uses > 0, "a use that never began has ended");
   --found->second.uses;
-  if (!loading_) go_on(now_ns);
+  go_on(now_ns);
 }
 
 void AdapterPlaces::wake(int64_t now_ns, std::vector<int64_t>& begun) {
@@ -119,9 +117,8 @@ void AdapterPlaces::go_on(int64_t now_ns) {
     wakes_at_ns_ = now_ns;
     return;
   }
-  const int64_t turn_ns = turn_at_ns(now_ns);
-  if (turn_ns > now_ns) {
-    wakes_at_ns_ = turn_ns;
+  if (const int64_t wait_ns = load_rate_.wait_ns(now_ns); wait_ns > 0) {
+    wakes_at_ns_ = now_ns + wait_ns;
     return;
   }
   if (!make_room()) {
@@ -135,24 +132,11 @@ void AdapterPlaces::go_on(int64_t now_ns) {
     return;
   }
   blocked_since_ns_.reset();
-  burst_ -= 1;
+  load_rate_.take();
   loading_ = {.adapter = queue_.front(),
               .ends_ns = now_ns + std::max<int64_t>(options_.load_ns, 1)};
   queue_.pop_front();
   wakes_at_ns_ = loading_->ends_ns;
-}
-
-int64_t AdapterPlaces::turn_at_ns(int64_t now_ns) {
-  if (options_.loads_per_second <= 0) {
-    burst_ = 1;
-    return now_ns;
-  }
-  const double passed_s = static_cast<double>(now_ns - burst_at_ns_) * 1e-9;
-  burst_at_ns_ = now_ns;
-  burst_ = std::min(burst_ + passed_s * options_.loads_per_second,
-                    static_cast<double>(std::max(options_.resident_max, 1)));
-  if (burst_ >= 1) return now_ns;
-  return now_ns + static_cast<int64_t>(std::ceil((1 - burst_) / options_.loads_per_second * 1e9));
 }
 
 bool AdapterPlaces::make_room() {

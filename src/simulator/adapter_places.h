@@ -12,6 +12,8 @@
 #include <optional>
 #include <vector>
 
+#include "admission/load_rate.h"
+
 namespace pelton::simulator {
 
 // Of one replica or of several together.
@@ -27,6 +29,7 @@ struct AdapterCounts {
   int resident_max = 0;
 
   AdapterCounts& operator+=(const AdapterCounts& other);
+  double hits_share() const;  // of those that were not refused; 0 of none
 };
 
 class AdapterPlaces {
@@ -56,7 +59,6 @@ class AdapterPlaces {
   std::vector<int64_t> residents() const;
   // What requests waited lately for those that were not there: an average.
   double wait_s() const { return wait_s_; }
-  double hits_share() const;
   int waiting_count() const { return waiting_; }
   int uses() const;
   const AdapterCounts& counts() const { return counts_; }
@@ -81,7 +83,6 @@ class AdapterPlaces {
   void ask_to_leave();
   void use(Resident& resident);
   void begin_waiters(int64_t now_ns, int64_t adapter, std::vector<int64_t>& begun);
-  int64_t turn_at_ns(int64_t now_ns);
 
   const Options options_;
   std::map<int64_t, Resident> residents_;
@@ -90,8 +91,7 @@ class AdapterPlaces {
   std::optional<Load> loading_;
   std::optional<int64_t> wakes_at_ns_;
   std::optional<int64_t> blocked_since_ns_;  // the first of the queue finds no room
-  double burst_;                             // loads that may begin at once
-  int64_t burst_at_ns_ = 0;                  // when that was counted
+  admission::LoadRate load_rate_;
   uint64_t ticks_ = 0;
   double wait_s_ = 0;
   int waiting_ = 0;

@@ -63,11 +63,6 @@ AdapterCounts counts_of(const SimulationResult& result) {
   return counts;
 }
 
-double share_of_hits(const SimulationResult& result) {
-  const AdapterCounts counts = counts_of(result);
-  return static_cast<double>(counts.hits) / static_cast<double>(counts.hits + counts.misses);
-}
-
 // Seconds to the first token, from the smallest on.
 std::vector<double> first_tokens(const SimulationResult& result) {
   std::vector<double> all;
@@ -126,9 +121,9 @@ TEST(SimulatedAdapters, are_found_where_the_router_looks_for_them) {
   SimulationOptions options = fleet(2, 20, 1, 4);
   options.replica.adapters.loads_per_second = 0;
   const workload::Workload load = requests(1000, "20");
-  const double by_cost = share_of_hits(run(options, load));
+  const double by_cost = counts_of(run(options, load)).hits_share();
   options.dispatch = Dispatcher::Policy::kRoundRobin;
-  const double in_turn = share_of_hits(run(options, load));
+  const double in_turn = counts_of(run(options, load)).hits_share();
   EXPECT_GT(by_cost, in_turn + 0.1);
   // Eight of twenty are in memory, those asked for most: by Zipf's law three quarters of requests
   // are for the first eight.
@@ -141,7 +136,7 @@ TEST(SimulatedAdapters, are_found_by_gateways_that_hear_of_them_late) {
   SimulationOptions options = fleet(2, 20, 1, 4);
   options.replica.adapters.loads_per_second = 0;
   options.report_s = 0.1;
-  const double late = share_of_hits(run(options, requests(1000, "20")));
+  const double late = counts_of(run(options, requests(1000, "20"))).hits_share();
   EXPECT_GT(late, 0.5);
 }
 

@@ -48,16 +48,15 @@ std::string zones_text(const SimulationResult& result) {
 
 // Where conversations asked for adapters.
 std::string adapters_text(const AdapterCounts& counts) {
-  const int64_t asked = counts.hits + counts.misses;
-  if (asked + counts.refused == 0) return "";
+  if (counts.hits + counts.misses + counts.refused == 0) return "";
   const auto milliseconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
   const auto answered = static_cast<double>(std::max<int64_t>(counts.answered, 1));
   return fmt::format(
       "adapters found in memory {:.1f} %; loads {}, evictions {}; others waited {:.1f} ms for "
       "theirs on average and {:.1f} ms at most; refused {}\n",
-      static_cast<double>(counts.hits) / static_cast<double>(std::max<int64_t>(asked, 1)) * 100,
-      counts.loads, counts.evictions, milliseconds(counts.waited_ns) / answered,
-      milliseconds(counts.waited_max_ns), counts.refused);
+      counts.hits_share() * 100, counts.loads, counts.evictions,
+      milliseconds(counts.waited_ns) / answered, milliseconds(counts.waited_max_ns),
+      counts.refused);
 }
 
 // Where replicas started and stopped.

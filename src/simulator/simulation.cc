@@ -365,7 +365,7 @@ int64_t Fleet::adapter_of(size_t conversation) const {
   if (base::random_unit(stream, 2 * conversation) < options_.adapters.base_share) return 0;
   const double drawn = base::random_unit(stream, 2 * conversation + 1);
   const auto found = std::ranges::upper_bound(adapter_shares_, drawn);
-  return std::min(found - adapter_shares_.begin(), std::ssize(adapter_shares_) - 1) + 1;
+  return found - adapter_shares_.begin() + 1;  // the last share is 1, which is never drawn
 }
 
 void Fleet::send(int64_t now_ns, int64_t request) {
@@ -397,7 +397,7 @@ void Fleet::observe(size_t replica) {
   states_[replica].adapters = adapters.residents();
   states_[replica].adapter_places = options_.replica.adapters.resident_max;
   states_[replica].adapter_wait_s = adapters.wait_s();
-  states_[replica].adapter_hits = adapters.hits_share();
+  states_[replica].adapter_hits = adapters.counts().hits_share();
 }
 
 // Nothing has happened since the moment of the report: what is seen now is what was then.
@@ -468,11 +468,12 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   Request& sent = requests_[static_cast<size_t>(request)];
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
+  const int64_t adapter = adapter_of(sent.conversation);
   sent.gateway = gateway;
   sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),
                .prompt = sent.prompt,
-               .adapter = adapter_of(sent.conversation),
+               .adapter = adapter,
                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
@@ -480,7 +481,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
   request::GenerationRequest asked{.prompt = sent.prompt};
-  asked.adapter.identity = adapter_of(sent.conversation);
+  asked.adapter.identity = adapter;
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
   asked.stop.max_new_tokens = output_of(turn);
   const auto index = static_cast<size_t>(sent.replica);

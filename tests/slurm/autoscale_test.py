@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Batch jobs of a real Slurm as replicas: from nothing to one and back, requeued under a stream, drained before a time limit, a killed
-autoscaler, a job that cannot be submitted. Under PELTON_FULL=1, as root.
+"""Batch jobs of a real Slurm as replicas: from nothing to one and back, requeued under a stream, a killed autoscaler,
+a job that cannot be submitted. Under PELTON_FULL=1, as root.
 
 usage: autoscale_test.py BINARY
 """
@@ -36,7 +36,7 @@ class BatchReplicas(unittest.TestCase):
         self.rig.run(gateway_fixture.BINARY, "gateway", "--new-key", self.folder / "fleet.key")
         self.serve = [str(BOX), "--executor", f"modelled:{script}"]
 
-    def fleet(self, sbatch=(), launch=""):
+    def fleet(self, sbatch=()):
         admin, scaler = free_port(), free_port()
         config = self.folder / "gateway.toml"
         config.write_text(f"""[gateway]
@@ -60,7 +60,6 @@ kind = "slurm"
 serve = {json.dumps(self.serve)}
 sbatch = {json.dumps(list(sbatch))}
 start_seconds = 2
-{launch}
 """)
         self.config = config
         self.gateway = Process("gateway", "--config", config)
