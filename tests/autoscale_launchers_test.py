@@ -20,7 +20,8 @@ import unittest
 import gateway_fixture
 from autoscale_test import SCRIPT, alive
 from gateway_discovery_test import Etcd
-from gateway_fixture import BOX, Process, ask, check_stream, free_port
+from gateway_fixture import BOX, Process, ask, check_stream
+from ports import free_port
 from kubernetes_workload import WorkloadApi
 
 

@@ -20,7 +20,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, Process, ask, chat, check_stream, free_port, letters
+from gateway_fixture import BOX, Process, ask, chat, check_stream, letters
+from ports import free_port
 
 FULL = False
 SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 1, "slots": 8}

@@ -20,7 +20,8 @@ import unittest
 import urllib.parse
 
 import gateway_fixture
-from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream, free_port
+from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"

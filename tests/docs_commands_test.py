@@ -30,12 +30,13 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import tomllib
 import unittest
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
@@ -298,12 +299,6 @@ class Commands(unittest.TestCase):
             for name in set(re.findall(r"PELTON_[A-Z_]*[A-Z]\b", page.read_text())):
                 known = name in names or re.search(rf"\b{name}\b", text)
                 self.assertTrue(known, f"{page.name}: nothing reads {name}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 # Stands before the binary in a page's shell: `serve` comes back once it listens.

@@ -21,7 +21,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream, free_port
+from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream
+from ports import free_port
 from kubernetes_api import ApiServer
 
 

@@ -16,6 +16,8 @@ import subprocess
 import threading
 import time
 
+from ports import free_port
+
 BINARY = None
 BOX = pathlib.Path(__file__).resolve().parent.parent / "models" / "pelton-box"
 MASK = (1 << 64) - 1
@@ -45,12 +47,6 @@ def random_bits(seed, counter):
 def letters(seed, number, count):
     stream = random_bits(seed, number)
     return "".join(chr(ord("a") + random_bits(stream, i) % 26) for i in range(count))
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Process:

@@ -17,7 +17,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, Process, ask, events, free_port
+from gateway_fixture import BOX, Process, ask, events
+from ports import free_port
 from vllm_publisher import Publisher
 
 WORDS = [f" w{i}" for i in range(12)]  # what each of them says, greedily, behind any prompt; a token each

@@ -16,7 +16,8 @@ import unittest
 
 import gateway_fixture
 import gateway_wire_test as wire
-from gateway_fixture import Process, ask, events, free_port
+from gateway_fixture import Process, ask, events
+from ports import free_port
 from gateway_wire_test import BODY_OF, BYTES, CHAT, END, FINISHED, HEAD_STREAM, LAST, MORE, event, first_two, frame, is_streamed, said, sound, tokens
 
 POISON = {"model": "m", "messages": [{"role": "user", "content": "poison"}]}

@@ -17,7 +17,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Fleet, ask, chat, events, free_port, letters
+from gateway_fixture import Fleet, ask, chat, events, letters
+from ports import free_port
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "chaos"))
 from wire import Connection, GrpcCall, field, fields  # noqa: E402

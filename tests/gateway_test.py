@@ -19,7 +19,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, free_port, said, letters, text_of
+from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, said, letters, text_of
+from ports import free_port
 
 FULL = False
 

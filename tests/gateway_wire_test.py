@@ -17,7 +17,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Process, ask, events, free_port
+from gateway_fixture import Process, ask, events
+from ports import free_port
 
 RUN, BODY, TOKENS, FINISHED, HEAD, BYTES, ERROR, RECORD, LOAD, BLOCKS = 1, 2, 16, 17, 32, 33, 34, 48, 49, 50
 MORE, LAST, OPTIONAL = 1, 2, 4

@@ -18,7 +18,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import ask, free_port
+from gateway_fixture import ask
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BYTES_MAX = 80 << 20

@@ -23,7 +23,8 @@ import yaml
 
 import gateway_fixture
 from gateway_discovery_test import ApiServer
-from gateway_fixture import BOX, ask, free_port
+from gateway_fixture import BOX, ask
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ROOT / "deploy" / "kubernetes"

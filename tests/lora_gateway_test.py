@@ -16,7 +16,8 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Process, ask, free_port
+from gateway_fixture import Process, ask
+from ports import free_port
 from lora_serve_test import PROMPT, TINY, strong_q, write_adapter
 
 PLACES = 4

@@ -12,7 +12,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ import time
 import unittest
 import urllib.parse
 import urllib.request
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -39,12 +40,6 @@ HISTOGRAMS = ["vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seco
               "vllm:request_max_num_generation_tokens", "vllm:iteration_tokens_total",
               "vllm:kv_block_reuse_gap_seconds", "http_request_duration_seconds", "pelton_token_delivery_seconds"]
 QUESTIONS = 3
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def get(url):

@@ -18,7 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import gateway_fixture  # noqa: E402
 import rig  # noqa: E402
 from autoscale_test import SCRIPT  # noqa: E402
-from gateway_fixture import BOX, Process, ask, check_stream, free_port  # noqa: E402
+from gateway_fixture import BOX, Process, ask, check_stream  # noqa: E402
+from ports import free_port  # noqa: E402
 
 
 class BatchReplicas(unittest.TestCase):

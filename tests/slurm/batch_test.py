@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import gateway_fixture
 import rig
 from gateway_fixture import BOX, SCRIPT, ask, check_stream
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BATCH = ROOT / "deploy" / "slurm"
@@ -69,7 +70,7 @@ class Batch(unittest.TestCase):
         self.assertIn("pelton", self.said())
 
     def test_a_fleet_serves_over_two_nodes_and_a_lost_worker_comes_back(self):
-        ports = rig.free_ports(3)
+        ports = [free_port() for _ in range(3)]
         job = self.submit("fleet.sbatch", "--nodes=2", "--ntasks-per-node=1", PORT=str(ports[0]), ADMIN_PORT=str(ports[1]),
                           FLEET_PORT=str(ports[2]), NAME="pelton-box")
         port = self.listening()

@@ -7,7 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from ports import free_port  # noqa: E402
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "srun")
 
@@ -15,16 +19,6 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sco
 def missing():
     """The programs that are not installed; empty: a rig may be made."""
     return [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
-
-
-def free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Rig:
@@ -40,7 +34,7 @@ class Rig:
 
     def begin(self):
         host = socket.gethostname().split(".")[0]
-        controller, *nodes = free_ports(3)
+        controller, *nodes = (free_port() for _ in range(3))
         socket_file = self.folder / "munge.socket"
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
