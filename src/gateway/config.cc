@@ -292,8 +292,9 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
   const bool is_region =
-      tenant.region.empty() ||
-      std::ranges::find(config.pools, tenant.region, &PoolConfig::region) != config.pools.end();
+      tenant.region.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+        return pool.region == tenant.region || pool.region == PoolConfig::kRegionOfWorker;
+      });
   if (!is_region) {
     return table.bad("region", fmt::format("is no [[pool]]'s: '{}'", tenant.region));
   }

@@ -82,6 +82,12 @@ void Fleet::price_adapter(const Worker& worker, std::string_view adapter, CostCa
         one);
 }
 
+std::string Fleet::region_of(const Worker& worker) const {
+  if (!worker.record.region.empty()) return worker.record.region;
+  const auto pool = std::ranges::find(pools_, worker.config.pool, &PoolConfig::name);
+  return pool == pools_.end() ? std::string() : pool->region;
+}
+
 cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
   const auto median = [&](double cluster::StepCosts::*cost) {
     std::vector<double> all;
@@ -134,6 +140,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
            .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&
                      meets(worker.abilities, wanted.need) &&
+                     (wanted.region.empty() || region_of(worker) == wanted.region) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
@@ -226,6 +233,7 @@ std::vector<Fleet::Considered> Fleet::explain(const Wanted& wanted) {
     considered.push_back({.name = workers_[i]->shown,
                           .state = workers_[i]->health.state(now_ns),
                           .reason = reason_of(*workers_[i], now_ns),
+                          .region = region_of(*workers_[i]),
                           .candidate = all[i],
                           .terms = terms[i],
                           .chosen = chosen == i});
