@@ -67,12 +67,16 @@ bool is_plain(std::string_view id) {
 
 // What the client gives the answer; of what is no number the worker says so.
 std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
-  const std::string_view text = headers.get("x-request-timeout-ms");
-  int64_t ms = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || ms < 1 || ms > kTimeoutMsMax) return std::nullopt;
-  return ms * 1'000'000;
+  std::optional<int64_t> left_ns;
+  for (const std::string_view header : {"x-request-timeout-ms", "x-request-deadline-ms"}) {
+    const std::string_view text = headers.get(header);
+    int64_t ms = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (!whole || ms < 1 || ms > kTimeoutMsMax) continue;
+    left_ns = std::min(left_ns.value_or(INT64_MAX), ms * 1'000'000);
+  }
+  return left_ns;
 }
 
 // TN-14: whose region has no pool is sent to no other one.

@@ -1,5 +1,7 @@
 // The part of gateway::Gateway that names what a request will find at workers, and says why it goes
 // where it goes.
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "api/error.h"
@@ -18,6 +20,14 @@ net::HttpResponse json_answer(std::string body) {
   net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
   response.headers.add("Content-Type", "application/json");
   return response;
+}
+
+// Where a model is asked for something by a body of JSON.
+bool is_explained(std::string_view path) {
+  constexpr std::array<std::string_view, 6> kPaths = {"/v1/chat/completions",   "/v1/completions",
+                                                      "/v1/messages",           "/v1/responses",
+                                                      "/inference/v1/generate", "/v1/embeddings"};
+  return std::ranges::find(kPaths, path) != kPaths.end();
 }
 
 }  // namespace
@@ -63,6 +73,9 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .headers = {},
                                .body = request.body,
                                .remote = {}};
+  if (!is_explained(asked.path)) {
+    return error_answer("/", api::not_found(asked.method, asked.path), "");
+  }
   const Result<std::string> readable = asked_model(asked);
   if (!readable.ok()) return error_answer("/", api::api_error(readable.error()), "");
   const std::string& model = *readable;
