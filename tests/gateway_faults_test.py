@@ -4,6 +4,7 @@ keep silent about their prefix cache. No client notices.
 
 usage: gateway_faults_test.py BINARY
 """
+import http.client
 import json
 import os
 import sys
@@ -143,6 +144,46 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.streams(fleet, range(40), 60)(), [])
         self.assertLess(fleet.row(1)["requests"] - before, 32)
         self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0)
+
+
+    def test_the_odd_one_out_is_ejected(self):
+        """FT-13: it fails a fifth of its requests and the others none: it gets no more, the log says why, and no client has seen it."""
+        fleet = self.fleet(3)
+        fleet.fault(0, errors=0.3)
+        over, raised, numbers = threading.Event(), [], iter(range(10**6))
+
+        def load():
+            while not over.is_set():
+                try:
+                    check_stream(fleet.gateway.port, number := next(numbers), 6, number)
+                except Exception as error:
+                    raised.append(repr(error)[:600])
+        threads = [threading.Thread(target=load) for _ in range(6)]
+        for one in threads:
+            one.start()
+        self.wait(fleet, lambda: fleet.row(0)["state"] == "ejected")
+        over.set()
+        for one in threads:
+            one.join()
+        self.assertEqual(raised, [])
+        self.assertRegex(fleet.row(0)["reason"], "in ten seconds|in a row")
+        self.assertEqual([fleet.row(i)["state"] for i in (1, 2)], ["ready", "ready"])
+
+    def test_a_trial_whose_client_leaves_is_made_again(self):
+        """The only worker is ejected; its time is over, and whoever would show that it is well again goes away."""
+        fleet = self.fleet(2)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w-1/drain")[0], 200)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w-0/eject")[0], 200)
+        self.assertEqual(fleet.row(0)["reason"], "by an operator")
+        time.sleep(5.2)
+        link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 900, 1, stream=True)), {"Content-Type": "application/json"})
+        self.wait(fleet, lambda: fleet.row(0)["requests"] == 1)
+        link.sock.close()
+        link.close()
+        self.wait(fleet, lambda: fleet.row(0)["running"] == 0)
+        check_stream(fleet.gateway.port, 2, 20, 2)
+        self.assertEqual(fleet.row(0)["state"], "ready")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ class Fleet {
   // `listener` hears of its worker until the attempt is over.
   void listen(const Assignment& assignment, std::weak_ptr<WorkerListener> listener, int attempt);
   // The attempt is over: whether the worker failed it.
-  enum class Outcome { kServed, kFailed, kNeither };
+  using Outcome = cluster::WorkerHealth::Outcome;
   void note_outcome(const Assignment& assignment, Outcome outcome);
   // Of its answer: what was measured, where something else was expected.
   void note_first_token(const Assignment& assignment, double seconds);
@@ -285,6 +285,10 @@ class Fleet {
   std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
   Result<void> note_blocks(size_t index, const Worker& worker, std::string_view payload);
+  bool is_odd_one_out(const Worker& worker, int64_t now_ns) const;
+  static bool is_tried_in_panic(const Worker& worker, const Wanted& wanted, int64_t now_ns);
+  // Most of the pool takes no requests: then those that were ejected for their failures do (panic).
+  bool panics(std::string_view pool, int64_t now_ns) const;
   bool is_half_ejected(std::string_view pool) const;
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
