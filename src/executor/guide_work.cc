@@ -169,6 +169,19 @@ GuideFollower::State GuideFollower::find_allowed(const Grant& grant) {
   return run(std::move(task), grant);
 }
 
+size_t GuideFollower::count_allowed(std::span<const TokenId> guesses, int64_t work_max) const {
+  if (!is_known_ || guesses.empty()) return guesses.size();
+  if (!grammar::may_be(allowed_, guesses[0])) return 0;
+  grammar::GrammarState fork = *guide_;
+  grammar::WorkBudget budget({.done_max = std::min(work_max, grammar::kWorkMax)});
+  for (size_t i = 0; i < guesses.size() && !fork.over(); ++i) {
+    const bool follows = fork.accept(guesses[i], budget);
+    if (budget.exhausted()) break;
+    if (!follows) return i;
+  }
+  return guesses.size();
+}
+
 GuideFollower::State GuideFollower::accept(TokenId token, int forced_max, const Grant& grant) {
   is_known_ = false;
   GuideTask task(*guide_);

@@ -138,6 +138,10 @@ class GuideFollower {
   State find_allowed(const Grant& grant);
   std::span<const uint64_t> allowed() const { return allowed_; }  // empty: all
 
+  // How many of these guesses may come next, one after the other. What is not known, or not known
+  // with so much work, counts as what may.
+  size_t count_allowed(std::span<const TokenId> guesses, int64_t work_max) const;
+
   // Goes over a token that was allowed, and over at most `forced_max` that must come behind it.
   // kLater: find_allowed() is asked again until it says otherwise; the token is then gone over.
   State accept(TokenId token, int forced_max, const Grant& grant);

@@ -391,6 +391,7 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   drafter_.apply(plan);
   const int64_t before_ns = clock.now_ns();
   flight.drafts = drafter_.draft(plan);
+  grammars_.cut(plan, flight.drafts);
   flight.result.draft_ns = clock.now_ns() - before_ns;
   drafter_.divide_time(flight.result);
   const Batch batch = build_batch(plan, slots_, flight.drafts, capacity_.groups.size());

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "executor/test_guide.h"
 
 namespace pelton::executor {
 namespace {
@@ -93,6 +94,47 @@ TEST_F(EngineOnTiny, ChunkedPrefillChangesNothing) {
   auto stream =
       submit(golden_.prompt, static_cast<int>(golden_.continuation.size()), {.temperature = 0});
   EXPECT_EQ(tokens_of(stream), golden_.continuation);
+}
+
+// One that guesses this token, as often as it may.
+class Stubborn final : public speculative::Proposer {
+ public:
+  explicit Stubborn(TokenId guess) : guess_(guess) {}
+  std::string_view name() const override { return "stubborn"; }
+  void begin(const speculative::NewSequence&) override {}
+  void append(int, std::span<const TokenId>, size_t) override {}
+  Result<void> draft(std::span<speculative::DraftRequest> requests) override {
+    for (speculative::DraftRequest& request : requests) {
+      request.guesses.assign(static_cast<size_t>(request.tokens_max), guess_);
+    }
+    return {};
+  }
+  int64_t bytes() const override { return 0; }
+
+ private:
+  const TokenId guess_;
+};
+
+// Of a guess that a grammar does not allow no row is computed, nor of what stands behind it.
+TEST_F(EngineOnTiny, GuessesThatAGrammarDoesNotAllowAreNotComputed) {
+  const auto guesses_computed = [this](TokenId guess) {
+    engine_.reset();
+    LocalExecutor::Options options{.kernels = "reference",
+                                   .proposer = std::make_shared<Stubborn>(guess)};
+    options.speculation.method = speculative::Config::Method::kOracle;
+    options.speculation.tokens_max = 3;
+    start(options);
+    auto stream =
+        engine_->submit({.id = "test",
+                         .prompt = golden_.prompt,
+                         .sampling = {.temperature = 0},
+                         .stop = {.max_new_tokens = 24},
+                         .guide = guide_of("root ::= [a-c]+", checkpoint_.config().vocab_size)});
+    EXPECT_EQ(tokens_of(*stream).size(), 24u);
+    return engine_->stats().scheduler.draft_tokens;
+  };
+  EXPECT_GT(guesses_computed('b'), 0);
+  EXPECT_EQ(guesses_computed('z'), 0);
 }
 
 // Each request's tokens are those it gets alone, whatever runs beside it; also when the cache is so

@@ -10,6 +10,8 @@ namespace {
 // what is long by one thread for so many of the model's.
 constexpr int64_t kWorkPerStep = 160'000;
 constexpr int kThreadsPerGuideThread = 8;
+// Guesses that cannot come cost rows and no more: finding out has a smaller share of that work.
+constexpr int kGuessWorkShare = 4;
 
 }  // namespace
 
@@ -96,6 +98,16 @@ std::vector<TokenId> SlotGrammars::take_forced(engine::Slot slot) {
   State& state = at(slot);
   state.held.reset();
   return state.follower.take_forced();
+}
+
+void SlotGrammars::cut(const engine::StepPlan& plan, Drafts& drafts) const {
+  for (size_t i = 0; i < drafts.rows.size(); ++i) {
+    const State& state = at(plan.sequences[i].slot);
+    if (!state.follower.active() || state.deferral || state.held) continue;
+    engine::Slice& row = drafts.rows[i];
+    const size_t allowed = state.follower.count_allowed(drafts.of(i), work_max_ / kGuessWorkShare);
+    row.count = static_cast<decltype(row.count)>(allowed);
+  }
 }
 
 // Whoever samples finds the mask there. Where it takes long it is found out beside the steps that

@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/step_plan.h"
+#include "executor/batch_builder.h"
 #include "executor/guide_work.h"
 #include "executor/slot_table.h"
 #include "sampling/sampler.h"
@@ -63,6 +64,10 @@ class SlotGrammars {
   Next accept(engine::Slot slot, const sampling::SampledChoice& choice, int jump_max);
   // The token has been given to the sequence: what must follow it.
   std::vector<TokenId> take_forced(engine::Slot slot);
+
+  // Of a plan that is applied: guesses that may not come are cut off, with all behind them, before
+  // they are computed.
+  void cut(const engine::StepPlan& plan, Drafts& drafts) const;
 
   // What may come next is known as soon as the last token is, so it is found out between two steps,
   // when nothing else is computed: for all rows of the plan that is done.

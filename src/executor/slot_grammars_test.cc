@@ -102,6 +102,30 @@ TEST_F(SlotGrammarsUnit, AfterAPreemptionItGoesOnBehindWhatWasGenerated) {
   EXPECT_EQ(allowed(1), "ef");
 }
 
+TEST_F(SlotGrammarsUnit, GuessesThatMayNotComeAreCutOffWithAllBehind) {
+  start(INT64_MAX);
+  arrive_with(0, "root ::= (\"abb\" | \"cde\") [xy]");
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 0, .start = 1, .sample = true});
+  add_row(plan, {.slot = 1, .start = 1, .sample = true});  // without a grammar
+  grammars_->fill_masks(plan);
+  const auto cut = [&](std::vector<TokenId> guesses) {
+    Drafts drafts;
+    drafts.rows.push_back(engine::append<TokenId>(drafts.tokens, guesses));
+    drafts.rows.push_back(engine::append<TokenId>(drafts.tokens, std::vector<TokenId>{'z', 'z'}));
+    grammars_->cut(plan, drafts);
+    EXPECT_EQ(drafts.of(1).size(), 2u);
+    return std::string(drafts.of(0).begin(), drafts.of(0).end());
+  };
+  EXPECT_EQ(cut({'z', 'b'}), "");
+  EXPECT_EQ(cut({'c', 'd', 'z', 'y'}), "cd");
+  EXPECT_EQ(cut({'a', 'b', 'b', 'y'}), "abby");
+  EXPECT_EQ(cut({'a', 'b', 'b', 'y', 'a'}), "abby");  // nothing comes behind the end
+  EXPECT_EQ(allowed(0), "ac");  // where the grammar stands nothing has changed
+  ASSERT_EQ(grammars_->accept(0, {.token = 'a'}, 0), Next::kDraw);
+  EXPECT_EQ(cut({'z'}), "z");  // not known before the mask is: it counts as what may come
+}
+
 // With no work granted everything is found out beside the steps: the row is deferred, what was
 // drawn is held, and given when the row is planned again.
 TEST_F(SlotGrammarsUnit, WhatTakesLongerThanAStepIsDeferred) {

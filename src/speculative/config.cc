@@ -27,6 +27,9 @@ using Method = Config::Method;
 
 constexpr const char* kFlag = "speculative-config";
 
+// What a proposer with weights sees of a sequence, unless max_model_len says otherwise.
+constexpr int kModelTokens = 4096;
+
 // Shorter than the longest match that suffix follows: where that one leads astray.
 constexpr int kAutoLookupMin = 3;
 
@@ -139,7 +142,10 @@ class Reader {
         return refusal(ErrorCode::kInvalidArgument, name,
                        "Medusa heads look at one state, whatever the text's length");
       }
-      return read_integer(name, value, 2 * kDraftTokensMax, 1 << 20, config_.model_tokens);
+      int tokens = 0;
+      TRY(read_integer(name, value, 2 * kDraftTokensMax, 1 << 20, tokens));
+      config_.model_tokens = tokens;
+      return {};
     }
     if (name == "answers") {
       TRY(needs(name, Method::kOracle));
@@ -286,12 +292,37 @@ NGram::Options ngram_options(const Config& config, int slot_count) {
           .longest = config.prompt_lookup_max};
 }
 
-Eagle3::Options eagle3_options(const Config& config, int slot_count, int batch_tokens_max) {
-  return {.head = config.model,
-          .slot_count = slot_count,
-          .tokens_max = config.model_tokens,
-          .batch_tokens_max = batch_tokens_max,
-          .guesses_max = config.tokens_max};
+// Room for tokens at whose positions nobody computes would never be used; where a context ends
+// guesses are no longer what the model was trained for. `whose` is named by errors.
+Result<int> within_context(const Config& config, int tokens, std::string_view whose, int context) {
+  if (tokens <= context) return tokens;
+  if (!config.model_tokens) return context;
+  return refusal(ErrorCode::kInvalidArgument, "max_model_len",
+                 fmt::format("is {}, and {} has a context of {} tokens: give at most {}", tokens,
+                             whose, context, context));
+}
+
+// target: null where nothing is known of it.
+Result<int> model_tokens(const Config& config, const families::ModelConfig* target) {
+  const int asked = config.model_tokens.value_or(kModelTokens);
+  if (target == nullptr) return asked;
+  return within_context(config, asked, "the model", target->context_max);
+}
+
+Result<int> draft_model_tokens(const Config& config, const families::ModelConfig* target) {
+  TRY_ASSIGN(const int tokens, model_tokens(config, target));
+  TRY_ASSIGN(const int context, DraftModel::context_of(config.model));
+  return within_context(config, tokens, fmt::format("the draft model {}", config.model), context);
+}
+
+Result<Eagle3::Options> eagle3_options(const Config& config, int slot_count, int batch_tokens_max,
+                                       const families::ModelConfig& target) {
+  TRY_ASSIGN(const int tokens, model_tokens(config, &target));
+  return Eagle3::Options{.head = config.model,
+                         .slot_count = slot_count,
+                         .tokens_max = std::max(tokens, config.tokens_max + 1),
+                         .batch_tokens_max = batch_tokens_max,
+                         .guesses_max = config.tokens_max};
 }
 
 // What is wrong with a folder is of the field that names it.
@@ -304,12 +335,15 @@ Result<T> of_its_model(const Config& config, Result<T> result) {
 Result<std::shared_ptr<Proposer>> make_draft_model(const Config& config, const ModelFacts& facts) {
   CHECK(facts.pool != nullptr);
   TRY_ASSIGN(const kernels::KernelChoice kernels, kernels::parse_kernel_choice(facts.kernels));
+  const families::ModelConfig* const target =
+      facts.target == nullptr ? nullptr : &facts.target->config();
+  TRY_ASSIGN(const int tokens, draft_model_tokens(config, target));
   TRY_ASSIGN(std::shared_ptr<DraftModel> model,
              DraftModel::load({.model = config.model,
                                .slot_count = facts.slot_count,
                                .vocab_size = facts.vocab_size,
                                .sampled_vocab = facts.sampled_vocab,
-                               .tokens_max = config.model_tokens,
+                               .tokens_max = tokens,
                                .kernels = kernels},
                               *facts.pool));
   return std::shared_ptr<Proposer>(std::move(model));
@@ -317,7 +351,9 @@ Result<std::shared_ptr<Proposer>> make_draft_model(const Config& config, const M
 
 Result<std::shared_ptr<Proposer>> make_eagle3(const Config& config, const ModelFacts& facts) {
   CHECK(facts.pool != nullptr && facts.target != nullptr);
-  Eagle3::Options options = eagle3_options(config, facts.slot_count, facts.batch_tokens_max);
+  TRY_ASSIGN(
+      Eagle3::Options options,
+      eagle3_options(config, facts.slot_count, facts.batch_tokens_max, facts.target->config()));
   options.sampled_vocab = facts.sampled_vocab;
   TRY_ASSIGN(options.kernels, kernels::parse_kernel_choice(facts.kernels));
   TRY_ASSIGN(std::shared_ptr<Eagle3> head, Eagle3::load(options, *facts.target, *facts.pool));
@@ -455,17 +491,21 @@ Result<int64_t> bytes_of_one(const Config& config, const BytesFacts& facts) {
       return SuffixShared::bytes_for(shared_options(config, slot_count));
     case Method::kLookahead:
       return Lookahead::bytes_for(slot_count);
-    case Method::kDraftModel:
+    case Method::kDraftModel: {
+      TRY_ASSIGN(const int tokens, draft_model_tokens(config, facts.target));
       return DraftModel::bytes_for(
-          {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
-          facts.kernels, facts.kv_dtype, facts.threads);
-    case Method::kEagle3:
+          {.model = config.model, .slot_count = slot_count, .tokens_max = tokens}, facts.kernels,
+          facts.kv_dtype, facts.threads);
+    }
+    case Method::kEagle3: {
       CHECK(facts.target != nullptr);
-      return Eagle3::bytes_for(eagle3_options(config, slot_count, facts.batch_tokens_max),
-                               *facts.target,
+      TRY_ASSIGN(const Eagle3::Options options,
+                 eagle3_options(config, slot_count, facts.batch_tokens_max, *facts.target));
+      return Eagle3::bytes_for(options, *facts.target,
                                {.is_reference = facts.kernels == cost_model::KernelKind::kReference,
                                 .kv_dtype = facts.kv_dtype,
                                 .threads = facts.threads});
+    }
     case Method::kMedusa:
       CHECK(facts.target != nullptr);
       return Medusa::bytes_for(medusa_options(config, slot_count, facts.batch_tokens_max),

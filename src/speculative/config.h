@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,8 +47,9 @@ struct Config {
   double shared_probability_min = 0.1;
   std::string model;  // of those with weights: its folder
   // Of a sequence that it sees: a longer one has no guesses of a draft model; a head looks back at
-  // the latest.
-  int model_tokens = 4096;
+  // the latest. Not given: 4096, or the context of the model or of the draft model where that is
+  // less.
+  std::optional<int> model_tokens;
   std::string answers;  // of the oracle: a file
   double acceptance = 1.0;
 

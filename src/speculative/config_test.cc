@@ -107,6 +107,33 @@ TEST(SpeculativeConfig, combinations_are_made_of_parts) {
       << missing.message;
 }
 
+// The bytes planned are those of the tokens that it sees.
+TEST(SpeculativeConfig, a_draft_model_sees_no_more_than_either_context) {
+  const std::string draft = std::string(PELTON_SOURCE_DIR) + "/models/pelton-box/draft";
+  families::ModelConfig target;
+  const auto bytes = [&](const std::string& more) {
+    const std::string json = R"({"method":"draft_model","num_speculative_tokens":3,"model":")" +
+                             draft + "\"" + more + "}";
+    return bytes_for(parse_config(json).value(), {.slot_count = 1, .target = &target});
+  };
+  target.context_max = 1 << 20;
+  const int64_t by_default = bytes("").value();
+  EXPECT_EQ(bytes(R"(,"max_model_len":4096)").value(), by_default);
+  EXPECT_GT(bytes(R"(,"max_model_len":8192)").value(), by_default);  // its whole context
+  const Error beyond_own = bytes(R"(,"max_model_len":8193)").error();
+  EXPECT_EQ(beyond_own.field, "speculative-config");
+  EXPECT_NE(beyond_own.message.find("max_model_len: is 8193, and the draft model " + draft +
+                                    " has a context of 8192 tokens: give at most 8192"),
+            std::string::npos)
+      << beyond_own.message;
+  target.context_max = 512;
+  EXPECT_LT(bytes("").value(), by_default);
+  EXPECT_EQ(bytes(R"(,"max_model_len":512)").value(), bytes("").value());
+  const Error beyond_target = bytes(R"(,"max_model_len":1024)").error();
+  EXPECT_NE(beyond_target.message.find("the model has a context of 512 tokens"), std::string::npos)
+      << beyond_target.message;
+}
+
 TEST(SpeculativeConfig, what_is_shared_is_of_its_own_method) {
   const Config shared = parse_config(R"({"method":"suffix_shared","suffix_shared_tokens":5000,)"
                                      R"("suffix_decoding_min_token_prob":0.5})")

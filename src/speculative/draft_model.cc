@@ -36,6 +36,11 @@ Result<std::shared_ptr<DraftModel>> DraftModel::load(const Options& options,
   return made;
 }
 
+Result<int> DraftModel::context_of(const std::string& folder) {
+  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  return checkpoint.config().context_max;
+}
+
 Result<int64_t> DraftModel::bytes_for(const Options& options, cost_model::KernelKind kernels,
                                       tensor::DType kv_dtype, int threads) {
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));

@@ -39,6 +39,9 @@ class DraftModel final : public Proposer {
   // `pool` outlives it. Errors: the checkpoint's; kInvalidArgument for another vocabulary.
   static Result<std::shared_ptr<DraftModel>> load(const Options& options, base::ThreadPool& pool);
 
+  // How many tokens of a sequence the model in that folder was made for. Errors: the checkpoint's.
+  static Result<int> context_of(const std::string& folder);
+
   // What it allocates, its weights' files included. Errors: the checkpoint's.
   static Result<int64_t> bytes_for(const Options& options, cost_model::KernelKind kernels,
                                    tensor::DType kv_dtype, int threads);
