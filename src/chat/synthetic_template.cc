@@ -75,6 +75,12 @@ constexpr std::string_view kDeepSeek = R"({{ bos_token }}
 {{- '<｜Assistant｜>' ~ ('<think>' if thinking is defined and thinking else '</think>') }}
 {%- endif %})";
 
+constexpr std::string_view kPlain = R"({{ bos_token }}
+{%- for m in messages %}
+{{- m.role ~ ': ' ~ (m.content | trim) ~ eos_token ~ '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant:' }}{% endif %})";
+
 }  // namespace
 
 std::string_view synthetic_template(std::string_view model_type) {
@@ -82,7 +88,10 @@ std::string_view synthetic_template(std::string_view model_type) {
   if (model_type.starts_with("mistral") || model_type.starts_with("mixtral")) return kMistral;
   if (model_type.starts_with("gemma")) return kGemma;
   if (model_type.starts_with("deepseek") || model_type.starts_with("kimi")) return kDeepSeek;
-  return {};
+  const bool has_format =
+      model_type.empty() || model_type == "gpt_oss" || model_type.starts_with("qwen");
+  if (has_format) return {};
+  return kPlain;
 }
 
 }  // namespace pelton::chat

@@ -24,6 +24,7 @@
 #include "net/sse.h"
 #include "server/scripted_model.h"
 #include "server/server.h"
+#include "server/test_shape.h"
 #include "server/watchdog.h"
 #include "store/memory_response_store.h"
 
@@ -37,14 +38,15 @@ class ServerFixture {
     bool loaded = true;
     int64_t watchdog_ns = 0;  // 0: nobody watches
     std::function<void()> on_stuck;
-    std::function<tokenizer::Tokenizer()> tokenizer = chat::tiny_tokenizer;
+    // Not given: that of the shape the tests run over (test_shape.h).
+    std::function<tokenizer::Tokenizer()> tokenizer;
     // Changes the executor or the model before they start.
     std::function<void(engine::ModelledExecutor::Options&)> executor = [](auto&) {};
     std::function<void(ServedModel&)> model = [](ServedModel&) {};
   };
 
   ServerFixture(std::string_view script, Options options)
-      : tokenizer_(options.tokenizer()),
+      : tokenizer_(options.tokenizer ? options.tokenizer() : tokenizer_of_shape()),
         log_(clock_, {.level = base::LogLevel::kNone}),
         executor_(executor_options(script, options)),
         engine_(options.engine, executor_, clock_, log_),
@@ -121,7 +123,9 @@ class ServerFixture {
   }
   engine::ModelledExecutor::Options executor_options(std::string_view script,
                                                      const Options& options) {
-    auto made = scripted_executor(script, "script.json", tokenizer_, clock_);
+    const bool other_spelling = !options.tokenizer && is_qwen3_shape();
+    auto made = scripted_executor(other_spelling ? in_qwen3_spelling(script) : std::string(script),
+                                  "script.json", tokenizer_, clock_);
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
     made->checks = true;
     options.executor(*made);

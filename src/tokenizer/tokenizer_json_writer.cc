@@ -175,8 +175,15 @@ const std::vector<ControlTexts>& control_texts() {
   return kAll;
 }
 
-// Null: gpt-oss', and whoever is not known.
+// Of a family that is not among them: so a new one has text, and none that is another's.
+const ControlTexts& plain_control_texts() {
+  static const ControlTexts kPlain{"", "<s>", "</s>", {"<s>", "</s>"}};
+  return kPlain;
+}
+
+// Null: gpt-oss'.
 const ControlTexts* control_texts_of(std::string_view model_type) {
+  if (model_type.empty() || model_type == "gpt_oss") return nullptr;
   for (const ControlTexts& texts : control_texts()) {
     std::string_view left = texts.model_types;
     while (!left.empty()) {
@@ -185,7 +192,7 @@ const ControlTexts* control_texts_of(std::string_view model_type) {
       left.remove_prefix(std::min(end + 1, left.size()));
     }
   }
-  return nullptr;
+  return &plain_control_texts();
 }
 
 std::vector<AddedToken> added_tokens(const ControlTexts& texts, TokenId first) {

@@ -44,7 +44,8 @@ inline constexpr int kSyntheticVocabularyMin = 256 + 21;
 Result<std::string> synthetic_tokenizer_json(int vocab_size);
 
 // The same with the control tokens that models of this type (config.json's model_type) are trained
-// with; Qwen's markers for reasoning and calls are ordinary tokens. gpt-oss' stand where it has
+// with, <s> and </s> if the type is not known here; Qwen's markers for reasoning and calls are
+// ordinary tokens. gpt-oss' stand where it has
 // them, so its vocabulary has as many tokens as the model. The others have kSyntheticTokensMax at
 // most: rows of the embedding above are then no token's and never sampled, and the file is some
 // kilobytes.

@@ -34,6 +34,7 @@ TEST(SyntheticTokenizer, EachFamilyHasItsOwnControlTokens) {
        {std::tuple("llama", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>"),
         std::tuple("mistral", "<s>", "</s>", "[TOOL_CALLS]"),
         std::tuple("mixtral", "<s>", "</s>", "[INST]"),
+        std::tuple("of_tomorrow", "<s>", "</s>", "</s>"),
         std::tuple("gemma3_text", "<bos>", "<end_of_turn>", "<start_of_turn>"),
         std::tuple("deepseek_v3", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>",
                    "<｜tool▁sep｜>"),

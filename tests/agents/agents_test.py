@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Coding agents, unmodified and offline, run a tool loop of ten turns on a server whose model answers by a script.
 
-usage: agents_test.py AGENT WORK_FOLDER PELTON       (AGENT: claude_code, cline, opencode, qwen_code)
+usage: agents_test.py AGENT WORK_FOLDER PELTON [SHAPE]    (AGENT: claude_code, cline, opencode, qwen_code;
+                                                          SHAPE: tiny, which is gpt-oss', or qwen3)
 
 Each agent is asked to read ten files, each of which names the next; the script has the model call the agent's own
 tool for reading. What must hold: the agent says what the last file says, no request to the server failed, and each turn
@@ -29,14 +30,50 @@ ANSWER = "All ten are read: the last word is walrus."
 PROMPT = "Please read the ten steps, one after the other."
 
 
+class Harmony:
+    """How a model of gpt-oss' shape writes, and what it is told of a tool."""
+
+    @staticmethod
+    def said(text):
+        return f"<|channel|>final<|message|>{text}<|return|>"
+
+    @staticmethod
+    def called(tool, arguments):
+        return (f"<|channel|>analysis<|message|>The next one.<|end|><|start|>assistant<|channel|>commentary "
+                f"to=functions.{tool} <|constrain|>json<|message|>{json.dumps(arguments)}<|call|>")
+
+    @staticmethod
+    def knows(tool):
+        return f"type {tool} = "
+
+
+class Qwen3:
+    @staticmethod
+    def said(text):
+        return f"<think>\n\n</think>\n\n{text}<|im_end|>"
+
+    @staticmethod
+    def called(tool, arguments):
+        call = json.dumps({"name": tool, "arguments": arguments})
+        return f"<think>\nThe next one.\n</think>\n\n<tool_call>\n{call}\n</tool_call><|im_end|>"
+
+    @staticmethod
+    def knows(tool):
+        return f'"name": "{tool}"'
+
+
+SPELLINGS = {"tiny": Harmony, "qwen3": Qwen3}
+
+
 class Agent:
     """How an agent reads a file, and how it is started."""
 
     step_bytes = 2000
     compacts = False
 
-    def __init__(self, work):
+    def __init__(self, work, spelling):
         self.work = work
+        self.spelling = spelling
         self.url = None  # the server's, once it runs
         self.home = work / "home"
         self.project = work / "project"
@@ -71,7 +108,7 @@ class Agent:
 
     def reads(self, number):
         """What the model says to read that step."""
-        return called(self.tool, self.arguments(self.step(number)))
+        return self.spelling.called(self.tool, self.arguments(self.step(number)))
 
     def rules(self):
         """Of the script, beside those that go from one step to the next."""
@@ -88,10 +125,10 @@ class ClaudeCode(Agent):
 
     def rules(self):
         # First it searches a deferred tool, which the model is then told of; later it asks for a summary to go on from.
-        return [{"when": PROMPT, "then": called("ToolSearch", {"query": "select:TaskStop", "max_results": 5})},
-                {"when": "type TaskStop = ", "then": self.reads(1)},
+        return [{"when": PROMPT, "then": self.spelling.called("ToolSearch", {"query": "select:TaskStop", "max_results": 5})},
+                {"when": self.spelling.knows("TaskStop"), "then": self.reads(1)},
                 {"when": "create a detailed summary",
-                 "then": "<|channel|>final<|message|><summary>Five steps are read; the next is step-06</summary><|return|>"}]
+                 "then": self.spelling.said("<summary>Five steps are read; the next is step-06</summary>")}]
 
     def arguments(self, path):
         return {"file_path": path}
@@ -209,11 +246,6 @@ def install(folder):
         installed.write_bytes(pinned)
 
 
-def called(tool, arguments):
-    return (f"<|channel|>analysis<|message|>The next one.<|end|><|start|>assistant<|channel|>commentary "
-            f"to=functions.{tool} <|constrain|>json<|message|>{json.dumps(arguments)}<|call|>")
-
-
 def write_steps(agent):
     for number in range(1, STEPS + 1):
         last = number == STEPS
@@ -223,22 +255,23 @@ def write_steps(agent):
 
 
 def script_of(agent):
-    rules = [{"when": "", "then": "<|channel|>final<|message|>Yes.<|return|>"},
-             {"when": "the last word is walrus", "then": f"<|channel|>final<|message|>{ANSWER}<|return|>"}]
+    rules = [{"when": "", "then": agent.spelling.said("Yes.")},
+             {"when": "the last word is walrus", "then": agent.spelling.said(ANSWER)}]
     for number in range(2, STEPS + 1):
         rules.append({"when": f"the next is step-{number:02}", "then": agent.reads(number)})
     return {"step_ms": 0, "context": CONTEXT, "rules": rules + agent.rules()}
 
 
 class Server:
-    def __init__(self, pelton, work):
+    def __init__(self, pelton, work, shape):
         self.pelton = pelton
         self.work = work
+        self.shape = shape
         self.process = None
 
     def start(self):
         """Its URL."""
-        subprocess.run([self.pelton, "synth", "--like", str(HERE / "../../testdata/golden/tiny/config.json"),
+        subprocess.run([self.pelton, "synth", "--like", str(HERE / f"../../testdata/golden/{self.shape}/config.json"),
                         str(self.work / "tiny")], check=True, timeout=60, stdout=subprocess.DEVNULL)
         out = self.work / "server.out"
         self.process = subprocess.Popen(
@@ -270,19 +303,20 @@ class Server:
 
 def main():
     name, work, pelton = sys.argv[1:4]
+    shape = sys.argv[4] if len(sys.argv) > 4 else "tiny"
     if os.environ.get("PELTON_FULL") != "1":
         print("agents: only with PELTON_FULL=1", file=sys.stderr)
         sys.exit(77)
     work = pathlib.Path(work).resolve()
     install(work / "packages")
-    work = work / name
+    work = work / (name if shape == "tiny" else f"{name}_{shape}")
     shutil.rmtree(work, ignore_errors=True)
-    agent = AGENTS[name](work)
+    agent = AGENTS[name](work, SPELLINGS[shape])
     agent.home.mkdir(parents=True)
     agent.project.mkdir()
     write_steps(agent)
     (work / "script.json").write_text(json.dumps(script_of(agent)))
-    server = Server(str(pathlib.Path(pelton).resolve()), work)
+    server = Server(str(pathlib.Path(pelton).resolve()), work, shape)
     try:
         agent.url = server.start()
         agent.prepare()
@@ -299,7 +333,7 @@ def main():
     expect(compacted or not agent.compacts, f"no compaction took place: prompts of {lengths} tokens")
     found = [line for line in requests if line.get("cached_tokens", 0) > line.get("prompt_tokens", 0) / 2]
     expect(len(found) >= STEPS - 3, f"only {len(found)} of {len(requests)} requests found what was computed before")
-    print(f"{name}: {len(requests)} requests, none failed, {len(found)} found more than half of their prompt")
+    print(f"{name}, {shape}: {len(requests)} requests, none failed, {len(found)} found more than half of their prompt")
 
 
 if __name__ == "__main__":

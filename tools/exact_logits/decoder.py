@@ -116,7 +116,7 @@ class Decoder:
         config = self.config = self.checkpoint.config
         self.kind = config["model_type"]
         if self.kind not in CLASSES:
-            sys.exit(f"{folder}: model_type {self.kind} is not evaluated here: write what it computes into decoder.py")
+            sys.exit(f"{folder}: model_type {self.kind} is not evaluated here: write what it computes into decoder.py, and its class into shapes.py")
         self.is_gemma = self.kind.startswith("gemma")
         self.epsilon = config.get("rms_norm_eps", 1e-6)
         self.heads = config["num_attention_heads"]
