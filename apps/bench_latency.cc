@@ -59,34 +59,27 @@ double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelCon
 }
 
 LatencyRun measure_run(DecodeBench& timed, BandwidthProbe& probe, const base::Clock& clock) {
-  LatencyRun run;
-  run.prefill_s = timed.time_prefill(clock);
-  run.bandwidth_before = probe.bytes_per_second(clock);
-  run.step_s = timed.time_decode(clock);
-  run.bandwidth_after = probe.bytes_per_second(clock);
-  return run;
+  DecodeBench::Times prefill = timed.time_prefill(clock);
+  const double bandwidth_before = probe.bytes_per_second(clock);
+  DecodeBench::Times decode = timed.time_decode(clock);
+  return {.prefill_s = std::move(prefill.measured),
+          .step_s = std::move(decode.measured),
+          .bandwidth_before = bandwidth_before,
+          .bandwidth_after = probe.bytes_per_second(clock),
+          .base_prefill_s = std::move(prefill.of_base),
+          .base_step_s = std::move(decode.of_base)};
 }
 
-// The measured runs, each decode between two probes; with adapters, each behind one of the model
-// alone.
-struct Runs {
-  std::vector<LatencyRun> measured;
-  std::vector<LatencyRun> of_base;
-};
-Runs measure_runs(DecodeBench& timed, base::ThreadPool& pool, int64_t probe_bytes, int count,
-                  bool has_adapters) {
+// Each decode between two probes.
+std::vector<LatencyRun> measure_runs(DecodeBench& timed, base::ThreadPool& pool,
+                                     int64_t probe_bytes, int count) {
   const base::SystemClock clock;
   cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
   BandwidthProbe probe(pool, probe_bytes);
-  Runs runs;
+  std::vector<LatencyRun> runs;
   for (int i = 0; i < count; ++i) {
     progress.update(i, count);
-    if (has_adapters) {
-      timed.use_adapters(false);
-      runs.of_base.push_back(measure_run(timed, probe, clock));
-      timed.use_adapters(true);
-    }
-    runs.measured.push_back(measure_run(timed, probe, clock));
+    runs.push_back(measure_run(timed, probe, clock));
   }
   return runs;
 }
@@ -104,7 +97,6 @@ Result<LatencyReport> measure_model(const checkpoint::Checkpoint& checkpoint,
              models::load_model(checkpoint, *kernels, DecodeBench::model_options(shape)));
   TRY_ASSIGN(DecodeBench timed, DecodeBench::make(*model, kv_type, shape));
 
-  timed.use_adapters(!shape.adapters.empty());
   timed.fill_depth();
   timed.time_prefill(clock);  // warms files, caches and clocks; not counted
   timed.time_decode(clock);
@@ -120,15 +112,9 @@ Result<LatencyReport> measure_model(const checkpoint::Checkpoint& checkpoint,
       .bytes_per_token = model->weight_bytes_of_step(1) + kv_bytes,
       .bytes_per_step = model->weight_bytes_of_step(shape.batch_size) + shape.batch_size * kv_bytes,
       // All is allocated by now, and the probe's buffer is not the model's.
-      .peak_rss = base::peak_rss_bytes()};
-  const Runs all = measure_runs(timed, pool, probe_bytes, runs, !shape.adapters.empty());
-  bench::summarize_runs(all.measured, report);
-  if (all.of_base.empty()) return report;
-  LatencyReport base = report;
-  bench::summarize_runs(all.of_base, base);
-  report.adapters = static_cast<int>(shape.adapters.size());
-  report.base_prefill_tok_s = base.prefill_tok_s;
-  report.base_decode_tok_s = base.decode_tok_s;
+      .peak_rss = base::peak_rss_bytes(),
+      .adapters = static_cast<int>(shape.adapters.size())};
+  bench::summarize_runs(measure_runs(timed, pool, probe_bytes, runs), report);
   return report;
 }
 
@@ -278,7 +264,10 @@ cli::Verb bench_latency_verb() {
           "which\n"
           "leaves out what other work on the machine holds up now and then. One measurement at a\n"
           "time on a machine: a second one waits. Random weights (pelton synth) send neighbouring\n"
-          "tokens to experts of their own, so guessing gains less with them than with real ones.",
+          "tokens to experts of their own, so guessing gains less with them than with real ones.\n"
+          "With --lora-modules each prefill and each step is measured twice, with the adapters "
+          "and\n"
+          "by the model alone; the ratios are the medians of these pairs.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),
@@ -300,7 +289,7 @@ cli::Verb bench_latency_verb() {
                  .not_with = {{"--depth"}, {"--buffer-size"}}},
                 {.name = "--lora-modules",
                  .value = "NAME=PATH",
-                 .help = "with LoRA adapters, by turns with the model alone",
+                 .help = "with LoRA adapters, step by step beside the model alone",
                  .many = true,
                  .not_with = {{"--speculative-config"}}},
                 {.name = "--lora-mix",

@@ -91,25 +91,41 @@ void DecodeBench::copy_first(const kv::PerGroup<std::vector<int32_t>>& tables, i
   }
 }
 
-double DecodeBench::time_prefill(const base::Clock& clock) {
-  const int64_t start_ns = clock.now_ns();
-  for (int s = 0; s < options_.batch_size; ++s) {
-    prefill(s, options_.depth, options_.depth + options_.input_len);
-  }
-  return static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
+template <typename Piece>
+void DecodeBench::time_piece(const base::Clock& clock, const Piece& piece, Times& times) {
+  const auto timed = [&](bool uses_adapters, std::vector<double>& seconds) {
+    uses_adapters_ = uses_adapters;
+    const int64_t start_ns = clock.now_ns();
+    piece();
+    seconds.push_back(static_cast<double>(clock.now_ns() - start_ns) * 1e-9);
+  };
+  if (options_.adapters.empty()) return timed(false, times.measured);
+  const uint64_t draws = draws_;
+  const std::vector<TokenId> next = next_;
+  const bool base_is_first = times.measured.size() % 2 == 0;
+  timed(!base_is_first, base_is_first ? times.of_base : times.measured);
+  draws_ = draws;
+  next_ = next;
+  timed(base_is_first, base_is_first ? times.measured : times.of_base);
 }
 
-std::vector<double> DecodeBench::time_decode(const base::Clock& clock) {
-  const int begin = options_.depth + options_.input_len;
-  std::vector<double> steps;
-  int64_t start_ns = clock.now_ns();
-  for (int i = 0; i < options_.output_len; ++i) {
-    decode(begin + i);
-    const int64_t now_ns = clock.now_ns();
-    steps.push_back(static_cast<double>(now_ns - start_ns) * 1e-9);
-    start_ns = now_ns;
+DecodeBench::Times DecodeBench::time_prefill(const base::Clock& clock) {
+  Times times;
+  for (int s = 0; s < options_.batch_size; ++s) {
+    time_piece(
+        clock, [&] { prefill(s, options_.depth, options_.depth + options_.input_len); }, times);
   }
-  return steps;
+  return times;
+}
+
+DecodeBench::Times DecodeBench::time_decode(const base::Clock& clock) {
+  const int begin = options_.depth + options_.input_len;
+  Times times;
+  for (int i = 0; i < options_.output_len; ++i) {
+    time_piece(
+        clock, [&] { decode(begin + i); }, times);
+  }
+  return times;
 }
 
 // Greedily. A broken row has no best: then the first token.

@@ -38,12 +38,16 @@ class DecodeBench {
   // step as long to read. Once, before the first measured run.
   void fill_depth();
 
-  // Whether the next runs are computed with the adapters.
-  void use_adapters(bool use) { uses_adapters_ = use; }
-
-  // A run is one of each, in this order. In seconds; of decoding, each step.
-  double time_prefill(const base::Clock& clock);
-  std::vector<double> time_decode(const base::Clock& clock);
+  // In seconds: each sequence's prefill, each step of decoding. With adapters each piece is
+  // computed by the model alone, too, right beside and from the same tokens, so that both meet the
+  // same machine; of every other pair the model's is the later.
+  struct Times {
+    std::vector<double> measured;
+    std::vector<double> of_base;  // empty without adapters
+  };
+  // A run is one of each, in this order.
+  Times time_prefill(const base::Clock& clock);
+  Times time_decode(const base::Clock& clock);
 
  private:
   DecodeBench(models::Model& model, models::KvStorage kv, const Options& options);
@@ -54,6 +58,8 @@ class DecodeBench {
   TokenId best_of(float* logits);
   void prefill(int sequence, int from, int to);  // positions [from, to)
   void decode(int position);                     // one token for every sequence
+  template <typename Piece>
+  void time_piece(const base::Clock& clock, const Piece& piece, Times& times);
   models::ForwardInput::Sequence sequence(int index, int start, int count) const;
 
   models::Model* model_;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "apps/gateway_reload.h"
+#include "apps/kv_event_flags.h"
 #include "apps/listener_flags.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
@@ -22,9 +23,23 @@ std::string own_host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "worker";
 }
 
-}  // namespace
+// Where a worker stands, and what routers of other makes hear of it.
+std::vector<Flag> fleet_place_flags() {
+  std::vector<Flag> flags = {
+      {.name = "--fleet-zone",
+       .value = "NAME",
+       .help = "where this worker stands, for gateways that prefer near ones",
+       .only_with = {{"--fleet-port"}}},
+      {.name = "--fleet-region",
+       .value = "NAME",
+       .help = "the region that this worker stands in, for keys and tenants that are tied to "
+               "one; default its pool's",
+       .only_with = {{"--fleet-port"}}}};
+  for (Flag& flag : kv_event_flags()) flags.push_back(std::move(flag));
+  return flags;
+}
 
-std::vector<Flag> fleet_listener_flags() {
+std::vector<Flag> fleet_reach_flags() {
   return {{.name = "--fleet-port",
            .value = "N",
            .help = "listen for this fleet's gateways there (pelton gateway); 0: any free port",
@@ -85,11 +100,15 @@ std::vector<Flag> fleet_listener_flags() {
           {.name = "--fleet-address",
            .value = "HOST:PORT",
            .help = "where gateways reach its fleet port; default --fleet-host and the port",
-           .only_with = {{"--fleet-etcd"}}},
-          {.name = "--fleet-zone",
-           .value = "NAME",
-           .help = "where this worker stands, for gateways that prefer near ones",
-           .only_with = {{"--fleet-port"}}}};
+           .only_with = {{"--fleet-etcd"}}}};
+}
+
+}  // namespace
+
+std::vector<Flag> fleet_listener_flags() {
+  std::vector<Flag> flags = fleet_reach_flags();
+  for (Flag& flag : fleet_place_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments) {
@@ -102,6 +121,13 @@ Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments
   return std::optional(cluster::block_seed(key));
 }
 
+Result<std::string> fleet_salt_secret(const cli::Arguments& arguments) {
+  if (!arguments.has("--fleet-port") || !arguments.has("--fleet-key-file")) return std::string();
+  TRY_ASSIGN(const cluster::FleetKey key,
+             cluster::FleetKey::read(arguments.text("--fleet-key-file")));
+  return cluster::salt_secret(key);
+}
+
 Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, int http_threads,
                                  const server::FaultInjection& faults) {
   if (!arguments.has("--fleet-port")) return {};
@@ -112,6 +138,7 @@ Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, i
       .threads = http_threads,
       .name = {},
       .zone = arguments.has("--fleet-zone") ? arguments.text("--fleet-zone") : std::string(),
+      .region = arguments.has("--fleet-region") ? arguments.text("--fleet-region") : std::string(),
       .keys = {},
       .faults = &faults};
   if (arguments.has("--fleet-key-file")) {

@@ -17,10 +17,14 @@
 
 namespace pelton::apps {
 
+// And --kv-events-endpoint with its own (kv_event_flags.h).
 std::vector<cli::Flag> fleet_listener_flags();
 
 // What KV blocks are named under where there is a fleet's key; none: every engine draws its own.
 Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments);
+
+// Of tenants' salts, likewise the same in all of a fleet; empty: this process makes its own.
+Result<std::string> fleet_salt_secret(const cli::Arguments& arguments);
 
 class FleetListener {
  public:

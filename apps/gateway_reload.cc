@@ -171,6 +171,7 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
     TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
     options.block_seed = cluster::block_seed(key);
+    options.salt_secret = cluster::salt_secret(key);
     options.limit_secret = key.derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(

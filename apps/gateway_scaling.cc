@@ -119,7 +119,9 @@ std::vector<launch::ScaledFleet::Worker> GatewayScaling::workers(const std::stri
   return scaled_workers(gateway_, pool);
 }
 
-void GatewayScaling::set_launched(const std::vector<Address>& addresses) {
+// This gateway began with this autoscaler: nobody served before.
+void GatewayScaling::set_launched(const std::vector<Address>& addresses,
+                                  const std::vector<std::string>& /*unknown*/) {
   gateway_.set_launched(launched_workers(addresses));
 }
 

@@ -59,7 +59,8 @@ class GatewayScaling final : public launch::ScaledFleet {
 
   std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override;
   std::vector<Worker> workers(const std::string& pool) override;
-  void set_launched(const std::vector<Address>& addresses) override;
+  void set_launched(const std::vector<Address>& addresses,
+                    const std::vector<std::string>& unknown) override;
   void set_draining(const Address& address, bool draining) override;
   void retire(const std::string& pool, uint64_t retirement) override;
   void announce(const std::string& pool, const autoscaler::PoolAnnouncement& announcement) override;

@@ -147,17 +147,15 @@ bench::LoadOptions read_load(const cli::Arguments& arguments) {
   return load;
 }
 
-// With --lora-assignment random each request's adapter is drawn; the generator takes a list in
-// turn.
+// With --lora-assignment random each request's adapter is drawn, by --lora-skew; the generator
+// takes a list in turn.
 void draw_adapters(const cli::Arguments& arguments, size_t requests, bench::LoadOptions& load) {
   if (load.models.empty() || arguments.text("--lora-assignment") != "random") return;
   workload::Draws draws(static_cast<uint64_t>(arguments.integer("--seed")), 0x6C6F7261);
   const std::vector<std::string> adapters = load.models;
   load.models.clear();
-  for (size_t i = 0; i < requests; ++i) {
-    const int64_t chosen = draws.integer(0, static_cast<int64_t>(adapters.size()) - 1);
-    load.models.push_back(adapters[static_cast<size_t>(chosen)]);
-  }
+  const workload::SkewedChoice choice(adapters.size(), arguments.number("--lora-skew"));
+  for (size_t i = 0; i < requests; ++i) load.models.push_back(adapters[choice.at(draws.unit())]);
 }
 
 Result<report::Shown> read_shown(const cli::Arguments& arguments) {
@@ -228,6 +226,12 @@ std::vector<Flag> server_flags() {
   Flag assignment = text_flag("--lora-assignment", "HOW", "which of them a request asks", "random");
   assignment.choices = {"random", "round-robin"};
   assignment.only_with = {{"--lora-modules"}};
+  Flag skew = text_flag(
+      "--lora-skew", "S",
+      "the i-th is asked 1 / i^S times as often as the first: 0 evenly, 1 Zipf's law", "0");
+  skew.kind = Flag::Kind::kNumber;
+  skew.most = 10;
+  skew.only_with = {{"--lora-modules"}};
   Flag host = text_flag("--host", "HOST", "of the server", "127.0.0.1");
   Flag port = count_flag("--port", "N", "of the server", "8000", 1, 65535);
   host.not_with = port.not_with = {{"--base-url"}};
@@ -246,7 +250,8 @@ std::vector<Flag> server_flags() {
       text_flag("--tokenizer", "MODEL",
                 "a model's folder or tokenizer file: prompts are then exact to the token"),
       std::move(adapters),
-      std::move(assignment)};
+      std::move(assignment),
+      std::move(skew)};
 }
 
 std::vector<Flag> load_shape_flags() {

@@ -14,6 +14,7 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_listener.h"
 #include "apps/kv_disk_flags.h"
+#include "apps/kv_event_flags.h"
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/pinning.h"
@@ -390,6 +391,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   options.step_log = arguments.text("--step-log");
   TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
   TRY(read_kv_disk_flags(arguments, options));
+  if (!options.engine.hash_seed) options.engine.hash_seed = kv_events_seed(arguments);
   return options;
 }
 

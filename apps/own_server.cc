@@ -3,10 +3,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,7 +56,8 @@ Result<std::string> wait_for_url(int output, const cli::Interrupt& interrupt) {
     if (::poll(&polled, 1, kLookMs) <= 0) continue;
     const ssize_t size = ::read(output, piece.data(), piece.size());
     if (size <= 0 || said.size() > kLinesMax) {
-      return Error{ErrorCode::kUnavailable, "the server of this model ended; its log is above", {}};
+      return Error{
+          ErrorCode::kUnavailable, "the server that was started ended; its log is above", {}};
     }
     said.append(piece.data(), static_cast<size_t>(size));
   }
@@ -73,9 +77,16 @@ Result<std::string> own_program() {
 
 Result<OwnServer> OwnServer::start(const std::string& model, const std::vector<std::string>& flags,
                                    const cli::Interrupt& interrupt) {
-  TRY_ASSIGN(const std::string program, own_program());
-  std::vector<std::string> words = {program, "serve", model, "--port", "0"};
+  std::vector<std::string> words = {"serve", model, "--port", "0"};
   words.insert(words.end(), flags.begin(), flags.end());
+  return start(words, interrupt);
+}
+
+Result<OwnServer> OwnServer::start(const std::vector<std::string>& verb,
+                                   const cli::Interrupt& interrupt) {
+  TRY_ASSIGN(const std::string program, own_program());
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), verb.begin(), verb.end());
   std::array<int, 2> pipe;
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return io_error("a pipe could not be made");
   const pid_t pid = ::fork();
@@ -91,6 +102,20 @@ Result<OwnServer> OwnServer::start(const std::string& model, const std::vector<s
   if (!url.ok()) return std::move(url).error();
   server.url_ = std::move(*url);
   return server;
+}
+
+Result<double> OwnServer::cpu_seconds() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  std::string text;
+  std::getline(file, text);
+  // Behind the name, which may hold anything: the 12th and 13th are user and system time.
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  int64_t user = 0;
+  int64_t system = 0;
+  if (!(fields >> user >> system)) return io_error("/proc does not say what a process has used");
+  return static_cast<double>(user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 OwnServer::OwnServer(OwnServer&& other) noexcept

@@ -1,5 +1,6 @@
-// A `pelton serve MODEL` of this verb's own, on a free port of this machine, for verbs that ask a
-// server. It ends with its owner, and with this process however that ends. One thread, the verb's.
+// A server of this verb's own, `pelton serve MODEL` or another verb that listens, on a free port of
+// this machine, for verbs that ask one. It ends with its owner, and with this process however that
+// ends. One thread, the verb's.
 #pragma once
 
 #include <string>
@@ -18,11 +19,16 @@ class OwnServer {
   // command line. Errors: kUnavailable if it ends before, kIo, kCancelled by `interrupt`.
   static Result<OwnServer> start(const std::string& model, const std::vector<std::string>& flags,
                                  const cli::Interrupt& interrupt);
+  // The same of any verb that prints where it listens: `words` behind the program's name.
+  static Result<OwnServer> start(const std::vector<std::string>& words,
+                                 const cli::Interrupt& interrupt);
   ~OwnServer();
   OwnServer(OwnServer&& other) noexcept;
   OwnServer& operator=(OwnServer&&) = delete;
 
   const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
+  // Of all its threads so far. Errors: kIo.
+  Result<double> cpu_seconds() const;
 
  private:
   explicit OwnServer(pid_t pid) : pid_(pid) {}

@@ -17,7 +17,8 @@ namespace pelton::apps {
 // Those with [pool.scale] and [pool.launch].
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
 // One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of
-// launch::LocalLauncher::open() and SiteLauncher::open(), kBadConfig. `clock` and `log` outlive it.
+// launch::LocalLauncher::open(), SiteLauncher::open() and SlurmSite::open(), kBadConfig. `clock`
+// and `log` outlive it.
 Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
                                                            uint64_t epoch, const base::Clock& clock,
                                                            base::Log& log);

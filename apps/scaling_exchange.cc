@@ -111,7 +111,7 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
   if (!request.headers.get("Origin").empty()) {
     return refusal(403, "forbidden_origin", "replicas are not commanded by pages in a browser");
   }
-  const Result<launch::ExchangeOrder> order = launch::parse_order_body(request.body);
+  Result<launch::ExchangeOrder> order = launch::parse_order_body(request.body);
   if (!order.ok()) return refusal(400, "invalid_exchange", order.error().message);
   {
     std::lock_guard lock(mutex_);
@@ -119,8 +119,9 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
       return refusal(409, "superseded",
                      fmt::format("a newer autoscaler ({}) is obeyed here", last_.epoch));
     }
+    keep_unknown(*order);
     apply(*order);
-    last_ = *order;
+    last_ = *std::move(order);
   }
   launch::ExchangeReport report;
   for (const launch::ExchangeOrder::Pool& pool : order->pools) {
@@ -130,6 +131,15 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
                             .workers = scaled_workers(gateway_, pool.name)});
   }
   return json(launch::report_body(report));
+}
+
+// Of pools that this autoscaler has not seen yet whoever served for the last one goes on.
+void ScalingExchange::keep_unknown(launch::ExchangeOrder& order) const {
+  const auto is_unknown = [&](const launch::ScaledFleet::Address& one) {
+    return std::ranges::find(order.unknown, one.pool) != order.unknown.end();
+  };
+  std::ranges::copy_if(last_.launched, std::back_inserter(order.launched), is_unknown);
+  std::ranges::copy_if(last_.draining, std::back_inserter(order.draining), is_unknown);
 }
 
 // What is as it was is not said again: an operator's own `fleet drain` stands.

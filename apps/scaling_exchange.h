@@ -47,6 +47,7 @@ class ScalingExchange {
 
  private:
   net::HttpResponse exchange(const net::HttpRequest& request);
+  void keep_unknown(launch::ExchangeOrder& order) const;  // under mutex_, as the next
   void apply(const launch::ExchangeOrder& order);
 
   gateway::Gateway& gateway_;

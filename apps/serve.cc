@@ -97,7 +97,10 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   TRY(check_root_path(arguments));
   server::Server::Options options;
   TRY_ASSIGN(const std::string kv_secret, kv_disk_secret(arguments));
-  if (!kv_secret.empty()) options.salt_secret = base::hmac_sha256(kv_secret, "tenants");
+  TRY_ASSIGN(options.salt_secret, fleet_salt_secret(arguments));
+  if (options.salt_secret.empty() && !kv_secret.empty()) {
+    options.salt_secret = base::hmac_sha256(kv_secret, "tenants");
+  }
   options.version = kVersion;
   options.sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens");
   options.sampling_seed = sampling_seed(arguments);

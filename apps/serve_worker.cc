@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/batches_flags.h"
+#include "apps/kv_event_flags.h"
 #include "apps/listener_flags.h"
 #include "apps/serve_limits.h"
 #include "server/health.h"
@@ -49,7 +50,7 @@ server::GrpcListener::Options grpc_options_of(const cli::Arguments& arguments, i
 ServeWorker::ServeWorker(const Parts& parts, int replica)
     : parts_(parts),
       replica_(replica),
-      server_(parts.server, parts.clock, parts.log),
+      server_(server_options(), parts.clock, parts.log),
       http_options_(http_options_of(parts.http, parts.arguments, replica, server_)),
       http_(
           http_options_,
@@ -61,6 +62,26 @@ ServeWorker::ServeWorker(const Parts& parts, int replica)
       fleet_(server_, parts.log),
       models_(model_parts()),
       admin_(models_.administration(http_), parts.log) {}
+
+server::Server::Options ServeWorker::server_options() {
+  server::Server::Options options = parts_.server;
+  if (!parts_.arguments.has("--kv-events-endpoint")) return options;
+  // It is there before the first request.
+  options.on_prompt = [this](const server::ServedModel& model,
+                             const request::GenerationRequest& request) {
+    kv_events_->note_prompt(model, request);
+  };
+  return options;
+}
+
+Result<void> ServeWorker::open_events() {
+  if (!parts_.arguments.has("--kv-events-endpoint")) return {};
+  TRY_ASSIGN(const node::LoadedModel::Options options,
+             ModelHost::options_of(parts_.arguments, parts_.clock));
+  TRY_ASSIGN(kv_events_, open_kv_events(parts_.arguments, options.engine.hash_seed.value_or(0),
+                                        parts_.clock, parts_.log));
+  return {};
+}
 
 ModelHost::Parts ServeWorker::model_parts() {
   return {.arguments = parts_.arguments,
@@ -119,10 +140,12 @@ Result<void> ServeWorker::open_batches() {
 Result<std::vector<std::string>> ServeWorker::load(const std::vector<node::NamedModel>& models) {
   TRY_ASSIGN(std::vector<std::string> lines, models_.load(models));
   if (batches_ != nullptr) batches_->start();
+  if (kv_events_ != nullptr) kv_events_->start(server_.services().catalogue);
   return lines;
 }
 
 Result<void> ServeWorker::open() {
+  TRY(open_events());
   TRY(open_batches());
   server_.services().reload_statistics.watch(
       {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
@@ -150,7 +173,10 @@ std::string ServeWorker::url() const {
 std::string ServeWorker::lines() const {
   const std::string grpc =
       grpc_.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", parts_.http.address, grpc_.port());
-  return fmt::format("listening on {}\n{}{}{}", url(), admin_.line(), grpc, fleet_.line());
+  const std::string events =
+      kv_events_ == nullptr ? "" : fmt::format("KV events on {}\n", kv_events_->endpoint());
+  return fmt::format("listening on {}\n{}{}{}{}", url(), admin_.line(), grpc, fleet_.line(),
+                     events);
 }
 
 void ServeWorker::refuse() {
@@ -162,6 +188,7 @@ void ServeWorker::refuse() {
 }
 
 void ServeWorker::close(std::chrono::milliseconds grace) {
+  if (kv_events_ != nullptr) kv_events_->stop();
   fleet_.close(grace);
   grpc_.close(grace);
   http_.stop(grace);

@@ -16,6 +16,7 @@
 #include "server/batches.h"
 #include "server/fault_injection.h"
 #include "server/grpc_listener.h"
+#include "server/kv_event_publisher.h"
 #include "server/server.h"
 #include "store/batch_store.h"
 
@@ -58,12 +59,15 @@ class ServeWorker {
 
  private:
   Result<void> open_batches();
+  Result<void> open_events();
+  server::Server::Options server_options();
   int room_for_batches();
   ModelHost::Parts model_parts();
 
   const Parts parts_;
   const int replica_;
   server::FaultInjection faults_;
+  std::unique_ptr<server::KvEventPublisher> kv_events_;  // null: nothing is published
   server::Server server_;
   net::HttpServer::Options http_options_;
   net::HttpServer http_;

@@ -107,6 +107,17 @@ Result<void> write_adapter(const checkpoint::SyntheticOptions& options,
                               .seed = options.seed,
                               .rank = static_cast<int>(arguments.integer("--lora-rank"))};
   adapter.alpha = 2.0 * adapter.rank;
+  if (arguments.has("--lora-alpha")) adapter.alpha = arguments.number("--lora-alpha");
+  // The end of an MLP's path, and of an expert's.
+  constexpr std::string_view kOfMlps = "mlp\\..*";
+  if (arguments.has("--lora-experts-rank")) {
+    const int64_t rank = arguments.integer("--lora-experts-rank");
+    adapter.rank_pattern.set(kOfMlps, rank);
+    adapter.alpha_pattern.set(kOfMlps, 2 * rank);
+  }
+  if (arguments.has("--lora-experts-alpha")) {
+    adapter.alpha_pattern.set(kOfMlps, arguments.number("--lora-experts-alpha"));
+  }
   if (targets == "experts") adapter.parts.clear();
   if (targets != "attention") {
     const std::vector<std::string> of_experts =
@@ -211,6 +222,27 @@ cli::Verb synth_verb() {
                  .least = 1,
                  .most = 256,
                  .only_with = {{"--lora"}}},
+                {.name = "--lora-alpha",
+                 .value = "A",
+                 .help = "its alpha, which the rank divides; twice the rank unless given",
+                 .kind = Flag::Kind::kNumber,
+                 .least = 0.001,
+                 .most = 65536,
+                 .only_with = {{"--lora"}}},
+                {.name = "--lora-experts-rank",
+                 .value = "R",
+                 .help = "another rank for experts and MLPs",
+                 .kind = Flag::Kind::kInteger,
+                 .least = 1,
+                 .most = 256,
+                 .only_with = {{"--lora", {"all", "experts"}}}},
+                {.name = "--lora-experts-alpha",
+                 .value = "A",
+                 .help = "another alpha for them; twice --lora-experts-rank unless given",
+                 .kind = Flag::Kind::kNumber,
+                 .least = 0.001,
+                 .most = 65536,
+                 .only_with = {{"--lora", {"all", "experts"}}}},
                 {.name = "--format",
                  .value = "F",
                  .help = "the layout",
@@ -233,7 +265,8 @@ cli::Verb synth_verb() {
                    "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf",
                    "pelton synth --like qwen3-0.6b --format gguf --gguf-type q4_k_m ./q4.gguf",
                    "pelton synth --like gpt-oss-20b --drafter eagle3 ./head",
-                   "pelton synth --like gpt-oss-20b --lora all --lora-rank 16 ./adapter"},
+                   "pelton synth --like gpt-oss-20b --lora all --lora-rank 16 "
+                   "--lora-experts-rank 8 ./adapter"},
       .run = run,
   };
 }

@@ -37,15 +37,36 @@ using Words = std::vector<std::string>;
 
 std::vector<Verb> all_verbs() {
   static const std::vector<Verb> none;
-  return {
-      serve_verb(),         chat_verb(),         generate_verb(),      logits_verb(),
-      embed_verb(),         transcribe_verb(),   snac_verb(),          tokenize_verb(),
-      grammar_verb(),       inspect_verb(),      pack_verb(),          plan_verb(),
-      calibrate_verb(),     simulate_verb(),     verify_verb(),        synth_verb(),
-      bench_latency_verb(), bench_prefix_verb(), bench_serve_verb(),   bench_throughput_verb(),
-      bench_compare_verb(), bench_sweep_verb(),  bench_history_verb(), bench_bandwidth_verb(),
-      pull_verb(),          cache_list_verb(),   cache_purge_verb(),   completion_verb({}, none),
-      manual_verb({}, none)};
+  return {serve_verb(),
+          chat_verb(),
+          generate_verb(),
+          logits_verb(),
+          embed_verb(),
+          transcribe_verb(),
+          snac_verb(),
+          tokenize_verb(),
+          grammar_verb(),
+          inspect_verb(),
+          pack_verb(),
+          plan_verb(),
+          calibrate_verb(),
+          simulate_verb(),
+          verify_verb(),
+          synth_verb(),
+          bench_latency_verb(),
+          bench_prefix_verb(),
+          bench_serve_verb(),
+          bench_throughput_verb(),
+          bench_compare_verb(),
+          bench_sweep_verb(),
+          bench_history_verb(),
+          bench_bandwidth_verb(),
+          bench_gateway_verb(),
+          pull_verb(),
+          cache_list_verb(),
+          cache_purge_verb(),
+          completion_verb({}, none),
+          manual_verb({}, none)};
 }
 
 const Flag* find(const Verb& verb, const std::string& name) {

@@ -4,6 +4,7 @@ keep silent about their prefix cache. No client notices.
 
 usage: gateway_faults_test.py BINARY
 """
+import http.client
 import json
 import os
 import sys
@@ -93,21 +94,17 @@ class Faults(unittest.TestCase):
             status, text = ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(i, 3, 1))
             self.assertEqual(status, 200, text)
         self.assertEqual(fleet.metric("unserved_total"), 0)
-        # All of them are: what the retry budget does not cover is seen, until it is ejected after five in a row.
+        # All of them are, and nobody else is there: what the retry budget does not cover is seen, until it is ejected.
         fleet.fault(2, errors=1)
-
-        def client(first):
-            number = first  # each of another text: no worker has a part of it that draws it there
-            while fleet.row(2)["state"] != "ejected" and time.monotonic() < end:
-                self.assertIn(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(number, 3, 1))[0], (200, 500))
-                number += 1
-        end = time.monotonic() + 90
-        clients = [threading.Thread(target=client, args=(1000 * (i + 1),)) for i in range(8)]
-        for one in clients:
-            one.start()
-        for one in clients:
-            one.join()
-        self.assertIn("failures in a row", fleet.row(2)["reason"])
+        for i in (0, 1, 3):
+            self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/w-{i}/drain")[0], 200)
+        end = time.monotonic() + 30
+        while fleet.row(2)["state"] != "ejected" and time.monotonic() < end:
+            self.assertIn(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 3, 1), **{"x-request-timeout-ms": "500"})[0], (408, 500))
+        self.assertRegex(fleet.row(2)["reason"], "failures in a row|in ten seconds")
+        for i in (0, 1, 3):
+            self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/w-{i}/undrain")[0], 200)
+        self.wait(fleet, lambda: fleet.ready() == 3)
         self.assertEqual(self.streams(fleet, range(20), 10)(), [])
         fleet.fault(2)
         ask(fleet.admin, "POST", "/v1/workers/w-2/restore")
@@ -143,6 +140,47 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.streams(fleet, range(40), 60)(), [])
         self.assertLess(fleet.row(1)["requests"] - before, 32)
         self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0)
+
+
+    def test_the_odd_one_out_is_ejected(self):
+        """FT-13: it fails a fifth of its requests and the others none: it gets no more, the log says why, and no client has seen it."""
+        fleet = self.fleet(3)
+        fleet.fault(0, errors=0.2)
+        over, raised, numbers = threading.Event(), [], iter(range(10**6))
+
+        def load():
+            while not over.is_set():
+                try:
+                    check_stream(fleet.gateway.port, number := next(numbers), 60, number)
+                except Exception as error:
+                    raised.append(repr(error)[:600])
+        # So many at once that all workers have some.
+        threads = [threading.Thread(target=load) for _ in range(24)]
+        for one in threads:
+            one.start()
+        self.wait(fleet, lambda: fleet.row(0)["state"] == "ejected")
+        over.set()
+        for one in threads:
+            one.join()
+        self.assertEqual(raised, [])
+        self.assertRegex(fleet.row(0)["reason"], "in ten seconds|in a row")
+        self.assertEqual([fleet.row(i)["state"] for i in (1, 2)], ["ready", "ready"])
+
+    def test_a_trial_whose_client_leaves_is_made_again(self):
+        """The only worker is ejected; its time is over, and whoever would show that it is well again goes away."""
+        fleet = self.fleet(2)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w-1/drain")[0], 200)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w-0/eject")[0], 200)
+        self.assertEqual(fleet.row(0)["reason"], "by an operator")
+        time.sleep(5.2)
+        link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 900, 1, stream=True)), {"Content-Type": "application/json"})
+        self.wait(fleet, lambda: fleet.row(0)["requests"] == 1)
+        link.sock.close()
+        link.close()
+        self.wait(fleet, lambda: fleet.row(0)["running"] == 0)
+        check_stream(fleet.gateway.port, 2, 20, 2)
+        self.assertEqual(fleet.row(0)["state"], "ready")
 
 
 if __name__ == "__main__":

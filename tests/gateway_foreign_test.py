@@ -421,6 +421,57 @@ class ForeignWorkers(unittest.TestCase):
         self.wait(lambda: self.metric("index_names") == 0)
 
 
+    def test_our_own_events_are_read_as_vllms(self):
+        """serve --kv-events-endpoint, in both forms: a gateway that takes the worker for one of vLLM's sends prompts where they are known;
+        what a salt hides is not said."""
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(gateway_fixture.SCRIPT))
+        for form in ("map", "array"):
+            one = Process("serve", BOX, "--executor", f"modelled:{script}", "--port", "0", "--kv-events-endpoint", "tcp://127.0.0.1:*",
+                          "--kv-events-form", form)
+            self.addCleanup(one.end)
+            line = next(line for line in one.process.stdout if line.startswith("KV events on "))
+            self.admin = free_port()
+            config = self.folder / f"{form}.toml"
+            config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\n[[pool]]\nname = "p"\nmodel = "pelton-box"\n'
+                              f'kind = "vllm"\ncontinue = false\ntokenizer = "{BOX}"\nkv_events_port = {line.strip().rsplit(":", 1)[1]}\n'
+                              f'[[worker]]\npool = "p"\nurl = "http://127.0.0.1:{one.port}"\n')
+            self.gateway = Process("gateway", "--config", config)
+            self.addCleanup(self.gateway.end)
+            self.wait(lambda: ask(self.gateway.port, "GET", "/ready")[0] == 200)
+
+            def post(prompt, **more):
+                status, text = ask(self.gateway.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": prompt, "max_tokens": 20, **more})
+                self.assertEqual(status, 200, text)
+                return text
+
+            def expected(prompt):
+                decision = json.loads(ask(self.admin, "POST", "/v1/explain?path=/v1/completions", {"model": "pelton-box", "prompt": prompt})[1])
+                return max(one["hit_tokens"] for one in decision["candidates"])
+            prompt = [9 + i % 100 for i in range(200)]
+            # Who begins to listen hears from then on: the first prompt may have been too early.
+            self.wait(lambda: post([int(time.monotonic() * 1e3) % 3000 + 5] * 40) and self.metric("index_names") > 0)
+            post(prompt)
+            self.wait(lambda: expected(prompt) >= 176)
+            self.assertGreater(self.metric("kv_events_batches_total"), 0)
+            self.assertEqual(self.metric('kv_events_resets_total{reason="unreadable"}'), 0)
+            # A second conversation under a salt: computed, kept, and not said.
+            names = self.metric("index_names")
+            post([1000 + i for i in range(200)], cache_salt="pepper")
+            time.sleep(0.3)
+            self.assertEqual(self.metric("index_names"), names)
+
+    def test_what_cannot_be_published_is_refused(self):
+        for words, what in ((["tcp://127.0.0.1"], "tcp://127.0.0.1:5557"), (["http://127.0.0.1:5557"], "tcp://127.0.0.1:5557"),
+                            (["tcp://256.0.0.1:5557"], "kv-events-endpoint"), (["tcp://127.0.0.1:*", "--replicas", "2"], "one replica")):
+            script = self.folder / "script.json"
+            script.write_text(json.dumps(gateway_fixture.SCRIPT))
+            done = subprocess.run([gateway_fixture.BINARY, "serve", BOX, "--port", "0", "--executor", f"modelled:{script}", "--kv-events-endpoint", *words],
+                                  capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(what, done.stderr)
+
+
 if __name__ == "__main__":
     gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
     unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -16,9 +16,17 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Replicas, ask, chat, check_stream
+from gateway_fixture import Fleet, Replicas, ask, chat, check_stream
 
 CHAT = "/v1/chat/completions"
+
+
+class Regions(Fleet):
+    """Each worker says where it stands."""
+
+    def start(self, i):
+        self.flags = ("--executor", f"modelled:{self.script}", "--fleet-region", ("eu", "us")[i])
+        super().start(i)
 
 
 class Policy(unittest.TestCase):
@@ -288,6 +296,113 @@ class Policy(unittest.TestCase):
                               capture_output=True, text=True, timeout=30, check=False)
         self.assertEqual(done.returncode, 3, "a server without pools does not pass over them")
         self.assertIn("for a gateway's keys_file", done.stderr)
+
+    def test_workers_say_in_which_region_they_stand(self):
+        """TN-14, FT-54: of a pool whose region is "*" a key that is tied to one gets the workers that say it, and 503 without them."""
+        keys = self.folder / "keys"
+        keys.write_text("key-eu a region=eu\nkey-us b region=us\nkey-asia c region=asia\nkey-any d\nkey-tenant acme\n")
+        fleet = Regions(self.folder, 2, gateway=(f'keys_file = "{keys}"\nresume_budget = 0.3\n',),
+                        pool='region = "*"\n[[tenant]]\nname = "acme"\nregion = "eu"\n')
+        self.addCleanup(fleet.close)
+        self.assertEqual({row["name"]: row["region"] for row in fleet.rows()}, {"w0": "eu", "w1": "us"})
+
+        def post(key, number=1):
+            before = {row["name"]: row["requests"] for row in fleet.rows()}
+            status, text = ask(fleet.gateway.port, "POST", CHAT, chat(number, 2, number), Authorization=f"Bearer {key}")
+            after = {row["name"]: row["requests"] for row in fleet.rows()}
+            return status, [name for name in after if after[name] != before.get(name, 0)] if status == 200 else json.loads(text)["error"]["code"]
+        for number in range(5):
+            self.assertEqual(post("key-eu", number), (200, ["w0"]))
+            self.assertEqual(post("key-tenant", number), (200, ["w0"]))
+            self.assertEqual(post("key-us", number), (200, ["w1"]))
+        self.assertEqual(post("key-asia")[0], 503)
+        fleet.kill(0)
+        self.wait(lambda: fleet.ready() == 1)
+        for number in range(3):
+            self.assertEqual(post("key-eu", number)[0], 503)
+            self.assertEqual(post("key-tenant", number)[0], 503)
+            self.assertEqual(post("key-any", number), (200, ["w1"]))
+        self.assertEqual(next(row["requests"] for row in fleet.rows() if row["name"] == "w1"), 8)
+
+    def test_a_key_that_may_hears_why(self):
+        """`explain` beside a key: x-pelton-explain is answered with the decision and nothing is sent; for others it is not there. What a
+        tenant's workers hold of its own prompt shows in it, and in nobody else's (TN-02, TN-03)."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a a explain\nkey-b b explain\nkey-c c\n")
+        fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\n',), pool=f'tokenizer = "{gateway_fixture.BOX}"\n')
+        body = chat(1, 3, 1)
+        body["messages"][0]["content"] += " The miller counts his sacks by the river." * 40
+
+        def post(key, **headers):
+            status, text = ask(fleet.gateway.port, "POST", CHAT, body, Authorization=f"Bearer {key}", **headers)
+            self.assertEqual(status, 200, text)
+            return json.loads(text)
+
+        def hit(key):
+            return max(one["hit_tokens"] for one in post(key, **{"x-pelton-explain": "1"})["candidates"])
+        self.assertEqual(hit("key-a"), 0)
+        self.assertEqual(sum(row["requests"] for row in fleet.rows()), 0, "nothing is sent")
+        self.assertIn("choices", post("key-a"))
+        self.wait(lambda: hit("key-a") > 100)
+        self.assertEqual(hit("key-b"), 0, "another tenant's")
+        self.assertIn("choices", post("key-c", **{"x-pelton-explain": "1"}), "it may not: the header is nobody's")
+        self.assertIn("choices", post("key-a", **{"x-pelton-explain": "0"}))
+        decision = post("key-a", **{"x-pelton-explain": "1"})
+        self.assertEqual({one["name"] for one in decision["candidates"]}, {"w-0", "w-1"})
+        for one in decision["candidates"]:
+            terms = one["terms"]
+            total = one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"] + terms["adapter_s"]
+            self.assertAlmostEqual(total, one["cost_s"], 6)
+        self.assertEqual(decision["chosen"], min(decision["candidates"], key=lambda one: one["cost_s"])["name"])
+        # What is expected of salted prompts is what is found.
+        self.assertGreater(fleet.metric("expected_hit_tokens_total"), 100)
+        self.assertEqual(fleet.metric("hit_mismatch_total"), 0)
+
+    def test_GW_13_who_is_no_key_is_nobody(self):
+        keys = self.folder / "keys"
+        keys.write_text("sk-Right a\n")
+        fleet = self.fleet(1, gateway=(f'keys_file = "{keys}"\n',))
+
+        def status(*fields):
+            link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+            link.putrequest("POST", CHAT)
+            data = json.dumps(chat(1, 2, 1)).encode()
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(data))), *fields):
+                link.putheader(name, value)
+            try:
+                link.endheaders(data)
+                answer = link.getresponse()
+                answer.read()
+                return answer.status
+            finally:
+                link.close()
+        self.assertEqual(status(("Authorization", "Bearer sk-Right")), 200)
+        for fields in ([], [("Authorization", "Basic c2stUmlnaHQ=")], [("Authorization", "Bearer sk-right")], [("Authorization", "Bearer ")],
+                       [("Authorization", "Bearer sk-Right"), ("Authorization", "Bearer sk-other")], [("x-api-key", "sk-Righ")]):
+            self.assertEqual(status(*fields), 401, fields)
+        self.assertIn(status(("Authorization", "Bearer " + "k" * 60_000)), (401, 431))
+
+    def test_GW_15_and_GW_17_limits_are_the_keys_and_a_request_counts_once(self):
+        """Whatever headers say of who asks; two requests of one name are two, and one that is tried at two workers is one."""
+        keys = self.folder / "keys"
+        keys.write_text("key-l a rpm=3\nkey-r b rpm=5\n")
+        fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\n',))
+
+        def post(key, **headers):
+            link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+            link.request("POST", CHAT, json.dumps(chat(1, 2, 1)), {"Content-Type": "application/json", "Authorization": f"Bearer {key}", **headers})
+            answer = link.getresponse()
+            answer.read()
+            link.close()
+            return answer.status, answer.getheader("x-ratelimit-remaining-requests")
+        for i in range(3):
+            self.assertEqual(post("key-l", **{"X-Forwarded-For": f"10.0.0.{i}", "X-Real-IP": f"10.1.0.{i}"}), (200, str(2 - i)))
+        self.assertEqual(post("key-l", **{"X-Forwarded-For": "10.9.9.9", "x-internal-tenant": "b", "User-Agent": "other"})[0], 429)
+        self.assertEqual([post("key-r", **{"x-request-id": "same"}) for _ in range(2)], [(200, "4"), (200, "3")])
+        fleet.fault(0, errors=1)
+        left = [post("key-r") for _ in range(3)]
+        self.assertEqual(left, [(200, "2"), (200, "1"), (200, "0")])
+        self.assertGreater(fleet.metric("retries_total"), 0, "one of them was tried at the other worker")
 
     def test_the_near_zone_is_asked_while_it_has_room(self):
         fleet = self.fleet(3, gateway=('zone = "a"\n',))

@@ -174,6 +174,12 @@ class BoxAdapter(unittest.TestCase):
                 asked = {name: server.metric("pelton_lora_requests_total", adapter=name) - before[name] for name in before}
                 self.assertGreaterEqual(sum(asked.values()), 12)  # and one that tries the server
                 self.assertGreaterEqual(min(asked.values()), 6 if assignment == "round-robin" else 1, asked)
+            before = server.metric("pelton_lora_requests_total", adapter="noise")
+            done = subprocess.run([PELTON, "bench", "serve", "--base-url", server.url, "--lora-modules", "query", "noise", "--lora-skew", "10",
+                                   "--num-prompts", "12", "--input-len", "8", "--output-len", "4"],
+                                  capture_output=True, text=True, timeout=120, check=False, env=BENCH_ENVIRONMENT)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertLessEqual(server.metric("pelton_lora_requests_total", adapter="noise") - before, 2)  # of a thousand one
         for mix in ("same", "distinct"):
             done = subprocess.run([PELTON, "bench", "latency", MODEL, "--threads", "1", "--batch-size", "2", "--input-len", "16",
                                    "--output-len", "4", "--lora-modules", f"a={ADAPTER}", f"b={self.noise}", "--lora-mix", mix, "--runs", "1", "--buffer-size", "1MiB"],

@@ -77,6 +77,31 @@ class Lora(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return written
 
+    def test_synth_writes_ranks_and_alphas_by_kind_of_module(self):
+        """Another rank for experts, and what is written is what is read: alpha 0 of the experts leaves attention alone."""
+        def synth(name, *flags):
+            folder = self.root / name
+            subprocess.run([BINARY, "synth", "--like", TINY / "config.json", "--seed", "5", *flags, folder], check=True, capture_output=True,
+                           timeout=60)
+            file = (folder / "adapter_model.safetensors").read_bytes()
+            return folder, json.loads(file[8:8 + struct.unpack("<Q", file[:8])[0]])
+        both, tensors = synth("both", "--lora", "all", "--lora-rank", "6", "--lora-experts-rank", "3")
+        module = "base_model.model.model.layers.1."
+        self.assertEqual(tensors[module + "self_attn.q_proj.lora_A.weight"]["shape"], [6, 128])
+        self.assertEqual(tensors[module + "mlp.experts.lora_A.weight"]["shape"], [3 * 8, 128])
+        self.assertEqual(tensors[module + "mlp.experts.base_layer.lora_B.weight"]["shape"], [256, 3 * 8])
+        faint, _ = synth("faint", "--lora", "all", "--lora-rank", "6", "--lora-experts-rank", "3", "--lora-experts-alpha", "0.001")
+        fainter, _ = synth("fainter", "--lora", "all", "--lora-rank", "6", "--lora-alpha", "0.001", "--lora-experts-rank", "3",
+                           "--lora-experts-alpha", "0.001")
+        attention, _ = synth("attention", "--lora", "attention", "--lora-rank", "6")
+
+        def apart(one, other):
+            a, b = (array.array("f", self.logits("--lora", folder, "--kernels", "reference")[-40 * 512 * 4:]) for folder in (one, other))
+            return max(abs(x - y) for x, y in zip(a, b))
+        self.assertGreater(apart(both, attention), 0.1)
+        self.assertLess(apart(faint, attention), 0.05)
+        self.assertGreater(apart(faint, fainter), 0.1)
+
     def test_an_adapter_changes_logits_and_one_of_zeros_does_not(self):
         base = self.logits()
         adapter = write_adapter(self.root / "q", on_q())

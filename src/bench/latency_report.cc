@@ -1,6 +1,7 @@
 #include "bench/latency_report.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,32 @@ double median(const std::vector<double>& values) {
   return percentile(values, 50);
 }
 
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+void append_ratios(const std::vector<double>& base_s, const std::vector<double>& measured_s,
+                   std::vector<double>& ratios) {
+  for (size_t i = 0; i < base_s.size(); ++i) ratios.push_back(base_s[i] / measured_s[i]);
+}
+
+void summarize_pairs(std::span<const LatencyRun> runs, LatencyReport& report) {
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  std::vector<double> prefill_ratios;
+  std::vector<double> decode_ratios;
+  for (const LatencyRun& run : runs) {
+    prefill.push_back(report.batch_size * report.input_len / sum(run.base_prefill_s));
+    decode.push_back(report.batch_size / report::mean(run.base_step_s));
+    append_ratios(run.base_prefill_s, run.prefill_s, prefill_ratios);
+    append_ratios(run.base_step_s, run.step_s, decode_ratios);
+  }
+  report.base_prefill_tok_s = median(prefill);
+  report.base_decode_tok_s = median(decode);
+  report.prefill_over_base = median(prefill_ratios);
+  report.decode_over_base = median(decode_ratios);
+}
+
 }  // namespace
 
 void summarize_runs(std::span<const LatencyRun> runs, LatencyReport& report) {
@@ -32,7 +59,7 @@ void summarize_runs(std::span<const LatencyRun> runs, LatencyReport& report) {
   const double batch = report.batch_size;
   for (const LatencyRun& run : runs) {
     const double mean = report::mean(run.step_s);
-    prefill.push_back(batch * report.input_len / run.prefill_s);
+    prefill.push_back(batch * report.input_len / sum(run.prefill_s));
     decode.push_back(batch / mean);
     bandwidth.insert(bandwidth.end(), {run.bandwidth_before, run.bandwidth_after});
     // If the memory changed its speed meanwhile, the share is not flattered.
@@ -53,6 +80,7 @@ void summarize_runs(std::span<const LatencyRun> runs, LatencyReport& report) {
   report.bandwidth_probe = median(bandwidth);
   report.bandwidth_low = *std::min_element(bandwidth.begin(), bandwidth.end());
   report.bandwidth_high = *std::max_element(bandwidth.begin(), bandwidth.end());
+  if (!runs.front().base_step_s.empty()) summarize_pairs(runs, report);
 }
 
 std::string latency_json(const LatencyReport& report) {
@@ -85,8 +113,8 @@ std::string latency_json(const LatencyReport& report) {
     w.key("adapters").integer(report.adapters);
     w.key("base_prefill_tok_s").number(report.base_prefill_tok_s);
     w.key("base_decode_tok_s").number(report.base_decode_tok_s);
-    w.key("prefill_over_base").number(report.prefill_tok_s / report.base_prefill_tok_s);
-    w.key("decode_over_base").number(report.decode_tok_s / report.base_decode_tok_s);
+    w.key("prefill_over_base").number(report.prefill_over_base);
+    w.key("decode_over_base").number(report.decode_over_base);
   }
   w.end_object();
   out += '\n';
@@ -100,8 +128,7 @@ std::string latency_text(const LatencyReport& report) {
           : fmt::format(
                 "adapters     {:10} in turn; over the model alone: prefill {:.3f}, decode "
                 "{:.3f}\n",
-                report.adapters, report.prefill_tok_s / report.base_prefill_tok_s,
-                report.decode_tok_s / report.base_decode_tok_s);
+                report.adapters, report.prefill_over_base, report.decode_over_base);
   return fmt::format(
       "prefill      {:10.2f} tokens/s\n"
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"

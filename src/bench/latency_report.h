@@ -10,10 +10,13 @@
 namespace pelton::bench {
 
 struct LatencyRun {
-  double prefill_s = 0;         // of all sequences together
-  std::vector<double> step_s;   // each decode step
-  double bandwidth_before = 0;  // bytes a second, as the probes read
+  std::vector<double> prefill_s;  // of each sequence
+  std::vector<double> step_s;     // each decode step
+  double bandwidth_before = 0;    // bytes a second, as the probes read
   double bandwidth_after = 0;
+  // With adapters: the same of the model alone, each measured right beside its counterpart.
+  std::vector<double> base_prefill_s = {};
+  std::vector<double> base_step_s = {};
 };
 
 struct LatencyReport {
@@ -41,10 +44,14 @@ struct LatencyReport {
   double step_ms_p90 = 0;
   double step_ms_max = 0;
   int64_t peak_rss = 0;
-  // With adapters: how many, and what the model alone did in runs between these.
+  // With adapters: how many, and what the model alone did by turns with them. The ratios are the
+  // middle ones of all pairs: one step that something else on the machine holds up is one of many,
+  // where in a mean it could stand for hundreds.
   int adapters = 0;
   double base_prefill_tok_s = 0;
   double base_decode_tok_s = 0;
+  double prefill_over_base = 0;
+  double decode_over_base = 0;
 };
 
 // Fills in what follows from the runs, at least one of at least one step. Needs batch_size,

@@ -13,6 +13,7 @@ namespace pelton::cluster {
 namespace {
 
 constexpr std::string_view kLabel = "pelton block names v1";
+constexpr std::string_view kSaltLabel = "pelton tenant salts v1";
 
 }  // namespace
 
@@ -22,6 +23,10 @@ uint64_t block_seed(const FleetKey& key) {
   CHECK(bytes.size() >= sizeof seed);
   std::memcpy(&seed, bytes.data(), sizeof seed);
   return seed;
+}
+
+std::string salt_secret(const FleetKey& key) {
+  return key.derive(kSaltLabel).front();
 }
 
 std::string block_name_check(uint64_t seed, int block_tokens) {

@@ -16,6 +16,10 @@ namespace pelton::cluster {
 // common with anybody.
 uint64_t block_seed(const FleetKey& key);
 
+// Of the secret by which tenants' blocks are salted (access/access_control.h: cache_salt): with it
+// a gateway names what its tenants' requests find at workers, and a move finds it again.
+std::string salt_secret(const FleetKey& key);
+
 // The name of the block of tokens 0, 1, 2, … in hexadecimal.
 std::string block_name_check(uint64_t seed, int block_tokens);
 

@@ -250,7 +250,12 @@ std::string encode(const WorkerRecord& record) {
   w.end_array().key("slots").integer(record.slots);
   w.key("batch_tokens").integer(record.batch_tokens);
   w.key("context_tokens").integer(record.context_tokens).key("version").string(record.version);
-  w.key("zone").string(record.zone).key("block_tokens").integer(record.block_tokens);
+  w.key("zone")
+      .string(record.zone)
+      .key("region")
+      .string(record.region)
+      .key("block_tokens")
+      .integer(record.block_tokens);
   w.key("windows").begin_array();
   for (const int window : record.windows) w.integer(window);
   w.end_array().key("block_name").string(record.block_name);
@@ -277,6 +282,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_count("context_tokens", record.context_tokens, 1 << 30);
   fields.read("version", record.version);
   fields.read("zone", record.zone);
+  fields.read("region", record.region);
   fields.read_count("block_tokens", record.block_tokens, 1 << 16);
   fields.read_counts("windows", record.windows, 1 << 30);
   fields.read("block_name", record.block_name);

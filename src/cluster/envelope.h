@@ -72,6 +72,7 @@ struct WorkerRecord {
   int context_tokens = 0;
   std::string version;
   std::string zone;
+  std::string region;  // empty: its pool's
   // How it names KV blocks, where it serves one model.
   int block_tokens = 0;      // 0: its blocks are not announced
   std::vector<int> windows;  // by KV group: tokens that a query sees of it; 0: all

@@ -79,7 +79,8 @@ Result<KubernetesApi::Answer> KubernetesApi::merge_patch(const std::string& targ
 
 Error kubernetes_error(const KubernetesApi::Answer& answer) {
   const std::string why = kubernetes_message(answer.body);
-  return {ErrorCode::kIo,
+  constexpr int kNotThere = 404;
+  return {answer.status == kNotThere ? ErrorCode::kNotFound : ErrorCode::kIo,
           fmt::format("the API server answers {}{}{}", answer.status, why.empty() ? "" : ": ", why),
           {}};
 }

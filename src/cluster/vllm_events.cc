@@ -295,4 +295,106 @@ Result<std::vector<VllmEvent>> parse_vllm_batch(std::string_view payload) {
   return events;
 }
 
+namespace {
+
+// Appends msgpack to a string.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  void array(size_t count) {
+    put([&](char* at) { return mp_encode_array(at, static_cast<uint32_t>(count)); });
+  }
+  void map(size_t count) {
+    put([&](char* at) { return mp_encode_map(at, static_cast<uint32_t>(count)); });
+  }
+  void number(uint64_t value) {
+    put([&](char* at) { return mp_encode_uint(at, value); });
+  }
+  void real(double value) {
+    put([&](char* at) { return mp_encode_double(at, value); });
+  }
+  void nil() {
+    put([](char* at) { return mp_encode_nil(at); });
+  }
+  void text(std::string_view words) {
+    put([&](char* at) { return mp_encode_strl(at, static_cast<uint32_t>(words.size())); });
+    out_ += words;
+  }
+
+ private:
+  template <typename Write>
+  void put(const Write& write) {
+    std::array<char, 16> buffer{};
+    out_.append(buffer.data(), write(buffer.data()));
+  }
+
+  std::string& out_;
+};
+
+std::string_view tag_of(VllmEvent::Kind kind) {
+  switch (kind) {
+    case VllmEvent::Kind::kStored:
+      return "BlockStored";
+    case VllmEvent::Kind::kRemoved:
+      return "BlockRemoved";
+    case VllmEvent::Kind::kCleared:
+      return "AllBlocksCleared";
+  }
+  return "";
+}
+
+void write_value(Field field, const VllmEvent& event, Writer& w) {
+  switch (field) {
+    case Field::kHashes:
+      w.array(event.hashes.size());
+      for (const uint64_t hash : event.hashes) w.number(hash);
+      return;
+    case Field::kParent:
+      return event.parent ? w.number(*event.parent) : w.nil();
+    case Field::kTokens:
+      w.array(event.tokens.size());
+      for (const TokenId token : event.tokens) w.number(static_cast<uint64_t>(token));
+      return;
+    case Field::kBlockTokens:
+      return w.number(static_cast<uint64_t>(event.block_tokens));
+    case Field::kMedium:
+      return w.text("GPU");
+    case Field::kGroup:
+      return w.number(static_cast<uint64_t>(event.group));
+    case Field::kSpecial:
+    case Field::kOther:
+      return w.nil();
+  }
+}
+
+void write_event(const VllmEvent& event, VllmForm form, Writer& w) {
+  size_t fields = 1;
+  each_known(event.kind, [&](const Known&) { ++fields; });
+  form == VllmForm::kMap ? w.map(fields) : w.array(fields);
+  if (form == VllmForm::kMap) w.text("type");
+  w.text(tag_of(event.kind));
+  each_known(event.kind, [&](const Known& one) {
+    if (form == VllmForm::kMap) w.text(one.name);
+    write_value(one.field, event, w);
+  });
+}
+
+}  // namespace
+
+std::string encode_vllm_batch(const std::vector<VllmEvent>& events, VllmForm form, double unix_s) {
+  std::string out;
+  Writer w(out);
+  const bool is_map = form == VllmForm::kMap;
+  is_map ? w.map(3) : w.array(3);
+  if (is_map) w.text("ts");
+  w.real(unix_s);
+  if (is_map) w.text("events");
+  w.array(events.size());
+  for (const VllmEvent& event : events) write_event(event, form, w);
+  if (is_map) w.text("data_parallel_rank");
+  w.number(0);
+  return out;
+}
+
 }  // namespace pelton::cluster

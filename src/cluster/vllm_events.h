@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,5 +35,9 @@ struct VllmEvent {
 
 // kInvalidArgument: it is no batch, or says what cannot be. Events of other kinds are passed over.
 Result<std::vector<VllmEvent>> parse_vllm_batch(std::string_view payload);
+
+enum class VllmForm { kMap, kArray };
+// The same, written: of blocks on the device, without adapters, pictures or salts.
+std::string encode_vllm_batch(const std::vector<VllmEvent>& events, VllmForm form, double unix_s);
 
 }  // namespace pelton::cluster

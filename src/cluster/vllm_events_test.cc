@@ -161,5 +161,33 @@ TEST(VllmEvents, WhatCannotBeIsRefused) {
       in_array(Packer().array(5).text("BlockStored").array(0).nil().tokens({}).number(0).bytes())));
 }
 
+TEST(VllmEvents, WhatIsWrittenIsReadInBothForms) {
+  using Kind = VllmEvent::Kind;
+  const std::vector<VllmEvent> events = {
+      {.kind = Kind::kStored,
+       .hashes = {7, 0xFEDCBA9876543210},
+       .parent = 5,
+       .tokens = {1, 200'000, 3, 4},
+       .block_tokens = 2},
+      {.kind = Kind::kStored, .hashes = {9}, .parent = {}, .tokens = {1}, .block_tokens = 1},
+      {.kind = Kind::kRemoved, .hashes = {7}, .parent = {}, .tokens = {}},
+      {.kind = Kind::kCleared, .hashes = {}, .parent = {}, .tokens = {}}};
+  for (const VllmForm form : {VllmForm::kMap, VllmForm::kArray}) {
+    const auto read = parse_vllm_batch(encode_vllm_batch(events, form, 1.5));
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    ASSERT_EQ(read->size(), events.size());
+    for (size_t i = 0; i < events.size(); ++i) {
+      EXPECT_EQ((*read)[i].kind, events[i].kind);
+      EXPECT_EQ((*read)[i].hashes, events[i].hashes);
+      EXPECT_EQ((*read)[i].parent, events[i].parent);
+      EXPECT_EQ((*read)[i].tokens, events[i].tokens);
+      EXPECT_EQ((*read)[i].block_tokens, events[i].block_tokens);
+      EXPECT_FALSE((*read)[i].is_special);
+    }
+  }
+  EXPECT_NE(encode_vllm_batch(events, VllmForm::kMap, 1),
+            encode_vllm_batch(events, VllmForm::kArray, 1));
+}
+
 }  // namespace
 }  // namespace pelton::cluster

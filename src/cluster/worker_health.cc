@@ -1,6 +1,7 @@
 #include "cluster/worker_health.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace pelton::cluster {
 namespace {
@@ -68,26 +69,55 @@ void WorkerHealth::note_probe(bool passed) {
   probed_ = passed;
 }
 
-void WorkerHealth::note_outcome(bool failed, int64_t now_ns) {
-  if (!failed) {
-    failures_ = 0;
-    if (trial_) restore();
-    return;
+void WorkerHealth::note_outcome(Outcome outcome, int64_t dispatch, int64_t now_ns) {
+  const bool was_trial = trial_ != 0 && trial_ == dispatch;
+  if (was_trial) trial_ = 0;
+  if (outcome == Outcome::kNeither) return;
+  const bool failed = outcome == Outcome::kFailed;
+  Second& second = seconds_[static_cast<size_t>(now_ns / kSecondNs) % seconds_.size()];
+  if (second.at != now_ns / kSecondNs) second = {.at = now_ns / kSecondNs, .share = {}};
+  ++second.share.requests;
+  if (failed) ++second.share.failures;
+  failures_ = failed ? failures_ + 1 : 0;
+  if (ejection_.cause != Cause::kNone) {
+    // What was sent before says nothing new of it.
+    if (!was_trial) return;
+    return failed ? eject(ejection_.cause, now_ns) : restore();
   }
-  if (++failures_ >= options_.failures_max || trial_) eject(now_ns);
+  if (!failed) return;
+  if (failures_ >= options_.failures_max) return eject(Cause::kInARow, now_ns);
+  const Share lately = share(now_ns);
+  const bool is_half = 2 * lately.failures >= lately.requests;
+  if (is_half && lately.requests >= options_.requests_min) eject(Cause::kShare, now_ns);
 }
 
-void WorkerHealth::eject(int64_t now_ns) {
+WorkerHealth::Share WorkerHealth::share(int64_t now_ns) const {
+  Share all;
+  for (const Second& second : seconds_) {
+    if (second.at < 0 || now_ns / kSecondNs - second.at >= std::ssize(seconds_)) continue;
+    all.requests += second.share.requests;
+    all.failures += second.share.failures;
+  }
+  return all;
+}
+
+void WorkerHealth::eject(Cause cause, int64_t now_ns) {
   const int64_t span = options_.eject_ns << std::min(ejections_, 16);
   ejected_until_ns_ = now_ns + std::min(span, options_.eject_max_ns);
   ++ejections_;
-  ejected_ = true;
-  trial_ = false;
+  const Share lately = share(now_ns);
+  ejection_ = {.cause = cause,
+               .failures = cause == Cause::kInARow ? failures_ : lately.failures,
+               .requests = lately.requests};
+  trial_ = 0;
+  seconds_ = {};  // it is judged by what comes
 }
 
 void WorkerHealth::restore() {
-  ejected_ = trial_ = false;
+  ejection_ = {};
+  trial_ = 0;
   failures_ = ejections_ = 0;
+  seconds_ = {};
 }
 
 int64_t WorkerHealth::slow_step_ns() const {
@@ -114,14 +144,14 @@ WorkerState WorkerHealth::state(int64_t now_ns) const {
   if (watch_lost_ || silence_ns > options_.suspect_after_ns) return WorkerState::kSuspect;
   if (drained_by_operator_ || load_.draining) return WorkerState::kDraining;
   if (!probed_ || !load_.ready) return WorkerState::kProbing;
-  if (ejected_) return WorkerState::kEjected;
+  if (ejection_.cause != Cause::kNone) return WorkerState::kEjected;
   return WorkerState::kReady;
 }
 
 bool WorkerHealth::takes_requests(int64_t now_ns) const {
   const WorkerState now = state(now_ns);
   if (now == WorkerState::kReady) return true;
-  return now == WorkerState::kEjected && !trial_ && now_ns >= ejected_until_ns_;
+  return now == WorkerState::kEjected && trial_ == 0 && now_ns >= ejected_until_ns_;
 }
 
 }  // namespace pelton::cluster

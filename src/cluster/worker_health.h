@@ -8,7 +8,9 @@
 //   kReady    --busy reports without progress for 2 s, or 4 slow steps--> kDown (hung); a step is
 //               as slow as those that were seen, or as its own costs say of the largest one; until
 //               one has ended nothing says how long they take: 30 s
-//   kReady    --failures in a row--> kEjected --5 s x 2^k, at most 60--> one trial request
+//   kReady    --failures in a row, or of half of its requests in 10 s, or its pool says that it is
+//               the odd one out--> kEjected --5 s x 2^k, at most 60--> one trial request, which
+//               ends it, or begins it anew, or says nothing: then there is another trial
 //   any       --the worker says so, or an operator--> kDraining
 //
 // Silence and progress are judged by the listener's clock alone, between reports that it has heard:
@@ -17,6 +19,7 @@
 // (gateway/awake_clock.h), so that a pause of everything makes nobody suspect.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -35,6 +38,7 @@ class WorkerHealth {
     int64_t hung_after_ns = 2'000'000'000;       // busy without progress
     int64_t hung_after_max_ns = 30'000'000'000;  // however slow its steps are
     int failures_max = 5;                        // in a row
+    int requests_min = 20;                       // in the window, to judge by their share
     int64_t eject_ns = 5'000'000'000;
     int64_t eject_max_ns = 60'000'000'000;
   };
@@ -48,17 +52,37 @@ class WorkerHealth {
   // The watch has broken, or could not be opened; `refused`: nobody listens there.
   void note_watch_lost(bool refused, int64_t now_ns);
   void note_probe(bool passed);
-  // Of a request: whether the worker failed it (a reset, a 5xx of its own, broken framing).
-  void note_outcome(bool failed, int64_t now_ns);
+  // Of a request, by its number of this incarnation's: whether the worker failed it (a reset, a 5xx
+  // of its own, broken framing); kNeither: it says nothing of the worker.
+  enum class Outcome { kServed, kFailed, kNeither };
+  void note_outcome(Outcome outcome, int64_t dispatch, int64_t now_ns);
   void set_draining(bool by_operator) { drained_by_operator_ = by_operator; }
-  void eject(int64_t now_ns);
+  enum class Cause { kNone, kInARow, kShare, kOperator };
+  void eject(Cause cause, int64_t now_ns);
   void restore();
+  // Why it is ejected, and how many requests it had failed then: in a row, or of `requests`.
+  struct Ejection {
+    Cause cause = Cause::kNone;
+    int failures = 0;
+    int requests = 0;
+  };
+  const Ejection& ejection() const { return ejection_; }
+  // Outcomes of the last ten seconds.
+  struct Share {
+    int requests = 0;
+    int failures = 0;
+  };
+  Share share(int64_t now_ns) const;
 
   WorkerState state(int64_t now_ns) const;
   // May have a new request. Of one that was ejected: a single trial once its time is over.
   bool takes_requests(int64_t now_ns) const;
-  // A trial is on its way.
-  void note_trial() { trial_ = true; }
+  // It was ejected for its failures, and not by an operator: better than none.
+  bool is_worth_a_try(int64_t now_ns) const {
+    return state(now_ns) == WorkerState::kEjected && ejection_.cause != Cause::kOperator;
+  }
+  // The request of this number is its trial.
+  void note_trial(int64_t dispatch) { trial_ = dispatch; }
 
   const WorkerLoad& load() const { return load_; }
   int64_t report_age_ns(int64_t now_ns) const { return now_ns - heard_ns_; }
@@ -67,7 +91,6 @@ class WorkerHealth {
   // How long reports have said that it is busy at the same step; 0: it moves, or is idle.
   int64_t stuck_ns() const { return load_.busy_ms > 0 ? heard_ns_ - progressed_ns_ : 0; }
   bool is_hung() const;
-  int failures_in_a_row() const { return failures_; }
 
  private:
   Options options_;
@@ -84,10 +107,17 @@ class WorkerHealth {
   int batch_tokens_ = 0;
   WorkerLoad load_;
   int failures_ = 0;  // in a row
+  // By the second that they were noted in.
+  struct Second {
+    int64_t at = -1;
+    Share share;
+  };
+  static constexpr int64_t kSecondNs = 1'000'000'000;
+  std::array<Second, 10> seconds_;
   int ejections_ = 0;
   int64_t ejected_until_ns_ = 0;
-  bool ejected_ = false;
-  bool trial_ = false;
+  Ejection ejection_;
+  int64_t trial_ = 0;  // its number; 0: none is on its way
 };
 
 }  // namespace pelton::cluster

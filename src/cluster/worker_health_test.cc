@@ -15,10 +15,20 @@ class Health : public testing::Test {
     health_.note_probe(true);
   }
   void report(WorkerLoad load = {}) { health_.note_load(load, now_); }
+  using Outcome = WorkerHealth::Outcome;
+  void serve() { health_.note_outcome(Outcome::kServed, ++dispatch_, now_); }
+  void fail() { health_.note_outcome(Outcome::kFailed, ++dispatch_, now_); }
+  void wait(int64_t ms) {
+    for (; ms > 0; ms -= 100) {
+      now_ += 100 * kMs;
+      report();
+    }
+  }
   WorkerState state() const { return health_.state(now_); }
 
   WorkerHealth health_{WorkerHealth::Options{}};
   int64_t now_ = 1'000'000 * kMs;
+  int64_t dispatch_ = 0;
 };
 
 TEST_F(Health, GetsWorkOnceItsProbeHasPassed) {
@@ -124,31 +134,97 @@ TEST_F(Health, WhatItSaysOfItsOwnClockIsNoHang) {
 
 TEST_F(Health, FailuresInARowEjectItForLongerEachTime) {
   join("a");
-  for (int i = 0; i < 4; ++i) health_.note_outcome(true, now_);
-  health_.note_outcome(false, now_);
-  for (int i = 0; i < 4; ++i) health_.note_outcome(true, now_);
+  for (int i = 0; i < 4; ++i) fail();
+  serve();
+  for (int i = 0; i < 4; ++i) fail();
   EXPECT_EQ(state(), WorkerState::kReady);
-  health_.note_outcome(true, now_);
+  fail();
   EXPECT_EQ(state(), WorkerState::kEjected);
   EXPECT_FALSE(health_.takes_requests(now_));
-  const auto wait = [&](int64_t ms) {
-    for (; ms > 0; ms -= 100) {
-      now_ += 100 * kMs;
-      report();
-    }
-  };
   wait(5'000);
   EXPECT_TRUE(health_.takes_requests(now_));
-  health_.note_trial();
+  health_.note_trial(100);
   EXPECT_FALSE(health_.takes_requests(now_)) << "one trial at a time";
-  health_.note_outcome(true, now_);
+  health_.note_outcome(Outcome::kFailed, 100, now_);
   wait(5'000);
   EXPECT_FALSE(health_.takes_requests(now_)) << "twice as long";
   wait(5'000);
   EXPECT_TRUE(health_.takes_requests(now_));
-  health_.note_trial();
-  health_.note_outcome(false, now_);
+  health_.note_trial(101);
+  health_.note_outcome(Outcome::kServed, 101, now_);
   EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+// Its client left, or it was full just then: the next request is a trial, too.
+TEST_F(Health, ATrialThatSaysNothingIsMadeAgain) {
+  join("a");
+  for (int i = 0; i < 5; ++i) fail();
+  wait(5'000);
+  health_.note_trial(100);
+  health_.note_outcome(Outcome::kNeither, 100, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_TRUE(health_.takes_requests(now_));
+  health_.note_trial(101);
+  health_.note_outcome(Outcome::kServed, 101, now_);
+  EXPECT_EQ(state(), WorkerState::kReady);
+}
+
+// What was sent before it was ejected ends while it is: that is no trial, and no reason to forget
+// why.
+TEST_F(Health, WhatWasSentBeforeIsNoTrial) {
+  join("a");
+  for (int i = 0; i < 5; ++i) fail();
+  health_.note_outcome(Outcome::kServed, 1, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_EQ(health_.ejection().cause, WorkerHealth::Cause::kInARow);
+  EXPECT_EQ(health_.ejection().failures, 5);
+  wait(5'000);
+  health_.note_trial(100);
+  health_.note_outcome(Outcome::kServed, 2, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected) << "the trial is on its way";
+  health_.note_outcome(Outcome::kFailed, 100, now_);
+  wait(5'000);
+  EXPECT_FALSE(health_.takes_requests(now_)) << "and doubled the time";
+}
+
+TEST_F(Health, HalfOfManyRequestsFailed) {
+  join("a");
+  for (int i = 0; i < 9; ++i) {
+    serve();
+    fail();
+  }
+  EXPECT_EQ(state(), WorkerState::kReady) << "18 are too few";
+  serve();
+  fail();
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_EQ(health_.ejection().cause, WorkerHealth::Cause::kShare);
+  EXPECT_EQ(health_.ejection().failures, 10);
+  EXPECT_EQ(health_.ejection().requests, 20);
+}
+
+TEST_F(Health, OutcomesAreForgottenAfterTenSeconds) {
+  join("a");
+  for (int i = 0; i < 9; ++i) {
+    serve();
+    fail();
+  }
+  EXPECT_EQ(health_.share(now_).requests, 18);
+  wait(10'000);
+  EXPECT_EQ(health_.share(now_).requests, 0);
+  serve();
+  fail();
+  EXPECT_EQ(state(), WorkerState::kReady);
+  EXPECT_EQ(health_.share(now_).failures, 1);
+}
+
+TEST_F(Health, AnOperatorsEjectionIsHis) {
+  join("a");
+  health_.eject(WorkerHealth::Cause::kOperator, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_FALSE(health_.is_worth_a_try(now_));
+  health_.restore();
+  for (int i = 0; i < 5; ++i) fail();
+  EXPECT_TRUE(health_.is_worth_a_try(now_));
 }
 
 TEST_F(Health, AnOperatorDrainsIt) {

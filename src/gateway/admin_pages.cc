@@ -40,7 +40,12 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.begin_object().key("name").string(row.name).key("pool").string(row.pool);
   w.key("address").string(row.url).key("state").string(worker_state_name(row.state));
   w.key("incarnation").string(row.record.incarnation).key("version").string(row.record.version);
-  w.key("zone").string(row.record.zone).key("models").begin_array();
+  w.key("zone")
+      .string(row.record.zone)
+      .key("region")
+      .string(row.record.region)
+      .key("models")
+      .begin_array();
   for (const std::string& model : row.record.models) w.string(model);
   w.end_array().key("slots").integer(row.record.slots).key("running").integer(row.load.running);
   w.key("waiting").integer(row.load.waiting).key("uncounted").integer(row.uncounted);

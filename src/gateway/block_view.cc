@@ -19,11 +19,12 @@ constexpr size_t kBlocksMax = 65'536;
 
 }  // namespace
 
-std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher, int64_t adapter,
+std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
+                                       const kv::BlockHasher::Origin& origin,
                                        std::span<const TokenId> prompt, int block_tokens) {
   const auto block = static_cast<size_t>(block_tokens);
   std::vector<kv::BlockHash> names;
-  kv::BlockHash parent = hasher.root({.salt = {}, .adapter = adapter});
+  kv::BlockHash parent = hasher.root(origin);
   for (size_t at = 0; at + block < prompt.size() && names.size() < kBlocksMax; at += block) {
     parent = hasher.extend(parent, prompt.subspan(at, block));
     names.push_back(parent);

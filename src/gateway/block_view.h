@@ -26,9 +26,10 @@ struct RoutedPrompt {
   int block_tokens = 0;              // of these; 0: it has none
 };
 
-// Of the whole blocks of a prompt, but for its last token, which is always computed. `adapter`: the
-// identity of the LoRA adapter that they are computed with; 0: none.
-std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher, int64_t adapter,
+// Of the whole blocks of a prompt, but for its last token, which is always computed. `origin`: its
+// asker's salt, and the identity of the LoRA adapter that they are computed with.
+std::vector<kv::BlockHash> block_names(const kv::BlockHasher& hasher,
+                                       const kv::BlockHasher::Origin& origin,
                                        std::span<const TokenId> prompt, int block_tokens);
 
 class BlockView {

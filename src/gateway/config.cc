@@ -81,13 +81,39 @@ bool is_any_address(const std::string& host) {
   return host == "0.0.0.0" || host == "::";
 }
 
+struct Listener {
+  std::string_view key;
+  const std::string& host;
+  int port = -1;  // below 0: there is none
+};
+
+bool are_one(const Listener& one, const Listener& other) {
+  return one.port > 0 && one.port == other.port &&
+         (one.host == other.host || is_any_address(one.host) || is_any_address(other.host));
+}
+
+// What could not be listened at.
+Result<void> check_addresses(const Table& table, const GatewayConfig& config) {
+  const Listener all[] = {{"listen", config.host, config.port},
+                          {"admin", config.admin_host, config.admin_port},
+                          {"grpc_listen", config.grpc_host, config.grpc_port}};
+  for (const Listener& one : all) {
+    if (one.port >= 0 && !net::is_ip_address(one.host)) {
+      return table.bad(one.key, fmt::format("'{}' is not an IPv4 or IPv6 address", one.host));
+    }
+    for (const Listener& before : all) {
+      if (&before == &one) break;
+      if (!are_one(before, one)) continue;
+      return table.bad(one.key,
+                       fmt::format("is where '{}' is, too: they are two listeners", before.key));
+    }
+  }
+  return {};
+}
+
 Result<void> check_listeners(const Table& table, const GatewayConfig& config,
                              const ConfigRules& rules) {
-  if (config.admin_port > 0 && config.admin_port == config.port &&
-      (config.admin_host == config.host || is_any_address(config.host) ||
-       is_any_address(config.admin_host))) {
-    return table.bad("admin", "is where 'listen' is, too: they are two listeners");
-  }
+  TRY(check_addresses(table, config));
   if (rules.open) return {};
   if (is_exposed(config.host) && config.keys_file.empty()) {
     return table.bad("listen",
@@ -234,6 +260,12 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   const auto found = std::ranges::find(kSticky, sticky, [](const auto& one) { return one.second; });
   if (found == kSticky.end()) return table.bad("sticky", "must be none, session, tenant or user");
   route.sticky = found->first;
+  for (const RouteConfig& before : config.routes) {
+    if (before.model != route.model) continue;
+    if (before.tenant != "*" && before.tenant != route.tenant) continue;
+    return table.bad(
+        "model", fmt::format("'{}' has a route above that takes all of its requests", route.model));
+  }
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
   TRY(table.read_table(
       "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
@@ -292,10 +324,16 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
   const bool is_region =
-      tenant.region.empty() ||
-      std::ranges::find(config.pools, tenant.region, &PoolConfig::region) != config.pools.end();
+      tenant.region.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+        return pool.region == tenant.region || pool.region == PoolConfig::kRegionOfWorker;
+      });
   if (!is_region) {
     return table.bad("region", fmt::format("is no [[pool]]'s: '{}'", tenant.region));
+  }
+  const auto its = std::ranges::find(config.pools, tenant.pool, &PoolConfig::name);
+  if (!tenant.region.empty() && its != config.pools.end() && its->region != tenant.region &&
+      its->region != PoolConfig::kRegionOfWorker) {
+    return table.bad("region", fmt::format("is not that of its pool '{}'", tenant.pool));
   }
   if (config.keys_file.empty()) {
     return table.bad("name", "means nothing without 'keys_file', which says whose a request is");

@@ -25,7 +25,9 @@ struct PoolConfig {  // workers that may stand for each other
   std::vector<std::string> models;  // names that its requests ask for
   // A model's folder or tokenizer.json: prompts' blocks are named with it; empty: they are not.
   std::string tokenizer;
-  // Where all of its workers stand; who is tied to a region is never sent to pools of another one.
+  // Where all of its workers stand, but for those that say another one; kRegionOfWorker: each says
+  // it itself (serve --fleet-region). Who is tied to a region is never sent to workers of another.
+  static constexpr std::string_view kRegionOfWorker = "*";
   std::string region;
   // A name whose addresses are workers, and their port; -1: there is none.
   std::string dns_host;

@@ -98,6 +98,12 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
        "f:3: [gateway]: 'admin' is where 'listen' is"},
       {"[gateway]\nlisten = \"0.0.0.0:80\"\nkeys_file = \"k\"\nadmin = \"127.0.0.1:80\"\n",
        "f:4: [gateway]: 'admin' is where 'listen' is"},
+      {"[gateway]\nlisten = \"myhost:80\"\n",
+       "f:2: [gateway]: 'listen' 'myhost' is not an IPv4 or IPv6 address"},
+      {"[gateway]\nadmin = \"0:80\"\n",
+       "f:2: [gateway]: 'admin' '0' is not an IPv4 or IPv6 address"},
+      {"[gateway]\nadmin = \"127.0.0.1:81\"\ngrpc_listen = \"127.0.0.1:81\"\n",
+       "f:3: [gateway]: 'grpc_listen' is where 'admin' is"},
       {"[gateway]\nlisten = \"0.0.0.0:80\"\n",
        "f:2: [gateway]: 'listen' 0.0.0.0 lets anyone who reaches this machine use the models"},
       {"[gateway]\nkeys_file = \"k\"\nlisten = \"[::]:80\"\nadmin = \"10.0.0.1:81\"\n",
@@ -140,6 +146,13 @@ TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
        "f:7: [[route]]: 'shadow' names the pool 'a', which is one of its arms"},
       {"[gateway]\nkeys_file = \"k\"\n" + pool + "[[tenant]]\nname = \"t\"\nregion = \"eu\"\n",
        "f:8: [[tenant]]: 'region' is no [[pool]]'s: 'eu'"},
+      {"[gateway]\nkeys_file = \"k\"\n" + pool +
+           "region = \"us\"\n[[pool]]\nname = \"b\"\nmodel = \"n\"\nregion = \"eu\"\n"
+           "[[tenant]]\nname = \"t\"\npool = \"a\"\nregion = \"eu\"\n",
+       "f:14: [[tenant]]: 'region' is not that of its pool 'a'"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\n[[route]]\nmodel = \"m\"\n"
+              "to = [{pool = \"a\"}]\n",
+       "f:8: [[route]]: 'model' 'm' has a route above that takes all of its requests"},
       {"[gateway]\nzone = \"a\"\n[zones]\na = 1\n", "f:4: [zones]: 'a' is the gateway's own zone"},
       {"[zones]\nb = 50\n", "f:2: [zones]: 'b' means nothing without 'zone' of [gateway]"},
       {"[gateway]\nzone = \"a\"\n[zones]\nb = -1\n",

@@ -12,6 +12,7 @@ void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
   const CostTerms& terms = one.terms;
   w.begin_object().key("name").string(one.name).key("state").string(worker_state_name(one.state));
   w.key("usable").boolean(known.usable).key("reason").string(one.reason);
+  w.key("region").string(one.region);
   w.key("hit_tokens").integer(known.hit_tokens).key("running").integer(known.rows);
   w.key("waiting").integer(known.waiting).key("waiting_tokens").integer(known.waiting_tokens);
   w.key("uncounted").integer(known.uncounted);

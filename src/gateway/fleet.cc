@@ -1,6 +1,7 @@
 #include "gateway/fleet.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -78,6 +79,15 @@ struct Probe {
     return trouble_of_list(body, models);
   }
 };
+
+std::string ejection_text(const cluster::WorkerHealth::Ejection& ejection) {
+  using Cause = cluster::WorkerHealth::Cause;
+  if (ejection.cause == Cause::kInARow)
+    return fmt::format("{} failures in a row", ejection.failures);
+  if (ejection.cause != Cause::kShare) return "by an operator";
+  return fmt::format("it failed {} of {} requests in ten seconds", ejection.failures,
+                     ejection.requests);
+}
 
 }  // namespace
 
@@ -227,9 +237,7 @@ std::string Fleet::reason_of(const Worker& worker, int64_t now_ns) const {
       return worker.config.draining ? "whoever found it says that it is being stopped"
                                     : missing_model(worker);
     case WorkerState::kEjected:
-      return health.failures_in_a_row() > 0
-                 ? fmt::format("{} failures in a row", health.failures_in_a_row())
-                 : "by an operator";
+      return ejection_text(health.ejection());
     case WorkerState::kDraining:
       return health.load().draining ? "it says so itself" : "by an operator";
     case WorkerState::kJoining:
@@ -462,10 +470,39 @@ void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
     ++worker->over_since_report;
   }
   if (outcome == Outcome::kFailed) ++worker->failures;
-  if (outcome == Outcome::kNeither) return;
-  const bool is_ejected = worker->health.state(clock_.now_ns()) == WorkerState::kEjected;
+  const int64_t now_ns = clock_.now_ns();
+  const bool is_ejected = worker->health.state(now_ns) == WorkerState::kEjected;
   if (outcome == Outcome::kFailed && !is_ejected && is_half_ejected(worker->config.pool)) return;
-  worker->health.note_outcome(outcome == Outcome::kFailed, clock_.now_ns());
+  worker->health.note_outcome(outcome, assignment.dispatch, now_ns);
+  if (outcome == Outcome::kFailed && is_odd_one_out(*worker, now_ns)) {
+    worker->health.eject(cluster::WorkerHealth::Cause::kShare, now_ns);
+  }
+}
+
+// FT-13: of at least twenty requests in ten seconds it has failed so many more than the others of
+// its pool that it is no chance: by a tenth of them, and by 1.9 standard deviations of what theirs
+// lead to expect.
+bool Fleet::is_odd_one_out(const Worker& worker, int64_t now_ns) const {
+  constexpr int kRequestsMin = 20;
+  constexpr double kDeviations = 1.9;
+  constexpr double kLeast = 0.1;
+  if (worker.health.state(now_ns) == WorkerState::kEjected) return false;
+  const cluster::WorkerHealth::Share mine = worker.health.share(now_ns);
+  if (mine.requests < kRequestsMin || is_half_ejected(worker.config.pool)) return false;
+  cluster::WorkerHealth::Share others;
+  for (const std::unique_ptr<Worker>& other : workers_) {
+    if (other == nullptr || other.get() == &worker || other->config.pool != worker.config.pool) {
+      continue;
+    }
+    const cluster::WorkerHealth::Share share = other->health.share(now_ns);
+    others.requests += share.requests;
+    others.failures += share.failures;
+  }
+  // Where nothing is known of others, one of two of theirs might have failed.
+  const double expected = (others.failures + 1.0) / (others.requests + 2.0);
+  const double deviation = std::sqrt(expected * (1 - expected) / mine.requests);
+  const double share = static_cast<double>(mine.failures) / mine.requests;
+  return share > expected + std::max(kLeast, kDeviations * deviation);
 }
 
 // One more, and most of the pool would be out: then it is not the workers (FT-13).
@@ -494,7 +531,7 @@ bool Fleet::command(std::string_view name, Command command) {
       health.set_draining(command == Command::kDrain);
       break;
     case Command::kEject:
-      health.eject(clock_.now_ns());
+      health.eject(cluster::WorkerHealth::Cause::kOperator, clock_.now_ns());
       break;
     case Command::kRestore:
       health.restore();

@@ -95,6 +95,7 @@ class Fleet {
     };
     std::optional<Preferred> preferred = {};  // if it takes requests, whatever it costs
     ForeignNeed need = ForeignNeed::kNone;    // of an answer that goes on
+    std::string_view region = {};             // workers of no other one; empty: of any
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -102,6 +103,7 @@ class Fleet {
     std::string name;
     cluster::WorkerState state{};
     std::string reason;
+    std::string region;
     CostCandidate candidate;
     CostTerms terms;
     bool chosen = false;
@@ -119,7 +121,7 @@ class Fleet {
   // `listener` hears of its worker until the attempt is over.
   void listen(const Assignment& assignment, std::weak_ptr<WorkerListener> listener, int attempt);
   // The attempt is over: whether the worker failed it.
-  enum class Outcome { kServed, kFailed, kNeither };
+  using Outcome = cluster::WorkerHealth::Outcome;
   void note_outcome(const Assignment& assignment, Outcome outcome);
   // Of its answer: what was measured, where something else was expected.
   void note_first_token(const Assignment& assignment, double seconds);
@@ -279,8 +281,14 @@ class Fleet {
   // Some of those who are to leave this worker, in the order in which they came.
   static std::vector<Listening> take_leaving(Worker& worker, int64_t now_ns);
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
+  // As it says itself, else as its pool's configuration does.
+  std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
   Result<void> note_blocks(size_t index, const Worker& worker, std::string_view payload);
+  bool is_odd_one_out(const Worker& worker, int64_t now_ns) const;
+  static bool is_tried_in_panic(const Worker& worker, const Wanted& wanted, int64_t now_ns);
+  // Most of the pool takes no requests: then those that were ejected for their failures do (panic).
+  bool panics(std::string_view pool, int64_t now_ns) const;
   bool is_half_ejected(std::string_view pool) const;
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.

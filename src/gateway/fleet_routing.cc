@@ -82,6 +82,12 @@ void Fleet::price_adapter(const Worker& worker, std::string_view adapter, CostCa
         one);
 }
 
+std::string Fleet::region_of(const Worker& worker) const {
+  if (!worker.record.region.empty()) return worker.record.region;
+  const auto pool = std::ranges::find(pools_, worker.config.pool, &PoolConfig::name);
+  return pool == pools_.end() ? std::string() : pool->region;
+}
+
 cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
   const auto median = [&](double cluster::StepCosts::*cost) {
     std::vector<double> all;
@@ -101,6 +107,22 @@ cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
           .context_token_s = median(&StepCosts::context_token_s)};
 }
 
+bool Fleet::panics(std::string_view pool, int64_t now_ns) const {
+  int all = 0;
+  int serving = 0;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->leaves || worker->config.pool != pool) continue;
+    ++all;
+    if (worker->health.takes_requests(now_ns)) ++serving;
+  }
+  return 2 * serving < all;
+}
+
+bool Fleet::is_tried_in_panic(const Worker& worker, const Wanted& wanted, int64_t now_ns) {
+  return !worker.leaves && !worker.config.draining && worker.config.pool == wanted.pool &&
+         has_model(worker, wanted.model) && worker.health.is_worth_a_try(now_ns);
+}
+
 std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_ns) {
   std::vector<int> hits(workers_.size());
   // Windows are one model's: the same for all of a pool.
@@ -112,6 +134,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
   std::vector<CostCandidate> all(workers_.size(), CostCandidate{.usable = false});
   const cluster::StepCosts middle = middle_costs(wanted.pool);
   const cluster::StepCosts floor = divided(middle, kFaster);
+  const bool panic = panics(wanted.pool, now_ns);
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr) continue;
     Worker& worker = *workers_[i];
@@ -132,8 +155,10 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
                                                                       : worker.config.zone),
            .bias = worker.first_bias.at(typical.first, now_ns),
            .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
-           .usable = serves(worker, wanted.pool, wanted.model, now_ns) &&
+           .usable = (serves(worker, wanted.pool, wanted.model, now_ns) ||
+                      (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
                      meets(worker.abilities, wanted.need) &&
+                     (wanted.region.empty() || region_of(worker) == wanted.region) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
@@ -174,7 +199,6 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       is_there ? preferred->worker : choose_by_cost(request, all, wanted.draw, nullptr);
   if (!chosen) return std::nullopt;
   Worker& worker = *workers_[*chosen];
-  if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) worker.health.note_trial();
   ++worker.requests;
   ++worker.open;
   const CostCandidate& candidate = all[*chosen];
@@ -195,6 +219,9 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .has_adapter = terms.adapter_s == 0,
                         .first_s = terms.first_s,
                         .step_s = terms.step_s};
+  if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
+    worker.health.note_trial(assignment.dispatch);
+  }
   if (std::ranges::binary_search(worker.adapters, wanted.model)) {
     worker.expected_adapters.insert_or_assign(
         std::string(wanted.model),
@@ -226,6 +253,7 @@ std::vector<Fleet::Considered> Fleet::explain(const Wanted& wanted) {
     considered.push_back({.name = workers_[i]->shown,
                           .state = workers_[i]->health.state(now_ns),
                           .reason = reason_of(*workers_[i], now_ns),
+                          .region = region_of(*workers_[i]),
                           .candidate = all[i],
                           .terms = terms[i],
                           .chosen = chosen == i});

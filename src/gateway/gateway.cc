@@ -11,7 +11,6 @@
 #include "api/error.h"
 #include "api/model_list.h"
 #include "api/stream_asked.h"
-#include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "cluster/grpc_frame.h"
@@ -19,7 +18,6 @@
 #include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
-#include "gateway/explanation.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
 #include "net/url.h"
@@ -69,12 +67,16 @@ bool is_plain(std::string_view id) {
 
 // What the client gives the answer; of what is no number the worker says so.
 std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
-  const std::string_view text = headers.get("x-request-timeout-ms");
-  int64_t ms = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || ms < 1 || ms > kTimeoutMsMax) return std::nullopt;
-  return ms * 1'000'000;
+  std::optional<int64_t> left_ns;
+  for (const std::string_view header : {"x-request-timeout-ms", "x-request-deadline-ms"}) {
+    const std::string_view text = headers.get(header);
+    int64_t ms = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (!whole || ms < 1 || ms > kTimeoutMsMax) continue;
+    left_ns = std::min(left_ns.value_or(INT64_MAX), ms * 1'000'000);
+  }
+  return left_ns;
 }
 
 // TN-14: whose region has no pool is sent to no other one.
@@ -103,6 +105,11 @@ bool is_foreign(const GatewayConfig& config, const std::string& pool) {
   return found != config.pools.end() && found->is_foreign();
 }
 
+bool asks_why(const net::HttpRequest& request, const Asker& asker) {
+  return asker.scope != nullptr && asker.scope->may_explain &&
+         request.headers.get("x-pelton-explain") == "1";
+}
+
 // GW-03.
 api::ApiError loop_detected() {
   return {.status = 508,
@@ -127,7 +134,11 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       clock_(clock),
       log_(log),
       begun_ns_(clock.now_ns()),
-      access_control_(std::move(options.keys), fmt::format("{:016x}", random_seed()), clock),
+      knows_salts_(!options.salt_secret.empty()),
+      access_control_(
+          std::move(options.keys),
+          knows_salts_ ? std::move(options.salt_secret) : fmt::format("{:016x}", random_seed()),
+          clock),
       quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
       fleet_({.gateway = name_,
               .trust = trust_,
@@ -401,11 +412,15 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!routed && response) routed = route_of_response(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
+  if (comments == Comments::kMayCome && asks_why(request, asker)) {
+    return explain_beside(std::move(request), exchange, settings, *routed, asker);
+  }
   const PoolConfig* pool = routed->pool;
   const auto relayed =
       std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
                                                       .pool = pool->name,
                                                       .model = std::move(routed->model),
+                                                      .region = region_of(config, asker),
                                                       .request_id = request_id,
                                                       .principal = *std::move(caller.principal),
                                                       .seed = draw(),
@@ -436,13 +451,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .gateway = name_,
       .retries_max = config.retries_max,
       .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9)};
-  // Whose blocks are salted by a secret of its worker's own has no names here; a worker of another
-  // kind keeps tenants' blocks together.
-  PromptNamer::Naming naming;
-  if (relayed->principal.tenant.empty() || pool->is_foreign()) {
-    naming = naming_of(*settings, *pool, relayed->created_ms,
-                       relayed->names_adapter ? relayed->model : "");
-  }
+  PromptNamer::Naming naming = naming_of(*settings, *pool, named_for(*relayed));
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, std::move(naming), exchange,
                      [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
@@ -564,50 +573,6 @@ std::optional<Gateway::Routed> Gateway::route_of_response(const GatewayConfig& c
   }
   if (routed) routed->other_pools = std::move(other_pools);
   return routed;
-}
-
-PromptNamer::Naming Gateway::naming_of(const Settings& settings, const PoolConfig& pool,
-                                       int64_t created_ms, std::string_view adapter) const {
-  const auto text = settings.texts.find(pool.name);
-  if (text == settings.texts.end()) return {};
-  Fleet::Naming known = fleet_.naming(pool.name);
-  PromptNamer::Naming naming{
-      .text = text->second,
-      .block_tokens = known.block_tokens,
-      .date = known.date.empty() ? base::local_date(created_ms) : std::move(known.date)};
-  if (adapter.empty()) return naming;
-  // What is computed with it has other names than what is computed without. Of one that is in no
-  // worker's memory nobody holds anything.
-  const std::string digest = fleet_.adapter_digest(pool.name, adapter);
-  naming.adapter = digest.empty() ? 0 : base::digest_identity(digest);
-  if (naming.adapter == 0) naming.block_tokens = 0;
-  return naming;
-}
-
-net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
-  const Config settings = config();
-  const std::optional<std::string> path = net::query_value(request.query, "path");
-  const net::HttpRequest asked{.method = "POST",
-                               .path = path.value_or("/v1/chat/completions"),
-                               .query = {},
-                               .headers = {},
-                               .body = request.body,
-                               .remote = {}};
-  const Result<std::string> readable = asked_model(asked);
-  if (!readable.ok()) return error_answer("/", api::api_error(readable.error()), "");
-  const std::string& model = *readable;
-  const auto choice = choose_route(settings->config, {.model = model, .draw = draw()});
-  const auto adapter = choice ? std::nullopt : route_adapter(settings->config, model, {});
-  const PoolConfig* pool = choice ? choice->pool : adapter ? adapter->pool : nullptr;
-  if (pool == nullptr) return error_answer("/", api::model_not_found(model), "");
-  const RoutedPrompt prompt = namer_.name(
-      asked, naming_of(*settings, *pool, clock_.unix_ms(), adapter ? std::string_view(model) : ""));
-  const std::vector<Fleet::Considered> considered = fleet_.explain(
-      {.pool = pool->name, .model = model, .excluded = {}, .prompt = prompt, .draw = draw()});
-  return json_answer(200, explanation_body({.pool = pool->name,
-                                            .prompt = prompt,
-                                            .output_tokens = fleet_.expected_output(pool->name),
-                                            .considered = considered}));
 }
 
 std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request,

@@ -51,8 +51,10 @@ class Gateway {
     GatewayConfig config;
     access::ApiKeys keys;  // empty: none is asked for
     ModelTexts texts;
-    std::optional<uint64_t> block_seed;          // of the fleet's block names; none: one is drawn
-    std::shared_ptr<const net::TlsTrust> trust;  // of the workers; null: plain HTTP
+    std::optional<uint64_t> block_seed;  // of the fleet's block names; none: one is drawn
+    // Of the salts of tenants' blocks, as workers have it; empty: those are not known here.
+    std::string salt_secret;
+    std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
     std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
     // [etcd] with what its files say.
     cluster::EtcdClient::Options etcd;
@@ -166,9 +168,26 @@ class Gateway {
                                                  const Home& home);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
+  // The same of a client's request, whose key may ask for it, in place of its answer.
+  void explain_beside(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                      const Config& settings, const Routed& routed, const Asker& asker);
+  struct Explained {
+    const PoolConfig& pool;
+    std::string_view model;
+    std::string_view region;
+    const RoutedPrompt& prompt;
+  };
+  net::HttpResponse explanation(const Explained& explained);
   // `adapter`: that the request names; empty: none.
+  struct NamedFor {
+    int64_t created_ms = 0;
+    std::string_view adapter;
+    std::string_view tenant;
+  };
+  // Of what `request` holds.
+  static NamedFor named_for(const Relay::Request& request);
   PromptNamer::Naming naming_of(const Settings& settings, const PoolConfig& pool,
-                                int64_t created_ms, std::string_view adapter) const;
+                                const NamedFor& named) const;
 
   const std::shared_ptr<const net::TlsTrust> trust_;
   const std::shared_ptr<const net::TlsTrust> kubernetes_trust_;
@@ -183,6 +202,7 @@ class Gateway {
   base::Log& log_;
   const int64_t begun_ns_;
   mutable std::atomic<bool> was_complete_ = false;  // each pool has had workers
+  const bool knows_salts_;                          // of tenants' blocks
   access::AccessControl access_control_;
   access::RefusalCounts refusals_;
   RelayCounters counters_;

@@ -62,7 +62,8 @@ net::HttpHeaders headers_of(const grpc::CallbackServerContext& context) {
   for (const auto& [name, value] : context.client_metadata()) {
     const std::string_view key(name.data(), name.size());
     const bool is_librarys = key.starts_with("grpc-") || key.ends_with("-bin") ||
-                             key == "user-agent" || key == "x-request-timeout-ms";
+                             key == "user-agent" || key == "x-request-timeout-ms" ||
+                             key == "x-request-deadline-ms";
     if (!is_librarys) headers.add(std::string(key), std::string(value.data(), value.size()));
   }
   if (const auto left = milliseconds_left(context)) {

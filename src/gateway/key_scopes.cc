@@ -21,6 +21,12 @@ std::string_view take_word(std::string_view& line) {
 
 // What is wrong with one of these words; empty: nothing, or it is none of them.
 std::string read_word(std::string_view word, KeyScope& scope, bool& is_said) {
+  if (word == "explain") {
+    is_said = true;
+    if (scope.may_explain) return "'explain' is said twice";
+    scope.may_explain = true;
+    return "";
+  }
   const size_t equals = std::min(word.find('='), word.size());
   const std::string_view name = word.substr(0, equals);
   std::string_view value = word.substr(std::min(equals + 1, word.size()));

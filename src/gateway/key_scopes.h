@@ -1,5 +1,5 @@
 // What single keys may reach: of `keys_file` the words that are a gateway's (models=, pool=,
-// region=); the others are access::ApiKeys'. Filled at once; then immutable, any thread.
+// region=, explain); the others are access::ApiKeys'. Filled at once; then immutable, any thread.
 #pragma once
 
 #include <map>
@@ -15,7 +15,8 @@ namespace pelton::gateway {
 struct KeyScope {
   std::vector<std::string> models;  // it knows of no others
   std::string pool;                 // its requests go to no other one
-  std::string region;               // nor to pools of another region
+  std::string region;               // nor to workers of another region
+  bool may_explain = false;         // hears of workers and costs (x-pelton-explain)
 
   bool operator==(const KeyScope&) const = default;
 };

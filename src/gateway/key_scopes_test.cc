@@ -11,7 +11,8 @@ namespace {
 // Both readers of the file understand each line.
 TEST(KeyScopes, StandBesideWhatServersRead) {
   constexpr std::string_view kFile =
-      "a wheel 2 models=m,n pool=p rpm=6\n# none\n\nb region=eu\nc wheel\n";
+      "a wheel 2 models=m,n pool=p rpm=6\n# none\n\nb region=eu\nc wheel\nd wheel explain\n"
+      "e explain\n";
   access::ApiKeys keys;
   ASSERT_TRUE(keys.add_file(kFile, "keys").ok());
   const auto scopes = KeyScopes::parse(kFile, "keys");
@@ -24,7 +25,13 @@ TEST(KeyScopes, StandBesideWhatServersRead) {
   EXPECT_EQ(keys.principal_of("a")->tenant, "wheel");
   ASSERT_NE(of("b"), nullptr);
   EXPECT_EQ(of("b")->region, "eu");
+  EXPECT_FALSE(of("b")->may_explain);
   EXPECT_EQ(of("c"), nullptr);
+  ASSERT_NE(of("d"), nullptr);
+  EXPECT_TRUE(of("d")->may_explain);
+  ASSERT_NE(of("e"), nullptr);
+  EXPECT_TRUE(of("e")->may_explain);
+  EXPECT_NE(keys.principal_of("e")->tenant, "explain") << "no tenant's name";
   EXPECT_FALSE(scopes->empty());
   EXPECT_TRUE(KeyScopes::parse("a b rpm=1\n", "keys")->empty());
 }
@@ -37,6 +44,7 @@ TEST(KeyScopes, RefuseByLineAndNeverShowAKey) {
       {"secret pool=a pool=b", "keys:1: 'pool' is said twice"},
       {"secret region=a region=a", "keys:1: 'region' is said twice"},
       {"secret models=a models=b", "keys:1: 'models' is said twice"},
+      {"secret explain explain", "keys:1: 'explain' is said twice"},
   };
   for (const auto& [text, what] : cases) {
     const auto scopes = KeyScopes::parse(text, "keys");

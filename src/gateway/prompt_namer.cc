@@ -36,12 +36,15 @@ RoutedPrompt PromptNamer::unnamed(const net::HttpRequest& request) {
 
 RoutedPrompt PromptNamer::name(const net::HttpRequest& request, const Naming& naming) const {
   if (naming.text == nullptr) return unnamed(request);
-  const std::optional<std::vector<TokenId>> tokens = prompt_tokens(
+  const std::optional<PromptTokens> known = prompt_tokens(
       *naming.text, {.path = request.path, .body = request.body, .date = naming.date});
-  if (!tokens) return unnamed(request);
-  RoutedPrompt prompt{.tokens = std::ssize(*tokens)};
-  if (!hasher_ || naming.block_tokens == 0) return prompt;
-  prompt.names = block_names(*hasher_, naming.adapter, *tokens, naming.block_tokens);
+  if (!known) return unnamed(request);
+  RoutedPrompt prompt{.tokens = std::ssize(known->tokens)};
+  const bool has_salt = naming.salt_of || known->cache_salt.empty();
+  if (!hasher_ || naming.block_tokens == 0 || !has_salt) return prompt;
+  const std::string salt = naming.salt_of ? naming.salt_of(known->cache_salt) : std::string();
+  prompt.names = block_names(*hasher_, {.salt = salt, .adapter = naming.adapter}, known->tokens,
+                             naming.block_tokens);
   prompt.block_tokens = naming.block_tokens;
   return prompt;
 }

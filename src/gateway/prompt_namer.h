@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/bounded_queue.h"
@@ -29,6 +30,9 @@ class PromptNamer {
     int block_tokens = 0;                   // 0: not known
     std::string date;
     int64_t adapter = 0;  // of its answers; 0: the model itself
+    // What its asker's blocks are salted with, by the request's own salt (empty: it has none);
+    // null: not salted, and whose request has a salt has no names.
+    std::function<std::string(std::string_view of_request)> salt_of = {};
   };
   RoutedPrompt name(const net::HttpRequest& request, const Naming& naming) const;
 

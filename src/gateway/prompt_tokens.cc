@@ -12,7 +12,7 @@
 namespace pelton::gateway {
 namespace {
 
-using Tokens = std::optional<std::vector<TokenId>>;
+using Tokens = std::optional<PromptTokens>;
 
 api::RequestLimits limits_of(const ModelText& text) {
   return {.vocab_size = text.tokenizer->vocab_size()};
@@ -20,10 +20,11 @@ api::RequestLimits limits_of(const ModelText& text) {
 
 Tokens chat_tokens(const ModelText& text, const api::ChatRequest& request,
                    const std::string& date) {
-  if (text.chat == nullptr || !request.generation.cache_salt.empty()) return std::nullopt;
+  if (text.chat == nullptr) return std::nullopt;
   Result<chat::RenderedPrompt> rendered = text.chat->render(prompt::conversation_of(request, date));
   if (!rendered.ok()) return std::nullopt;
-  return std::move(rendered->tokens);
+  return PromptTokens{.tokens = std::move(rendered->tokens),
+                      .cache_salt = request.generation.cache_salt};
 }
 
 Tokens of_chat(const ModelText& text, const PromptSource& source) {
@@ -40,19 +41,23 @@ Tokens of_messages(const ModelText& text, const PromptSource& source) {
 Tokens of_completion(const ModelText& text, const PromptSource& source) {
   const auto request = api::parse_completion_request(source.body, limits_of(text));
   const bool has_one = request.ok() && request->prompts.size() == 1 && request->suffix.empty();
-  if (!has_one || !request->generation.cache_salt.empty()) return std::nullopt;
+  if (!has_one) return std::nullopt;
   const api::Prompt& prompt = request->prompts.front();
+  PromptTokens known{.tokens = {}, .cache_salt = request->generation.cache_salt};
   if (const auto* words = std::get_if<std::string>(&prompt)) {
-    return request->adds_special ? text.tokenizer->encode_prompt(*words)
-                                 : text.tokenizer->encode(*words);
+    known.tokens = request->adds_special ? text.tokenizer->encode_prompt(*words)
+                                         : text.tokenizer->encode(*words);
+  } else {
+    known.tokens = std::get<std::vector<TokenId>>(prompt);
   }
-  return std::get<std::vector<TokenId>>(prompt);
+  return known;
 }
 
 Tokens of_generate(const ModelText& text, const PromptSource& source) {
   auto request = api::parse_generate_request(source.body, limits_of(text));
-  if (!request.ok() || !request->generation.cache_salt.empty()) return std::nullopt;
-  return std::move(request->tokens);
+  if (!request.ok()) return std::nullopt;
+  return PromptTokens{.tokens = std::move(request->tokens),
+                      .cache_salt = request->generation.cache_salt};
 }
 
 }  // namespace

@@ -28,9 +28,13 @@ struct PromptSource {
   std::string date;  // "2026-11-23", for formats that say it
 };
 
+struct PromptTokens {
+  std::vector<TokenId> tokens;
+  std::string cache_salt;  // that the request names; empty: none
+};
+
 // None: it has no single prompt, or one with a suffix, or is none of these: chat completions,
-// messages, completions, generate; or names a salt of its own.
-std::optional<std::vector<TokenId>> prompt_tokens(const ModelText& text,
-                                                  const PromptSource& source);
+// messages, completions, generate.
+std::optional<PromptTokens> prompt_tokens(const ModelText& text, const PromptSource& source);
 
 }  // namespace pelton::gateway

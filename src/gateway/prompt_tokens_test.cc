@@ -18,7 +18,7 @@ ModelText box() {
 
 size_t count(const ModelText& text, std::string_view path, std::string_view body) {
   const auto tokens = prompt_tokens(text, {.path = path, .body = body, .date = "2026-11-23"});
-  return tokens ? tokens->size() : 0;
+  return tokens ? tokens->tokens.size() : 0;
 }
 
 TEST(PromptTokens, OfEachEndpointThatHasAPromptOfItsOwn) {
@@ -47,11 +47,24 @@ TEST(PromptTokens, ATextBeginsAsItsWorkersHaveIt) {
             plain.size());
 }
 
+TEST(PromptTokens, ARequestsOwnSaltIsRead) {
+  const ModelText text = box();
+  const auto salt = [&](std::string_view path, std::string_view body) {
+    return prompt_tokens(text, {.path = path, .body = body, .date = {}})->cache_salt;
+  };
+  EXPECT_EQ(salt("/v1/completions", R"({"prompt":"a","cache_salt":"pepper"})"), "pepper");
+  EXPECT_EQ(salt("/v1/completions", R"({"prompt":"a"})"), "");
+  EXPECT_EQ(salt("/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"a"}],"cache_salt":"pepper"})"),
+            "pepper");
+  EXPECT_EQ(salt("/inference/v1/generate", R"({"token_ids":[1,2],"cache_salt":"pepper"})"),
+            "pepper");
+}
+
 TEST(PromptTokens, WhatOnlyAWorkerKnowsHasNone) {
   const ModelText text = box();
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","suffix":"b"})"), 0u);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":["a","b"]})"), 0u);
-  EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","cache_salt":"pepper"})"), 0u);
   EXPECT_EQ(count(text, "/v1/chat/completions", "no JSON"), 0u);
   EXPECT_EQ(count(text, "/v1/responses", R"({"input":"Hello"})"), 0u);
   EXPECT_EQ(count(text, "/v1/embeddings", R"({"input":"Hello"})"), 0u);

@@ -95,7 +95,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                                                                         .draw = draw,
                                                                         .avoided = avoided,
                                                                         .preferred = preferred_,
-                                                                        .need = need});
+                                                                        .need = need,
+                                                                        .region = request_.region});
   waits_for_trial_ = !assignment && !avoided.empty();
   if (!assignment) return assignment;
   const auto trial = services_.quarantine.begin_trial(request_.http, assignment->incarnation);

@@ -52,7 +52,8 @@ class Relay final : public WorkerListener,
   struct Request {
     net::HttpRequest http;
     std::string pool;
-    std::string model;  // empty: none is named
+    std::string model;   // empty: none is named
+    std::string region;  // that it stays in; empty: any
     RoutedPrompt prompt;
     std::string request_id;
     access::Principal principal;

@@ -47,8 +47,12 @@ bool may_know(const GatewayConfig& config, const Asker& asker, const PoolConfig&
 
 bool is_in_reach(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool) {
   const TenantConfig* rules = tenant_of(config, asker.tenant);
-  return (rules == nullptr || is_or_any(rules->region, pool.region)) &&
-         (asker.scope == nullptr || is_or_any(asker.scope->region, pool.region));
+  const std::string of_tenant = rules == nullptr ? std::string() : rules->region;
+  const std::string of_key = asker.scope == nullptr ? std::string() : asker.scope->region;
+  if (pool.region == PoolConfig::kRegionOfWorker) {
+    return is_or_any(of_tenant, of_key) || of_key.empty();
+  }
+  return is_or_any(of_tenant, pool.region) && is_or_any(of_key, pool.region);
 }
 
 bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
@@ -108,6 +112,12 @@ const RouteArm* arm_of(const GatewayConfig& config, const RouteConfig& route, co
 bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
              std::string_view model) {
   return may_know(config, asker, pool, model) && is_in_reach(config, asker, pool);
+}
+
+std::string region_of(const GatewayConfig& config, const Asker& asker) {
+  if (asker.scope != nullptr && !asker.scope->region.empty()) return asker.scope->region;
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return rules == nullptr ? std::string() : rules->region;
 }
 
 bool is_limited_to_models(const GatewayConfig& config, const Asker& asker) {

@@ -29,6 +29,9 @@ struct Asker {
   }
 };
 
+// The region that its requests stay in, by its key or its tenant; empty: any.
+std::string region_of(const GatewayConfig& config, const Asker& asker);
+
 struct RouteKey {
   std::string_view model;  // empty: none is named
   Asker asker;

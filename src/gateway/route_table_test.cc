@@ -129,6 +129,25 @@ TEST(RouteTable, ATenantSeesItsModelsAndItsPoolOnly) {
   EXPECT_EQ(pool_of("", "acme"), "none") << "there are two";
 }
 
+// A pool whose workers say themselves where they stand is in everybody's reach: which of them may
+// be asked is the fleet's business (Fleet::Wanted::region).
+TEST(RouteTable, APoolOfManyRegionsIsInReach) {
+  const GatewayConfig config{
+      .pools = {{.name = "all", .models = {"m"}, .region = "*"}},
+      .tenants = {{.name = "acme", .models = {}, .pool = {}, .region = "eu"}}};
+  const KeyScope in_us{.models = {}, .pool = {}, .region = "us"};
+  const auto reached = [&](const Asker& asker) {
+    const auto choice = choose_route(config, {.model = "m", .asker = asker});
+    return choice && choice->pool != nullptr;
+  };
+  EXPECT_TRUE(reached({.tenant = "acme"}));
+  EXPECT_EQ(region_of(config, {.tenant = "acme"}), "eu");
+  EXPECT_TRUE(reached({.tenant = "other", .scope = &in_us}));
+  EXPECT_EQ(region_of(config, {.tenant = "other", .scope = &in_us}), "us");
+  EXPECT_FALSE(reached({.tenant = "acme", .scope = &in_us})) << "tied to both, there is nowhere";
+  EXPECT_EQ(region_of(config, {.tenant = "other"}), "");
+}
+
 // TN-14: a region that has no pool any more is no reason to leave it.
 TEST(RouteTable, AKeyAndItsTenantStayInTheirRegion) {
   GatewayConfig config{.pools = {{.name = "eu", .models = {"m"}, .region = "eu"},

@@ -160,6 +160,7 @@ void ShadowTraffic::offer(const Target& target, const Relay::Request& request) {
       .http = request.http,
       .pool = shadow.pool,
       .model = request.model,
+      .region = request.region,
       .prompt = {.tokens = request.prompt.tokens, .names = {}},
       .request_id = request.request_id + "-shadow",
       .principal = request.principal,

@@ -24,7 +24,7 @@ class Blocks : public testing::Test {
                  : view_.note_removed(0, BlockView::Group::kWidest, one.name);
     }
     std::vector<int> hits(1);
-    view_.find(block_names(hasher_, 0, kPrompt, 2), 0, 0, hits);
+    view_.find(block_names(hasher_, {}, kPrompt, 2), 0, 0, hits);
     return hits[0];
   }
 

@@ -24,6 +24,8 @@ namespace {
 
 constexpr size_t kErrBytesMax = size_t{16} << 10;
 constexpr size_t kPiece = size_t{16} << 10;
+// While nothing comes: whether it has ended.
+constexpr std::chrono::milliseconds kLook{20};
 
 // Both ends of a pipe, closed when it goes.
 struct Pipe {
@@ -168,9 +170,12 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
     child.wait();
     return Error{code, fmt::format("{} {}", words[0], why), {}};
   };
+  // Once it has ended only what it wrote is read: what it has started may hold its ends open.
+  std::optional<int> code;
   while (child.out.ends[0] >= 0 || child.err.ends[0] >= 0 || child.in.ends[1] >= 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0 && code) break;
     if (left.count() <= 0) {
       return give_up(ErrorCode::kDeadline,
                      fmt::format("has not ended within {} ms", bounds.time_max.count()));
@@ -179,7 +184,10 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
     std::array<pollfd, 3> ends = {{{child.out.ends[0], POLLIN, 0},
                                    {child.err.ends[0], POLLIN, 0},
                                    {child.in.ends[1], POLLOUT, 0}}};
-    ::poll(ends.data(), ends.size(), static_cast<int>(left.count()));
+    const auto pause = code ? std::chrono::milliseconds(0) : std::min(left, kLook);
+    const int count = ::poll(ends.data(), ends.size(), static_cast<int>(pause.count()));
+    if (count == 0 && code) break;
+    if (count == 0) code = child.wait_until({});
     if (ends[0].revents != 0) read_piece(child.out, bounds.bytes_max + 1, run.out);
     if (ends[1].revents != 0) read_piece(child.err, kErrBytesMax, run.err);
     if (ends[2].revents != 0) write_piece(child.in, input);
@@ -187,7 +195,7 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
       return give_up(ErrorCode::kIo, fmt::format("prints more than {} bytes", bounds.bytes_max));
     }
   }
-  const std::optional<int> code = child.wait_until(deadline);
+  if (!code) code = child.wait_until(deadline);
   if (!code) {
     return give_up(ErrorCode::kDeadline,
                    fmt::format("has not ended within {} ms", bounds.time_max.count()));

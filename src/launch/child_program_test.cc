@@ -38,6 +38,14 @@ TEST(ChildProgram, WhoClosesItsEndsAndStaysIsEnded) {
   EXPECT_EQ(run.error().code, ErrorCode::kDeadline);
 }
 
+// A daemon that keeps the ends that it was given.
+TEST(ChildProgram, WhatItHasStartedIsNotWaitedFor) {
+  const auto run = shell("echo one; sleep 2 & exit 4", {}, {.time_max = std::chrono::minutes(1)});
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->code, 4);
+  EXPECT_EQ(run->out, "one\n");
+}
+
 TEST(ChildProgram, VariablesThatAreLeftOutAreNotInherited) {
   ::setenv("SQUEUE_STATES", "PENDING", 1);
   ::setenv("SLURM_CONF", "/etc/x", 1);

@@ -62,6 +62,21 @@ Result<std::vector<ScaledFleet::Address>> read_addresses(const Json& json, std::
   return addresses;
 }
 
+// Absent where whoever sends it has none to name.
+Result<std::vector<std::string>> read_names(const Json& json, std::string_view key) {
+  std::vector<std::string> names;
+  const Json* const list = json.find(key);
+  if (list == nullptr) return names;
+  if (!list->is_array() || list->as_array().size() > kPoolsMax) {
+    return not_ours("a list of the exchange is none, or too long");
+  }
+  for (const Json& one : list->as_array()) {
+    if (!one.is_string()) return not_ours("a name of the exchange is none");
+    names.push_back(one.as_string());
+  }
+  return names;
+}
+
 std::optional<PoolPhase> phase_of(std::string_view name) {
   for (const PoolPhase phase : {PoolPhase::kCold, PoolPhase::kStarting, PoolPhase::kReady}) {
     if (autoscaler::pool_phase_name(phase) == name) return phase;
@@ -107,7 +122,9 @@ std::string order_body(const ExchangeOrder& order) {
   write_addresses(w, order.launched);
   w.key("draining");
   write_addresses(w, order.draining);
-  w.key("pools").begin_array();
+  w.key("unknown").begin_array();
+  for (const std::string& pool : order.unknown) w.string(pool);
+  w.end_array().key("pools").begin_array();
   for (const ExchangeOrder::Pool& one : order.pools) {
     w.begin_object().key("pool").string(one.name);
     w.key("retirement").integer(static_cast<int64_t>(one.retirement));
@@ -127,6 +144,7 @@ Result<ExchangeOrder> parse_order_body(std::string_view body) {
   ExchangeOrder order{.epoch = static_cast<uint64_t>(*epoch)};
   TRY_ASSIGN(order.launched, read_addresses(json, "launched"));
   TRY_ASSIGN(order.draining, read_addresses(json, "draining"));
+  TRY_ASSIGN(order.unknown, read_names(json, "unknown"));
   TRY_ASSIGN(const Json::Array* const pools, objects(json, "pools", kPoolsMax));
   for (const Json& one : *pools) {
     const std::optional<PoolPhase> phase = phase_of(one.string("state").value_or(""));

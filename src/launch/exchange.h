@@ -34,6 +34,8 @@ struct ExchangeOrder {
   uint64_t epoch = 0;
   std::vector<ScaledFleet::Address> launched;
   std::vector<ScaledFleet::Address> draining;  // of those
+  // Pools of which it is not known yet what was launched: what an earlier order said stands.
+  std::vector<std::string> unknown;
   std::vector<Pool> pools;
 
   bool operator==(const ExchangeOrder&) const = default;

@@ -61,11 +61,18 @@ FleetScaler::FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, Scal
 
 std::chrono::milliseconds FleetScaler::turn(bool asked) {
   const int64_t now_ns = clock_.now_ns();
+  find_unknown();
   const std::vector<LaunchedReplica> launched = launcher_.list();
   set_members(launched);
+  stop_strangers(launched);
   bool is_moving = false;
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
+    pool.state.pool = pool.asked.name;
+    if (!pool.is_known) {
+      states.push_back(pool.state);
+      continue;
+    }
     const bool changed = follow(pool, launched, now_ns);
     end_overdue(pool, now_ns);
     if (asked || changed || now_ns >= pool.decide_ns) decide(pool, now_ns);
@@ -86,6 +93,33 @@ std::vector<FleetScaler::PoolState> FleetScaler::states() const {
   return states_;
 }
 
+// Before anything is listed: a pool that becomes known meanwhile is so at the next turn.
+void FleetScaler::find_unknown() {
+  for (Pool& pool : pools_) {
+    const bool is_known = launcher_.is_known(pool.asked.name);
+    if (is_known == pool.is_known) continue;
+    pool.is_known = is_known;
+    log_.info(fmt::format(
+        "pool '{}': {}", pool.asked.name,
+        is_known ? "it is known what runs" : "nothing is decided until it is known what runs"));
+  }
+}
+
+// Replicas of pools that nobody scales any more.
+void FleetScaler::stop_strangers(const std::vector<LaunchedReplica>& launched) {
+  std::set<ReplicaOrder> strangers;
+  for (const LaunchedReplica& one : launched) {
+    const bool is_ours = std::ranges::any_of(
+        pools_, [&](const Pool& pool) { return pool.asked.name == one.order.pool; });
+    if (is_ours || one.state == LaunchedReplica::State::kEnded) continue;
+    strangers.insert(one.order);
+    if (strangers_.contains(one.order)) continue;
+    log_.warning(fmt::format("{} is ended: no pool has this name any more", shown(one.order)));
+    launcher_.stop(one.order, kStopGrace);
+  }
+  strangers_ = std::move(strangers);
+}
+
 // Those that are being stopped stay: gateways hear from themselves that they leave.
 void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
   std::vector<ScaledFleet::Address> members;
@@ -94,10 +128,15 @@ void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
     members.push_back({.pool = one.order.pool, .host = one.host, .port = one.port});
   }
   std::sort(members.begin(), members.end());
-  if (members_set_ && members == members_) return;
+  std::vector<std::string> unknown;
+  for (const Pool& pool : pools_) {
+    if (!pool.is_known) unknown.push_back(pool.asked.name);
+  }
+  if (members_set_ && members == members_ && unknown == unknown_) return;
   members_set_ = true;
-  fleet_.set_launched(members);
+  fleet_.set_launched(members, unknown);
   members_ = std::move(members);
+  unknown_ = std::move(unknown);
 }
 
 bool FleetScaler::follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns) {
@@ -362,7 +401,9 @@ void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t no
 }
 
 void FleetScaler::start_one(Pool& pool, int64_t now_ns) {
-  ReplicaOrder order{.pool = pool.asked.name, .ordinal = 0, .token = ++token_};
+  // What a launcher has seen since may be newer.
+  token_ = std::max(token_, launcher_.newest_token()) + 1;
+  ReplicaOrder order{.pool = pool.asked.name, .ordinal = 0, .token = token_};
   while (pool.replicas.contains(order.ordinal)) ++order.ordinal;
   pool.failure.clear();
   const Result<void> started = launcher_.start(order);
@@ -381,7 +422,6 @@ FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
 // A start that takes longer than nine of ten did is expected to take half as long again.
 void FleetScaler::announce(Pool& pool, int64_t now_ns) {
   PoolState& state = pool.state;
-  state.pool = pool.asked.name;
   state.starting = state.ready = state.draining = state.stopping = 0;
   double eta_s = state.decision.terms.start_s_p90;
   if (eta_s <= 0) eta_s = pool.asked.start_s;

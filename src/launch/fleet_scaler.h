@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +54,10 @@ class ScaledFleet {
 
   virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
   virtual std::vector<Worker> workers(const std::string& pool) = 0;
-  // These and no others of those that were launched.
-  virtual void set_launched(const std::vector<Address>& addresses) = 0;
+  // These and no others of those that were launched; but for `unknown` pools, of which it is not
+  // known yet: whoever serves there goes on.
+  virtual void set_launched(const std::vector<Address>& addresses,
+                            const std::vector<std::string>& unknown) = 0;
   virtual void set_draining(const Address& address, bool draining) = 0;
   // From now on requests are held in the name of this retirement; 0: no longer.
   virtual void retire(const std::string& pool, uint64_t retirement) = 0;
@@ -134,12 +137,15 @@ class FleetScaler {
     int64_t decide_ns = 0;  // when to decide next
     double service_s = 10;  // of a request, as last seen
     std::string logged;     // the last decision in the log
+    bool is_known = true;   // Launcher::is_known
     PoolState state;
     // Of replicas that another one has seen become ready: when, by their ids.
     std::map<std::string, int64_t> remembered_ready_ns;
   };
 
+  void find_unknown();
   void set_members(const std::vector<LaunchedReplica>& launched);
+  void stop_strangers(const std::vector<LaunchedReplica>& launched);
   // True: something has changed that is a reason to decide now.
   bool follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns);
   bool follow_launched(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns);
@@ -166,6 +172,8 @@ class FleetScaler {
   FactsRecorder* const recorder_;
   std::vector<Pool> pools_;
   std::vector<ScaledFleet::Address> members_;  // as the fleet has them
+  std::vector<std::string> unknown_;           // pools, as the fleet has them
+  std::set<ReplicaOrder> strangers_;           // that were asked to stop
   bool members_set_ = false;
   uint64_t token_;
   mutable std::mutex mutex_;

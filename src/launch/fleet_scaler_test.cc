@@ -35,7 +35,8 @@ class PlayedLauncher final : public Launcher {
     for (const auto& [ordinal, one] : replicas) all.push_back(one);
     return all;
   }
-  uint64_t newest_token() const override { return 40; }
+  uint64_t newest_token() const override { return newest; }
+  bool is_known(const std::string& /*pool*/) const override { return known; }
   void end(int ordinal, const std::string& how) {
     replicas[ordinal].state = State::kEnded;
     replicas[ordinal].ended = how;
@@ -44,6 +45,8 @@ class PlayedLauncher final : public Launcher {
   std::map<int, LaunchedReplica> replicas;
   std::vector<ReplicaOrder> orders;
   std::vector<ReplicaOrder> stopped;
+  uint64_t newest = 40;
+  bool known = true;
 
  private:
   const base::Clock& clock_;
@@ -61,7 +64,11 @@ class PlayedFleet final : public ScaledFleet {
     return {report};
   }
   std::vector<Worker> workers(const std::string& /*pool*/) override { return known; }
-  void set_launched(const std::vector<Address>& addresses) override { members = addresses; }
+  void set_launched(const std::vector<Address>& addresses,
+                    const std::vector<std::string>& pools_unknown) override {
+    members = addresses;
+    unknown = pools_unknown;
+  }
   void set_draining(const Address& address, bool drains) override {
     if (drains) drained.push_back(address);
   }
@@ -73,6 +80,7 @@ class PlayedFleet final : public ScaledFleet {
   autoscaler::GatewayReport report;
   std::vector<Worker> known;
   std::vector<Address> members;
+  std::vector<std::string> unknown;
   std::vector<Address> drained;
   uint64_t retirement = 0;
   bool acknowledges = true;
@@ -123,6 +131,39 @@ class FleetScalerTest : public testing::Test {
   PlayedFleet fleet_{clock_};
   std::unique_ptr<FleetScaler> scaler_;
 };
+
+// What runs may be a whole fleet: nothing is started beside it before it is seen.
+TEST_F(FleetScalerTest, NothingIsDecidedBeforeItIsKnownWhatRuns) {
+  launcher_.known = false;
+  scale(2, 4);
+  hold(10);
+  pass(30);
+  EXPECT_TRUE(launcher_.orders.empty());
+  EXPECT_EQ(fleet_.unknown, std::vector<std::string>{"p"});
+  EXPECT_EQ(scaler_->states().at(0).pool, "p");
+  const ReplicaOrder earlier{.pool = "p", .ordinal = 0, .token = 90};
+  const int64_t now_ns = clock_.now_ns();
+  launcher_.replicas[0] = {
+      .order = earlier, .port = 100, .ordered_ns = now_ns, .progress_ns = now_ns};
+  launcher_.newest = 90;
+  launcher_.known = true;
+  scaler_->turn(true);
+  EXPECT_TRUE(fleet_.unknown.empty());
+  EXPECT_EQ(fleet_.members.size(), 1u);
+  ASSERT_EQ(launcher_.orders.size(), 1u) << "two are the least, and one is there";
+  EXPECT_EQ(launcher_.orders[0].ordinal, 1);
+  EXPECT_EQ(launcher_.orders[0].token, 91u) << "newer than what has been seen meanwhile";
+}
+
+TEST_F(FleetScalerTest, ReplicasOfAPoolThatIsGoneAreEndedOnce) {
+  scale(0, 4);
+  const ReplicaOrder other{.pool = "removed", .ordinal = 7, .token = 3};
+  launcher_.replicas[7] = {.order = other, .port = 107};
+  scaler_->turn(false);
+  launcher_.replicas[7].state = State::kRunning;  // it takes its time
+  scaler_->turn(false);
+  EXPECT_EQ(launcher_.stopped, std::vector<ReplicaOrder>{other});
+}
 
 TEST_F(FleetScalerTest, TheFirstHeldRequestStartsOneAndOnlyOne) {
   scale(0, 4);

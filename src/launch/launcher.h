@@ -58,8 +58,11 @@ class Launcher {
   virtual void stop(const ReplicaOrder& order, std::chrono::milliseconds grace) = 0;
   // All that run, also those of an earlier life, and of each place the last that has ended.
   virtual std::vector<LaunchedReplica> list() = 0;
-  // No order that was ever taken has a newer one.
+  // No order that was ever taken has a newer one, as far as is known.
   virtual uint64_t newest_token() const = 0;
+  // False: it has not been seen yet what runs for this pool, and list() says nothing of it. Nothing
+  // is to be decided of it so long.
+  virtual bool is_known(const std::string& /*pool*/) const { return true; }
 };
 
 }  // namespace pelton::launch

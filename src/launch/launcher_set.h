@@ -32,8 +32,8 @@ class LauncherSet final : public Launcher {
                  {}};
   }
   void stop(const ReplicaOrder& order, std::chrono::milliseconds grace) override {
-    const auto found = of_pool_.find(order.pool);
-    if (found != of_pool_.end()) found->second->stop(order, grace);
+    // Of a pool that is no longer there, whoever has the replica stops it.
+    for (const std::unique_ptr<Launcher>& one : all_) one->stop(order, grace);
   }
   std::vector<LaunchedReplica> list() override {
     std::vector<LaunchedReplica> all;
@@ -46,6 +46,11 @@ class LauncherSet final : public Launcher {
     uint64_t newest = 0;
     for (const auto& one : all_) newest = std::max(newest, one->newest_token());
     return newest;
+  }
+
+  bool is_known(const std::string& pool) const override {
+    const auto found = of_pool_.find(pool);
+    return found == of_pool_.end() || found->second->is_known(pool);
   }
 
   // Of this machine's: stops all and waits for it. The others' stay.

@@ -32,7 +32,8 @@ Lead::Lead(Options options, SharedClock& clock, base::Log& log)
       clock_(clock),
       log_(log),
       name_(random_name()),
-      client_(options_.etcd) {}
+      client_(options_.etcd),
+      writing_client_(options_.etcd) {}
 
 Lead::~Lead() {
   {
@@ -40,7 +41,8 @@ Lead::~Lead() {
     stopping_ = true;
   }
   woken_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (renewing_.joinable()) renewing_.join();
+  if (writing_.joinable()) writing_.join();
   if (lease_ == 0) return;
   const Result<void> revoked = client_.revoke(lease_);
   if (!revoked.ok()) log_.info("the lead ends with its lease");
@@ -90,36 +92,54 @@ bool Lead::try_to_lead() {
   note({});
   if (!*entered) return false;
   log_.info(fmt::format("leads, epoch {}", revision_));
-  thread_ = std::thread([this] { renew(); });
-  pthread_setname_np(thread_.native_handle(), "pelton-lead");
+  renewing_ = std::thread([this] { renew(); });
+  pthread_setname_np(renewing_.native_handle(), "pelton-lead");
+  writing_ = std::thread([this] { write_kept(); });
+  pthread_setname_np(writing_.native_handle(), "pelton-keep");
   return true;
 }
 
 void Lead::renew() {
   const std::chrono::milliseconds pause(options_.lease.count() * 1000 / 4);
-  auto next = std::chrono::steady_clock::now() + pause;
   for (;;) {
-    std::vector<FleetScaler::Memory> kept;
     {
       std::unique_lock lock(mutex_);
-      woken_.wait_until(lock, next, [this] { return stopping_ || has_kept_; });
-      if (std::exchange(has_kept_, false)) kept = std::move(kept_);
-      if (stopping_ && kept.empty()) return;
+      if (woken_.wait_for(lock, pause, [this] { return stopping_; })) return;
     }
-    if (!kept.empty()) note(write(kept));
-    if (std::chrono::steady_clock::now() < next) continue;
-    next = std::chrono::steady_clock::now() + pause;
     const int64_t asked_ns = steady_ns();
     // One whose time was over has acted as if it had none: it is not to lead again.
     if (!leads()) return;
     const Result<std::chrono::seconds> left = client_.renew(lease_);
+    note(left.ok() ? Result<void>() : left.error());
     if (!left.ok()) {
-      note(left.error());
       if (left.error().code == ErrorCode::kNotFound) leads_until_ns_ = 0;
       continue;
     }
     const int64_t left_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(*left).count();
-    leads_until_ns_ = asked_ns + left_ns - kMargin_ns;
+    const int64_t until_ns = asked_ns + left_ns - kMargin_ns;
+    // Whoever writes may have seen meanwhile that another one leads.
+    int64_t before_ns = leads_until_ns_.load();
+    while (before_ns != 0 && !leads_until_ns_.compare_exchange_weak(before_ns, until_ns)) {
+    }
+    if (before_ns == 0) return;
+  }
+}
+
+void Lead::write_kept() {
+  std::string trouble;
+  for (;;) {
+    std::vector<FleetScaler::Memory> kept;
+    {
+      std::unique_lock lock(mutex_);
+      woken_.wait(lock, [this] { return stopping_ || has_kept_; });
+      if (!std::exchange(has_kept_, false)) return;
+      kept = std::move(kept_);
+    }
+    const Result<void> written = write(kept);
+    const std::string now = written.ok() ? "" : written.error().message;
+    if (now != trouble && !now.empty())
+      log_.warning("lead: what is remembered is not kept: " + now);
+    trouble = now;
   }
 }
 
@@ -158,7 +178,7 @@ Result<void> Lead::write(const std::vector<FleetScaler::Memory>& memories) {
     base::JsonWriter w(text);
     w.begin_object().key("at_ns").integer(clock_.now_ns()).key("memory").raw(one.text).end_object();
     TRY_ASSIGN(const bool is_ours,
-               client_.put_while(key(), revision_, memory_key() + one.pool, text));
+               writing_client_.put_while(key(), revision_, memory_key() + one.pool, text));
     if (is_ours) continue;
     leads_until_ns_ = 0;
     return Error{ErrorCode::kUnavailable, "another one leads", {}};

@@ -6,7 +6,7 @@
 //   PREFIX/autoscaler/lead           who
 //   PREFIX/autoscaler/memory/POOL    what it remembers: written only by whoever leads
 //
-// Owned by the verb; any thread may ask leads(), the rest is the owner's. A thread of its own.
+// Owned by the verb; any thread may ask leads(), the rest is the owner's. Two threads of its own.
 #pragma once
 
 #include <atomic>
@@ -65,12 +65,14 @@ class Lead {
 
   // What the last one remembered; the clock is not behind it afterwards.
   Result<std::vector<FleetScaler::Memory>> memories();
-  // Written by its thread; what was to be written before and is not yet is passed over.
+  // Written by a thread of its own, so that a slow write does not hold up the lease; what was to be
+  // written before and is not yet is passed over.
   void keep(std::vector<FleetScaler::Memory> memories);
 
  private:
   Result<bool> enter();
   void renew();
+  void write_kept();
   Result<void> write(const std::vector<FleetScaler::Memory>& memories);
   void note(const Result<void>& done);
   std::string key() const { return options_.prefix + "/autoscaler/lead"; }
@@ -81,16 +83,18 @@ class Lead {
   base::Log& log_;
   const std::string name_;
   cluster::EtcdClient client_;
-  int64_t lease_ = 0;     // 0: none
-  int64_t revision_ = 0;  // of the key; 0: it does not lead
-  std::string trouble_;
+  cluster::EtcdClient writing_client_;       // of the thread that writes
+  int64_t lease_ = 0;                        // 0: none
+  int64_t revision_ = 0;                     // of the key; 0: it does not lead
+  std::string trouble_;                      // of the lease
   std::atomic<int64_t> leads_until_ns_ = 0;  // by the machine's clock
   std::mutex mutex_;
   std::condition_variable woken_;
   bool stopping_ = false;  // guarded by mutex_, as the next two
   bool has_kept_ = false;
   std::vector<FleetScaler::Memory> kept_;
-  std::thread thread_;
+  std::thread renewing_;
+  std::thread writing_;
 };
 
 }  // namespace pelton::launch

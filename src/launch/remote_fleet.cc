@@ -197,9 +197,11 @@ ExchangeOrder::Pool* RemoteFleet::pool_of(const std::string& name) {
   return found == order_.pools.end() ? nullptr : &*found;
 }
 
-void RemoteFleet::set_launched(const std::vector<Address>& addresses) {
+void RemoteFleet::set_launched(const std::vector<Address>& addresses,
+                               const std::vector<std::string>& unknown) {
   change([&] {
     order_.launched = addresses;
+    order_.unknown = unknown;
     std::erase_if(order_.draining, [&](const Address& one) {
       return std::ranges::find(addresses, one) == addresses.end();
     });

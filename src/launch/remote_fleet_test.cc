@@ -103,7 +103,7 @@ TEST_F(RemoteFleetTest, WhatIsInForceReachesTheGatewayAndWhatItKnowsComesBack) {
   PlayedGateway gateway(log_);
   connect({gateway.url()});
   const ScaledFleet::Address address{"p", "h", 7};
-  fleet_->set_launched({address});
+  fleet_->set_launched({address}, {});
   fleet_->set_draining(address, true);
   fleet_->retire("p", 3);
   fleet_->announce("p", {.phase = PoolPhase::kStarting, .eta_s = 4});
@@ -113,7 +113,7 @@ TEST_F(RemoteFleetTest, WhatIsInForceReachesTheGatewayAndWhatItKnowsComesBack) {
   EXPECT_EQ(gateway.last().launched, std::vector{address});
   EXPECT_EQ(gateway.last().draining, std::vector{address});
   // A replica that is gone does not drain.
-  fleet_->set_launched({});
+  fleet_->set_launched({}, {});
   wait([&] { return gateway.last().launched.empty(); });
   EXPECT_TRUE(gateway.last().draining.empty());
 

@@ -21,13 +21,9 @@ Result<std::unique_ptr<SiteLauncher>> SiteLauncher::open(std::unique_ptr<Replica
                                                          const base::Clock& clock, base::Log& log) {
   std::unique_ptr<SiteLauncher> launcher(new SiteLauncher(std::move(site), options, clock, log));
   launcher->site_->set_on_change([one = launcher.get()] { one->wake(); });
-  TRY_ASSIGN(std::vector<LaunchedReplica> seen, launcher->site_->list());
-  for (const LaunchedReplica& one : seen) {
-    if (one.state == State::kEnded) continue;
-    log.info(fmt::format("replica {}-{} is found again", one.order.pool, one.order.ordinal));
-  }
-  launcher->take(std::move(seen));
-  launcher->newest_token_ = launcher->site_->newest_token();
+  const Result<void> seen = launcher->look();
+  if (!seen.ok() && seen.error().code == ErrorCode::kNotFound) return seen.error();
+  launcher->note(seen);
   launcher->thread_ = std::thread([one = launcher.get()] { one->run(); });
   pthread_setname_np(launcher->thread_.native_handle(), "pelton-launch");
   return launcher;
@@ -60,6 +56,16 @@ const LaunchedReplica* SiteLauncher::seen_at(const Place& place) const {
   return found == seen_.end() ? nullptr : &found->second;
 }
 
+uint64_t SiteLauncher::newest_token() const {
+  std::lock_guard lock(mutex_);
+  return newest_token_;
+}
+
+bool SiteLauncher::is_known(const std::string& /*pool*/) const {
+  std::lock_guard lock(mutex_);
+  return is_known_;
+}
+
 Result<void> SiteLauncher::start(const ReplicaOrder& order) {
   const Place place{order.pool, order.ordinal};
   if (!site_->knows(order.pool) || order.ordinal < 0) {
@@ -68,6 +74,7 @@ Result<void> SiteLauncher::start(const ReplicaOrder& order) {
   }
   {
     std::lock_guard lock(mutex_);
+    if (!is_known_) return Error{ErrorCode::kUnavailable, "it is not known yet what runs", {}};
     if (const std::optional<LaunchedReplica> known = shown(place)) {
       const uint64_t token = known->order.token;
       if (token == order.token) return {};
@@ -158,7 +165,7 @@ void SiteLauncher::run() {
     }
     has_failed_ = false;
     carry_out();
-    look();
+    note(look());
   }
 }
 
@@ -226,18 +233,29 @@ void SiteLauncher::carry_out(const Stop& stop) {
   if (found->second.grace == stop.grace) found->second.is_sent = true;
 }
 
-void SiteLauncher::look() {
+Result<void> SiteLauncher::look() {
   Result<std::vector<LaunchedReplica>> seen = site_->list();
-  if (seen.ok()) {
-    take(*std::move(seen));
-    return note({});
+  has_failed_ = has_failed_ || !seen.ok();
+  if (!seen.ok()) return seen.error();
+  note_first(*seen);
+  take(*std::move(seen));
+  return {};
+}
+
+// What an earlier life has left.
+void SiteLauncher::note_first(const std::vector<LaunchedReplica>& seen) {
+  std::lock_guard lock(mutex_);
+  if (is_known_) return;
+  newest_token_ = std::max(newest_token_, site_->newest_token());
+  for (const LaunchedReplica& one : seen) {
+    if (one.state == State::kEnded) continue;
+    log_.info(fmt::format("replica {}-{} is found again", one.order.pool, one.order.ordinal));
   }
-  has_failed_ = true;
-  note(seen.error());
 }
 
 void SiteLauncher::take(std::vector<LaunchedReplica> seen) {
   std::lock_guard lock(mutex_);
+  is_known_ = true;
   std::map<Place, LaunchedReplica> now;
   for (LaunchedReplica& one : seen) {
     now[{one.order.pool, one.order.ordinal}] = std::move(one);

@@ -31,7 +31,8 @@ class SiteLauncher final : public Launcher {
     std::chrono::milliseconds try_again{500};     // what the site did not do
     std::chrono::milliseconds give_up{10'000};    // an order that it does not take
   };
-  // Looks once. Errors: the site's. `clock` and `log` outlive it.
+  // Looks once; where the site does not answer its thread looks again, until it is known what runs.
+  // Errors: kNotFound: the site answers that there is no such thing. `clock` and `log` outlive it.
   static Result<std::unique_ptr<SiteLauncher>> open(std::unique_ptr<ReplicaSite> site,
                                                     const Options& options,
                                                     const base::Clock& clock, base::Log& log);
@@ -43,7 +44,8 @@ class SiteLauncher final : public Launcher {
   Result<void> start(const ReplicaOrder& order) override;
   void stop(const ReplicaOrder& order, std::chrono::milliseconds grace) override;
   std::vector<LaunchedReplica> list() override;
-  uint64_t newest_token() const override { return newest_token_; }
+  uint64_t newest_token() const override;
+  bool is_known(const std::string& pool) const override;
 
  private:
   using Place = std::pair<std::string, int>;  // pool, ordinal
@@ -68,7 +70,8 @@ class SiteLauncher final : public Launcher {
   bool is_stopping();
   void carry_out(const Start& start);
   void carry_out(const Stop& stop);
-  void look();
+  Result<void> look();
+  void note_first(const std::vector<LaunchedReplica>& seen);
   void take(std::vector<LaunchedReplica> seen);
   void note(const Result<void>& done);
   void wake();
@@ -80,13 +83,14 @@ class SiteLauncher final : public Launcher {
   const Options options_;
   const base::Clock& clock_;
   base::Log& log_;
-  uint64_t newest_token_ = 0;  // the owner's
-  std::string trouble_;        // the thread's
-  bool has_failed_ = false;    // the thread's: something is to be tried again
+  std::string trouble_;      // the thread's
+  bool has_failed_ = false;  // the thread's: something is to be tried again
   mutable std::mutex mutex_;
   std::condition_variable woken_;
   bool stopping_ = false;  // guarded by mutex_, as all below
   bool is_woken_ = false;
+  bool is_known_ = false;  // it has been seen once what runs
+  uint64_t newest_token_ = 0;
   std::map<Place, Start> starts_;  // not in `seen_` yet, or given up
   std::map<Place, Stop> stops_;
   std::map<Place, LaunchedReplica> seen_;

@@ -50,8 +50,11 @@ bool is_over(const LaunchedReplica& one) {
 
 Result<std::unique_ptr<SlurmSite>> SlurmSite::open(Options options, const base::Clock& clock,
                                                    base::Log& log) {
+  // Nobody else is to read what replicas print.
   std::error_code failed;
-  std::filesystem::create_directories(options.folder, failed);
+  if (std::filesystem::create_directories(options.folder, failed)) {
+    std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all, failed);
+  }
   // Jobs run elsewhere: their files are named from the root.
   const std::filesystem::path whole = std::filesystem::canonical(options.folder, failed);
   if (failed) return Error{ErrorCode::kIo, options.folder + ": " + failed.message(), {}};
@@ -238,6 +241,9 @@ void SlurmSite::follow(const SlurmJob& job) {
     log_.warning(fmt::format("job {} of replica {}-{} has been requeued", job.id, place.first,
                              place.second));
     one.has_run = false;
+    // What the last run said there is not the next one's word, whenever that begins to write.
+    std::error_code failed;
+    std::filesystem::remove(file_of(place, "out"), failed);
   }
   one.job = job;
   one.seen.host.clear();

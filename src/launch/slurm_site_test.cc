@@ -129,7 +129,32 @@ TEST_F(SlurmSiteTest, AJobThatIsRequeuedStartsAgain) {
   wait([&] { return first(*launcher).port == 0; });
   EXPECT_EQ(first(*launcher).state, State::kRunning) << "the same replica";
   slurm_.clear("1.state");
-  wait([&] { return first(*launcher).port == 4711; });
+  // It runs again and has said nothing yet: what the last run said is not its word.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(first(*launcher).port, 0);
+  EXPECT_TRUE(base::write_file(folder_.file("state/a.0.out"), "fleet on 0.0.0.0:4712\n").ok());
+  wait([&] { return first(*launcher).port == 4712; });
+}
+
+// A queue that does not answer is no empty one: what it holds may be a whole fleet.
+TEST_F(SlurmSiteTest, AQueueThatIsDownAtTheStartIsWaitedFor) {
+  {
+    const auto earlier = open(kServes);
+    ASSERT_TRUE(earlier->start(order(5)).ok());
+    wait([&] { return first(*earlier).port == 4711; });
+  }
+  slurm_.set("down");
+  const auto launcher = open(kServes);
+  ASSERT_NE(launcher, nullptr);
+  EXPECT_FALSE(launcher->is_known("a"));
+  EXPECT_EQ(launcher->start({.pool = "a", .ordinal = 1, .token = 6}).error().code,
+            ErrorCode::kUnavailable);
+  slurm_.clear("down");
+  wait([&] { return launcher->is_known("a"); });
+  EXPECT_EQ(first(*launcher).port, 4711);
+  EXPECT_GE(launcher->newest_token(), 5u);
+  launcher->stop(order(5), std::chrono::milliseconds(0));
+  wait([&] { return first(*launcher).state == State::kEnded; });
 }
 
 TEST_F(SlurmSiteTest, BeforeItsTimeLimitAJobIsSeenToStop) {

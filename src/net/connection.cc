@@ -327,7 +327,7 @@ void Connection::begin_exchange() {
     return reject(
         {403, "forbidden_host",
          "the server does not answer to the host name of this request; a name that is its "
-         "own is given with --allowed-host"});
+         "own is given with --allowed-host, or 'allowed_hosts' in a gateway's file"});
   }
   request.remote = remote_;
   request.tls = server_->options.tls != nullptr;

@@ -53,7 +53,6 @@ std::optional<double> client_patience_s(const net::HttpHeaders& headers) {
 
 Result<std::optional<int64_t>> Call::deadline_ns(std::optional<double> timeout_s,
                                                  Whole whole) const {
-  constexpr std::string_view kHeader = "x-request-timeout-ms";
   std::optional<int64_t> deadline = transport_deadline_ns;
   const auto within = [&](int64_t ns) {
     deadline = std::min(deadline.value_or(INT64_MAX), arrived_ns + ns);
@@ -61,17 +60,19 @@ Result<std::optional<int64_t>> Call::deadline_ns(std::optional<double> timeout_s
   if (timeout_s) within(static_cast<int64_t>(*timeout_s * 1e9));
   const auto patience_s = client_patience_s(request.headers);
   if (patience_s && whole == Whole::kYes) within(static_cast<int64_t>(*patience_s * 1e9));
-  if (!request.headers.has(kHeader)) return deadline;
-  const std::string_view text = request.headers.get(kHeader);
-  int64_t ms = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kTimeoutMsMax) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("the header '{}' must be a whole number from 1 to {}", kHeader, kTimeoutMsMax),
-        std::string(kHeader)};
+  for (const std::string_view header : {"x-request-timeout-ms", "x-request-deadline-ms"}) {
+    if (!request.headers.has(header)) continue;
+    const std::string_view text = request.headers.get(header);
+    int64_t ms = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+    if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kTimeoutMsMax) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("the header '{}' must be a whole number from 1 to {}", header, kTimeoutMsMax),
+          std::string(header)};
+    }
+    within(ms * 1'000'000);
   }
-  within(ms * 1'000'000);
   return deadline;
 }
 

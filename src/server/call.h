@@ -60,8 +60,9 @@ struct Call {
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;
   // When the client no longer wants an answer, on the server's clock: as long after its arrival as
-  // the header x-request-timeout-ms or the body says, whichever is sooner; of a whole answer also
-  // as OpenAI's and Anthropic's clients say how long they will wait. None if nobody says.
+  // the header x-request-timeout-ms (or -deadline-ms) or the body says, whichever is sooner; of a
+  // whole answer also as OpenAI's and Anthropic's clients say how long they will wait. None if
+  // nobody says.
   enum class Whole { kYes, kNo };
   Result<std::optional<int64_t>> deadline_ns(std::optional<double> timeout_s, Whole whole) const;
   // Whether `name` is the URL that this request was sent to, its path aside: what Hugging Face's

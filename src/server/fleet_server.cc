@@ -27,6 +27,7 @@ using cluster::FrameType;
 
 constexpr std::chrono::milliseconds kReportTime{100};
 constexpr size_t kGatewaysMax = 256;
+constexpr size_t kDispatchesMax = 4096;  // of a gateway, that are known again
 // So many at one report: a frame of some ten kilobytes, and a moment of the event log's lock.
 constexpr int kBlockEventsMax = 4096;
 constexpr int64_t kFitNs = 80'000'000;  // between two looks at what the engines have done
@@ -150,6 +151,14 @@ void add_adapters(const AdapterRegistry& adapters, cluster::WorkerLoad& load) {
   load.adapter_wait_s = std::max(load.adapter_wait_s, stats.wait_s);
   const double asked = static_cast<double>(stats.hits + stats.misses);
   if (asked > 0) load.adapter_hits = static_cast<double>(stats.hits) / asked;
+}
+
+api::ApiError already_begun() {
+  return {.status = 409,
+          .message = "this attempt has come before",
+          .type = "server_error",
+          .param = {},
+          .code = "already_begun"};
 }
 
 api::ApiError wrong_incarnation() {
@@ -284,7 +293,7 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
   if (!run.ok()) return exchange->send(error_reply(api::api_error(run.error())));
   cluster::RunEnvelope& envelope = run->envelope;
   if (envelope.incarnation != incarnation_) return exchange->send(error_reply(wrong_incarnation()));
-  note_dispatch(envelope);
+  if (!note_dispatch(envelope)) return exchange->send(error_reply(already_begun()));
   const bool is_probe = envelope.method == "GET";
   if (!is_probe && is_to_fail()) return fail_on_purpose(exchange, std::move(run->said));
   net::HttpRequest inner{.method = std::move(envelope.method),
@@ -322,13 +331,17 @@ bool FleetServer::draws_below(double share) {
   return static_cast<double>(bits >> 11) * 0x1p-53 < share;
 }
 
-void FleetServer::note_dispatch(const cluster::RunEnvelope& envelope) {
+bool FleetServer::note_dispatch(const cluster::RunEnvelope& envelope) {
+  if (envelope.dispatch < 1) return true;  // a probe
   std::lock_guard lock(mutex_);
   if (dispatches_.size() >= kGatewaysMax && !dispatches_.contains(envelope.gateway)) {
     dispatches_.clear();  // of gateways that are long gone, nearly all
   }
-  int64_t& highest = dispatches_[envelope.gateway];
-  highest = std::max(highest, envelope.dispatch);
+  Dispatches& seen = dispatches_[envelope.gateway];
+  seen.highest = std::max(seen.highest, envelope.dispatch);
+  const bool is_new = seen.latest.insert(envelope.dispatch).second;
+  if (seen.latest.size() > kDispatchesMax) seen.latest.erase(seen.latest.begin());
+  return is_new;
 }
 
 FleetServer::Served FleetServer::served() const {
@@ -345,7 +358,8 @@ cluster::WorkerRecord FleetServer::record() const {
                                .incarnation = incarnation_,
                                .models = {},
                                .version = server_.services().options.version,
-                               .zone = options_.zone};
+                               .zone = options_.zone,
+                               .region = options_.region};
   const auto models = server_.services().catalogue.serving();
   for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);
@@ -394,7 +408,7 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
   {
     std::lock_guard lock(mutex_);
     const auto found = dispatches_.find(gateway);
-    if (found != dispatches_.end()) load.dispatch = found->second;
+    if (found != dispatches_.end()) load.dispatch = found->second.highest;
   }
   load.ready = ready(services);
   load.draining = services.leaving;

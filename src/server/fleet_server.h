@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class FleetServer {
     int threads = 1;
     std::string name;  // of this worker
     std::string zone;
+    std::string region;
     std::vector<std::string> keys;  // for connections, derived of the fleet's; empty: plain HTTP
     // Of the names of KV blocks, as its engines have it; none: theirs are nobody else's business.
     std::optional<uint64_t> block_seed = {};
@@ -71,7 +73,8 @@ class FleetServer {
   // Whether this one is to be answered 500.
   bool is_to_fail();
   bool draws_below(double share);  // with this probability
-  void note_dispatch(const cluster::RunEnvelope& envelope);
+  // False: this very attempt has come before (RB-03), its answer being on its way or lost.
+  bool note_dispatch(const cluster::RunEnvelope& envelope);
   // What its engines have done since the last look at them, if that is some time ago.
   void fit_steps(const cluster::WorkerLoad& load);
 
@@ -83,7 +86,11 @@ class FleetServer {
   std::atomic<bool> closing_ = false;  // watches end
   std::atomic<uint64_t> draws_ = 0;    // of injected faults
   mutable std::mutex mutex_;
-  std::map<std::string, int64_t> dispatches_;  // the highest seen, by gateway; guarded by mutex_
+  struct Dispatches {
+    int64_t highest = 0;
+    std::set<int64_t> latest;  // kDispatchesMax of them
+  };
+  std::map<std::string, Dispatches> dispatches_;  // by gateway; guarded by mutex_
   // Guarded by mutex_, as the next.
   cluster::StepFit fit_;
   struct Look {

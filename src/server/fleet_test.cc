@@ -59,6 +59,23 @@ class FleetListener : public testing::Test {
  protected:
   FleetListener() { EXPECT_TRUE(fleet_.open({.name = "one"}).ok()); }
 
+  // As a gateway sends it again whose connection broke before it heard anything.
+  int status_of(int64_t dispatch, const std::string& gateway) {
+    const cluster::RunEnvelope envelope{.incarnation = fleet_.incarnation(),
+                                        .request_id = "req_1",
+                                        .gateway = gateway,
+                                        .dispatch = dispatch,
+                                        .method = "POST",
+                                        .path = "/v1/chat/completions"};
+    std::string frames;
+    append_frame(frames, {.type = FrameType::kRun, .payload = encode(envelope)});
+    append_frame(frames, {.type = FrameType::kBody,
+                          .payload = R"({"messages":[{"role":"user","content":"x"}]})"});
+    return fixture_
+        .fetch({.method = "POST", .port = fleet_.port(), .target = "/fleet/v1/run", .body = frames})
+        .status;
+  }
+
   std::string run(const std::string& path, const std::string& body, const std::string& said = {},
                   bool delivered = false) {
     cluster::RunEnvelope envelope{.incarnation = fleet_.incarnation(),
@@ -117,6 +134,15 @@ class FleetListener : public testing::Test {
 
 std::string chat(const std::string& words, const std::string& more) {
   return R"({"stream":true,"messages":[{"role":"user","content":")" + words + "\"}]" + more + "}";
+}
+
+// RB-03: what was taken and not heard of is not begun a second time; the next attempt is another
+// one.
+TEST_F(FleetListener, RB_03_an_attempt_is_begun_once) {
+  EXPECT_EQ(status_of(7, "g"), 200);
+  EXPECT_EQ(status_of(7, "g"), 409);
+  EXPECT_EQ(status_of(8, "g"), 200);
+  EXPECT_EQ(status_of(7, "another"), 200);
 }
 
 TEST_F(FleetListener, AChatGoesOnAfterAnyUpdate) {

@@ -560,6 +560,15 @@ TEST(Server, DeadlinesEndRequests) {
     EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "x-request-timeout-ms");
   }
   EXPECT_EQ(post(path, chat("hi", ""), "60000").status, 200);
+  // Its other name; of two the sooner.
+  const auto by_both = [&](const char* deadline) {
+    net::HttpCall call = fixture.call("POST", path, chat("endless", ""));
+    call.headers.add("x-request-deadline-ms", deadline);
+    call.headers.add("x-request-timeout-ms", "60000");
+    return fixture.fetch(std::move(call));
+  };
+  EXPECT_EQ(by_both("60").status, 408);
+  EXPECT_EQ(parsed(by_both("soon").body).find("error")->string("param"), "x-request-deadline-ms");
   EXPECT_EQ(post(path, chat("endless", ""), "60").status, 408);
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"endless","max_tokens":4000})", "60").status, 408);
 

@@ -232,6 +232,7 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
     const size_t first = streams.size();
     const int answers = one.answers;
     note_prompt(call, prompt++, one);
+    if (options.on_prompt) options.on_prompt(*call.model, one.request);
     std::vector<int> open;  // of them; those that are over have no stream to wait for
     if (call.resumed != nullptr) open = resume_work(*call.resumed, first, one);
     if (call.resumed != nullptr && open.empty()) {

@@ -64,6 +64,9 @@ struct Services {
     bool sleep_mode = false;     // whether callers may put models to sleep
     bool lora_updating = false;  // whether they may load and unload adapters
     bool console = true;         // whether /console is answered
+    // A prompt is on its way to its model's engine; on net threads. Empty: nobody asks.
+    std::function<void(const ServedModel& model, const request::GenerationRequest& request)>
+        on_prompt = {};
   };
 
   // `clock` and `log` outlive it.

@@ -121,8 +121,8 @@ int Dispatcher::choose_one(std::span<const ReplicaState> replicas, const Asked& 
 }
 
 int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
-  const std::vector<kv::BlockHash> names =
-      gateway::block_names(hasher_, asked.adapter, asked.prompt, options_.block_tokens);
+  const std::vector<kv::BlockHash> names = gateway::block_names(
+      hasher_, {.salt = {}, .adapter = asked.adapter}, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> candidates;

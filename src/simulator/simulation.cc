@@ -115,14 +115,6 @@ size_t index_bytes(const SimulationOptions& options) {
 }
 
 // How often those up to each one are asked for, as shares: drawn by a number from 0 to 1.
-std::vector<double> adapter_shares(const AskedAdapters& asked) {
-  std::vector<double> shares;
-  double sum = 0;
-  for (int i = 0; i < asked.count; ++i) shares.push_back(sum += std::pow(i + 1, -asked.skew));
-  for (double& share : shares) share /= sum;
-  return shares;
-}
-
 class Fleet {
  public:
   Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -135,7 +127,7 @@ class Fleet {
         versions_(states_.size(), 0),
         slowness_(states_.size(), 1),
         histories_(workload.conversations.size()),
-        adapter_shares_(adapter_shares(options.adapters)),
+        adapters_(static_cast<size_t>(options.adapters.count), options.adapters.skew),
         counts_(states_.size()) {
     for (int i = 0; i < options.gateways; ++i) {
       dispatchers_.push_back(std::make_unique<Dispatcher>(
@@ -232,7 +224,7 @@ class Fleet {
   std::vector<int64_t> versions_;
   std::vector<double> slowness_;
   std::vector<std::vector<TokenId>> histories_;  // of conversations, turns that are done
-  const std::vector<double> adapter_shares_;
+  const workload::SkewedChoice adapters_;
   std::vector<ReplicaCounts> counts_;  // of replicas that crashed
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::deque<int64_t> due_;  // waiting for the clients' concurrency
@@ -360,12 +352,11 @@ std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
 
 // The identity of the one that a conversation asks; 0: the model itself.
 int64_t Fleet::adapter_of(size_t conversation) const {
-  if (adapter_shares_.empty()) return 0;
+  if (adapters_.empty()) return 0;
   const uint64_t stream = options_.seed ^ kAdapterStream;
   if (base::random_unit(stream, 2 * conversation) < options_.adapters.base_share) return 0;
   const double drawn = base::random_unit(stream, 2 * conversation + 1);
-  const auto found = std::ranges::upper_bound(adapter_shares_, drawn);
-  return found - adapter_shares_.begin() + 1;  // the last share is 1, which is never drawn
+  return static_cast<int64_t>(adapters_.at(drawn)) + 1;
 }
 
 void Fleet::send(int64_t now_ns, int64_t request) {
@@ -392,7 +383,7 @@ void Fleet::observe(size_t replica) {
   states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
   states_[replica].context_tokens = replicas_[replica]->context_tokens();
   states_[replica].kv_used = replicas_[replica]->kv_used();
-  if (adapter_shares_.empty()) return;
+  if (adapters_.empty()) return;
   const AdapterPlaces& adapters = replicas_[replica]->adapters();
   states_[replica].adapters = adapters.residents();
   states_[replica].adapter_places = options_.replica.adapters.resident_max;

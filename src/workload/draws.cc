@@ -1,5 +1,6 @@
 #include "workload/draws.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -44,6 +45,19 @@ double Draws::gamma(double shape, double scale) {
     if (v <= 0) continue;
     if (std::log(1 - unit()) < x * x / 2 + d - d * v + d * std::log(v)) return d * v * scale;
   }
+}
+
+SkewedChoice::SkewedChoice(size_t count, double skew) {
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) {
+    shares_.push_back(sum += std::pow(static_cast<double>(i + 1), -skew));
+  }
+  for (double& share : shares_) share /= sum;
+}
+
+size_t SkewedChoice::at(double unit) const {
+  CHECK(unit >= 0 && unit < 1 && !empty());
+  return static_cast<size_t>(std::ranges::upper_bound(shares_, unit) - shares_.begin());
 }
 
 }  // namespace pelton::workload

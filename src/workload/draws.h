@@ -2,7 +2,9 @@
 // gives one workload, on every machine. A value; one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace pelton::workload {
 
@@ -23,6 +25,18 @@ class Draws {
   const uint64_t seed_;
   const uint64_t stream_;
   uint64_t counter_ = 0;
+};
+
+// One of some things, the i-th 1 / i^skew times as often as the first: 0 is evenly, 1 Zipf's law.
+class SkewedChoice {
+ public:
+  SkewedChoice(size_t count, double skew);
+
+  bool empty() const { return shares_.empty(); }
+  size_t at(double unit) const;  // of a number in [0, 1); not of none
+
+ private:
+  std::vector<double> shares_;  // of the first i together; the last is 1
 };
 
 }  // namespace pelton::workload

@@ -124,6 +124,19 @@ TEST(Draws, GammaHasItsMeanAndVariance) {
   }
 }
 
+TEST(Draws, ASkewedChoiceIsZipfsLaw) {
+  const SkewedChoice zipf(4, 1);  // 1, 1/2, 1/3, 1/4 of 25/12
+  EXPECT_EQ(zipf.at(0), 0u);
+  EXPECT_EQ(zipf.at(0.4799), 0u);
+  EXPECT_EQ(zipf.at(0.4801), 1u);
+  EXPECT_EQ(zipf.at(0.7201), 2u);
+  EXPECT_EQ(zipf.at(0.8801), 3u);
+  EXPECT_EQ(zipf.at(1 - 0x1.0p-53), 3u);
+  const SkewedChoice even(5, 0);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(even.at((static_cast<double>(i) + 0.5) / 5), i);
+  EXPECT_TRUE(SkewedChoice(0, 1).empty());
+}
+
 TEST(Draws, IntegersReachBothEnds) {
   Draws draws(1, 2);
   std::set<int64_t> seen;
