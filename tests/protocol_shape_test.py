@@ -39,7 +39,7 @@ def main():
         return 77
     left_out = ":".join(name for names in LEFT_OUT.values() for name in names.split())
     done = subprocess.run([sys.argv[1], "--gtest_brief=1", f"--gtest_filter=-{left_out}"],
-                          env=os.environ | {"PELTON_TEST_SHAPE": "qwen3"}, capture_output=True, text=True, timeout=900)
+                          env=os.environ | {"PELTON_TEST_SHAPE": "qwen3"}, capture_output=True, text=True, timeout=1100)
     print((done.stdout + done.stderr)[-6000:])
     return done.returncode
 
