@@ -1,7 +1,9 @@
 #include "apps/served_adapters.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 #include <utility>
@@ -17,6 +19,21 @@ namespace pelton::apps {
 namespace {
 
 using server::AdapterRegistry;
+
+// Of a safetensors file: what stands behind its header. 0: it is no such file, as its load will
+// say.
+int64_t tensor_bytes_of(const std::string& path) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(path, unknown);
+  std::ifstream file(path, std::ios::binary);
+  std::array<unsigned char, 8> length{};
+  file.read(reinterpret_cast<char*>(length.data()), length.size());
+  if (unknown || !file) return 0;
+  uint64_t header = 0;
+  for (size_t i = length.size(); i-- > 0;) header = header << 8 | length[i];
+  const uint64_t before = length.size() + std::min<uint64_t>(header, bytes);
+  return before < bytes ? static_cast<int64_t>(bytes - before) : 0;
+}
 
 // Outlives the model that it is made of: a copy of its configuration goes with it.
 AdapterRegistry::Options options_of(const cli::Arguments& arguments,
@@ -40,9 +57,7 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
     return loaded;
   };
   options.bytes_of = [](const std::string& path) {
-    std::error_code unknown;
-    const auto bytes = std::filesystem::file_size(path + "/adapter_model.safetensors", unknown);
-    return unknown ? 0 : static_cast<int64_t>(bytes);
+    return tensor_bytes_of(path + "/adapter_model.safetensors");
   };
   options.folders = arguments.list("--lora-folder");
   options.model_names = std::move(model_names);

@@ -1,5 +1,8 @@
 // pelton synth: a checkpoint of random weights in the published layout.
+#include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -176,10 +179,49 @@ Result<void> run(const cli::Arguments& arguments) {
   return {};
 }
 
+// What an adapter is made of.
+std::vector<Flag> lora_flags() {
+  return {{.name = "--lora",
+           .value = "WHICH",
+           .help = "not the model but a LoRA adapter for it, on these matrices (of dense "
+                   "models 'experts' are MLPs)",
+           .choices = {"attention", "experts", "all"},
+           .not_with = {{"--format"}, {"--gguf-type"}, {"--drafter"}}},
+          {.name = "--lora-rank",
+           .value = "R",
+           .help = "the adapter's rank",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "8",
+           .least = 1,
+           .most = 256,
+           .only_with = {{"--lora"}}},
+          {.name = "--lora-alpha",
+           .value = "A",
+           .help = "its alpha, which the rank divides; twice the rank unless given",
+           .kind = Flag::Kind::kNumber,
+           .least = 0.001,
+           .most = 65536,
+           .only_with = {{"--lora"}}},
+          {.name = "--lora-experts-rank",
+           .value = "R",
+           .help = "another rank for experts and MLPs",
+           .kind = Flag::Kind::kInteger,
+           .least = 1,
+           .most = 256,
+           .only_with = {{"--lora", {"all", "experts"}}}},
+          {.name = "--lora-experts-alpha",
+           .value = "A",
+           .help = "another alpha for them; twice --lora-experts-rank unless given",
+           .kind = Flag::Kind::kNumber,
+           .least = 0.001,
+           .most = 65536,
+           .only_with = {{"--lora", {"all", "experts"}}}}};
+}
+
 }  // namespace
 
 cli::Verb synth_verb() {
-  return {
+  cli::Verb verb{
       .name = "synth",
       .summary = "Writes a random-weight checkpoint of a given shape.",
       .about =
@@ -208,41 +250,6 @@ cli::Verb synth_verb() {
                          "nothing, and cost what those of a trained one do",
                  .choices = {"eagle3", "medusa"},
                  .not_with = {{"--format"}, {"--gguf-type"}}},
-                {.name = "--lora",
-                 .value = "WHICH",
-                 .help = "not the model but a LoRA adapter for it, on these matrices (of dense "
-                         "models 'experts' are MLPs)",
-                 .choices = {"attention", "experts", "all"},
-                 .not_with = {{"--format"}, {"--gguf-type"}, {"--drafter"}}},
-                {.name = "--lora-rank",
-                 .value = "R",
-                 .help = "the adapter's rank",
-                 .kind = Flag::Kind::kInteger,
-                 .default_text = "8",
-                 .least = 1,
-                 .most = 256,
-                 .only_with = {{"--lora"}}},
-                {.name = "--lora-alpha",
-                 .value = "A",
-                 .help = "its alpha, which the rank divides; twice the rank unless given",
-                 .kind = Flag::Kind::kNumber,
-                 .least = 0.001,
-                 .most = 65536,
-                 .only_with = {{"--lora"}}},
-                {.name = "--lora-experts-rank",
-                 .value = "R",
-                 .help = "another rank for experts and MLPs",
-                 .kind = Flag::Kind::kInteger,
-                 .least = 1,
-                 .most = 256,
-                 .only_with = {{"--lora", {"all", "experts"}}}},
-                {.name = "--lora-experts-alpha",
-                 .value = "A",
-                 .help = "another alpha for them; twice --lora-experts-rank unless given",
-                 .kind = Flag::Kind::kNumber,
-                 .least = 0.001,
-                 .most = 65536,
-                 .only_with = {{"--lora", {"all", "experts"}}}},
                 {.name = "--format",
                  .value = "F",
                  .help = "the layout",
@@ -269,6 +276,9 @@ cli::Verb synth_verb() {
                    "--lora-experts-rank 8 ./adapter"},
       .run = run,
   };
+  // Behind --drafter: instead of the model, both.
+  std::ranges::move(lora_flags(), std::inserter(verb.flags, verb.flags.begin() + 3));
+  return verb;
 }
 
 }  // namespace pelton::apps

@@ -161,6 +161,12 @@ class LoraFleet(unittest.TestCase):
     def test_3_a_worker_that_dies_loses_no_answer(self):
         names = ADAPTERS[:8]
         wanted = {name: self.tokens(self.workers[1].port, name, count=120) for name in names}
+        # Of one name both workers have another version, as while it is replaced: an answer ends under the weights that it began with.
+        status, text = ask(self.workers[0].port, "POST", "/v1/load_lora_adapter",
+                           {"lora_name": "a9", "lora_path": self.path_of("a10"), "load_inplace": True})
+        self.assertEqual(status, 200, text)
+        versions = [self.tokens(worker.port, "a9", count=120) for worker in self.workers]
+        self.assertNotEqual(*versions)
         wrong, answers = [], []
 
         def answer(name):
@@ -171,7 +177,17 @@ class LoraFleet(unittest.TestCase):
             answers.append(name)
             if got != wanted[name]:
                 wrong.append((name, got))
+
+        def answer_replaced():
+            status, text = ask(self.gateway.port, "POST", "/v1/completions", {"model": "a9", "prompt": PROMPT, "max_tokens": 120,
+                                                                               "temperature": 0, "ignore_eos": True,
+                                                                               "return_token_ids": True})
+            ended.append(status)
+            if status == 200 and json.loads(text)["choices"][0]["token_ids"] not in versions:
+                wrong.append(("a9", text))
+        ended = []
         threads = [threading.Thread(target=answer, args=(name,)) for name in names]
+        threads += [threading.Thread(target=answer_replaced) for _ in range(6)]
         for thread in threads:
             thread.start()
         time.sleep(0.1)
@@ -180,6 +196,7 @@ class LoraFleet(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertEqual(len(answers), len(names))
+        self.assertEqual(len(ended), 6)
 
 
 if __name__ == "__main__":

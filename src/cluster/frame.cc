@@ -15,6 +15,7 @@ bool is_known(uint8_t type) {
     case FrameType::kPrompt:
     case FrameType::kTokens:
     case FrameType::kFinished:
+    case FrameType::kAdapter:
     case FrameType::kHead:
     case FrameType::kBytes:
     case FrameType::kError:

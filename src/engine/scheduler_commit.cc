@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/result.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -34,6 +35,14 @@ bool repeats_itself(const Sequence& sequence) {
     }
   }
   return false;
+}
+
+// A client's error: the adapter is what it asks for, and others are answered.
+Error adapter_error() {
+  return {ErrorCode::kUnsupported,
+          "the LoRA adapter computed NaN or infinity for this request: its weights are too large, "
+          "or made for another model",
+          "model"};
 }
 
 }  // namespace
@@ -141,7 +150,12 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result.error) {
-    if (result.error->code == ErrorCode::kBadCheckpoint) ++counters_.numerical_errors;
+    if (result.error->code == ErrorCode::kBadCheckpoint) {
+      // Whose doing it is the model's own requests say.
+      const bool is_of_adapter = sequence.request.adapter.identity != 0;
+      if (is_of_adapter) *result.error = adapter_error();
+      counters_.numerical_errors += is_of_adapter ? 0 : 1;
+    }
     end(sequence, FinishReason::kError, std::move(*result.error));
   } else if (result.deferral) {
     if (row.targets > 0 && !sequence.deferral) {

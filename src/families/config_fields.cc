@@ -106,7 +106,9 @@ bool changes_arithmetic(std::string_view key) {
       "scoring_func", "n_group", "topk_group", "topk_method", "layer_freq", "first_k_dense",
       // Norms without weights or elsewhere; what attention sees, and what becomes of its output.
       "norm_type", "qk_norm", "qk_layernorm", "pre_norm", "sink", "local_attention", "global_attn",
-      "output_gate", "index_topk", "use_mup", "layer_types"};
+      "output_gate", "index_topk", "use_mup", "layer_types", "norm_1p", "zero_centered",
+      "norm_after", "post_norm", "mup_width", "softmax1", "lambda_init", "num_loops",
+      "num_recurrent"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
                                             "max_window_layers",    "activation_scheme",
@@ -213,6 +215,12 @@ Result<void> ConfigFields::only(std::string_view key, const Json& supported) con
   return unsupported(key, fmt::format("is {}; supported: {}", shown(*found), shown(supported)));
 }
 
+Result<void> ConfigFields::not_set(std::string_view key) const {
+  const Json* const value = find(key);
+  if (value == nullptr || says_no(key, *value)) return {};
+  return unsupported(key, fmt::format("is {}; supported: not there", shown(*value)));
+}
+
 Result<void> ConfigFields::refuse_unread_arithmetic() const {
   for (const Json::Member& member : json_.as_object()) {
     if (read_.contains(member.key) || !changes_arithmetic(member.key) ||
@@ -316,9 +324,28 @@ Result<void> read_rotary_part(const ConfigFields& fields, const ConfigFields& sc
       fmt::format("({}) of heads of {} is no even number of elements", part, config.head_size));
 }
 
+// Newer files say in rope_parameters what older ones did in rope_scaling; whoever adds the older
+// one to a newer file, as some models' cards advise, means it. Of two words nobody can know which.
+Result<void> check_one_rope(const ConfigFields& fields, const Json* parameters,
+                            const Json* scaling) {
+  const bool are_both = parameters != nullptr && parameters->is_object() && scaling != nullptr &&
+                        scaling->is_object();
+  if (!are_both) return {};
+  for (const Json::Member& member : scaling->as_object()) {
+    const Json* other = parameters->find(member.key);
+    if (other == nullptr && member.key == "type") other = parameters->find("rope_type");
+    if (other != nullptr && *other == member.value) continue;
+    return fields.bad("rope_scaling", fmt::format("says {} {}, and rope_parameters does not: keep "
+                                                  "one of the two",
+                                                  member.key, shown(member.value)));
+  }
+  return {};
+}
+
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
   const Json* parameters = fields.find("rope_parameters");
   const Json* scaling = fields.find("rope_scaling");
+  TRY(check_one_rope(fields, parameters, scaling));
   const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   if (parameters != nullptr) scaling = parameters;
   TRY_ASSIGN(config.rope.theta, fields.number("rope_theta", config.rope.theta, 1.0 + 1e-6, 1e12));
@@ -375,6 +402,8 @@ Result<void> read_gptq(const ConfigFields& fields, ModelConfig& config) {
   IntWeights& weights = config.int_weights;
   TRY_ASSIGN(weights.bits, fields.integer("bits", {2, 8}));
   TRY_ASSIGN(weights.symmetric, fields.boolean("sym", true));
+  TRY(fields.not_set("dynamic"));
+  TRY(fields.not_set("lm_head"));
   if (weights.bits != 4 && !(weights.bits == 8 && weights.symmetric)) {
     return fields.unsupported(
         "bits", fmt::format("is {}; supported: 4, and 8 where sym is true", weights.bits));
@@ -433,6 +462,7 @@ Result<void> read_packed_integers(const ConfigFields& fields, const ConfigFields
 // block of 128 x 128 or one, or integers.
 Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
   TRY(check_left_out(fields, "ignore"));
+  TRY(fields.not_set("transform_config"));
   const Json* groups = fields.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->as_object().size() != 1) {
     return fields.unsupported("config_groups", "is missing or not one group; supported: one");

@@ -38,6 +38,8 @@ class ConfigFields {
 
   // Null if absent or JSON null.
   const Json* find(std::string_view key) const;
+  // kUnsupported where it is there and says something: null, false and what is empty do not.
+  Result<void> not_set(std::string_view key) const;
   // The members of the object that `key` holds.
   ConfigFields inner(const Json& object, std::string_view key) const;
 

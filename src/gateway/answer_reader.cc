@@ -7,6 +7,7 @@ using cluster::Frame;
 using cluster::FrameType;
 
 constexpr uint16_t kChoicesMax = 4096;
+constexpr size_t kDigestMax = 128;
 
 Error broken(std::string_view what) {
   return Error{ErrorCode::kInvalidArgument, "the worker sent " + std::string(what)};
@@ -38,6 +39,10 @@ Result<void> AnswerReader::add(const Frame& frame) {
     case FrameType::kPrompt:
       TRY(cluster::decode_token_list(frame.payload));
       cluster::append_frame(update_.prompts, frame);
+      return {};
+    case FrameType::kAdapter:
+      if (frame.payload.size() > kDigestMax) return broken("a digest that is none");
+      update_.adapter = frame.payload;
       return {};
     case FrameType::kTokens: {
       TRY_ASSIGN(cluster::TokenList list, cluster::decode_token_list(frame.payload));

@@ -20,6 +20,7 @@ namespace pelton::gateway {
 struct AnswerUpdate {
   std::optional<cluster::AnswerHead> head;
   std::string prompts;                                          // kPrompt frames, as they came
+  std::string adapter;                                          // a digest; empty: not said
   std::vector<std::pair<uint16_t, cluster::TokenList>> tokens;  // by choice
   std::vector<std::pair<uint16_t, std::string>> finished;       // a ChoiceEnd, by choice
   std::string bytes;                                            // for the client

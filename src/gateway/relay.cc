@@ -36,9 +36,10 @@ bool is_unknown_response(const net::HttpResponse& answer) {
           answer.body.find("\"Item with id '") != std::string::npos);
 }
 
-// The worker has the adapter no more; another one may.
+// The worker has the adapter no more, or another version than the answer began with; another one
+// may.
 bool is_unknown_adapter(const net::HttpResponse& answer) {
-  return answer.status == 404;
+  return answer.status == 404 || answer.status == 409;
 }
 
 // An answer that another worker might give better.
@@ -214,6 +215,12 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
   std::string body;
   cluster::append_frame(body, {.type = cluster::FrameType::kRun, .payload = encode(envelope)});
   body += prompts_;
+  // One name may lead to other weights at another worker: an answer goes on under its own.
+  if (!adapter_.empty() && begun()) {
+    cluster::append_frame(body, {.type = cluster::FrameType::kAdapter,
+                                 .flags = cluster::Frame::kOptional,
+                                 .payload = adapter_});
+  }
   for (size_t i = 0; i < said_.size(); ++i) {
     said_[i].append_frames(static_cast<uint16_t>(i), body);
   }
@@ -269,6 +276,7 @@ bool Relay::apply(AnswerUpdate update) {
 
 Result<void> Relay::keep(AnswerUpdate& update) {
   if (prompts_.empty()) prompts_ = std::move(update.prompts);
+  if (!update.adapter.empty() && !begun()) adapter_ = std::move(update.adapter);
   for (auto& [choice, list] : update.tokens) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
     attempt_said_ += list.tokens.size();
@@ -397,7 +405,7 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   if (request_.names_adapter && is_unknown_adapter(answer)) {
     if (!begun()) refusal_ = std::move(answer);
-    return end_attempt(Failure::kUnknown, "it has unloaded the adapter");
+    return end_attempt(Failure::kUnknown, "it lacks the adapter, or has another version");
   }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;

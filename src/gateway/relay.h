@@ -205,6 +205,7 @@ class Relay final : public WorkerListener,
 
   std::optional<cluster::AnswerHead> head_;
   std::string prompts_;           // kPrompt frames, the first that came
+  std::string adapter_;           // the digest of what it is computed with; empty: of no adapter
   std::vector<SaidTokens> said_;  // by choice
   bool streaming_ = false;        // the client has the head
   std::string whole_;             // of an answer that is not streamed

@@ -204,17 +204,22 @@ std::string_view targets_name(Targets targets) {
 
 int64_t adapter_bytes_max(const families::ModelConfig& base, const Limits& limits) {
   int64_t per_rank = 0;  // floats
+  int64_t matrices = 0;
   const int64_t hidden = base.hidden_size;
   for (const families::LayerConfig& layer : base.layers) {
     if (limits.targets != Targets::kExperts) {
       per_rank += 4 * hidden + 2 * base.q_size() + 2 * base.kv_size();
+      matrices += 2 * 4;
     }
     if (limits.targets == Targets::kAttention) continue;
     const int64_t inner = base.expert_intermediate_size;
     per_rank += layer.has_experts ? base.expert_count * (3 * hidden + 3 * inner)
                                   : 3 * hidden + 3 * int64_t{base.intermediate_size};
+    matrices += 2 * 3 * (layer.has_experts ? base.expert_count : 1);
   }
-  return per_rank * limits.rank_max * static_cast<int64_t>(sizeof(float));
+  // Each matrix begins at a cache line, also of one in 16 bits, which takes half of this.
+  return per_rank * limits.rank_max * static_cast<int64_t>(sizeof(float)) +
+         2 * matrices * kAlignment;
 }
 
 Result<Adapter> Adapter::load(const std::string& folder, const families::ModelConfig& base,

@@ -12,6 +12,10 @@
 namespace pelton::server {
 namespace {
 
+// For so long after a load that failed a request for the same one costs no load, and no other its
+// place.
+constexpr int64_t kRefusalNs = 5'000'000'000;
+
 using api::is_adapter_name;
 
 // Of a name that a request gives: one folder below, and none elsewhere.
@@ -208,6 +212,8 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
     const std::shared_ptr<Named> named = locked_find(name);
     if (named == nullptr) return unknown(name);
     if (named->version == nullptr || named->version->leaving) {
+      if (named->refusal && clock_.now_ns() - named->refused_ns < kRefusalNs)
+        return *named->refusal;
       const auto of_tenant = waiting_of_tenant_.find(waiter.tenant);
       const int own = of_tenant == waiting_of_tenant_.end() ? 0 : of_tenant->second;
       if (waiting_ >= kWaitingMax || own >= kWaitingPerTenantMax ||
@@ -269,7 +275,11 @@ void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegis
 void AdapterRegistry::locked_queue(const std::shared_ptr<Named>& named) {
   if (named->queued) return;
   named->queued = true;
-  queue_.push_back(named);
+  // What an operator has asked for goes before requests, whose loads are limited in number.
+  const bool is_request = !named->is_candidate && !named->waiting.empty();
+  const auto first_request = std::ranges::find_if(
+      queue_, [](const auto& one) { return !one->is_candidate && !one->waiting.empty(); });
+  queue_.insert(is_request ? queue_.end() : first_request, named);
   shared_->changed.notify_all();
 }
 
@@ -297,7 +307,7 @@ void AdapterRegistry::run() {
     }
     // By another of its names, or it need not make room any more.
     if (!next->is_candidate && next->version != nullptr && !next->version->leaving) {
-      queue_.pop_front();
+      std::erase(queue_, next);
       finish(lock, next, {});
       continue;
     }
@@ -327,7 +337,7 @@ void AdapterRegistry::run() {
       continue;
     }
     blocked_since_ns = 0;
-    queue_.pop_front();
+    std::erase(queue_, next);  // another one may have come before it meanwhile
     if (room != Room::kYes) {
       finish(lock, next, no_room(*next, room));
       continue;
@@ -510,12 +520,15 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
   loading_ = nullptr;
   std::optional<Result<void>> outcome;
   if (loaded.ok()) {
+    named->refusal.reset();
     ++counted_.loads;
     counted_.load_ns += took_ns;
     outcome = locked_keep(named, *std::move(loaded), gone);
   } else {
     ++counted_.failed_loads;
     outcome = loaded.error();
+    named->refusal = loaded.error();
+    named->refused_ns = clock_.now_ns();
   }
   // Without giving the lock back meanwhile: whose waiting is cancelled is looked for here.
   if (outcome) {

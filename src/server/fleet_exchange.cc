@@ -135,6 +135,13 @@ void FleetExchange::note_prompt(size_t prompt, const std::vector<TokenId>& token
                           .payload = encode(list)});
 }
 
+// With the first token: nobody need know before.
+void FleetExchange::note_adapter(std::string_view digest) {
+  append_frame(
+      prompts_,
+      {.type = FrameType::kAdapter, .flags = Frame::kMore | Frame::kOptional, .payload = digest});
+}
+
 void FleetExchange::append_sampled(std::string& frames) {
   frames += prompts_;
   prompts_.clear();

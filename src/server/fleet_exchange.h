@@ -48,6 +48,7 @@ class FleetExchange final : public net::Exchange, public AnswerObserver {
   }
 
   void note_prompt(size_t prompt, const std::vector<TokenId>& tokens) override;
+  void note_adapter(std::string_view digest) override;
   void note_token(size_t choice, const engine::SampledToken& token) override;
   void note_end(size_t choice, const engine::StreamEnd& end) override;
   void note_last() override { last_ = true; }
@@ -70,7 +71,7 @@ class FleetExchange final : public net::Exchange, public AnswerObserver {
   const std::shared_ptr<net::Exchange> beneath_;
   std::vector<size_t> said_;      // tokens, by choice
   std::vector<Sampled> sampled_;  // by choice
-  std::string prompts_;           // frames, not sent yet
+  std::string prompts_;           // frames before the first token, not sent yet
   bool begun_ = false;
   bool last_ = false;  // the next bytes are the last
   bool over_ = false;

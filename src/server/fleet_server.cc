@@ -92,6 +92,10 @@ Result<void> add_frame(const Frame& frame, Run& run, bool& enveloped) {
     run.body = frame.payload;
     return {};
   }
+  if (frame.type == FrameType::kAdapter) {
+    run.resumed.adapter = frame.payload;
+    return {};
+  }
   if (frame.choice >= kChoicesMax) return bad_run("too many choices");
   if (frame.type == FrameType::kPrompt) return add_prompt(frame, run.resumed);
   if (frame.type != FrameType::kTokens && frame.type != FrameType::kFinished) return {};

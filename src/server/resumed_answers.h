@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/token_stream.h"
@@ -20,6 +21,8 @@ struct ResumedAnswers {
   // As the first server wrote them, by their numbers: only of requests with a single prompt, whose
   // past turns that server had sampled. None: as every server writes them.
   std::vector<std::vector<TokenId>> prompts;
+  // The digest of the LoRA adapter that they were computed with; empty: of none. No other goes on.
+  std::string adapter;
   // Bytes have gone to the client: events of what is repeated here are not sent again.
   bool delivered = false;
 };

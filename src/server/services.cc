@@ -43,6 +43,20 @@ void note_prompt(const Call& call, size_t prompt, const EngineWork& work) {
   call.observer->note_prompt(prompt, work.request.prompt);
 }
 
+// What goes on here began under other weights than its name leads to here.
+bool is_another_adapter(const Call& call, const ServedModel& model) {
+  if (call.resumed == nullptr || call.resumed->adapter.empty()) return false;
+  return model.adapter == nullptr || model.adapter->digest() != call.resumed->adapter;
+}
+
+api::ApiError adapter_changed(const std::string& name) {
+  return {.status = 409,
+          .message = fmt::format("the answer began with another version of the adapter '{}'", name),
+          .type = "invalid_request_error",
+          .param = "model",
+          .code = "adapter_changed"};
+}
+
 // Why an entry answers nobody.
 api::ApiError not_served(const ModelCatalogue::Entry& entry) {
   using State = ModelCatalogue::State;
@@ -178,7 +192,14 @@ Services::Chosen Services::choose_model(Call& call, std::string& awaited) const 
     awaited = name;
     return Chosen::kAdapterAway;
   }
+  if (is_another_adapter(call, *chosen)) {
+    call.send(adapter_changed(name));
+    return Chosen::kAnswered;
+  }
   call.model = in_use(std::move(chosen), clock);
+  if (call.observer != nullptr && call.model->adapter != nullptr) {
+    call.observer->note_adapter(call.model->adapter->digest());
+  }
   if (access::RequestRecord* const record = call.record()) {
     record->model = call.model->id;
     if (call.model->adapter != nullptr) record->adapter = call.model->adapter->digest();
