@@ -25,7 +25,14 @@ class Ranks {
  public:
   explicit Ranks(int count, int64_t spin_ns = 20'000, int64_t patience_ns = 60'000'000'000,
                  TransportKind kind = TransportKind::kShm) {
-    if (kind == TransportKind::kTcp) return connect(count, spin_ns, patience_ns);
+    if (kind == TransportKind::kTcp) {
+      connect(count, spin_ns, patience_ns);
+    } else {
+      map(count, spin_ns, patience_ns);
+    }
+  }
+
+  void map(int count, int64_t spin_ns, int64_t patience_ns) {
     const Result<int> file = ShmTransport::make_file(count, kPartBytes);
     EXPECT_TRUE(file.ok());
     for (int rank = 0; rank < count; ++rank) {

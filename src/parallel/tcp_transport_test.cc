@@ -68,7 +68,8 @@ int connected(int port) {
 int joined(const Places& places, int ranks, int rank) {
   const int socket = connected(places.ports[0]);
   std::string nonce(kNonceBytes, '\0');
-  EXPECT_EQ(::recv(socket, nonce.data(), nonce.size(), MSG_WAITALL), kNonceBytes);
+  EXPECT_EQ(::recv(socket, nonce.data(), nonce.size(), MSG_WAITALL),
+            static_cast<ssize_t>(kNonceBytes));
   const std::string hello = write_hello({.ranks = static_cast<uint32_t>(ranks),
                                          .rank = static_cast<uint32_t>(rank),
                                          .part_bytes = kPartBytes,
