@@ -147,6 +147,12 @@ std::vector<Flag> model_flags() {
                    .least = 1,
                    .most = 64,
                    .aliases = {"--tp", "--tp-size"}});
+  flags.push_back({.name = "--rank-transport",
+                   .value = "T",
+                   .help = "how ranks hand each other numbers: shared memory, as they are on one "
+                           "host (auto, shm); TCP on the loopback address (tcp)",
+                   .default_text = "auto",
+                   .choices = {"auto", "shm", "tcp"}});
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =
@@ -192,6 +198,9 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   }
   options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
   options.executor.ranks.threads = options.executor.threads;
+  options.executor.ranks.transport = arguments.text("--rank-transport") == "tcp"
+                                         ? parallel::TransportKind::kTcp
+                                         : parallel::TransportKind::kShm;
   options.revision = arguments.text("--revision");
   options.chat = {.tokenizer = arguments.text("--tokenizer"),
                   .template_file = arguments.text("--chat-template"),

@@ -170,6 +170,15 @@ class SameAnswers(unittest.TestCase):
             self.assertEqual(len(way.followers), ranks - 1)
         self.ask(ways, RUNS, seed)
 
+    def test_any_request_over_tcp(self):
+        seed = self.seed()
+        print(f"PELTON_SEED={seed}", file=sys.stderr)
+        flags = ("--kv-cache-memory", "8MiB", "--rank-transport", "tcp", "--tensor-parallel-size")
+        ways = [Served(self.addCleanup, *flags, ranks) for ranks in (1, 2, 3)]
+        for way in ways[1:]:
+            self.assertEqual(maps_shared_memory() & {way.process.pid, *way.followers}, set())
+        self.ask(ways, RUNS // 2, seed)
+
     def test_packed_short_of_blocks_swapped_and_speculating(self):
         """Packed weights; so few blocks that sequences are preempted and swapped; tokens guessed ahead."""
         seed = self.seed()
@@ -187,8 +196,8 @@ class SameAnswers(unittest.TestCase):
 class Faults(unittest.TestCase):
     LONG = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 900, "temperature": 0, "ignore_eos": True}
 
-    def serve(self, ranks=2):
-        return Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks)
+    def serve(self, ranks=2, transport="auto"):
+        return Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, "--rank-transport", transport)
 
     def lose(self, served, victim, how, load=True):
         """Streams run, something happens to a rank: what each stream got."""
@@ -223,6 +232,29 @@ class Faults(unittest.TestCase):
                 self.assertRegex(answer, "rank [12] .*killed by signal 9|status 503")
             self.check_gone(served, *served.followers)
             self.check_line(served, f"(process {victim})", "killed by signal 9")
+
+    def test_a_killed_rank_ends_the_group_over_tcp(self):
+        """The others see a connection end, too; the line says what was the cause of it."""
+        for ranks, load in ((2, True), (3, True), (3, False)):
+            served = self.serve(ranks, "tcp")
+            victim = served.followers[-1]
+            for answer in self.lose(served, victim, signal.SIGKILL, load):
+                self.assertNotIn("[DONE]", answer)
+                self.assertRegex(answer, f"rank [12] .process {victim}. was killed by signal 9|status 503")
+            self.check_gone(served, *served.followers)
+            self.check_line(served, f"(process {victim})", "killed by signal 9")
+
+    def test_a_stopped_rank_is_found_out_over_tcp(self):
+        served = self.serve(2, "tcp")
+        self.lose(served, served.followers[0], signal.SIGSTOP)
+        self.check_gone(served, *served.followers)
+        self.check_line(served, "rank 1", "has been silent for")
+
+    def test_a_killed_leader_takes_its_followers_along_over_tcp(self):
+        served = self.serve(3, "tcp")
+        served.process.kill()
+        for follower in served.followers:
+            self.assertTrue(wait_for(lambda follower=follower: not running(follower)), follower)
 
     def test_a_stopped_rank_is_found_out(self):
         served = self.serve()

@@ -75,6 +75,7 @@ Result<void> compute(parallel::Member& member, const RankJob& job, Loaded& loade
     switch (message) {
       case RankMessage::kStep:
         loaded.model->begin(reader.step(), nullptr, nullptr);
+        TRY(member.check_exchange());
         break;
       case RankMessage::kCopies:
         TRY(loaded.model->copy_blocks(reader.copies()));

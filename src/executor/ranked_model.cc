@@ -50,6 +50,7 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
   TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
                                                  .program = ranks.program,
                                                  .processors = processors,
+                                                 .transport = ranks.transport,
                                                  .spin_ns = parallel::spin_ns_for(processors),
                                                  .on_lost = ranks.on_lost},
                                                 job.to_json()));
@@ -93,14 +94,6 @@ Result<void> RankedModel::try_a_step() {
   return {};
 }
 
-Error RankedModel::reason() const {
-  const std::optional<Error> lost = group_->lost();
-  if (lost) return *lost;
-  const Error late{ErrorCode::kUnavailable, "a rank has not taken part in an exchange in time"};
-  group_->lose(late);
-  return group_->lost().value_or(late);
-}
-
 Result<void> RankedModel::copy_blocks(const std::vector<engine::BlockCopy>& copies) {
   TRY(group_->send(writer_.copies(copies)));
   return host_->copy_blocks(copies);
@@ -114,7 +107,7 @@ void RankedModel::begin(const models::ForwardInput& input, sampling::DeviceRows*
 
 Result<float*> RankedModel::finish() {
   TRY(sent_);
-  if (group_->exchange().failed()) return reason();
+  if (group_->exchange().failed()) return group_->loss_of_exchange();
   return host_->finish();
 }
 

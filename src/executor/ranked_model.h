@@ -26,7 +26,8 @@ struct RankOptions {
   int count = 1;             // --tensor-parallel-size
   std::vector<int> weights;  // of their shares; empty: equal ones
   std::string model = {};    // where followers find its files
-  int threads = 0;           // of each; 0: as many as each has processors
+  parallel::TransportKind transport = parallel::TransportKind::kShm;
+  int threads = 0;  // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";
   // Once, on a thread of the group's, when the other processes have ended.
   std::function<void(const Error& error)> on_lost = {};
@@ -72,7 +73,6 @@ class RankedModel final : public StepModel {
 
   Result<void> wait_for_all();
   Result<void> try_a_step();
-  Error reason() const;
 
   // In the order in which they are made: the last goes first.
   const std::unique_ptr<parallel::Group> group_;

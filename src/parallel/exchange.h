@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "parallel/share.h"
 #include "parallel/transport.h"
@@ -48,6 +49,8 @@ class Exchange {
 
   // The group is lost: nothing that was computed since is worth anything.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  // What this rank has seen of it; empty: another one may know more.
+  std::string loss() const { return transport_.loss(); }
   Counts counts() const;
 
  private:

@@ -1,4 +1,4 @@
-// Exchanges over shared memory against what they should deliver: every number is a function of
+// Exchanges over each transport against what they should deliver: every number is a function of
 // (round, row, column), so a stale, torn or misplaced one shows. Ranks are threads here, with a
 // mapping each, as processes have.
 #include "parallel/exchange.h"
@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "parallel/shm_transport.h"
+#include "parallel/tcp_transport.h"
 
 namespace pelton::parallel {
 namespace {
@@ -22,7 +23,16 @@ constexpr size_t kPartBytes = 8192;
 
 class Ranks {
  public:
-  explicit Ranks(int count, int64_t spin_ns = 20'000, int64_t patience_ns = 60'000'000'000) {
+  explicit Ranks(int count, int64_t spin_ns = 20'000, int64_t patience_ns = 60'000'000'000,
+                 TransportKind kind = TransportKind::kShm) {
+    if (kind == TransportKind::kTcp) {
+      connect(count, spin_ns, patience_ns);
+    } else {
+      map(count, spin_ns, patience_ns);
+    }
+  }
+
+  void map(int count, int64_t spin_ns, int64_t patience_ns) {
     const Result<int> file = ShmTransport::make_file(count, kPartBytes);
     EXPECT_TRUE(file.ok());
     for (int rank = 0; rank < count; ++rank) {
@@ -36,7 +46,38 @@ class Ranks {
     ::close(*file);
   }
 
-  ShmTransport& operator[](int rank) { return *transports_[static_cast<size_t>(rank)]; }
+  // Frames leave in pieces of a few bytes to some thousands, each rank's of another size.
+  void connect(int count, int64_t spin_ns, int64_t patience_ns) {
+    std::vector<int> ports;
+    std::vector<int> listeners;
+    for (int rank = 0; rank < count; ++rank) {
+      const auto listener = TcpTransport::listen();
+      ASSERT_TRUE(listener.ok());
+      listeners.push_back(listener->first);
+      ports.push_back(listener->second);
+    }
+    std::vector<TcpTransport*> made;
+    for (int rank = 0; rank < count; ++rank) {
+      auto transport = std::make_unique<TcpTransport>(
+          TcpTransport::Options{.ranks = count,
+                                .rank = rank,
+                                .part_bytes = kPartBytes,
+                                .token = "t",
+                                .ports = ports,
+                                .spin_ns = spin_ns,
+                                .patience_ns = patience_ns,
+                                .bytes_at_once = size_t{97} << (3 * rank)});
+      made.push_back(transport.get());
+      transports_.push_back(std::move(transport));
+    }
+    run([&](int rank, Transport&) {
+      const auto index = static_cast<size_t>(rank);
+      EXPECT_TRUE(made[index]->connect(listeners[index]).ok());
+    });
+    for (const int listener : listeners) ::close(listener);
+  }
+
+  Transport& operator[](int rank) { return *transports_[static_cast<size_t>(rank)]; }
   int count() const { return static_cast<int>(transports_.size()); }
 
   template <typename Body>
@@ -49,7 +90,7 @@ class Ranks {
   }
 
  private:
-  std::vector<std::unique_ptr<ShmTransport>> transports_;
+  std::vector<std::unique_ptr<Transport>> transports_;
 };
 
 uint32_t number(uint64_t round, int64_t row, int64_t column) {
@@ -111,11 +152,13 @@ TEST(Exchange, DeliversWhatEachRankHasUnderRandomDelays) {
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "PELTON_SEED=" << seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 250'000 : 2'500;
-  for (const int count : {1, 2, 3, 4}) {
-    Ranks ranks(count);
-    std::atomic<int> wrong = 0;
-    ranks.run([&](int, Transport& transport) { take_part(transport, seed, rounds, wrong); });
-    EXPECT_EQ(wrong, 0) << count << " ranks";
+  for (const TransportKind kind : {TransportKind::kShm, TransportKind::kTcp}) {
+    for (const int count : {1, 2, 3, 4}) {
+      Ranks ranks(count, 20'000, 60'000'000'000, kind);
+      std::atomic<int> wrong = 0;
+      ranks.run([&](int, Transport& transport) { take_part(transport, seed, rounds, wrong); });
+      EXPECT_EQ(wrong, 0) << count << " ranks, transport " << static_cast<int>(kind);
+    }
   }
 }
 
@@ -127,8 +170,11 @@ TEST(Exchange, SleepersAreWoken) {
 }
 
 TEST(Exchange, AnAbortLetsEverybodyGo) {
-  for (const int64_t spin_ns : {int64_t{0}, int64_t{10'000'000'000}}) {
-    Ranks ranks(2, spin_ns);
+  for (const auto& [spin_ns, kind] : {std::pair(int64_t{0}, TransportKind::kShm),
+                                      std::pair(int64_t{10'000'000'000}, TransportKind::kShm),
+                                      std::pair(int64_t{0}, TransportKind::kTcp),
+                                      std::pair(int64_t{10'000'000'000}, TransportKind::kTcp)}) {
+    Ranks ranks(2, spin_ns, 60'000'000'000, kind);
     float values[2] = {1, 2};
     const Share share = Share::make(2, 1, {1, 1});
     Exchange exchange(ranks[0]);
@@ -148,7 +194,12 @@ TEST(Exchange, AnAbortLetsEverybodyGo) {
 }
 
 TEST(Exchange, ARankThatNeverPublishesIsNotWaitedForForEver) {
+  Ranks tcp(2, 0, 30'000'000, TransportKind::kTcp);
   Ranks ranks(2, 0, 30'000'000);
+  EXPECT_EQ(tcp[0].loss(), "");
+  tcp[0].publish(0);
+  EXPECT_EQ(tcp[0].part_of(1, 0), nullptr);
+  EXPECT_EQ(tcp[0].loss(), "rank 1 has not taken part in an exchange in time");
   float values[2] = {1, 2};
   Exchange exchange(ranks[0]);
   exchange.all_gather(

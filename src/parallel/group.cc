@@ -19,8 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "parallel/member.h"
+#include "parallel/shm_transport.h"
 #include "parallel/silence.h"
+#include "parallel/tcp_frames.h"
+#include "parallel/tcp_transport.h"
 
 namespace pelton::parallel {
 namespace {
@@ -77,16 +81,21 @@ Group::~Group() {
   ending_.store(true);
   if (wake_ >= 0) ::eventfd_write(wake_, 1);
   if (thread_.joinable()) thread_.join();
-  if (memory_ >= 0) ::close(memory_);
+  for (const int data : data_) ::close(data);
   if (wake_ >= 0) ::close(wake_);
 }
 
 Result<void> Group::open() {
-  TRY_ASSIGN(memory_, ShmTransport::make_file(options_.ranks, options_.part_bytes));
-  TRY_ASSIGN(transport_, ShmTransport::map(memory_, {.ranks = options_.ranks,
-                                                     .rank = 0,
-                                                     .part_bytes = options_.part_bytes,
-                                                     .spin_ns = options_.spin_ns}));
+  if (options_.transport == TransportKind::kTcp) {
+    TRY(open_tcp());
+  } else {
+    TRY_ASSIGN(const int memory, ShmTransport::make_file(options_.ranks, options_.part_bytes));
+    data_.push_back(memory);
+    TRY_ASSIGN(transport_, ShmTransport::map(memory, {.ranks = options_.ranks,
+                                                      .rank = 0,
+                                                      .part_bytes = options_.part_bytes,
+                                                      .spin_ns = options_.spin_ns}));
+  }
   exchange_ = std::make_unique<Exchange>(*transport_);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) return Error{ErrorCode::kIo, fmt::format("eventfd: {}", std::strerror(errno))};
@@ -101,6 +110,29 @@ Result<void> Group::open() {
   return {};
 }
 
+// Every rank's socket listens before a process is started: nobody connects too early, and no port
+// is looked for twice.
+Result<void> Group::open_tcp() {
+  TRY_ASSIGN(const std::string one, random_nonce());
+  TRY_ASSIGN(const std::string other, random_nonce());
+  token_ = base::sha256(one + other);
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    TRY_ASSIGN(const auto listener, TcpTransport::listen());
+    data_.push_back(listener.first);
+    ports_.push_back(listener.second);
+  }
+  auto transport =
+      std::make_unique<TcpTransport>(TcpTransport::Options{.ranks = options_.ranks,
+                                                           .rank = 0,
+                                                           .part_bytes = options_.part_bytes,
+                                                           .token = token_,
+                                                           .ports = ports_,
+                                                           .spin_ns = options_.spin_ns});
+  tcp_ = transport.get();
+  transport_ = std::move(transport);
+  return {};
+}
+
 // The thread that starts a process is the one whose end the process does not outlive
 // (PR_SET_PDEATHSIG): so it is one that lives as long as the group.
 Result<void> Group::begin(const Json& job) {
@@ -109,7 +141,7 @@ Result<void> Group::begin(const Json& job) {
     pthread_setname_np(pthread_self(), "pelton-group");
     Result<void> spawned;
     for (const auto& follower : followers_) {
-      if (spawned.ok()) spawned = spawn(*follower, memory_);
+      if (spawned.ok()) spawned = spawn(*follower);
     }
     const bool all = spawned.ok();
     begun->set_value(std::move(spawned));
@@ -117,7 +149,6 @@ Result<void> Group::begin(const Json& job) {
     watch();
   });
   TRY(begun->get_future().get());
-  ::close(std::exchange(memory_, -1));
   for (const auto& follower : followers_) {
     const auto rank = static_cast<size_t>(follower->rank);
     Json::Array processors;
@@ -125,6 +156,9 @@ Result<void> Group::begin(const Json& job) {
       for (const int processor : options_.processors[rank]) processors.emplace_back(processor);
     }
     Json message;
+    if (tcp_ != nullptr) {
+      message.set("ports", Json::Array(ports_.begin(), ports_.end())).set("token", token_);
+    }
     message.set("rank", follower->rank)
         .set("ranks", options_.ranks)
         .set("part_bytes", static_cast<int64_t>(options_.part_bytes))
@@ -133,15 +167,19 @@ Result<void> Group::begin(const Json& job) {
         .set("job", job);
     if (!follower->steps.send(message.dump()).ok()) return answer_of(follower->rank, 0).error();
   }
-  return {};
+  const Result<void> connected = tcp_ == nullptr ? Result<void>() : tcp_->connect(data_.front());
+  for (const int data : std::exchange(data_, {})) ::close(data);
+  if (connected.ok()) return {};
+  lose(connected.error());  // unless the group's thread knew better
+  return *lost();
 }
 
-Result<void> Group::spawn(Follower& follower, int memory) {
+Result<void> Group::spawn(Follower& follower) {
   const MemberDescriptors places;
   const std::array<std::pair<int, int>, 3> given = {
       {{follower.their_control.descriptor(), places.control},
        {follower.their_steps.descriptor(), places.steps},
-       {memory, places.memory}}};
+       {tcp_ == nullptr ? data_.front() : data_[static_cast<size_t>(follower.rank)], places.data}}};
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -157,7 +195,7 @@ Result<void> Group::spawn(Follower& follower, int memory) {
   }
   // Neither the leader's sockets nor its clients' are a follower's.
   ::posix_spawn_file_actions_addclosefrom_np(
-      &actions, std::max({places.control, places.steps, places.memory}) + 1);
+      &actions, std::max({places.control, places.steps, places.data}) + 1);
   const std::string rank = std::to_string(follower.rank);
   const std::string ranks = std::to_string(options_.ranks);
   const std::string leader = std::to_string(::getpid());
@@ -200,6 +238,17 @@ Result<std::string> Group::answer_of(int rank, int64_t timeout_ms) {
   // Its end has two signs, and this one may come first.
   for (int turn = 0; turn < 1000 && !lost(); ++turn) std::this_thread::sleep_for(kLook);
   lose(Error{ErrorCode::kUnavailable, follower.name() + " does not take part any more"});
+  return *lost();
+}
+
+Error Group::loss_of_exchange() {
+  constexpr std::chrono::milliseconds kDeeperCause{1200};
+  for (auto waited = kLook; waited < kDeeperCause && !lost(); waited += kLook) {
+    std::this_thread::sleep_for(kLook);
+  }
+  const std::string seen = transport_->loss();
+  lose(Error{ErrorCode::kUnavailable,
+             seen.empty() ? "a rank has not taken part in an exchange in time" : seen});
   return *lost();
 }
 

@@ -25,9 +25,11 @@
 #include "base/result.h"
 #include "parallel/channel.h"
 #include "parallel/exchange.h"
-#include "parallel/shm_transport.h"
+#include "parallel/transport.h"
 
 namespace pelton::parallel {
+
+class TcpTransport;
 
 class Group {
  public:
@@ -36,6 +38,7 @@ class Group {
     std::string program = "/proc/self/exe";  // its verb `rank` is a follower
     // Of each rank, the leader's included: where it may run; of none: anywhere.
     std::vector<std::vector<int>> processors = {};
+    TransportKind transport = TransportKind::kShm;
     size_t part_bytes = size_t{4} << 20;
     int64_t spin_ns = 200'000;
     int64_t silence_max_ns = 3'000'000'000;
@@ -65,6 +68,10 @@ class Group {
   // which is its end as well.
   Result<std::string> answer_of(int rank, int64_t timeout_ms);
 
+  // Of an exchange that has failed: why. What the group's thread finds within a moment goes before
+  // what this rank saw of it: a connection that ends is a sign, a process that was killed a cause.
+  Error loss_of_exchange();
+
   // Why the group is lost; empty: it is not. Any thread.
   std::optional<Error> lost() const;
   // Ends it for that reason, unless it is lost already. Any thread.
@@ -77,7 +84,8 @@ class Group {
   explicit Group(const Options& options);
 
   Result<void> open();
-  Result<void> spawn(Follower& follower, int memory);
+  Result<void> open_tcp();
+  Result<void> spawn(Follower& follower);
   Result<void> begin(const Json& job);
   void watch();
   int64_t silence_max_ns(const Follower& follower) const;
@@ -86,11 +94,15 @@ class Group {
   std::string fate_of(Follower& follower);
 
   const Options options_;
-  std::unique_ptr<ShmTransport> transport_;
+  std::unique_ptr<Transport> transport_;
   std::unique_ptr<Exchange> exchange_;
   std::vector<std::unique_ptr<Follower>> followers_;
-  int memory_ = -1;  // the file, until all have it
-  int wake_ = -1;    // an eventfd: the thread has something to look at
+  // Until all have theirs, of each rank: the file, or the socket where it listens.
+  std::vector<int> data_;
+  std::vector<int> ports_;       // of those sockets
+  std::string token_;            // which a rank shows when it connects
+  TcpTransport* tcp_ = nullptr;  // the transport, where it is one
+  int wake_ = -1;                // an eventfd: the thread has something to look at
 
   mutable std::mutex mutex_;
   std::optional<Error> lost_;  // guarded by mutex_

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "parallel/shm_transport.h"
 #include "parallel/silence.h"
+#include "parallel/tcp_transport.h"
 
 namespace pelton::parallel {
 namespace {
@@ -19,6 +21,7 @@ namespace {
 constexpr int64_t kJobLimitMs = 60'000;
 constexpr int kBeatMs = 500;
 constexpr std::chrono::seconds kLastLook{5};
+constexpr std::chrono::milliseconds kDeeperCause{1500};
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -52,29 +55,59 @@ Member::~Member() {
 
 Result<void> Member::take_job(std::string_view text) {
   TRY_ASSIGN(const Json whole, Json::parse(text));
-  const auto rank = whole.integer("rank");
-  const auto ranks = whole.integer("ranks");
-  const auto part_bytes = whole.integer("part_bytes");
-  const auto spin_ns = whole.integer("spin_ns");
   const Json* const job = whole.find("job");
   const Json* const processors = whole.find("processors");
-  if (!rank || !ranks || !part_bytes || !spin_ns || job == nullptr || processors == nullptr ||
-      !processors->is_array()) {
-    return no_job();
-  }
+  if (job == nullptr || processors == nullptr || !processors->is_array()) return no_job();
   job_ = *job;
   for (const Json& processor : processors->as_array()) {
     if (!processor.is_integer()) return no_job();
     processors_.push_back(static_cast<int>(processor.as_integer()));
   }
-  TRY_ASSIGN(transport_, ShmTransport::map(options_.descriptors.memory,
-                                           {.ranks = static_cast<int>(*ranks),
-                                            .rank = static_cast<int>(*rank),
-                                            .part_bytes = static_cast<size_t>(*part_bytes),
-                                            .spin_ns = *spin_ns}));
-  ::close(options_.descriptors.memory);
+  const Result<void> joined = join_exchange(whole);
+  ::close(options_.descriptors.data);
+  return joined;
+}
+
+Result<void> Member::join_exchange(const Json& job) {
+  const auto rank = job.integer("rank");
+  const auto ranks = job.integer("ranks");
+  const auto part_bytes = job.integer("part_bytes");
+  const auto spin_ns = job.integer("spin_ns");
+  if (!rank || !ranks || !part_bytes || !spin_ns) return no_job();
+  const Json* const ports = job.find("ports");
+  if (ports == nullptr) {
+    TRY_ASSIGN(transport_, ShmTransport::map(options_.descriptors.data,
+                                             {.ranks = static_cast<int>(*ranks),
+                                              .rank = static_cast<int>(*rank),
+                                              .part_bytes = static_cast<size_t>(*part_bytes),
+                                              .spin_ns = *spin_ns}));
+    exchange_ = std::make_unique<Exchange>(*transport_);
+    return {};
+  }
+  TcpTransport::Options options{.ranks = static_cast<int>(*ranks),
+                                .rank = static_cast<int>(*rank),
+                                .part_bytes = static_cast<size_t>(*part_bytes),
+                                .token = std::string(job.string("token").value_or("")),
+                                .spin_ns = *spin_ns};
+  if (!ports->is_array() || ports->as_array().size() != static_cast<size_t>(*ranks)) {
+    return no_job();
+  }
+  for (const Json& port : ports->as_array()) {
+    if (!port.is_integer()) return no_job();
+    options.ports.push_back(static_cast<int>(port.as_integer()));
+  }
+  auto transport = std::make_unique<TcpTransport>(options);
+  TRY(transport->connect(options_.descriptors.data));
+  transport_ = std::move(transport);
   exchange_ = std::make_unique<Exchange>(*transport_);
   return {};
+}
+
+Result<void> Member::check_exchange() const {
+  if (!exchange_->failed()) return {};
+  std::this_thread::sleep_for(kDeeperCause);
+  const std::string loss = exchange_->loss();
+  return Error{ErrorCode::kUnavailable, loss.empty() ? "an exchange broke off" : loss};
 }
 
 Result<std::optional<std::string>> Member::next() {

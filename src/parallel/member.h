@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "parallel/channel.h"
 #include "parallel/exchange.h"
-#include "parallel/shm_transport.h"
+#include "parallel/transport.h"
 
 namespace pelton::parallel {
 
@@ -25,7 +25,7 @@ namespace pelton::parallel {
 struct MemberDescriptors {
   int control = 3;
   int steps = 4;
-  int memory = 5;
+  int data = 5;  // the group's shared memory, or the socket where this rank listens
 };
 
 // What each side sends the other twice a second on the control connection.
@@ -58,12 +58,16 @@ class Member {
   Exchange& exchange() { return *exchange_; }
 
   Result<void> answer(std::string_view message) { return steps_.send(message); }
+  // Of a follower whose step has ended. Error: kUnavailable, what broke off its exchanges; only
+  // after the leader has had time to find a cause that lies deeper, and to end this process.
+  Result<void> check_exchange() const;
   // Waits for the next message; empty: the group ends.
   Result<std::optional<std::string>> next();
 
  private:
   Member(const Options& options, Channel steps);
   Result<void> take_job(std::string_view text);
+  Result<void> join_exchange(const Json& job);
   void watch();
 
   const Options options_;
@@ -71,7 +75,7 @@ class Member {
   Channel steps_;
   Json job_;
   std::vector<int> processors_;
-  std::unique_ptr<ShmTransport> transport_;
+  std::unique_ptr<Transport> transport_;
   std::unique_ptr<Exchange> exchange_;
   std::atomic<bool> ending_{false};
   std::thread thread_;

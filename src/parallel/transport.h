@@ -6,8 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace pelton::parallel {
+
+enum class TransportKind { kShm, kTcp };
 
 class Transport {
  public:
@@ -27,6 +30,9 @@ class Transport {
 
   // Everybody leaves their waits, now and from here on. Any thread.
   virtual void abort() = 0;
+
+  // What this rank has seen of a loss itself: who it was, and how; empty: nothing. Any thread.
+  virtual std::string loss() const { return {}; }
 };
 
 }  // namespace pelton::parallel
