@@ -67,6 +67,9 @@ bool DialectParser::push_plain(TokenId token, std::string& text) {
 
 void DialectParser::settle(Events& events) {
   if (state_ != State::kContent && state_ != State::kReasoning) return;
+  // Of what may be the beginning of a call it is not known yet that it is text.
+  const bool is_undecided = state_ == State::kContent && after_marker_;
+  if (is_undecided && dialect_.calls->begins != nullptr) return;
   emit(std::exchange(held_, {}), events);
 }
 
@@ -211,6 +214,18 @@ size_t DialectParser::read_reasoning(std::string_view text, Events& events) {
 }
 
 size_t DialectParser::read_content(std::string_view text, Events& events) {
+  // Behind the reasoning, as at the turn's beginning, a call may begin without a marker.
+  if (after_marker_ && options_.calls == Calls::kRead && dialect_.calls->begins != nullptr) {
+    const size_t begin = std::min(text.find_first_not_of('\n'), text.size());
+    if (begin > 0) return begin;
+    const BeginsCall begins = dialect_.calls->begins(text);
+    if (begins == BeginsCall::kUndecided && text.size() <= kRoleBytesMax) return 0;
+    if (begins == BeginsCall::kYes) {
+      begin_calls("");
+      marked_ = true;
+      return 0;
+    }
+  }
   const std::string_view opening = dialect_.calls->opening;
   if (options_.calls == Calls::kAsText || opening.empty()) {
     add_text(text, events);

@@ -45,6 +45,15 @@ Error adapter_error() {
           "model"};
 }
 
+// Whether the error is that of weights of the model's. Under an adapter they are not blamed: whose
+// doing it is the model's own requests show.
+bool attribute(const Sequence& sequence, Error& error) {
+  if (error.code != ErrorCode::kBadCheckpoint) return false;
+  if (sequence.request.adapter.identity == 0) return true;
+  error = adapter_error();
+  return false;
+}
+
 }  // namespace
 
 void Scheduler::commit(StepResult result) {
@@ -150,12 +159,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result.error) {
-    if (result.error->code == ErrorCode::kBadCheckpoint) {
-      // Whose doing it is the model's own requests say.
-      const bool is_of_adapter = sequence.request.adapter.identity != 0;
-      if (is_of_adapter) *result.error = adapter_error();
-      counters_.numerical_errors += is_of_adapter ? 0 : 1;
-    }
+    counters_.numerical_errors += attribute(sequence, *result.error) ? 1 : 0;
     end(sequence, FinishReason::kError, std::move(*result.error));
   } else if (result.deferral) {
     if (row.targets > 0 && !sequence.deferral) {

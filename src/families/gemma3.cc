@@ -18,7 +18,10 @@ constexpr std::string_view kDefaults = R"({
 
 // Layer i slides unless i + 1 is a multiple of the pattern, or as layer_types says.
 Result<void> read_pattern(const ConfigFields& fields, ModelConfig& config) {
-  TRY_ASSIGN(const int pattern, fields.integer_or("sliding_window_pattern", 6, {1, kLayersMax}));
+  // transformers from 4.53 on writes it with an underscore, beside layer_types.
+  TRY_ASSIGN(const int newer, fields.integer_or("_sliding_window_pattern", 6, {1, kLayersMax}));
+  TRY_ASSIGN(const int pattern,
+             fields.integer_or("sliding_window_pattern", newer, {1, kLayersMax}));
   for (int i = 0; i < config.layer_count(); ++i) {
     config.layers[static_cast<size_t>(i)].attention =
         (i + 1) % pattern != 0 ? AttentionKind::kSliding : AttentionKind::kFull;

@@ -42,6 +42,15 @@ TEST(Gemma3, ReadsThePublishedFile) {
   EXPECT_EQ(config->logit_softcap, 0);
 }
 
+TEST(Gemma3, ReadsItsPatternUnderBothNames) {
+  for (const char* name : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    const Result<ModelConfig> config = with(name, "3");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_TRUE(config->is_sliding(1));
+    EXPECT_FALSE(config->is_sliding(2)) << name;
+  }
+}
+
 // 27B: 5376 / 32 = 168, not the head size of 128.
 TEST(Gemma3, ScoreScaleIsNotTheHeadSizes) {
   EXPECT_EQ(with("query_pre_attn_scalar", "168")->attention_scale, 1.0 / std::sqrt(168.0));

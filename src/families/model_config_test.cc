@@ -320,6 +320,12 @@ TEST(ModelConfig, ReadsLongropeAndPartialRotation) {
   ASSERT_TRUE(five.ok()) << five.error().message;
   EXPECT_EQ(five->rotary_size(), 64);
   EXPECT_EQ(five->rope.theta, 5e5);
+  // The older name beside it: as a model's card advises, or as other programs repeat it.
+  config.set("rope_scaling", Json::parse(R"({"type": "linear", "factor": 2.0})").value());
+  EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok());
+  config.set("rope_scaling", Json::parse(R"({"rope_type": "yarn", "factor": 4.0})").value());
+  expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kBadCheckpoint,
+                 "rope_scaling says rope_type");
 }
 
 // Sizes that no group or word divides are refused where tensors are read, and counted without a

@@ -192,8 +192,9 @@ std::optional<double> number_in(const Value& value) {
   return number;
 }
 
-Result<Value> to_int(Runtime&, const Value& value, const Arguments& arguments) {
+Result<Value> to_int(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("int", arguments, {"default", "base"}, 0));
+  TRY(runtime.charge(value.weight()));  // all of a string is read
   const Value absent = bound[0] != nullptr ? *bound[0] : Value(int64_t{0});
   if (value.is_undefined()) return failure(value.why_undefined());
   if (value.is_integer() || value.is_bool()) return Value(value.as_integer());
@@ -219,8 +220,9 @@ Result<Value> to_int(Runtime&, const Value& value, const Arguments& arguments) {
   return Value(static_cast<int64_t>(*number));
 }
 
-Result<Value> to_float(Runtime&, const Value& value, const Arguments& arguments) {
+Result<Value> to_float(Runtime& runtime, const Value& value, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("float", arguments, {"default"}, 0));
+  TRY(runtime.charge(value.weight()));
   if (value.is_undefined()) return failure(value.why_undefined());
   if (const std::optional<double> number = number_in(value)) return Value(*number);
   return bound[0] != nullptr ? *bound[0] : Value(0.0);

@@ -296,6 +296,12 @@ TEST(JinjaLimits, AreErrors) {
             "error: line 1: the template nests or recurses too deeply");
   EXPECT_EQ(rendered("{{ range(1000000) }}"),
             "error: line 1: range() has more than 100000 numbers");
+  // A filter that reads all of a long text.
+  for (const char* filter : {"int", "float", "int(0, 16)"}) {
+    EXPECT_EQ(rendered("{% set s = ' ' * 10000000 %}{% for i in range(100000) %}{% set x = s|" +
+                       std::string(filter) + " %}{% endfor %}"),
+              "error: line 1: the template takes more than 5000000 steps");
+  }
   // Twice as long each time: what is shared is counted each time it is shown.
   EXPECT_EQ(
       rendered("{% set n = namespace(x=[1]) %}{% for i in range(100) %}{% set n.x = [n.x, n.x] %}"

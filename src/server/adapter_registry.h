@@ -212,8 +212,7 @@ class AdapterRegistry {
     std::shared_ptr<Version> version;  // null: not in memory
     int uses = 0;
     int64_t known_bytes = 0;  // of its last load
-    // Why its last load failed: for a moment others are told the same, and nothing makes room for
-    // it.
+    // Why its last load failed: for a moment that answers others, and nothing makes room for it.
     std::optional<Error> refusal;
     int64_t refused_ns = 0;
     bool queued = false;  // to be loaded, or being so
