@@ -121,7 +121,7 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
     }
     keep_unknown(*order);
     apply(*order);
-    last_ = *std::move(order);
+    last_ = *order;
   }
   launch::ExchangeReport report;
   for (const launch::ExchangeOrder::Pool& pool : order->pools) {

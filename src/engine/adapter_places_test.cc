@@ -62,6 +62,30 @@ class AdapterPlaces : public testing::Test {
   std::vector<SequenceId> running_;
 };
 
+// An adapter whose numbers are none is a client's error: nobody blames the model's weights, or
+// takes the server out of service.
+TEST_F(AdapterPlaces, numbers_that_are_none_are_the_adapters) {
+  for (const int64_t adapter : {int64_t{7}, int64_t{0}}) {
+    submit(adapter, 4);
+    StepPlan plan = scheduler_.plan(0);
+    ASSERT_EQ(plan.sequences.size(), 1u);
+    executor_.submit(std::move(plan));
+    StepResult result = executor_.collect();
+    result.sequences[0].tokens = {};
+    result.sequences[0].error =
+        std::make_unique<Error>(Error{ErrorCode::kBadCheckpoint, "NaN or infinity"});
+    scheduler_.commit(std::move(result));
+    std::vector<Scheduler::Event> events;
+    scheduler_.take_events(events);
+    ASSERT_FALSE(events.empty());
+    ASSERT_NE(events.back().end, nullptr);
+    ASSERT_TRUE(events.back().end->error.has_value());
+    EXPECT_EQ(events.back().end->error->code,
+              adapter == 0 ? ErrorCode::kBadCheckpoint : ErrorCode::kUnsupported);
+    EXPECT_EQ(scheduler_.counters().numerical_errors, adapter == 0 ? 1 : 0);
+  }
+}
+
 // However many wait for a place, the model's own requests and those of the adapter that runs go on.
 TEST_F(AdapterPlaces, those_who_wait_for_one_hold_up_nobody_else) {
   submit(1, 500);

@@ -31,10 +31,10 @@ class AdapterRegistryTest : public testing::Test {
     AdapterRegistry::Options options;
     options.load = [this](const std::string& path) -> Result<AdapterRegistry::Loaded> {
       while (held_up_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (path.find("bad") != std::string::npos) {
+      const std::lock_guard lock(mutex_);
+      if (path.find("bad") != std::string::npos || broken_.contains(path)) {
         return Error{ErrorCode::kBadCheckpoint, "rank 0", ""};
       }
-      const std::lock_guard lock(mutex_);
       const auto written = files_.find(path);
       const std::string content = written == files_.end() ? path : written->second;
       AdapterRegistry::Loaded loaded{.digest = content, .rank = 8, .bytes = 100};
@@ -81,6 +81,11 @@ class AdapterRegistryTest : public testing::Test {
     return registry_->hold(name);
   }
 
+  void break_file(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    broken_.insert(path);
+  }
+
   // Freed by the registry's thread.
   void expect_alive(int count) {
     for (int i = 0; i < 5000 && alive_ != count; ++i) {
@@ -93,6 +98,7 @@ class AdapterRegistryTest : public testing::Test {
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::mutex mutex_;
   std::map<std::string, std::string> files_;
+  std::set<std::string> broken_;
   std::atomic<bool> held_up_ = false;
   std::atomic<int> alive_ = 0;
   std::unique_ptr<AdapterRegistry> registry_;  // last
@@ -599,7 +605,23 @@ TEST_F(AdapterRegistryTest, LR_06_loads_have_a_rate) {
   auto waits = wait("c");
   EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   EXPECT_NE(registry_->hold("a"), nullptr);  // those in memory are answered
+  EXPECT_TRUE(load("e", "e").ok());          // an operator does not wait behind requests
   registry_.reset();
+}
+
+// Otherwise each request for a broken one would cost another its place.
+TEST_F(AdapterRegistryTest, one_that_does_not_load_is_not_tried_for_each_request) {
+  start(options(1));
+  ASSERT_TRUE(load("x", "x").ok());
+  ASSERT_TRUE(load("y", "y").ok());
+  break_file("x");
+  EXPECT_FALSE(wait("x").get().ok());
+  EXPECT_EQ(held("y")->digest(), "y");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(wait("x").get().error().code, ErrorCode::kBadCheckpoint);
+    EXPECT_NE(registry_->hold("y"), nullptr);
+  }
+  EXPECT_EQ(registry_->stats().failed_loads, 1);
 }
 
 }  // namespace
