@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace pelton::cuda {
@@ -18,9 +19,27 @@ std::string folder_of_program() {
   return unknown ? "." : program.parent_path().string();
 }
 
+// NVIDIA's runtime, which is part of the library, writes through what malloc() gave when it is
+// opened, and does not look whether it gave anything.
+bool has_room_for(const std::string& path) {
+  constexpr size_t kRoom = size_t{64} << 20;
+  std::error_code unknown;
+  const auto file_bytes = static_cast<size_t>(std::filesystem::file_size(path, unknown));
+  const size_t bytes = kRoom + (unknown ? 0 : file_bytes);
+  void* const room =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  ::munmap(room, bytes);
+  return true;
+}
+
 }  // namespace
 
 Result<DeviceLibrary> DeviceLibrary::open(const std::string& path) {
+  if (!has_room_for(path)) {
+    return Error{ErrorCode::kDoesNotFit, fmt::format("too little memory is left to open {}", path),
+                 "device"};
+  }
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = ::dlerror();
