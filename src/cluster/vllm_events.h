@@ -18,6 +18,15 @@
 
 namespace pelton::cluster {
 
+// The frame of a message that numbers its batch.
+inline std::string big_endian(int64_t value) {
+  std::string bytes;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    bytes += static_cast<char>(static_cast<uint64_t>(value) >> shift & 255);
+  }
+  return bytes;
+}
+
 struct VllmEvent {
   enum class Kind { kStored, kRemoved, kCleared };
 

@@ -11,14 +11,6 @@ namespace {
 
 constexpr int kQueueMax = 1000;  // batches, for each reader
 
-std::string big_endian(int64_t value) {
-  std::string bytes;
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    bytes += static_cast<char>(static_cast<uint64_t>(value) >> shift & 255);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<VllmPublisher>> VllmPublisher::bind(const std::string& endpoint) {

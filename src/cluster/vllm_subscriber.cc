@@ -90,14 +90,6 @@ int64_t big_endian(std::string_view bytes) {
   return static_cast<int64_t>(value);
 }
 
-std::string big_endian(int64_t value) {
-  std::string bytes;
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    bytes += static_cast<char>(static_cast<uint64_t>(value) >> shift & 255);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 EventSequence::Place EventSequence::place_of(int64_t number, const std::string& publisher) const {

@@ -212,8 +212,8 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
     const std::shared_ptr<Named> named = locked_find(name);
     if (named == nullptr) return unknown(name);
     if (named->version == nullptr || named->version->leaving) {
-      if (named->refusal && clock_.now_ns() - named->refused_ns < kRefusalNs)
-        return *named->refusal;
+      const bool is_refused = named->refusal && clock_.now_ns() - named->refused_ns < kRefusalNs;
+      if (is_refused) return *named->refusal;
       const auto of_tenant = waiting_of_tenant_.find(waiter.tenant);
       const int own = of_tenant == waiting_of_tenant_.end() ? 0 : of_tenant->second;
       if (waiting_ >= kWaitingMax || own >= kWaitingPerTenantMax ||
@@ -276,10 +276,11 @@ void AdapterRegistry::locked_queue(const std::shared_ptr<Named>& named) {
   if (named->queued) return;
   named->queued = true;
   // What an operator has asked for goes before requests, whose loads are limited in number.
-  const bool is_request = !named->is_candidate && !named->waiting.empty();
-  const auto first_request = std::ranges::find_if(
-      queue_, [](const auto& one) { return !one->is_candidate && !one->waiting.empty(); });
-  queue_.insert(is_request ? queue_.end() : first_request, named);
+  const auto is_request = [](const auto& one) {
+    return !one->is_candidate && !one->waiting.empty();
+  };
+  const auto before = is_request(named) ? queue_.end() : std::ranges::find_if(queue_, is_request);
+  queue_.insert(before, named);
   shared_->changed.notify_all();
 }
 
