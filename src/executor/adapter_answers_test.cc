@@ -281,7 +281,9 @@ TEST_F(AdapterAnswers, with_keys_and_values_of_eight_bits) {
     short_of.swap_bytes = int64_t{1} << 26;
     in_company(where + ", swap", short_of, {});
     stop();
-    if (type == tensor::DType::kI8) EXPECT_NE(alone(type), alone({})) << "nothing was rounded";
+    if (type == tensor::DType::kI8) {
+      EXPECT_NE(alone(type), alone({})) << "nothing was rounded";
+    }
   }
 }
 
