@@ -427,9 +427,15 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
   };
   std::vector<Start> starts;
   for (const node::NamedModel& named : models) {
-    Plan plan{.named = named, .arguments = arguments, .options = {}, .is_only = models.size() == 1};
+    const bool is_only = models.size() == 1;
+    Plan plan{.named = named,
+              .arguments = arguments,
+              .options = {},
+              .is_only = is_only,
+              .has_unnamed_modules = is_only,
+              .has_unnamed_folders = is_only};
     TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
-    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, models.size() == 1);
+    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, is_only);
     Start& start = starts.emplace_back();
     const auto outcome = std::make_shared<std::promise<Result<void>>>();
     start.outcome = outcome->get_future();

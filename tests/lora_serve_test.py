@@ -364,7 +364,7 @@ class Served(unittest.TestCase):
         card.write_text("---\nlicense: mit\n---\n# Its own\n")
         self.start("--enable-lora", "--lora-folder", many, "--max-lora-rank", "4", "--lora-targets", "attention", "--enable-sleep-mode")
         answer = json.loads(self.http("/v1/model_cards/carded")[1])
-        self.assertEqual((answer["id"], answer["license"], answer["card"]), ("carded", "mit", "# Its own\n"))
+        self.assertEqual((answer["id"], answer["license"]["id"], answer["card"]), ("carded", "mit", "# Its own\n"))
         self.assertEqual(self.http("/v1/model_cards/plain")[0], 404)
         info = json.loads(self.http("/server_info")[1])
         self.assertEqual({key: info["limits"][key] for key in ("loras_max", "cpu_loras_max", "lora_rank_max")},

@@ -136,7 +136,8 @@ TEST_F(AdaptersOfModels, OneNameOfTwoIsListedOnceAndUnloadedByItsModel) {
   add_model("m", adapters, {"sql", "of_m"});
   add_model("w", adapters, {"sql", "of_w"});
   std::map<std::string, std::vector<std::string>> parents;
-  for (const Json& card : parsed(fixture_.get("/v1/models").body).find("data")->as_array()) {
+  const Json listed = parsed(fixture_.get("/v1/models").body);
+  for (const Json& card : listed.find("data")->as_array()) {
     if (!card.find("parent")->is_string()) continue;
     parents[*card.string("id")].push_back(*card.string("parent"));
   }
@@ -187,7 +188,8 @@ TEST_F(AdaptersOfModels, OllamasClientsFindThem) {
   add_model("m", adapters, {"away", "here"});  // one place
   const auto names = [&](const std::string& route) {
     std::vector<std::string> all;
-    for (const Json& one : parsed(fixture_.get(route).body).find("models")->as_array()) {
+    const Json listed = parsed(fixture_.get(route).body);
+    for (const Json& one : listed.find("models")->as_array()) {
       const std::string parent = one.find("details")->string("parent_model").value_or("?");
       all.push_back(*one.string("name") + (parent.empty() ? "" : " of " + parent));
     }
