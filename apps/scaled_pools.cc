@@ -164,6 +164,22 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
   return all;
 }
 
+// One of another kind says nothing of its steps. What its KV cache holds is known once it holds
+// some.
+autoscaler::ReplicaModel model_of(const gateway::Fleet::Row& row) {
+  if (row.kind != gateway::WorkerKind::kPelton) return {};
+  constexpr double kUsedMin = 0.02;
+  const cluster::WorkerLoad& load = row.load;
+  const bool is_used = load.kv_used > kUsedMin && load.context_tokens > 0;
+  return {.fixed_s = load.costs.fixed_s,
+          .prefill_token_s = load.costs.prefill_token_s,
+          .row_s = load.costs.row_s,
+          .context_token_s = load.costs.context_token_s,
+          .slots = std::max(row.record.slots, 1),
+          .step_tokens = row.record.batch_tokens,
+          .kv_tokens = is_used ? static_cast<double>(load.context_tokens) / load.kv_used : 0};
+}
+
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,
                                                         const std::string& pool) {
   std::vector<launch::ScaledFleet::Worker> workers;
@@ -178,7 +194,8 @@ std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& 
                        .open = row.open,
                        .running = row.load.running,
                        .waiting = row.load.waiting,
-                       .kv_used = row.load.kv_used});
+                       .kv_used = row.load.kv_used,
+                       .model = model_of(row)});
   }
   return workers;
 }

@@ -49,7 +49,12 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   out += "\n[pool.scale]\n";
   put(out, "min", fmt::format("{}", policy.replicas_min));
   put(out, "max", fmt::format("{}", policy.replicas_max));
-  put_text(out, "policy", policy.rule == PoolPolicy::Rule::kKnative ? "kpa" : "concurrency");
+  put_text(out, "policy", rule_name(policy.rule));
+  if (policy.rule == PoolPolicy::Rule::kSlo) {
+    put_number(out, "ttft", policy.slo.first_token_s);
+    put_number(out, "itl", policy.slo.gap_s);
+    put_percent(out, "percentile", policy.slo.percentile);
+  }
   put_text(out, "mode", scaling.is_advised_only ? "advise" : "act");
   put_number(out, "window", policy.window_s);
   put_percent(out, "panic_window", policy.panic_window_share);

@@ -17,6 +17,9 @@ using autoscaler::PoolPolicy;
 constexpr std::array<std::string_view, 6> kOfLauncher = {
     "--port", "--host", "--fleet-port", "--fleet-host", "--fleet-name", "--fleet-key-file"};
 
+constexpr std::array<PoolPolicy::Rule, 3> kRules = {
+    PoolPolicy::Rule::kConcurrency, PoolPolicy::Rule::kKnative, PoolPolicy::Rule::kSlo};
+
 // In per cent in the file, a share in the policy.
 Result<void> read_percent(const ConfigTable& table, std::string_view key,
                           std::optional<double>& share) {
@@ -27,12 +30,31 @@ Result<void> read_percent(const ConfigTable& table, std::string_view key,
 }
 
 Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
-  std::string rule = "concurrency";
+  std::string rule = std::string(rule_name(PoolPolicy::Rule::kConcurrency));
   TRY(table.read("policy", rule));
-  if (rule != "concurrency" && rule != "kpa") {
-    return table.bad("policy", "must be concurrency, or kpa for Knative's arithmetic");
+  const auto found = std::ranges::find(kRules, rule, rule_name);
+  if (found == kRules.end()) {
+    return table.bad("policy",
+                     "must be concurrency, slo to keep 'ttft' and 'itl', or kpa for Knative's "
+                     "arithmetic");
   }
-  policy.rule = rule == "kpa" ? PoolPolicy::Rule::kKnative : PoolPolicy::Rule::kConcurrency;
+  policy.rule = *found;
+  TRY(table.read("ttft", {1e-3, 3600}, policy.slo.first_token_s));
+  TRY(table.read("itl", {1e-4, 60}, policy.slo.gap_s));
+  std::optional<double> percent;
+  TRY(table.read("percentile", {50, 99.9}, percent));
+  if (percent) policy.slo.percentile = *percent / 100;
+  const bool has_objective = policy.slo.first_token_s || policy.slo.gap_s;
+  if (policy.rule == PoolPolicy::Rule::kSlo && !has_objective) {
+    return table.bad("policy", "slo needs 'ttft', 'itl' or both, in seconds");
+  }
+  if (policy.rule != PoolPolicy::Rule::kSlo && has_objective) {
+    return table.bad(policy.slo.first_token_s ? "ttft" : "itl",
+                     "is kept by policy = \"slo\" alone");
+  }
+  if (policy.rule != PoolPolicy::Rule::kSlo && percent) {
+    return table.bad("percentile", "says nothing without policy = \"slo\"");
+  }
   return {};
 }
 
@@ -67,6 +89,9 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(table.expect_only({"min",
                          "max",
                          "policy",
+                         "ttft",
+                         "itl",
+                         "percentile",
                          "mode",
                          "window",
                          "panic_window",
@@ -228,6 +253,18 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
 }
 
 }  // namespace
+
+std::string_view rule_name(PoolPolicy::Rule rule) {
+  switch (rule) {
+    case PoolPolicy::Rule::kConcurrency:
+      return "concurrency";
+    case PoolPolicy::Rule::kKnative:
+      return "kpa";
+    case PoolPolicy::Rule::kSlo:
+      return "slo";
+  }
+  return "";
+}
 
 std::string_view launch_kind_name(LaunchConfig::Kind kind) {
   switch (kind) {

@@ -62,6 +62,7 @@ struct AutoscalerConfig {
   int lease_s = 6;             // after which another one leads
 };
 
+std::string_view rule_name(autoscaler::PoolPolicy::Rule rule);
 std::string_view launch_kind_name(LaunchConfig::Kind kind);
 std::string_view workload_kind_name(LaunchConfig::Workload workload);
 

@@ -61,6 +61,22 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.lease_s, 9);
 }
 
+TEST(ScalingConfig, AnObjectiveIsReadAndWrittenAgain) {
+  const std::string text = kPool +
+                           "[pool.scale]\nmax = 9\npolicy = \"slo\"\nttft = 0.8\nitl = 0.04\n"
+                           "percentile = 99\n";
+  const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const autoscaler::PoolPolicy& policy = read->pools.at(0).scaling->policy;
+  EXPECT_EQ(policy.rule, autoscaler::PoolPolicy::Rule::kSlo);
+  EXPECT_EQ(policy.slo.first_token_s, 0.8);
+  EXPECT_EQ(policy.slo.gap_s, 0.04);
+  EXPECT_EQ(policy.slo.percentile, 0.99);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
+}
+
 TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
   const std::string text =
       kPool +
@@ -155,6 +171,12 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "window = 0\n", "f:5: [[pool]]: 'scale': 'window' must be"},
       {scale + "window = \"60\"\n", "f:5: [[pool]]: 'scale': 'window' must be"},
       {scale + "policy = \"hpa\"\n", "f:5: [[pool]]: 'scale': 'policy' must be concurrency"},
+      {scale + "policy = \"slo\"\n", "f:5: [[pool]]: 'scale': 'policy' slo needs 'ttft', 'itl'"},
+      {scale + "itl = 0.05\n", "f:5: [[pool]]: 'scale': 'itl' is kept by policy"},
+      {scale + "percentile = 99\n", "f:5: [[pool]]: 'scale': 'percentile' says nothing without"},
+      {scale + "policy = \"slo\"\nttft = 0\n", "f:6: [[pool]]: 'scale': 'ttft' must be"},
+      {scale + "policy = \"slo\"\nttft = 1\npercentile = 100\n",
+       "f:7: [[pool]]: 'scale': 'percentile' must be"},
       {scale + "mode = \"talk\"\n", "f:5: [[pool]]: 'scale': 'mode' must be act or advise"},
       {scale + "hold_requests = 0\n", "f:5: [[pool]]: 'scale': 'hold_requests' must be"},
       {scale + "max_gpus = 4\n", "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: gpus_max says"},
