@@ -78,13 +78,8 @@ Result<std::unique_ptr<launch::Launcher>> open_site(std::unique_ptr<launch::Repl
 Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::GatewayConfig& config,
                                                           uint64_t epoch, const base::Clock& clock,
                                                           base::Log& log) {
-  const gateway::KubernetesConfig& api = config.kubernetes;
-  launch::KubernetesSite::Options options{.api = {.api = api.api, .token_file = api.token_file},
-                                          .epoch = epoch};
-  if (api.api.starts_with("https://") && !api.ca_file.empty()) {
-    TRY_ASSIGN(options.api.trust,
-               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
-  }
+  launch::KubernetesSite::Options options{.epoch = epoch};
+  TRY_ASSIGN(options.api, kubernetes_api_options(config.kubernetes));
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kKubernetes);
     if (launch == nullptr) continue;
@@ -128,6 +123,16 @@ bool is_silent(cluster::WorkerState state) {
 }
 
 }  // namespace
+
+Result<cluster::KubernetesApi::Options> kubernetes_api_options(
+    const gateway::KubernetesConfig& config) {
+  cluster::KubernetesApi::Options options{.api = config.api, .token_file = config.token_file};
+  if (config.api.starts_with("https://") && !config.ca_file.empty()) {
+    TRY_ASSIGN(options.trust,
+               net::TlsTrust::load({.ca = config.ca_file, .certificate = {}, .key = {}}));
+  }
+  return options;
+}
 
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;

@@ -175,7 +175,12 @@ std::string config_text(const GatewayConfig& config) {
   out += "\n[autoscaler]\n";
   put_text(out, "state_dir", config.autoscaler.state_dir);
   put(out, "gateways", list(config.autoscaler.gateways));
-  if (config.autoscaler.leads_by_etcd) put_text(out, "lead", "etcd");
+  if (config.autoscaler.lead == AutoscalerConfig::Lead::kEtcd) put_text(out, "lead", "etcd");
+  if (config.autoscaler.lead == AutoscalerConfig::Lead::kKubernetes) {
+    put_text(out, "lead", "kubernetes");
+    put_text(out, "lease",
+             config.autoscaler.lease_namespace + "/" + config.autoscaler.lease_name);
+  }
   put(out, "lease_seconds", fmt::format("{}", config.autoscaler.lease_s));
   if (config.autoscaler.port >= 0) {
     put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));

@@ -252,6 +252,41 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
   return table.read("stop_grace", {0, 86'400}, launch.stop_grace_s);
 }
 
+Result<void> read_lead(const ConfigTable& table, AutoscalerConfig& autoscaler) {
+  using Lead = AutoscalerConfig::Lead;
+  std::string lead;
+  TRY(table.read("lead", lead));
+  std::string lease;
+  TRY(table.read("lease", lease));
+  if (!lead.empty() && lead != "etcd" && lead != "kubernetes") {
+    return table.bad("lead",
+                     "must be etcd or kubernetes: of several autoscalers one decides, by a lease "
+                     "there");
+  }
+  if (lead != "kubernetes") {
+    if (!lease.empty()) return table.bad("lease", "says nothing without lead = \"kubernetes\"");
+    autoscaler.lead = lead.empty() ? Lead::kNone : Lead::kEtcd;
+    return {};
+  }
+  autoscaler.lead = Lead::kKubernetes;
+  constexpr std::string_view kDns = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+  constexpr size_t kNameMax = 63;  // as a label's value, which it becomes
+  const size_t slash = lease.find('/');
+  const std::string space = lease.substr(0, slash);
+  const std::string name = slash == std::string::npos ? "" : lease.substr(slash + 1);
+  const auto is_name = [&](const std::string& one) {
+    return !one.empty() && one.size() <= kNameMax &&
+           one.find_first_not_of(kDns) == std::string::npos &&
+           kDns.find(one.front()) < kDns.find('-') && kDns.find(one.back()) < kDns.find('-');
+  };
+  if (!is_name(space) || !is_name(name)) {
+    return table.bad("lease", "must be NAMESPACE/NAME of a Lease, as in ml/pelton-autoscaler");
+  }
+  autoscaler.lease_namespace = space;
+  autoscaler.lease_name = name;
+  return {};
+}
+
 }  // namespace
 
 std::string_view rule_name(PoolPolicy::Rule rule) {
@@ -303,13 +338,8 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease_seconds"}));
-  std::string lead;
-  TRY(table.read("lead", lead));
-  if (!lead.empty() && lead != "etcd") {
-    return table.bad("lead", "must be etcd: of several autoscalers one decides, by a lease there");
-  }
-  autoscaler.leads_by_etcd = !lead.empty();
+  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease", "lease_seconds"}));
+  TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {

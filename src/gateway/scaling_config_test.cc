@@ -57,7 +57,7 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.state_dir, read->autoscaler.state_dir);
   EXPECT_EQ(again->autoscaler.gateways, read->autoscaler.gateways);
   EXPECT_EQ(again->autoscaler.port, 8092);
-  EXPECT_TRUE(again->autoscaler.leads_by_etcd);
+  EXPECT_EQ(again->autoscaler.lead, AutoscalerConfig::Lead::kEtcd);
   EXPECT_EQ(again->autoscaler.lease_s, 9);
 }
 
@@ -79,13 +79,16 @@ TEST(ScalingConfig, AnObjectiveIsReadAndWrittenAgain) {
 
 TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
   const std::string text =
-      kPool +
+      "[autoscaler]\nlead = \"kubernetes\"\nlease = \"ml/pelton-autoscaler\"\n" + kPool +
       "[pool.scale]\nmax = 2\n[pool.launch]\nkind = \"kubernetes\"\n"
       "workload = \"ml/statefulset/w\"\nport = 8001\n"
       "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\nkind = \"slurm\"\n"
       "serve = [\"n\"]\nsbatch = [\"--partition=gpu\", \"--time=1:00:00\"]\ndrain_seconds = 90\n";
   const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
   ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->autoscaler.lead, AutoscalerConfig::Lead::kKubernetes);
+  EXPECT_EQ(read->autoscaler.lease_namespace, "ml");
+  EXPECT_EQ(read->autoscaler.lease_name, "pelton-autoscaler");
   const LaunchConfig& pods = read->pools.at(0).scaling->launch.value();
   EXPECT_EQ(pods.kind, LaunchConfig::Kind::kKubernetes);
   EXPECT_EQ(pods.workload, LaunchConfig::Workload::kStatefulSet);
@@ -117,6 +120,10 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
   const std::string launch = kPool + "[pool.scale]\n[pool.launch]\n";
   const Bad bads[] = {
       {"[autoscaler]\nlead = \"zookeeper\"\n" + kPool, "f:2: [autoscaler]: 'lead' must be etcd"},
+      {"[autoscaler]\nlead = \"kubernetes\"\n" + kPool, "f:1: [autoscaler]: 'lease' must be"},
+      {"[autoscaler]\nlead = \"kubernetes\"\nlease = \"a/B\"\n" + kPool,
+       "f:3: [autoscaler]: 'lease' must be NAMESPACE/NAME"},
+      {"[autoscaler]\nlease = \"a/b\"\n" + kPool, "f:2: [autoscaler]: 'lease' says nothing"},
       {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
       {launch + "kind = \"slurn\"\n",
        "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes or "
