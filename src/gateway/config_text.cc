@@ -139,6 +139,21 @@ void put_route(std::string& out, const RouteConfig& route) {
                   route.shadow->tokens_per_minute));
 }
 
+void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
+  out += "\n[autoscaler]\n";
+  put_text(out, "state_dir", autoscaler.state_dir);
+  put(out, "gateways", list(autoscaler.gateways));
+  if (autoscaler.lead == AutoscalerConfig::Lead::kEtcd) put_text(out, "lead", "etcd");
+  if (autoscaler.lead == AutoscalerConfig::Lead::kKubernetes) {
+    put_text(out, "lead", "kubernetes");
+    put_text(out, "lease", autoscaler.lease_namespace + "/" + autoscaler.lease_name);
+  }
+  put(out, "lease_seconds", fmt::format("{}", autoscaler.lease_s));
+  if (autoscaler.port >= 0) {
+    put_text(out, "listen", net::format_host_port(autoscaler.host, autoscaler.port));
+  }
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -172,19 +187,7 @@ std::string config_text(const GatewayConfig& config) {
   }
   if (!config.zones.distance_ms.empty()) out += "\n[zones]\n";
   for (const auto& [zone, ms] : config.zones.distance_ms) put_number(out, quoted(zone), ms);
-  out += "\n[autoscaler]\n";
-  put_text(out, "state_dir", config.autoscaler.state_dir);
-  put(out, "gateways", list(config.autoscaler.gateways));
-  if (config.autoscaler.lead == AutoscalerConfig::Lead::kEtcd) put_text(out, "lead", "etcd");
-  if (config.autoscaler.lead == AutoscalerConfig::Lead::kKubernetes) {
-    put_text(out, "lead", "kubernetes");
-    put_text(out, "lease",
-             config.autoscaler.lease_namespace + "/" + config.autoscaler.lease_name);
-  }
-  put(out, "lease_seconds", fmt::format("{}", config.autoscaler.lease_s));
-  if (config.autoscaler.port >= 0) {
-    put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));
-  }
+  put_autoscaler(out, config.autoscaler);
   if (!config.etcd.endpoints.empty()) {
     out += "\n[etcd]\n";
     put(out, "endpoints", list(config.etcd.endpoints));
