@@ -352,6 +352,22 @@ TEST_P(Dialects, ForcedCallsFollowTheirArguments) {
   }
 }
 
+// Where the vocabulary has no token for the blank line behind reasoning, it is two.
+TEST_P(Dialects, AnAnswerThatIsForcedMayStandBehindReasoningAndABlankLine) {
+  if (!GetParam()) return;  // markers that are no tokens bound no segment
+  const auto trie = grammar::TokenTrie::of(tokenizer_);
+  const std::vector<std::string> said = {"x"};
+  const auto answer =
+      grammar::TokenGrammar::make(grammar::compile_choice(said).value(), trie).value();
+  const Dialect dialect = this->dialect("hermes");
+  const TurnRules rules{.answer = answer, .functions = {}, .begin = TurnRules::Begin::kTurn};
+  for (const std::string_view turn : {"<think>\nhm\n</think>\n\nx", "<think>hm</think>x"}) {
+    grammar::GrammarState guide(dialect_grammar(rules, {dialect, tokenizer_}, trie).value());
+    for (const TokenId token : ids(turn)) ASSERT_TRUE(guide.accept(token)) << turn;
+    EXPECT_TRUE(guide.accept(dialect.stops[0])) << turn;
+  }
+}
+
 TEST(CallSyntaxes, AreFoundByNameAndByTemplate) {
   EXPECT_EQ(find_call_syntax("deepseek_v3")->name, "deepseek_r1");
   EXPECT_EQ(find_call_syntax("llama4_pythonic")->name, "pythonic");
