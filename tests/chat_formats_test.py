@@ -111,9 +111,9 @@ class ChatFormats(unittest.TestCase):
             subprocess.run([BINARY, "synth", "--like", shape, *flags, model], check=True, capture_output=True, timeout=200)
             status, rendered = Served(self, model).post("/v1/chat/completions/render", CHAT)
             self.assertEqual(200, status, rendered)
-            prompts.append(rendered)
+            prompts.append((rendered["prompt"], rendered["token_ids"]))
         self.assertEqual(*prompts)
-        self.assertIn("Be brief.", json.dumps(prompts[0]))
+        self.assertIn("Be brief.", prompts[0][0])
 
     def with_template(self, text, then, *flags):
         """Served by a script that writes `then`, with a chat template of that text in the folder."""
