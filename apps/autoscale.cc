@@ -241,10 +241,14 @@ Result<void> Deciding::listen() {
 }
 
 Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
+  const auto leads = [this] { return lead_ == nullptr || lead_->leads(); };
+  const Error lost{ErrorCode::kIo,
+                   "the lead is lost: it was not renewed in time, or another autoscaler decides",
+                   {}};
+  if (!leads()) return lost;
   // So that whoever asks when it listens finds a decision.
   std::chrono::milliseconds next = scaler_->turn(false);
   TRY(listen());
-  const auto leads = [this] { return lead_ == nullptr || lead_->leads(); };
   while (!interrupt.pending() && !fleet_->is_superseded() && leads()) {
     hand_over();
     const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
@@ -252,7 +256,7 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
   }
   keda_.reset();
   if (listener_ != nullptr) listener_->stop(std::chrono::milliseconds(0));
-  if (!leads()) return Error{ErrorCode::kIo, "the lead is lost: another autoscaler decides", {}};
+  if (!leads()) return lost;
   if (fleet_->is_superseded()) {
     return Error{ErrorCode::kIo, "a newer autoscaler is obeyed by the gateways", {}};
   }
@@ -266,6 +270,9 @@ Result<std::unique_ptr<launch::LeadStore>> open_lead_store(const gateway::Gatewa
                                                            const base::Clock& clock) {
   if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kKubernetes) {
     TRY_ASSIGN(cluster::KubernetesApi::Options api, kubernetes_api_options(config.kubernetes));
+    // A call that hangs must leave time for another one before the lease is over.
+    api.time_max = std::max<std::chrono::milliseconds>(std::chrono::milliseconds(lease) / 4,
+                                                       std::chrono::milliseconds(500));
     return std::unique_ptr<launch::LeadStore>(std::make_unique<launch::KubernetesLeadStore>(
         launch::KubernetesLeadStore::Options{.api = std::move(api),
                                              .name_space = config.autoscaler.lease_namespace,
@@ -295,7 +302,11 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   launch::Lead lead(std::move(store), lease, shared, log);
   for (bool is_first = true; !lead.try_to_lead(); is_first = false) {
     if (is_first) log.info("stands by: another autoscaler leads, or nobody says who does");
-    std::this_thread::sleep_for(lead.look_again());
+    const auto until = std::chrono::steady_clock::now() + lead.look_again();
+    constexpr std::chrono::milliseconds kSlice{100};
+    while (std::chrono::steady_clock::now() < until && !interrupt.pending()) {
+      std::this_thread::sleep_for(kSlice);
+    }
     if (interrupt.pending()) return {};
   }
   Deciding deciding(config, arguments, shared, log);

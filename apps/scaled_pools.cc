@@ -169,20 +169,16 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
   return all;
 }
 
-// One of another kind says nothing of its steps. What its KV cache holds is known once it holds
-// some.
+// One of another kind says nothing of its steps.
 autoscaler::ReplicaModel model_of(const gateway::Fleet::Row& row) {
   if (row.kind != gateway::WorkerKind::kPelton) return {};
-  constexpr double kUsedMin = 0.02;
   const cluster::WorkerLoad& load = row.load;
-  const bool is_used = load.kv_used > kUsedMin && load.context_tokens > 0;
   return {.fixed_s = load.costs.fixed_s,
           .prefill_token_s = load.costs.prefill_token_s,
           .row_s = load.costs.row_s,
           .context_token_s = load.costs.context_token_s,
           .slots = std::max(row.record.slots, 1),
-          .step_tokens = row.record.batch_tokens,
-          .kv_tokens = is_used ? static_cast<double>(load.context_tokens) / load.kv_used : 0};
+          .step_tokens = row.record.batch_tokens};
 }
 
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,

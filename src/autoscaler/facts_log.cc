@@ -224,7 +224,6 @@ void write_model(base::JsonWriter& w, const ReplicaModel& model) {
   members.put_number("context_token_s", model.context_token_s);
   members.put("slots", model.slots, 1);
   members.put("step_tokens", model.step_tokens);
-  members.put_number("kv_tokens", model.kv_tokens);
   members.end();
 }
 
@@ -235,8 +234,7 @@ ReplicaModel read_model(const MemberReader& in) {
           .row_s = in.number("row_s"),
           .context_token_s = in.number("context_token_s"),
           .slots = in.small("slots", 1),
-          .step_tokens = static_cast<int>(in.integer("step_tokens", 0, kTokensMax)),
-          .kv_tokens = in.number("kv_tokens")};
+          .step_tokens = static_cast<int>(in.integer("step_tokens", 0, kTokensMax))};
 }
 
 void write_replica(base::JsonWriter& w, const ReplicaFacts& one) {
@@ -328,7 +326,12 @@ void write_decision(base::JsonWriter& w, const PoolDecision& decision) {
 }
 
 void write_slo(base::JsonWriter& w, const PoolDecision::Slo& slo) {
-  w.key("slo").begin_object().key("ttft_s").number(slo.first_token_s);
+  w.key("slo")
+      .begin_object()
+      .key("missed")
+      .boolean(slo.is_missed)
+      .key("ttft_s")
+      .number(slo.first_token_s);
   w.key("itl_s").number(slo.gap_s);
   w.key("ttft_correction").number(slo.correction.first_token);
   w.key("itl_correction").number(slo.correction.gap);

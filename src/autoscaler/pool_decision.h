@@ -46,6 +46,8 @@ struct PoolDecision {
   // Under PoolPolicy::Rule::kSlo, once enough is known: at the objective's percentile, corrected.
   struct Slo {
     bool is_known = false;
+    // The replicas that are ready do not keep it at the rate of now.
+    bool is_missed = false;
     double first_token_s = 0;  // by the rate of now and the replicas that are ready; 0: too few are
     double gap_s = 0;
     SloCapacity::Correction correction;

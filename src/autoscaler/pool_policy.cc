@@ -171,7 +171,12 @@ Result<void> PoolPolicy::check() const {
   TRY(in_range("standby", standby, 0, kReplicasMax));
   if (slo.first_token_s) TRY(in_range("slo.first_token_s", *slo.first_token_s, 1e-3, kHour));
   if (slo.gap_s) TRY(in_range("slo.gap_s", *slo.gap_s, 1e-4, 60));
-  TRY(in_range("slo.percentile", slo.percentile, 0.5, 0.999));
+  TRY(in_range("slo.percentile", slo.percentile, 0.5 - 1e-9, 0.999 + 1e-9));
+  if (rule == Rule::kSlo && target_utilization && !concurrency_target) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "target_utilization is of concurrency_target, which an objective does not need",
+                 "target_utilization"};
+  }
   const bool has_objective = slo.first_token_s || slo.gap_s;
   if (has_objective != (rule == Rule::kSlo)) {
     return Error{ErrorCode::kInvalidArgument,

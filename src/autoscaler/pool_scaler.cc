@@ -19,8 +19,6 @@ constexpr double kKvNearlyFull = 0.8;
 // may go.
 constexpr double kSpare = 0.15;
 constexpr double kSpareToGo = 0.3;
-constexpr double kCorrectionMin = 0.5;
-constexpr double kCorrectionMax = 3;
 constexpr int kQueueLong = 5;  // requests waiting, per ready replica
 constexpr int64_t kVictimAgeMin_ns = 60'000'000'000;
 
@@ -74,6 +72,7 @@ struct PoolScaler::Supply {
 PoolScaler::PoolScaler(const PoolPolicy& policy)
     : policy_(policy),
       demand_(policy.window_s),
+      slo_tracker_(policy.slo, policy.window_s),
       knative_({.target = policy.concurrency_target.value_or(100) *
                           policy.target_utilization.value_or(0.7),
                 .panic_threshold = policy.panic_threshold,
@@ -118,7 +117,7 @@ void PoolScaler::learn(const PoolFacts& facts) {
   int slots = 0;
   for (const ReplicaFacts& one : facts.replicas) slots = std::max(slots, one.slots);
   if (slots > 0) slots_ = slots;
-  if (policy_.rule == PoolPolicy::Rule::kSlo) learn_model(facts);
+  if (policy_.rule == PoolPolicy::Rule::kSlo) slo_tracker_.learn(facts, slots_);
   std::map<std::string, bool> seen;
   for (const ReplicaFacts& one : facts.replicas) {
     const auto before = seen_ready_.find(one.id);
@@ -131,37 +130,6 @@ void PoolScaler::learn(const PoolFacts& facts) {
     seen[one.id] = was_ready || is_ready;
   }
   seen_ready_ = std::move(seen);
-}
-
-// The median of those ready, number by number: one that is slow, or lies, is not the pool's.
-void PoolScaler::learn_model(const PoolFacts& facts) {
-  std::vector<double> values;
-  const auto median = [&](double ReplicaModel::*member) {
-    values.clear();
-    for (const ReplicaFacts& one : facts.replicas) {
-      const double value = one.model.*member;
-      if (one.phase != ReplicaPhase::kReady || !one.model.is_known()) continue;
-      if (std::isfinite(value) && value >= 0) values.push_back(value);
-    }
-    if (values.empty()) return 0.0;
-    const auto middle = values.begin() + std::ssize(values) / 2;
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-  };
-  const double fixed_s = median(&ReplicaModel::fixed_s);
-  if (fixed_s <= 0) return;
-  model_ = {.fixed_s = fixed_s,
-            .prefill_token_s = median(&ReplicaModel::prefill_token_s),
-            .row_s = median(&ReplicaModel::row_s),
-            .context_token_s = median(&ReplicaModel::context_token_s),
-            .slots = std::max(slots_, 1),
-            .step_tokens = 0,
-            .kv_tokens = median(&ReplicaModel::kv_tokens)};
-  for (const ReplicaFacts& one : facts.replicas) {
-    if (one.phase == ReplicaPhase::kReady) {
-      model_.step_tokens = std::max(model_.step_tokens, one.model.step_tokens);
-    }
-  }
 }
 
 PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) const {
@@ -275,48 +243,6 @@ double PoolScaler::flow(double rate, double spare, const Supply& supply,
   return policy_.concurrency_target ? std::max(by_slots, by_objective) : by_objective;
 }
 
-// What the objective needs is computed from means of a window, and corrected by how the means of
-// that window were: not while the number of replicas changes, when they are of neither.
-void PoolScaler::update_slo(const Demand::Window& window, const Supply& supply, int64_t now_ns,
-                            PoolDecision::Terms& terms) {
-  slo_.reset();
-  const ServedSums& served = window.served;
-  const auto requests = static_cast<double>(served.requests());
-  if (policy_.rule != PoolPolicy::Rule::kSlo || !model_.is_known() ||
-      served.requests() < kFinishedFewest) {
-    return;
-  }
-  const double output = static_cast<double>(served.output) / requests;
-  const RequestShape shape{.computed = static_cast<double>(served.computed()) / requests,
-                           .computed_at_percentile = served.computed_at(policy_.slo.percentile),
-                           .context = static_cast<double>(served.input) / requests + output / 2,
-                           .output = output};
-  slo_.emplace(model_, shape, policy_.slo);
-  const SloCapacity::Forecast now = slo_->at(window.rate, std::max(supply.ready, 1));
-  const bool is_steady = supply.ready > 0 && supply.coming + supply.draining == 0;
-  if (is_steady && now.is_stable) {
-    const double since_s = static_cast<double>(now_ns - corrected_ns_) * 1e-9;
-    const double share = corrected_ns_ < 0 ? 0 : 1 - std::exp(-since_s / policy_.window_s);
-    const auto correct = [&](double& correction, double measured, double predicted) {
-      if (!(measured > 0) || !(predicted > 0)) return;
-      correction +=
-          share * (std::clamp(measured / predicted, kCorrectionMin, kCorrectionMax) - correction);
-    };
-    const double gaps = static_cast<double>(served.output) - requests;
-    correct(correction_.first_token, served.first_token_s / requests, now.first_token_s);
-    if (gaps > 0) correct(correction_.gap, served.further_s / gaps, now.gap_s);
-  }
-  corrected_ns_ = now_ns;
-  slo_->set_correction(correction_);
-  terms.slo = {.is_known = true,
-               .first_token_s = now.first_token_at_percentile_s * correction_.first_token,
-               .gap_s = now.gap_at_percentile_s * correction_.gap,
-               .correction = correction_,
-               .shape = shape,
-               .first_token_unattainable = slo_->is_first_token_unattainable(),
-               .gap_unattainable = slo_->is_gap_unattainable()};
-}
-
 PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supply& supply,
                                               int64_t now_ns, PoolDecision::Terms& terms) {
   const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
@@ -327,7 +253,11 @@ PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supp
   terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
   terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
 
-  update_slo(slow, supply, now_ns, terms);
+  slo_.reset();
+  if (policy_.rule == PoolPolicy::Rule::kSlo) {
+    slo_ = slo_tracker_.update(
+        slow, {.ready = supply.ready, .service_s = terms.service_s, .now_ns = now_ns}, terms.slo);
+  }
   const auto flow = [&](double rate) { return this->flow(rate, kSpare, supply, terms); };
   terms.flow = flow(terms.rate);
   terms.backlog_ahead = backlog_ahead(supply, terms);

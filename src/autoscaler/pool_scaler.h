@@ -36,6 +36,7 @@
 #include "autoscaler/pool_policy.h"
 #include "autoscaler/sliding_max.h"
 #include "autoscaler/slo_capacity.h"
+#include "autoscaler/slo_tracker.h"
 #include "autoscaler/start_times.h"
 #include "autoscaler/trend.h"
 
@@ -62,7 +63,6 @@ class PoolScaler {
 
   Supply supply(const PoolFacts& facts, int64_t now_ns) const;
   void learn(const PoolFacts& facts);
-  void learn_model(const PoolFacts& facts);
   Need need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
             PoolDecision::Terms& terms);
   Need concurrency_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
@@ -71,9 +71,6 @@ class PoolScaler {
   // that a replica could bear, what is left free.
   double flow(double rate, double spare, const Supply& supply,
               const PoolDecision::Terms& terms) const;
-  // Under kSlo, once costs and requests are known: what `slo_` says.
-  void update_slo(const Demand::Window& window, const Supply& supply, int64_t now_ns,
-                  PoolDecision::Terms& terms);
   double backlog_s(const Supply& supply) const;
   int64_t scale_down_delay_ns(const Supply& supply) const;
   static double backlog_ahead(const Supply& supply, const PoolDecision::Terms& terms);
@@ -90,12 +87,11 @@ class PoolScaler {
   void note_direction(const PoolDecision& decision, const Supply& supply, int64_t now_ns);
 
   void load(StateReader state);
-  void save_slo(base::JsonWriter& w) const;
-  void load_slo(const StateReader& slo);
 
   const PoolPolicy policy_;
   PoolPolicy::Bounds bounds_;  // of this decision
   Demand demand_;
+  SloTracker slo_tracker_;
   Trend trend_;
   StartTimes starts_;
   KnativePolicy knative_;

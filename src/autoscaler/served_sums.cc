@@ -73,14 +73,22 @@ int64_t ServedSums::computed() const {
 }
 
 double ServedSums::computed_at(double share) const {
-  const double wanted = share * static_cast<double>(requests());
+  const auto all = static_cast<double>(requests());
+  const double half = (1 - share) / 2;
+  const double from = (share - half) * all;
+  const double to = (share + half) * all;
   double passed = 0;
+  double taken = 0;
+  double sum = 0;
   for (const Class& one : classes) {
-    passed += static_cast<double>(one.requests);
-    if (one.requests == 0 || passed < wanted) continue;
-    return static_cast<double>(one.computed) / static_cast<double>(one.requests);
+    const auto count = static_cast<double>(one.requests);
+    const double overlap = std::min(passed + count, to) - std::max(passed, from);
+    passed += count;
+    if (overlap <= 0) continue;
+    taken += overlap;
+    sum += overlap * static_cast<double>(one.computed) / count;
   }
-  return 0;
+  return taken > 0 ? sum / taken : 0;
 }
 
 void ServedSums::write(base::JsonWriter& w) const {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace pelton::autoscaler {
 namespace {
 
 constexpr double kKvUsedMax = 0.9;
+constexpr double kOverAlone = 1.2;
 constexpr double kAloneRate = 1e-6;  // a request every eleven days is alone
 
 // How many standard deviations a normal variable stays below with this probability, 0.5 to 0.9999:
@@ -55,19 +57,27 @@ Wait wait_for_slot(double rate, double stay_s, double slots, double percentile) 
 
 }  // namespace
 
+double SloCapacity::step_with(double rows, double each) const {
+  const double row_s = replica_.row_s + replica_.context_token_s * shape_.context;
+  const double prompts = each * shape_.computed * replica_.prefill_token_s;
+  if (prompts >= 1) return 0;
+  return (replica_.fixed_s + row_s * (1 + rows)) / (1 - prompts);
+}
+
 SloCapacity::Forecast SloCapacity::at(double rate, int replicas) const {
   Forecast forecast;
   const double each = rate / std::max(replicas, 1);
   const double row_s = replica_.row_s + replica_.context_token_s * shape_.context;
-  const double work_s = shape_.output * row_s + shape_.computed * replica_.prefill_token_s;
+  // Steps that a request takes part in, each as long as a gap of its own without the correction.
+  const double steps = shape_.output * correction_.gap;
+  const double work_s = steps * row_s + shape_.computed * replica_.prefill_token_s;
   if (each * work_s >= 1) return forecast;
   const double step_s = replica_.fixed_s / (1 - each * work_s);
-  const double rows = each * shape_.output * step_s;
+  const double rows = each * steps * step_s;
   const double prompt_tokens = each * shape_.computed * step_s;
   const double piece_max = replica_.step_tokens > 0 ? replica_.step_tokens : shape_.computed;
-  const bool kv_fits =
-      replica_.kv_tokens <= 0 || rows * shape_.context <= kKvUsedMax * replica_.kv_tokens;
-  if (rows > replica_.slots || prompt_tokens > std::max(piece_max, 1.0) * 1.0001 || !kv_fits) {
+  if (rows > replica_.slots || rows * replica_.kv_each > kKvUsedMax ||
+      prompt_tokens > std::max(piece_max, 1.0) * 1.0001) {
     return forecast;
   }
   const auto pieces = [&](double tokens) {
@@ -79,7 +89,8 @@ SloCapacity::Forecast SloCapacity::at(double rate, int replicas) const {
   };
   forecast.step_s = step_s;
   forecast.rows = rows;
-  forecast.gap_s = replica_.fixed_s + row_s + rows_s + prompt_tokens * replica_.prefill_token_s;
+  const double gap_s = replica_.fixed_s + row_s + rows_s + prompt_tokens * replica_.prefill_token_s;
+  forecast.gap_s = gap_s * correction_.gap;
   const double stay_s = prefill_s(shape_.computed) + shape_.output * forecast.gap_s;
   const double slots = static_cast<double>(replica_.slots) * std::max(replicas, 1);
   if (rate * stay_s >= slots) return forecast;
@@ -88,14 +99,15 @@ SloCapacity::Forecast SloCapacity::at(double rate, int replicas) const {
   const double beside =
       std::min(rows + deviations(objective_.percentile) * std::sqrt(rows), replica_.slots - 1.0);
   const double decode_s = replica_.fixed_s + row_s * (1 + std::max(beside, rows));
-  forecast.gap_at_percentile_s =
-      std::max(forecast.gap_s, decode_s + prompts_at_percentile(rate, replicas, decode_s) *
-                                              replica_.prefill_token_s);
+  const double prompts_s =
+      prompts_at_percentile(rate, replicas, decode_s) * replica_.prefill_token_s;
+  forecast.gap_at_percentile_s = correction_.gap * std::max(gap_s, decode_s + prompts_s);
   const Wait wait = wait_for_slot(rate, stay_s, slots, objective_.percentile);
   const double prefill_mean_s = prefill_s(shape_.computed);
-  forecast.first_token_s = wait.mean_s + prefill_mean_s;
+  forecast.first_token_s = correction_.first_token * (wait.mean_s + prefill_mean_s);
   // A long wait and a long prompt seldom meet.
   forecast.first_token_at_percentile_s =
+      correction_.first_token *
       std::max(wait.at_percentile_s + prefill_mean_s,
                wait.mean_s + prefill_s(std::max(shape_.computed_at_percentile, shape_.computed)));
   return forecast;
@@ -105,7 +117,7 @@ SloCapacity::Forecast SloCapacity::at(double rate, int replicas) const {
 // replica as many as the others, or one more: a share of mean_above(k x replicas) / replicas has
 // more than k. The step is as long as they make it: from the shortest that it can be, upwards.
 double SloCapacity::prompts_at_percentile(double rate, int replicas, double decode_s) const {
-  constexpr int kRounds = 8;
+  constexpr int kRounds = 64;
   const double most = replica_.step_tokens > 0 ? replica_.step_tokens : 1e12;
   const double piece = std::clamp(shape_.computed, 1.0, most);
   const double pieces = std::ceil(shape_.computed / piece);
@@ -124,32 +136,37 @@ double SloCapacity::prompts_at_percentile(double rate, int replicas, double deco
   return std::min(most, count * piece);
 }
 
+// Of a request that is alone.
+double SloCapacity::alone(double Forecast::*seconds) const {
+  return at(kAloneRate, 1).*seconds;
+}
+
 bool SloCapacity::is_first_token_unattainable() const {
-  const double alone_s = at(kAloneRate, 1).first_token_at_percentile_s * correction_.first_token;
-  return objective_.first_token_s && alone_s > *objective_.first_token_s;
+  return objective_.first_token_s &&
+         alone(&Forecast::first_token_at_percentile_s) > *objective_.first_token_s;
 }
 
 bool SloCapacity::is_gap_unattainable() const {
-  const double alone_s = at(kAloneRate, 1).gap_at_percentile_s * correction_.gap;
-  return objective_.gap_s && alone_s > *objective_.gap_s;
-}
-
-bool SloCapacity::keeps(const Forecast& forecast, bool first_token, bool gap) const {
-  if (!forecast.is_stable) return false;
-  const double first_s = forecast.first_token_at_percentile_s * correction_.first_token;
-  const double gap_s = forecast.gap_at_percentile_s * correction_.gap;
-  return (!first_token || first_s <= *objective_.first_token_s) &&
-         (!gap || gap_s <= *objective_.gap_s);
+  return objective_.gap_s && alone(&Forecast::gap_at_percentile_s) > *objective_.gap_s;
 }
 
 int SloCapacity::least(double rate, int most) const {
-  const bool first_token = objective_.first_token_s && !is_first_token_unattainable();
-  const bool gap = objective_.gap_s && !is_gap_unattainable();
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  const auto bound = [&](const std::optional<double>& asked, double Forecast::*seconds) {
+    return asked ? std::max(*asked, kOverAlone * alone(seconds)) : kNone;
+  };
+  const double first_token_s =
+      bound(objective_.first_token_s, &Forecast::first_token_at_percentile_s);
+  const double gap_s = bound(objective_.gap_s, &Forecast::gap_at_percentile_s);
   int too_few = 0;
   int enough = std::max(most, 1);
   while (enough - too_few > 1) {
     const int middle = too_few + (enough - too_few) / 2;
-    (keeps(at(rate, middle), first_token, gap) ? enough : too_few) = middle;
+    const Forecast forecast = at(rate, middle);
+    const bool keeps = forecast.is_stable &&
+                       forecast.first_token_at_percentile_s <= first_token_s &&
+                       forecast.gap_at_percentile_s <= gap_s;
+    (keeps ? enough : too_few) = middle;
   }
   return enough;
 }

@@ -37,8 +37,8 @@ struct ReplicaModel {
   double row_s = 0;
   double context_token_s = 0;
   int slots = 1;
-  int step_tokens = 0;   // of prompts, in a step; 0: any number
-  double kv_tokens = 0;  // that its KV cache holds; 0: not known
+  int step_tokens = 0;  // of prompts, in a step; 0: any number
+  double kv_each = 0;   // of its KV cache, that a request takes which runs; 0: not known
 
   bool is_known() const { return fixed_s > 0; }
   friend bool operator==(const ReplicaModel&, const ReplicaModel&) = default;
@@ -54,14 +54,15 @@ struct RequestShape {
 
 class SloCapacity {
  public:
-  // Measured over predicted, of the means.
+  // Measured over computed: of first tokens, and of gaps. A gap is shorter than its step where that
+  // emits several tokens, and then fewer rows are there at a time.
   struct Correction {
     double first_token = 1;
     double gap = 1;
   };
-  SloCapacity(const ReplicaModel& replica, const RequestShape& shape, const SloObjective& objective)
-      : replica_(replica), shape_(shape), objective_(objective) {}
-  void set_correction(const Correction& correction) { correction_ = correction; }
+  SloCapacity(const ReplicaModel& replica, const RequestShape& shape, const SloObjective& objective,
+              const Correction& correction = {})
+      : replica_(replica), shape_(shape), objective_(objective), correction_(correction) {}
 
   struct Forecast {
     bool is_stable = false;  // whatever comes is served, sooner or later; false: no times below
@@ -72,20 +73,24 @@ class SloCapacity {
     double first_token_at_percentile_s = 0;
     double gap_at_percentile_s = 0;
   };
-  // `rate`: requests a second for all of `replicas`. Uncorrected.
+  // `rate`: requests a second for all of `replicas`.
   Forecast at(double rate, int replicas) const;
+  // Of a replica that has so many requests at a time, and gets `each` a second: what a request sees
+  // of a step, uncorrected. 0: it cannot be.
+  double step_with(double rows, double each) const;
 
-  // What no number of replicas would keep: a request that is alone takes longer.
+  // What no number of replicas would keep: a request that is alone takes longer. least() keeps 1.2
+  // times that instead: a bound that is a little too low, or too high, makes little difference.
   bool is_first_token_unattainable() const;
   bool is_gap_unattainable() const;
 
-  // The least number, 1 to `most`, that keeps the objectives that can be kept; `most`: that, or
-  // more.
+  // The least number, 1 to `most`, that keeps the objective as far as it can be kept; `most`: that,
+  // or more.
   int least(double rate, int most) const;
 
  private:
   double prompts_at_percentile(double rate, int replicas, double decode_s) const;
-  bool keeps(const Forecast& forecast, bool first_token, bool gap) const;
+  double alone(double Forecast::*seconds) const;
 
   ReplicaModel replica_;
   RequestShape shape_;

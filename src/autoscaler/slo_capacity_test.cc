@@ -17,8 +17,7 @@ constexpr ReplicaModel kReplica = {.fixed_s = 0.010,
                                    .row_s = 0.1e-3,
                                    .context_token_s = 0,
                                    .slots = 128,
-                                   .step_tokens = 2048,
-                                   .kv_tokens = 0};
+                                   .step_tokens = 2048};
 constexpr RequestShape kShape = {
     .computed = 1000, .computed_at_percentile = 1000, .context = 1050, .output = 100};
 
@@ -45,8 +44,8 @@ TEST(SloCapacity, SlotsAndTheKvCacheBound) {
   replica.slots = 40;
   EXPECT_FALSE(SloCapacity(replica, kShape, {}).at(20, 1).is_stable) << "50 rows";
   replica = kReplica;
-  replica.kv_tokens = 50'000;
-  EXPECT_FALSE(SloCapacity(replica, kShape, {}).at(20, 1).is_stable) << "52 500 tokens";
+  replica.kv_each = 0.02;
+  EXPECT_FALSE(SloCapacity(replica, kShape, {}).at(20, 1).is_stable) << "50 rows of 2 %";
   EXPECT_TRUE(SloCapacity(replica, kShape, {}).at(10, 1).is_stable);
 }
 
@@ -55,14 +54,33 @@ TEST(SloCapacity, WhatIsOutOfReachDoesNotBuyReplicas) {
   const SloCapacity capacity(kReplica, kShape, {.first_token_s = 1.0, .gap_s = 0.005});
   EXPECT_TRUE(capacity.is_gap_unattainable());
   EXPECT_FALSE(capacity.is_first_token_unattainable());
-  EXPECT_LT(capacity.least(20, 1000), 5);
+  EXPECT_LT(capacity.least(20, 1000), 200) << "what 1.2 times a request alone buys";
+}
+
+// A hair more or less than what a request alone takes changes nothing.
+TEST(SloCapacity, AnObjectiveAtTheBoundIsNoCliff) {
+  const double alone_s = 0.0101;
+  std::vector<int> numbers;
+  for (const double share : {0.5, 0.9, 0.999, 1.001, 1.1, 1.19, 1.21, 1.3}) {
+    numbers.push_back(SloCapacity(kReplica, kShape, {.gap_s = share * alone_s}).least(60, 10'000));
+  }
+  for (size_t i = 1; i < 6; ++i) EXPECT_EQ(numbers[i], numbers[0]) << i;
+  EXPECT_NEAR(numbers[6], numbers[5], 0.1 * numbers[5] + 1);
+  EXPECT_LE(numbers[7], numbers[6]);
 }
 
 TEST(SloCapacity, ACorrectionIsPaidFor) {
-  SloCapacity capacity(kReplica, kShape, {.gap_s = 0.06});
-  const int before = capacity.least(100, 1000);
-  capacity.set_correction({.gap = 1.5});
-  EXPECT_GT(capacity.least(100, 1000), before);
+  const SloObjective objective{.gap_s = 0.06};
+  const int before = SloCapacity(kReplica, kShape, objective).least(100, 1000);
+  EXPECT_GT(SloCapacity(kReplica, kShape, objective, {.gap = 1.5}).least(100, 1000), before);
+}
+
+// Three tokens of one step: a third of the steps, and of the rows.
+TEST(SloCapacity, StepsThatEmitSeveralTokensTakeFewerRows) {
+  const SloCapacity::Forecast one = SloCapacity(kReplica, kShape, {}).at(20, 1);
+  const SloCapacity::Forecast three = SloCapacity(kReplica, kShape, {}, {.gap = 1.0 / 3}).at(20, 1);
+  EXPECT_LT(three.rows, one.rows / 3);
+  EXPECT_LT(three.gap_s, one.gap_s / 3);
 }
 
 // Of 10^4 drawn pools: more requests never need fewer replicas, what is named is enough, and one
@@ -79,7 +97,7 @@ TEST(SloCapacity, TheLeastNumberIsThat) {
                                .context_token_s = draw(1e-10, 1e-7),
                                .slots = static_cast<int>(draw(1, 512)),
                                .step_tokens = static_cast<int>(draw(64, 8192)),
-                               .kv_tokens = draw(1e3, 1e7)};
+                               .kv_each = draw(1e-4, 0.3)};
     const double computed = draw(1, 1e5);
     const RequestShape shape{.computed = computed,
                              .computed_at_percentile = computed * draw(1, 10),
@@ -93,10 +111,12 @@ TEST(SloCapacity, TheLeastNumberIsThat) {
     EXPECT_LE(least, capacity.least(rate * 1.3, kMost)) << i;
     const auto keeps = [&](int replicas) {
       const SloCapacity::Forecast forecast = capacity.at(rate, replicas);
+      const SloCapacity::Forecast alone = capacity.at(1e-6, 1);
       return forecast.is_stable &&
-             (capacity.is_first_token_unattainable() ||
-              forecast.first_token_at_percentile_s <= *objective.first_token_s) &&
-             (capacity.is_gap_unattainable() || forecast.gap_at_percentile_s <= *objective.gap_s);
+             forecast.first_token_at_percentile_s <=
+                 std::max(*objective.first_token_s, 1.2 * alone.first_token_at_percentile_s) &&
+             forecast.gap_at_percentile_s <=
+                 std::max(*objective.gap_s, 1.2 * alone.gap_at_percentile_s);
     };
     EXPECT_TRUE(least == kMost || keeps(least)) << i;
     EXPECT_TRUE(least == 1 || !keeps(least - 1)) << i;

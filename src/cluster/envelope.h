@@ -25,7 +25,7 @@ struct RunEnvelope {
   std::string request_id;
   std::string gateway;   // its name, one for each start
   int attempt = 0;       // of this request, from 0
-  int64_t dispatch = 0;  // of this gateway to this incarnation, from 1
+  int64_t dispatch = 0;  // of this gateway, to whichever worker, from 1
   std::string method;
   std::string path;   // percent-decoded
   std::string query;  // raw

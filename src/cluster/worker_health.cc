@@ -70,8 +70,8 @@ void WorkerHealth::note_probe(bool passed) {
 }
 
 void WorkerHealth::note_outcome(Outcome outcome, int64_t dispatch, int64_t now_ns) {
-  const bool was_trial = trial_ != 0 && trial_ == dispatch;
-  if (was_trial) trial_ = 0;
+  const bool was_trial = trial_ != 0 && dispatch >= trial_;
+  if (was_trial) trials_ = std::max(trials_ - 1, 0);
   if (outcome == Outcome::kNeither) return;
   const bool failed = outcome == Outcome::kFailed;
   Second& second = seconds_[static_cast<size_t>(now_ns / kSecondNs) % seconds_.size()];
@@ -110,12 +110,14 @@ void WorkerHealth::eject(Cause cause, int64_t now_ns) {
                .failures = cause == Cause::kInARow ? failures_ : lately.failures,
                .requests = lately.requests};
   trial_ = 0;
+  trials_ = 0;
   seconds_ = {};  // it is judged by what comes
 }
 
 void WorkerHealth::restore() {
   ejection_ = {};
   trial_ = 0;
+  trials_ = 0;
   failures_ = ejections_ = 0;
   seconds_ = {};
 }
@@ -151,7 +153,7 @@ WorkerState WorkerHealth::state(int64_t now_ns) const {
 bool WorkerHealth::takes_requests(int64_t now_ns) const {
   const WorkerState now = state(now_ns);
   if (now == WorkerState::kReady) return true;
-  return now == WorkerState::kEjected && trial_ == 0 && now_ns >= ejected_until_ns_;
+  return now == WorkerState::kEjected && trials_ == 0 && now_ns >= ejected_until_ns_;
 }
 
 }  // namespace pelton::cluster

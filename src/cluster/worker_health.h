@@ -52,8 +52,8 @@ class WorkerHealth {
   // The watch has broken, or could not be opened; `refused`: nobody listens there.
   void note_watch_lost(bool refused, int64_t now_ns);
   void note_probe(bool passed);
-  // Of a request, by its number of this incarnation's: whether the worker failed it (a reset, a 5xx
-  // of its own, broken framing); kNeither: it says nothing of the worker.
+  // Of a request, by its number among all that the owner has sent: whether the worker failed it (a
+  // reset, a 5xx of its own, broken framing); kNeither: it says nothing of the worker.
   enum class Outcome { kServed, kFailed, kNeither };
   void note_outcome(Outcome outcome, int64_t dispatch, int64_t now_ns);
   void set_draining(bool by_operator) { drained_by_operator_ = by_operator; }
@@ -81,10 +81,11 @@ class WorkerHealth {
   bool is_worth_a_try(int64_t now_ns) const {
     return state(now_ns) == WorkerState::kEjected && ejection_.cause != Cause::kOperator;
   }
-  // A request of this number goes to it though it is ejected: the trial, unless one is on its way
-  // (in panic there are several at a time).
+  // A request of this number goes to it though it is ejected. It and all behind it, of which there
+  // are several at a time in panic, say whether it is well again: the first of them that ends.
   void note_trial(int64_t dispatch) {
     if (trial_ == 0) trial_ = dispatch;
+    ++trials_;
   }
 
   const WorkerLoad& load() const { return load_; }
@@ -120,7 +121,8 @@ class WorkerHealth {
   int ejections_ = 0;
   int64_t ejected_until_ns_ = 0;
   Ejection ejection_;
-  int64_t trial_ = 0;  // its number; 0: none is on its way
+  int64_t trial_ = 0;  // the first one's number since it was ejected; 0: there was none
+  int trials_ = 0;     // on their way
 };
 
 }  // namespace pelton::cluster

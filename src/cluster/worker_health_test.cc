@@ -187,15 +187,19 @@ TEST_F(Health, WhatWasSentBeforeIsNoTrial) {
   EXPECT_FALSE(health_.takes_requests(now_)) << "and doubled the time";
 }
 
-// In panic several are on their way at a time: the first is the trial, whatever comes after it.
-TEST_F(Health, TheFirstOfSeveralTrialsCounts) {
+// In panic several are on their way at a time: the first that ends says how it is, whichever was
+// sent first.
+TEST_F(Health, TheFirstOfSeveralTrialsThatEndsCounts) {
   join("a");
   for (int i = 0; i < 5; ++i) fail();
   health_.note_trial(100);
   health_.note_trial(101);
-  health_.note_outcome(Outcome::kServed, 100, now_);
-  EXPECT_EQ(state(), WorkerState::kReady);
-  health_.note_outcome(Outcome::kFailed, 101, now_);
+  health_.note_trial(102);
+  health_.note_outcome(Outcome::kNeither, 101, now_);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  health_.note_outcome(Outcome::kServed, 102, now_);
+  EXPECT_EQ(state(), WorkerState::kReady) << "100 may be a long one";
+  health_.note_outcome(Outcome::kFailed, 100, now_);
   EXPECT_EQ(state(), WorkerState::kReady) << "one failure, as any other";
 }
 

@@ -421,6 +421,7 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (foreign_ && begun()) {
     return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
+  if (answer.status == 200) note_served();
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   note_arm(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError);
@@ -544,7 +545,8 @@ void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result)
                        "another start of the worker answers");
   }
   if (end.status == kAlreadyBegun && end.sent_again) {
-    return end_attempt(Failure::kLost, "the connection broke with the attempt begun");
+    // It lives, so the request has done it no harm.
+    return end_attempt(Failure::kUnreached, "the connection broke with the attempt begun");
   }
   if (end.status != 200) {
     return end_attempt(Failure::kBusy, fmt::format("fleet status {}", end.status));

@@ -74,6 +74,7 @@ Result<void> read_limits(const ConfigTable& table, PoolPolicy& policy) {
 std::string_view key_of(std::string_view field) {
   if (field == "gpus_max") return "max_gpus";
   if (field == "price_max") return "max_price";
+  if (field == "target_utilization") return "target_utilization";
   if (field.starts_with("schedules")) return "schedules";
   return "policy";
 }
@@ -269,15 +270,16 @@ Result<void> read_lead(const ConfigTable& table, AutoscalerConfig& autoscaler) {
     return {};
   }
   autoscaler.lead = Lead::kKubernetes;
-  constexpr std::string_view kDns = "abcdefghijklmnopqrstuvwxyz0123456789-.";
-  constexpr size_t kNameMax = 63;  // as a label's value, which it becomes
+  // A label of RFC 1123: namespaces are, and the name becomes a label's value.
+  constexpr std::string_view kDns = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  constexpr size_t kNameMax = 63;
   const size_t slash = lease.find('/');
   const std::string space = lease.substr(0, slash);
   const std::string name = slash == std::string::npos ? "" : lease.substr(slash + 1);
   const auto is_name = [&](const std::string& one) {
     return !one.empty() && one.size() <= kNameMax &&
-           one.find_first_not_of(kDns) == std::string::npos &&
-           kDns.find(one.front()) < kDns.find('-') && kDns.find(one.back()) < kDns.find('-');
+           one.find_first_not_of(kDns) == std::string::npos && one.front() != '-' &&
+           one.back() != '-';
   };
   if (!is_name(space) || !is_name(name)) {
     return table.bad("lease", "must be NAMESPACE/NAME of a Lease, as in ml/pelton-autoscaler");

@@ -67,14 +67,14 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
 TEST(ScalingConfig, AnObjectiveIsReadAndWrittenAgain) {
   const std::string text = kPool +
                            "[pool.scale]\nmax = 9\npolicy = \"slo\"\nttft = 0.8\nitl = 0.04\n"
-                           "percentile = 99\n";
+                           "percentile = 99.9\n";
   const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
   ASSERT_TRUE(read.ok()) << read.error().message;
   const autoscaler::PoolPolicy& policy = read->pools.at(0).scaling->policy;
   EXPECT_EQ(policy.rule, autoscaler::PoolPolicy::Rule::kSlo);
   EXPECT_EQ(policy.slo.first_token_s, 0.8);
   EXPECT_EQ(policy.slo.gap_s, 0.04);
-  EXPECT_EQ(policy.slo.percentile, 0.99);
+  EXPECT_NEAR(policy.slo.percentile, 0.999, 1e-9);
   const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
@@ -125,6 +125,8 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
       {"[autoscaler]\nlead = \"zookeeper\"\n" + kPool, "f:2: [autoscaler]: 'lead' must be etcd"},
       {"[autoscaler]\nlead = \"kubernetes\"\n" + kPool, "f:1: [autoscaler]: 'lease' must be"},
       {"[autoscaler]\nlead = \"kubernetes\"\nlease = \"a/B\"\n" + kPool,
+       "f:3: [autoscaler]: 'lease' must be NAMESPACE/NAME"},
+      {"[autoscaler]\nlead = \"kubernetes\"\nlease = \"a.b/c\"\n" + kPool,
        "f:3: [autoscaler]: 'lease' must be NAMESPACE/NAME"},
       {"[autoscaler]\nlease = \"a/b\"\n" + kPool, "f:2: [autoscaler]: 'lease' says nothing"},
       {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
@@ -184,6 +186,8 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "policy = \"slo\"\n", "f:5: [[pool]]: 'scale': 'policy' slo needs 'ttft', 'itl'"},
       {scale + "itl = 0.05\n", "f:5: [[pool]]: 'scale': 'itl' is kept by policy"},
       {scale + "percentile = 99\n", "f:5: [[pool]]: 'scale': 'percentile' says nothing without"},
+      {scale + "policy = \"slo\"\nttft = 1\ntarget_utilization = 70\n",
+       "f:7: [[pool]]: 'scale': 'target_utilization' does not fit"},
       {scale + "policy = \"slo\"\nttft = 0\n", "f:6: [[pool]]: 'scale': 'ttft' must be"},
       {scale + "policy = \"slo\"\nttft = 1\npercentile = 100\n",
        "f:7: [[pool]]: 'scale': 'percentile' must be"},

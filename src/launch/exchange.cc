@@ -97,14 +97,12 @@ int count_of(const Json& json, std::string_view key) {
 autoscaler::ReplicaModel read_model(const Json& worker) {
   const Json* json = worker.find("model");
   if (json == nullptr) return {};
-  constexpr double kTokensMax = 1e12;
   return {.fixed_s = seconds_of(*json, "fixed_s"),
           .prefill_token_s = seconds_of(*json, "prefill_token_s"),
           .row_s = seconds_of(*json, "row_s"),
           .context_token_s = seconds_of(*json, "context_token_s"),
           .slots = std::max(count_of(*json, "slots"), 1),
-          .step_tokens = count_of(*json, "step_tokens"),
-          .kv_tokens = std::clamp(json->number("kv_tokens").value_or(0), 0.0, kTokensMax)};
+          .step_tokens = count_of(*json, "step_tokens")};
 }
 
 void write_model(base::JsonWriter& w, const autoscaler::ReplicaModel& model) {
@@ -112,8 +110,7 @@ void write_model(base::JsonWriter& w, const autoscaler::ReplicaModel& model) {
   w.key("model").begin_object().key("fixed_s").number(model.fixed_s);
   w.key("prefill_token_s").number(model.prefill_token_s).key("row_s").number(model.row_s);
   w.key("context_token_s").number(model.context_token_s).key("slots").integer(model.slots);
-  w.key("step_tokens").integer(model.step_tokens);
-  w.key("kv_tokens").number(model.kv_tokens).end_object();
+  w.key("step_tokens").integer(model.step_tokens).end_object();
 }
 
 ScaledFleet::Worker read_worker(const Json& json) {

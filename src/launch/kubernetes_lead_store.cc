@@ -23,6 +23,7 @@ constexpr std::string_view kEpoch = "epoch";
 constexpr std::string_view kPool = "pool";
 constexpr std::string_view kMemory = "memory";
 constexpr int64_t kTransitionsMax = int64_t{1} << 31;
+constexpr uint64_t kEpochMax = uint64_t{1} << 31;
 
 // As Kubernetes' MicroTime.
 std::string micro_time(int64_t unix_ms) {
@@ -129,7 +130,9 @@ std::string KubernetesLeadStore::lease_body(const std::string& version, bool is_
 }
 
 Result<std::optional<LeadStore::Term>> KubernetesLeadStore::take(const std::optional<Lease>& seen) {
-  epoch_ = static_cast<uint64_t>(seen ? seen->transitions : 0) + 1;
+  // A Lease that was deleted counts from the beginning again: what was written says how far it was.
+  TRY_ASSIGN(const uint64_t written, greatest_written());
+  epoch_ = std::max(static_cast<uint64_t>(seen ? seen->transitions : 0), written) + 1;
   const Result<Answer> answer =
       seen ? api_.merge_patch(leases() + "/" + net::percent_encode(options_.name),
                               lease_body(seen->version, true))
@@ -159,27 +162,30 @@ Result<std::optional<LeadStore::Term>> KubernetesLeadStore::enter(const std::str
   return take(seen);
 }
 
+// Whatever else goes wrong says nothing of whose it is: also what is not there.
 Result<std::chrono::nanoseconds> KubernetesLeadStore::renew() {
-  TRY_ASSIGN(Answer answer, api_.merge_patch(leases() + "/" + net::percent_encode(options_.name),
-                                             lease_body(version_, true)));
+  bool is_lost = false;
+  const Result<void> renewed = write_renewal(is_lost);
+  if (renewed.ok()) return std::chrono::nanoseconds(options_.lease);
+  return Error{is_lost ? ErrorCode::kNotFound : ErrorCode::kIo, renewed.error().message, {}};
+}
+
+Result<void> KubernetesLeadStore::write_renewal(bool& is_lost) {
+  const std::string target = leases() + "/" + net::percent_encode(options_.name);
+  TRY_ASSIGN(Answer answer, api_.merge_patch(target, lease_body(version_, true)));
   if (answer.status == kConflict || answer.status == kNotThere) {
     // Somebody else's, or something else of it was changed, as by `kubectl annotate`; or an earlier
     // answer was lost, and it is as we have written it.
     TRY_ASSIGN(const std::optional<Lease> now, look());
-    if (!now || now->holder != holder_ || now->transitions != static_cast<int64_t>(epoch_)) {
-      return Error{ErrorCode::kNotFound, "the Lease is another one's", {}};
-    }
+    is_lost = !now || now->holder != holder_ || now->transitions != static_cast<int64_t>(epoch_);
+    if (is_lost) return Error{ErrorCode::kNotFound, "the Lease is another one's", {}};
     version_ = now->version;
-    TRY_ASSIGN(answer, api_.merge_patch(leases() + "/" + net::percent_encode(options_.name),
-                                        lease_body(version_, true)));
+    TRY_ASSIGN(answer, api_.merge_patch(target, lease_body(version_, true)));
   }
-  if (answer.status != kOk) {
-    // That it is gone the next attempt will say.
-    return Error{ErrorCode::kIo, cluster::kubernetes_error(answer).message, {}};
-  }
-  TRY_ASSIGN(const Lease renewed, lease_of(answer));
-  version_ = renewed.version;
-  return std::chrono::nanoseconds(options_.lease);
+  if (answer.status != kOk) return cluster::kubernetes_error(answer);
+  TRY_ASSIGN(const Lease written, lease_of(answer));
+  version_ = written.version;
+  return {};
 }
 
 Result<void> KubernetesLeadStore::give_up() {
@@ -192,9 +198,8 @@ Result<void> KubernetesLeadStore::give_up() {
   return {};
 }
 
-Result<std::vector<LeadStore::Entry>> KubernetesLeadStore::read() {
+Result<void> KubernetesLeadStore::each_map(const std::function<void(const Json&)>& see) {
   const std::string selector = fmt::format("{}={}", kLabel, options_.name);
-  std::vector<Entry> all;
   std::string next;
   do {
     std::string target = maps() + "?limit=100&labelSelector=" + net::percent_encode(selector);
@@ -204,13 +209,27 @@ Result<std::vector<LeadStore::Entry>> KubernetesLeadStore::read() {
     TRY_ASSIGN(const Json list, object_of(answer, "list"));
     const Json* items = list.find("items");
     if (items == nullptr || !items->is_array()) return not_ours("list");
-    for (const Json& one : items->as_array()) {
-      const Json* data = one.find("data");
-      if (data == nullptr || !data->string(kPool) || !data->string(kMemory)) continue;
-      all.push_back({.pool = *data->string(kPool), .text = *data->string(kMemory)});
-    }
+    for (const Json& one : items->as_array()) see(one);
     next = list.find("metadata")->string("continue").value_or("");
   } while (!next.empty());
+  return {};
+}
+
+Result<uint64_t> KubernetesLeadStore::greatest_written() {
+  uint64_t greatest = 0;
+  TRY(each_map([&](const Json& map) {
+    greatest = std::max(greatest, std::min(epoch_of(map).value_or(0), kEpochMax));
+  }));
+  return greatest;
+}
+
+Result<std::vector<LeadStore::Entry>> KubernetesLeadStore::read() {
+  std::vector<Entry> all;
+  TRY(each_map([&](const Json& map) {
+    const Json* data = map.find("data");
+    if (data == nullptr || !data->string(kPool) || !data->string(kMemory)) return;
+    all.push_back({.pool = *data->string(kPool), .text = *data->string(kMemory)});
+  }));
   return all;
 }
 
@@ -244,7 +263,7 @@ Result<bool> KubernetesLeadStore::write(const Entry& entry) {
     TRY_ASSIGN(const Answer answer,
                is_new ? writing_api_.post(maps(), body)
                       : writing_api_.merge_patch(maps() + "/" + map_of(entry.pool), body));
-    if (answer.status == kConflict || answer.status == kNotThere) {
+    if (answer.status == kConflict || (answer.status == kNotThere && !is_new)) {
       written_.erase(known);  // somebody has written or removed it: by whom is looked at
       continue;
     }

@@ -2,7 +2,8 @@
 // Kubernetes' own controllers do: written only over the version that was read, so that of two
 // writers one is refused; held by another until nobody has changed it for its duration by the clock
 // of whoever looks, as machines' clocks are not compared. leaseTransitions, which rises each time
-// it is taken, is the epoch.
+// it is taken, is the epoch; a Lease that was deleted goes on
+// behind what the ConfigMaps say.
 //
 //   leases/NAME                who, until when, the epoch
 //   configmaps/NAME-HASH       what it remembers of a pool, with the epoch that wrote it: never
@@ -11,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,7 +57,11 @@ class KubernetesLeadStore final : public LeadStore {
   bool is_free(const Lease& lease);
   std::string lease_body(const std::string& version, bool is_taken) const;
   Result<std::optional<Term>> take(const std::optional<Lease>& seen);
-  // An answer that has the object: its version is kept.
+  Result<void> write_renewal(bool& is_lost);
+  // Of all pools. `see` gets each ConfigMap.
+  Result<void> each_map(const std::function<void(const Json&)>& see);
+  Result<uint64_t> greatest_written();
+  // Of an answer that has the object.
   Result<Lease> lease_of(const Answer& answer) const;
   std::string leases() const;
   std::string maps() const;

@@ -2,6 +2,7 @@
 // real one does: versions, merge patches, conflicts, lists by pages.
 #include "launch/kubernetes_lead_store.h"
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "launch/lead.h"
 #include "net/http_server.h"
@@ -187,6 +189,41 @@ TEST_F(KubernetesLead, SomebodyElsesNoteOnTheLeaseIsNoLoss) {
   EXPECT_TRUE(one->renew().ok());
   api_.objects.erase(kLease);
   EXPECT_FALSE(one->renew().ok());
+}
+
+TEST_F(KubernetesLead, ALeaseThatWasDeletedGoesOnBehindWhatWasWritten) {
+  for (uint64_t epoch = 1; epoch <= 4; ++epoch) {
+    const auto one = store();
+    EXPECT_EQ(enter(*one, "one"), epoch);
+    EXPECT_TRUE(one->write({.pool = "main", .text = "{}"}).value());
+    ASSERT_TRUE(one->give_up().ok());
+  }
+  api_.objects.erase(kLease);
+  const auto next = store();
+  EXPECT_EQ(enter(*next, "next"), 5u);
+  EXPECT_TRUE(next->write({.pool = "main", .text = "{}"}).value());
+}
+
+// What is not known is no loss: a token that is just being replaced, a server that says no.
+TEST_F(KubernetesLead, OnlyAnothersNameIsALoss) {
+  const std::string token = testing::TempDir() + "lead_token";
+  ASSERT_TRUE(base::write_file(token, "secret").ok());
+  KubernetesLeadStore one(
+      {.api = {.api = api_.url(), .token_file = token}, .name_space = "ml", .name = "lead"},
+      clock_);
+  EXPECT_EQ(enter(one, "one"), 1u);
+  std::filesystem::remove(token);
+  EXPECT_EQ(one.renew().error().code, ErrorCode::kIo);
+  ASSERT_TRUE(base::write_file(token, "secret").ok());
+  for (const int status : {401, 403, 404, 429, 500}) {
+    api_.fault = [&, status](const net::HttpRequest& request) {
+      return request.method == "PATCH" ? TestApi::json(status, "{}") : api_.answer(request);
+    };
+    EXPECT_EQ(one.renew().error().code, ErrorCode::kIo) << status;
+  }
+  api_.fault = nullptr;
+  EXPECT_TRUE(one.renew().ok());
+  std::filesystem::remove(token);
 }
 
 TEST_F(KubernetesLead, TwoThatTakeItAtOnceAreOne) {

@@ -39,7 +39,8 @@ void KvEventPublisher::note_prompt(const ServedModel& model,
   std::lock_guard lock(mutex_);
   if (prompt_tokens_ + request.prompt.size() > kWaitingTokensMax) return;
   prompt_tokens_ += request.prompt.size();
-  prompts_.push_back({.tokens = request.prompt, .block_tokens = block_tokens});
+  prompts_.push_back(
+      {.model = model.serial, .tokens = request.prompt, .block_tokens = block_tokens});
 }
 
 void KvEventPublisher::start(const ModelCatalogue& catalogue) {
@@ -59,11 +60,13 @@ void KvEventPublisher::turn(const ModelCatalogue& catalogue) {
     prompts.swap(prompts_);
     prompt_tokens_ = 0;
   }
-  for (const Prompt& prompt : prompts) blocks_.learn(prompt.tokens, prompt.block_tokens);
   if (serial != model_) {
     blocks_.clear(said);
     next_event_ = 0;
     model_ = serial;
+  }
+  for (const Prompt& prompt : prompts) {
+    if (prompt.model == serial) blocks_.learn(prompt.tokens, prompt.block_tokens);
   }
   if (serial) {
     const engine::Engine& engine = models.front()->engine;

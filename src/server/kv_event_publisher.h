@@ -48,6 +48,7 @@ class KvEventPublisher {
   const std::unique_ptr<cluster::VllmPublisher> publisher_;
   // A prompt as it came: its blocks' names are computed by the thread.
   struct Prompt {
+    uint64_t model = 0;  // its serial
     std::vector<TokenId> tokens;
     int block_tokens = 0;
   };
