@@ -30,6 +30,7 @@
 #include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "apps/weights_from.h"
 #include "base/digest.h"
 #include "base/heap_trim.h"
 #include "cli/interrupt.h"
@@ -173,6 +174,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                               .connections_max = connections.http,
                                               .hosts = hosts.at(host),
                                               .tls = tls};
+  TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;
   for (int i = 0; i < arguments.integer("--replicas"); ++i) {
@@ -185,6 +187,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                          .grpc_connections_max = connections.grpc,
                                                          .tokenizers = tokenizers,
                                                          .sleep_after_ns = sleep_after,
+                                                         .weights = weights.get(),
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -297,6 +300,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : console_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : weights_from_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : watch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;

@@ -25,7 +25,8 @@ struct TransferRequest {
   Method method = Method::kGet;
   std::string url;
   std::string token;  // sent as a bearer token; empty: none
-  std::optional<ByteRange> range;
+  std::vector<std::string> headers = {};  // more of them, as "name: value"
+  std::optional<ByteRange> range = {};
 };
 
 struct ResponseHead {
