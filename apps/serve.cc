@@ -43,6 +43,8 @@ namespace {
 
 using cli::Flag;
 
+using Workers = std::vector<std::unique_ptr<ServeWorker>>;
+
 constexpr std::chrono::seconds kCloseGrace{5};
 
 // A few lines, for people only: on a terminal.
@@ -59,7 +61,9 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
 }
 
 // On stdout, for whoever started us.
-void print_addresses(const std::string& lines, base::Log& log) {
+void print_addresses(const Workers& workers, base::Log& log) {
+  std::string lines;
+  for (const auto& worker : workers) lines += worker->lines();
   const Result<void> written = write_output(lines);
   if (!written) log.warning(written.error().message);  // nobody reads it; serving matters more
 }
@@ -111,8 +115,6 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.console = has_console(arguments);
   return options;
 }
-
-using Workers = std::vector<std::unique_ptr<ServeWorker>>;
 
 // The lines of the first: they are alike.
 Result<std::vector<std::string>> load_all(const std::vector<node::NamedModel>& named,
@@ -203,9 +205,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
-  std::string lines;
-  for (const auto& worker : workers) lines += worker->lines();
-  print_addresses(lines, log);
+  print_addresses(workers, log);
 
   life.wait_for_the_end();
   drain(workers, life.drain_ms(), clock);
@@ -215,21 +215,24 @@ Result<void> run(const cli::Arguments& arguments) {
 
 // Of the server, whichever model answers.
 std::vector<Flag> request_flags() {
-  return {{.name = "--seed",
-           .value = "S",
-           .help = "base of the seeds of requests that give none, in the order in which they "
-                   "come; default: random at each start",
-           .kind = Flag::Kind::kInteger,
-           .aliases = {"--random-seed"}},
-          {.name = "--root-path",
-           .value = "PATH",
-           .help = "requests may come with this before their paths, as a proxy sends them on"},
-          {.name = "--download-dir",
-           .value = "DIR",
-           .help = "the hub cache that models are looked for in, and fetched to; default "
-                   "$HF_HUB_CACHE",
-           .may_be_empty = false},
-          offline_flag()};
+  std::vector<Flag> flags = {
+      {.name = "--seed",
+       .value = "S",
+       .help = "base of the seeds of requests that give none, in the order in which they "
+               "come; default: random at each start",
+       .kind = Flag::Kind::kInteger,
+       .aliases = {"--random-seed"}},
+      {.name = "--root-path",
+       .value = "PATH",
+       .help = "requests may come with this before their paths, as a proxy sends them on"},
+      {.name = "--download-dir",
+       .value = "DIR",
+       .help = "the hub cache that models are looked for in, and fetched to; default "
+               "$HF_HUB_CACHE",
+       .may_be_empty = false},
+      offline_flag()};
+  for (Flag& flag : weights_from_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 }  // namespace
@@ -300,7 +303,6 @@ cli::Verb serve_verb() {
   for (Flag& flag : console_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : weights_from_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : watch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;

@@ -177,7 +177,7 @@ cli::Verb serve_weights_verb() {
       .about =
           "Reads each file once, to know what each chunk's SHA-256 is; a copy that weights\n"
           "mirror made brings that along. Prints 'listening on URL' when it gives. Nodes\n"
-          "that fetch the same model at once and share it are told of each other.",
+          "that fetch the same model at once and share it get each other's addresses.",
       .positionals = {{.name = "FOLDER", .help = "a model folder or a hub id", .many = true}},
       .flags = serve_flags(),
       .examples = {"pelton weights serve ./my-model",

@@ -45,8 +45,9 @@ std::vector<Flag> weights_source_flags() {
        .most = 64},
       {.name = "--weights-share-port",
        .value = "N",
-       .help = "give others what has come, from this port on; the origin tells others that fetch "
-               "the same; 0: any free port",
+       .help =
+           "give others what has come, from this port on; the origin lists it to those that fetch "
+           "the same; 0: any free port",
        .kind = Flag::Kind::kInteger,
        .most = 65535},
       {.name = "--weights-share-host",

@@ -24,7 +24,7 @@ struct TransferRequest {
   enum class Method { kGet, kHead };
   Method method = Method::kGet;
   std::string url;
-  std::string token;  // sent as a bearer token; empty: none
+  std::string token;                      // sent as a bearer token; empty: none
   std::vector<std::string> headers = {};  // more of them, as "name: value"
   std::optional<ByteRange> range = {};
 };

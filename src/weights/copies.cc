@@ -46,7 +46,7 @@ bool is_copy(const fs::path& folder) {
   return fs::is_regular_file(folder / kNote, ignored);
 }
 
-// A partial folder has its files and nothing else that would tell it from a user's: its name must
+// A partial folder has its files and nothing else to know it by from a user's: its name must
 // be one of ours, and the digest's.
 bool is_partial_of(const fs::path& path, const std::string& name) {
   const std::string found = path.filename().string();

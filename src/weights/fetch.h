@@ -33,7 +33,7 @@ struct FetchOptions {
   PlaceAccess access;
   int connections = 8;      // to the origin; to peers as many again
   std::string id;           // of this node, if its chunks are served to others; else empty
-  int share_port = 0;       // where; the origin tells others of it
+  int share_port = 0;       // where; the origin lists it to others
   hub::RetryOptions retry;  // of the origin
   std::function<void(const std::string&)> say;  // a source that is dropped; may be empty
   std::chrono::milliseconds gather{250};        // to hear of others before the first chunk

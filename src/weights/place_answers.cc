@@ -1,5 +1,6 @@
 #include "weights/place_answers.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -94,7 +95,10 @@ Result<Manifest> fetch_manifest(const Place& origin, const PlaceAccess& access,
                                 const hub::RetryOptions& retry, const base::Clock& clock,
                                 base::FunctionRef<bool()> go_on) {
   hub::Transfers transfers({.connections = 1});
-  hub::Retry tries(retry);
+  // Who has not answered yet is not waited for as long as one that has.
+  hub::RetryOptions first = retry;
+  first.tries_max = std::min(first.tries_max, first.first_tries_max);
+  hub::Retry tries(first);
   hub::TransferRequest request =
       request_to(origin, kManifestName, {}, access, "", clock.unix_ms() / 1000);
   for (int redirects = 0; redirects <= kRedirectsMax;) {

@@ -2,7 +2,7 @@
 // fetching. Files are read on threads of its own. Owned by the verb; add() on any thread.
 //
 //   GET /NAME/pelton-manifest.json
-//   GET /NAME/have                    what is there (weights/have.h); tells of others that fetch it
+//   GET /NAME/have                    what is there (weights/have.h); lists others that fetch it
 //   GET /NAME/chunks/DIGEST           with ranges; 404 while it is not there
 //   GET /  /metrics  /health
 // NAME: the model's, or the digest of its manifest; left out where there is one model.
