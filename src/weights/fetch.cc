@@ -136,7 +136,7 @@ Result<void> Fetch::take_checked() {
       (source.origin ? report_.bytes_from_origin : report_.bytes_from_peers) += bytes;
       continue;
     }
-    folder_.set_state(done.chunk, State::kMissing);
+    missing_again(done.chunk);
     const std::string what =
         fmt::format("sent other bytes than the manifest has for {}", folder_.text_of(done.chunk));
     if (!source.origin) {
@@ -147,7 +147,6 @@ Result<void> Fetch::take_checked() {
     } else {
       was_wrong_[chunk] = true;
     }
-    plan_at_ns_ = 0;
   }
   return {};
 }
@@ -201,10 +200,10 @@ void Fetch::poll_ended(Poll& poll, const hub::TransferEnd& end) {
     if (have.error().field != "text") return refuse(source, have.error().message);
   }
   const bool is_final = answered && status != 0 && !hub::worth_a_retry(status);
-  if (is_final && !source.origin && status != 200 && status != 404) {
+  if (is_final && !source.origin && !source.place.derived_key && status != 200 && status != 404) {
     return drop(source, refusal(source.place, poll.head).message);
   }
-  if (is_final && source.kind == Source::Kind::kUnknown) {
+  if (is_final && source.kind == Source::Kind::kUnknown && !source.place.derived_key) {
     return source.offer_all();  // a web server, which knows nothing of chunks
   }
   const std::string why = answered ? fmt::format("answers {}", status) : end.message;
@@ -367,14 +366,22 @@ void Fetch::try_waiting() {
   }
 }
 
-// The chunk is missing again.
+// Peers whose offer of it was passed over meanwhile offer it once more.
+void Fetch::missing_again(int chunk) {
+  const auto index = static_cast<size_t>(chunk);
+  busy_[index] = false;
+  folder_.set_state(chunk, State::kMissing);
+  for (const auto& source : sources_) {
+    if (!source->origin && source->there[index]) source->offers.push_front(chunk);
+  }
+  plan_at_ns_ = 0;
+}
+
 void Fetch::give_back(std::list<Download>::iterator download) {
-  busy_[static_cast<size_t>(download->chunk())] = false;
-  folder_.set_state(download->chunk(), State::kMissing);
+  missing_again(download->chunk());
   --sources_[static_cast<size_t>(download->source())]->running;
   if (download->transfer != 0) transfers_.cancel(download->transfer);
   downloads_.erase(download);
-  plan_at_ns_ = 0;
 }
 
 void Fetch::drop(Source& source, const std::string& why) {

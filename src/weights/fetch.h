@@ -89,6 +89,7 @@ class Fetch {
   void refuse(Source& source, const std::string& why);
   bool lead(Download& download);
   hub::TransferRequest request_of(const Download& download) const;
+  void missing_again(int chunk);
   void give_back(std::list<Download>::iterator download);
   Result<void> check_hope() const;
   bool is_missing(int chunk) const;
