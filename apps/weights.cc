@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/digest.h"
 #include "base/file.h"
@@ -364,6 +365,29 @@ TEST_F(ShareTest, TellsNodesOfEachOther) {
   call.headers.add("x-pelton-share-port", "evil.example:80");
   EXPECT_EQ(net::http_fetch(call)->status, 200);
   EXPECT_THAT(get(*server, "/m/have").body, HasSubstr("\"peers\":[\"127.0.0.1:9000\"]"));
+}
+
+// 60 GB with some data: what is hashed, sent and written is the data's chunks.
+TEST_F(ShareTest, HolesStayHoles) {
+  constexpr int64_t kBytes = int64_t{60} * 1000 * 1000 * 1000;
+  const std::string model = folder_ + "/sparse";
+  std::filesystem::create_directories(model);
+  ASSERT_TRUE(base::write_file(model + "/model.safetensors", random_bytes(1000, 3)).ok());
+  ASSERT_EQ(::truncate((model + "/model.safetensors").c_str(), kBytes), 0);
+  const Result<Manifest> manifest = make_manifest(model, {}, [](int64_t, int64_t) { return true; });
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  ShareServer server({.id = "node"}, clock_, log_);
+  ASSERT_TRUE(server.start().ok());
+  server.add("m", *ChunkFolder::open(model, *manifest));
+  const Result<MirrorReport> report = fetch(options(url(server)));
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->bytes, kBytes);
+  EXPECT_EQ(report->fetch.bytes_from_origin, kChunkBytes);
+  const std::string copy = folder_ + "/copy/model.safetensors";
+  EXPECT_EQ(std::filesystem::file_size(copy), static_cast<uintmax_t>(kBytes));
+  EXPECT_LT(list_copies(folder_ + "/copy")[0].bytes, 2 * kChunkBytes + (64 << 20));
+  EXPECT_EQ(manifest_of(folder_ + "/copy", {}, [](int64_t, int64_t) { return true; })->digest(),
+            manifest->digest());
 }
 
 TEST_F(ShareTest, CopiesAreListedAndErasedToTheLastByte) {

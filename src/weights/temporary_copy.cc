@@ -63,6 +63,12 @@ Result<TemporaryCopy> TemporaryCopy::make() {
 TemporaryCopy::TemporaryCopy(TemporaryCopy&& other) noexcept
     : folder_(std::exchange(other.folder_, {})), lock_(std::exchange(other.lock_, -1)) {}
 
+TemporaryCopy& TemporaryCopy::operator=(TemporaryCopy&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
 TemporaryCopy::~TemporaryCopy() {
   if (lock_ < 0) return;
   std::error_code ignored;

@@ -13,7 +13,7 @@ class TemporaryCopy {
   // Below the system's folder for such things. Errors: kIo.
   static Result<TemporaryCopy> make();
   TemporaryCopy(TemporaryCopy&& other) noexcept;
-  TemporaryCopy& operator=(TemporaryCopy&&) = delete;
+  TemporaryCopy& operator=(TemporaryCopy&& other) noexcept;
   ~TemporaryCopy();
 
   const std::string& folder() const { return folder_; }
