@@ -21,8 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import unittest
-import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -240,6 +240,13 @@ class Weights(unittest.TestCase):
         print(f"four mirrors at once: the origin sent {times:.3f} times the model", file=sys.stderr)
         self.assertLess(times, 1.25)  # alone each would cost 1: 4
         self.assertGreaterEqual(times, 1)
+
+    def test_its_metrics_are_those_that_are_listed(self):
+        listed = {name for group in tomllib.loads((ROOT / "deploy" / "metrics.toml").read_text())["metrics"]
+                  if group["where"] == "weights" for name in group["names"]}
+        _, url = self.start("weights", "serve", self.model(), "--port", "0")
+        with urllib.request.urlopen(url + "/metrics", timeout=10) as page:
+            self.assertEqual(set(re.findall(r"^# TYPE (\S+)", page.read().decode(), re.M)), listed)
 
     def test_a_lying_peer_and_one_that_dies(self):
         model = self.model()
