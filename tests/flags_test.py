@@ -221,7 +221,8 @@ class Flags(unittest.TestCase):
                  "--calibration": self.calibration, "--step-log": self.folder / "steps.jsonl",
                  "--idle-result": self.folder / "result.json", "--dataset-path": self.folder / "trace.jsonl",
                  "--ca-file": "/etc/ssl/certs/ca-certificates.crt", "--file": self.folder / "text.txt",
-                 "--chat-template": self.folder / "text.txt",
+                 "--chat-template": self.folder / "text.txt", "--tls-cert": self.folder / "cert.pem", "--tls-key": self.folder / "key.pem",
+                 "--tls-client-ca": self.folder / "cert.pem",
                  "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
                  "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
                  "--output-json": self.folder / "o.json", "--kv-disk-key-file": self.folder / "words", "--html": self.folder / "p.html"}
