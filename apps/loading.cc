@@ -125,11 +125,12 @@ std::vector<Flag> model_flags() {
                    .choices = {"shipped", "mapped", "int8", "auto"}});
   flags.push_back({.name = "--weights-cache",
                    .value = "DIR",
-                   .help = "where packed weights are kept for the next start, some gigabytes of "
-                           "each model; none: they are packed in memory at each start",
+                   .help = "where packed weights, and those of --weights-from, are kept for the "
+                           "next start, some gigabytes of each model; none: they are packed in "
+                           "memory, or fetched, at each start",
                    .default_text = "none",
                    .may_be_empty = false,
-                   .only_with = {{"--weights", {"int8", "auto"}}}});
+                   .only_with = {{"--weights", {"int8", "auto"}}, {"--weights-from"}}});
   flags.push_back(load_mode_flag());
   flags.push_back(
       {.name = "--device",

@@ -534,7 +534,13 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
   const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
-  TRY_ASSIGN(auto loaded, load_model(plan.named.model, options, stopped, parts_.clock, parts_.log));
+  // What was fetched to be loaded, and not kept, is there until the model is whole.
+  WeightsFrom::Fetched fetched{.folder = plan.named.model};
+  if (parts_.weights != nullptr) {
+    TRY_ASSIGN(fetched, parts_.weights->fetch(plan.named.model, stopped));
+    options.phases_before = fetched.phases;
+  }
+  TRY_ASSIGN(auto loaded, load_model(fetched.folder, options, stopped, parts_.clock, parts_.log));
   auto hosted = std::make_shared<Hosted>(std::move(loaded));
   hosted->ranks = ranks;
   if (ranks != nullptr) ranks->watch(&hosted->loaded->engine());

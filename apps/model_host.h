@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "api/load_model_request.h"
+#include "apps/weights_from.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -55,6 +56,7 @@ class ModelHost {
     std::function<void()> health_changed;
     // What a model with such an engine is served within, for /server_info; on the load thread.
     std::function<Limits(const engine::Engine::Options&)> limits;
+    WeightsFrom* weights = nullptr;  // null: models are here, or come from the hub
   };
 
   explicit ModelHost(Parts parts);

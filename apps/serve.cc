@@ -30,6 +30,7 @@
 #include "apps/sleep_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "apps/weights_from.h"
 #include "base/digest.h"
 #include "base/heap_trim.h"
 #include "cli/interrupt.h"
@@ -41,6 +42,8 @@ namespace pelton::apps {
 namespace {
 
 using cli::Flag;
+
+using Workers = std::vector<std::unique_ptr<ServeWorker>>;
 
 constexpr std::chrono::seconds kCloseGrace{5};
 
@@ -58,7 +61,9 @@ void print_banner(const std::vector<std::string>& models, const std::string& url
 }
 
 // On stdout, for whoever started us.
-void print_addresses(const std::string& lines, base::Log& log) {
+void print_addresses(const Workers& workers, base::Log& log) {
+  std::string lines;
+  for (const auto& worker : workers) lines += worker->lines();
   const Result<void> written = write_output(lines);
   if (!written) log.warning(written.error().message);  // nobody reads it; serving matters more
 }
@@ -110,8 +115,6 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.console = has_console(arguments);
   return options;
 }
-
-using Workers = std::vector<std::unique_ptr<ServeWorker>>;
 
 // The lines of the first: they are alike.
 Result<std::vector<std::string>> load_all(const std::vector<node::NamedModel>& named,
@@ -173,6 +176,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                               .connections_max = connections.http,
                                               .hosts = hosts.at(host),
                                               .tls = tls};
+  TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;
   for (int i = 0; i < arguments.integer("--replicas"); ++i) {
@@ -185,6 +189,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                          .grpc_connections_max = connections.grpc,
                                                          .tokenizers = tokenizers,
                                                          .sleep_after_ns = sleep_after,
+                                                         .weights = weights.get(),
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -200,9 +205,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
-  std::string lines;
-  for (const auto& worker : workers) lines += worker->lines();
-  print_addresses(lines, log);
+  print_addresses(workers, log);
 
   life.wait_for_the_end();
   drain(workers, life.drain_ms(), clock);
@@ -212,21 +215,24 @@ Result<void> run(const cli::Arguments& arguments) {
 
 // Of the server, whichever model answers.
 std::vector<Flag> request_flags() {
-  return {{.name = "--seed",
-           .value = "S",
-           .help = "base of the seeds of requests that give none, in the order in which they "
-                   "come; default: random at each start",
-           .kind = Flag::Kind::kInteger,
-           .aliases = {"--random-seed"}},
-          {.name = "--root-path",
-           .value = "PATH",
-           .help = "requests may come with this before their paths, as a proxy sends them on"},
-          {.name = "--download-dir",
-           .value = "DIR",
-           .help = "the hub cache that models are looked for in, and fetched to; default "
-                   "$HF_HUB_CACHE",
-           .may_be_empty = false},
-          offline_flag()};
+  std::vector<Flag> flags = {
+      {.name = "--seed",
+       .value = "S",
+       .help = "base of the seeds of requests that give none, in the order in which they "
+               "come; default: random at each start",
+       .kind = Flag::Kind::kInteger,
+       .aliases = {"--random-seed"}},
+      {.name = "--root-path",
+       .value = "PATH",
+       .help = "requests may come with this before their paths, as a proxy sends them on"},
+      {.name = "--download-dir",
+       .value = "DIR",
+       .help = "the hub cache that models are looked for in, and fetched to; default "
+               "$HF_HUB_CACHE",
+       .may_be_empty = false},
+      offline_flag()};
+  for (Flag& flag : weights_from_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ ModelHost::Parts ServeWorker::model_parts() {
                                         .grpc_connections_max = grpc_.connections_max(),
                                         .engine = engine,
                                         .grpc = grpc_options_ ? &*grpc_options_ : nullptr});
-              }};
+              },
+          .weights = parts_.weights};
 }
 
 // Half of each model's slots stay free: a live request that comes finds one, also while slots of

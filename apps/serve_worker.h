@@ -33,6 +33,7 @@ class ServeWorker {
     int grpc_connections_max;
     node::TokenizerCache& tokenizers;
     std::optional<int64_t> sleep_after_ns;  // none: models do not
+    WeightsFrom* weights;                   // null: models are here, or come from the hub
     const base::Clock& clock;
     base::Log& log;
   };

@@ -14,6 +14,8 @@ cli::Verb autoscale_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 std::vector<cli::Verb> kv_verbs();
+// weights serve, mirror, ls, manifest, erase.
+std::vector<cli::Verb> weights_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb run_batch_verb();

@@ -73,7 +73,7 @@ VALUES = {
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
     "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--rank-transport": "tcp", "--tensor-parallel-size": "2", "--text": "Hi",
     "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
-    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--pack": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
+    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--weights-from": "http://127.0.0.1:1", "--weights-key": "k", "--weights-endpoint": "http://127.0.0.1:1", "--weights-connections": "2", "--weights-share-port": "0", "--weights-share-host": "127.0.0.1", "--peer": "http://127.0.0.1:1/m", "--rate": "1MiB", "--chunk-size": "64KiB", "--pack": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
 }
 
 
@@ -205,6 +205,11 @@ class Flags(unittest.TestCase):
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
             **{f"kv {word}": [["kv", word, f / "batch"], ["kv", word, f / "nowhere", "--tenant", "a"]] for word in ("ls", "erase")},
             "kv check": [["kv", "check", f / "batch", "--kv-disk-key-file", f / "words"]],
+            "weights serve": [["weights", "serve", f / "nowhere"]],  # would serve until it is ended
+            "weights mirror": [["weights", "mirror", f"{self.url}/m", "{new}"]],  # no such model is there
+            "weights manifest": [["weights", "manifest", TINY]],
+            "weights ls": [["weights", "ls", f]],
+            "weights erase": [["weights", "erase", f / "batch"]],  # no copy
             "completion": [["completion", "bash"]],
             "manual": [["manual"], ["manual", "serve"]],
         }
@@ -216,7 +221,8 @@ class Flags(unittest.TestCase):
                  "--calibration": self.calibration, "--step-log": self.folder / "steps.jsonl",
                  "--idle-result": self.folder / "result.json", "--dataset-path": self.folder / "trace.jsonl",
                  "--ca-file": "/etc/ssl/certs/ca-certificates.crt", "--file": self.folder / "text.txt",
-                 "--chat-template": self.folder / "text.txt",
+                 "--chat-template": self.folder / "text.txt", "--tls-cert": self.folder / "cert.pem", "--tls-key": self.folder / "key.pem",
+                 "--tls-client-ca": self.folder / "cert.pem",
                  "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
                  "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
                  "--output-json": self.folder / "o.json", "--kv-disk-key-file": self.folder / "words", "--html": self.folder / "p.html"}

@@ -145,6 +145,9 @@ int Transfers::start(const TransferRequest& request, TransferSink& sink) {
     transfer->headers =
         curl_slist_append(transfer->headers, ("Authorization: Bearer " + request.token).c_str());
   }
+  for (const std::string& header : request.headers) {
+    transfer->headers = curl_slist_append(transfer->headers, header.c_str());
+  }
   CHECK(transfer->headers != nullptr);
   set(CURLOPT_HTTPHEADER, transfer->headers);
   CHECK(curl_multi_add_handle(multi_->handle, easy) == CURLM_OK);

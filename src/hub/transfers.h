@@ -24,8 +24,9 @@ struct TransferRequest {
   enum class Method { kGet, kHead };
   Method method = Method::kGet;
   std::string url;
-  std::string token;  // sent as a bearer token; empty: none
-  std::optional<ByteRange> range;
+  std::string token;                      // sent as a bearer token; empty: none
+  std::vector<std::string> headers = {};  // more of them, as "name: value"
+  std::optional<ByteRange> range = {};
 };
 
 struct ResponseHead {

@@ -24,14 +24,17 @@ namespace {
 // How long each part of a start took.
 class Phases {
  public:
-  explicit Phases(const base::Clock& clock) : clock_(clock), begin_ns_(clock.now_ns()) {}
+  Phases(const base::Clock& clock, LoadedModel::LoadPhases before)
+      : clock_(clock), begin_ns_(clock.now_ns()), phases_(std::move(before)) {
+    for (const auto& [name, duration] : phases_) before_ += duration;
+  }
 
   void end(const char* name) {
     const int64_t now = clock_.now_ns();
     phases_.emplace_back(name, seconds(now - last_ns_));
     last_ns_ = now;
   }
-  double total() const { return seconds(last_ns_ - begin_ns_); }
+  double total() const { return before_ + seconds(last_ns_ - begin_ns_); }
   const LoadedModel::LoadPhases& phases() const { return phases_; }
   std::string text() const {  // "files 0.10, tokenizer 0.85, ..."
     std::string parts;
@@ -48,6 +51,7 @@ class Phases {
   const int64_t begin_ns_;
   int64_t last_ns_ = begin_ns_;
   LoadedModel::LoadPhases phases_;
+  double before_ = 0;
 };
 
 double gibibytes(int64_t bytes) {
@@ -109,7 +113,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   if (checkpoint.config().is_encoder()) options.engine.prefix_cache = false;
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   loaded->weights_place_ = folder;
-  Phases phases(clock);
+  Phases phases(clock, options.phases_before);
   // Before anything is packed: beside packed weights there are no texts.
   TRY(loaded->load_tokenizer(options));
   if (!options.make_executor) TRY(loaded->choose_device(options, log));

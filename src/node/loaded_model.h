@@ -79,6 +79,8 @@ class LoadedModel {
     MemoryBudget* budget = nullptr;
     std::string name = {};
     std::string revision = {};  // of a hub id; empty: main
+    // What the load took before it came to be here, in seconds, by its parts (weights fetched).
+    std::vector<std::pair<std::string, double>> phases_before = {};
     // Called while it takes long: what is being done, bytes or steps so far and in all; false
     // stops. May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
