@@ -52,14 +52,16 @@ struct RequestShape {
   double output = 0;
 };
 
+// Measured over computed: of first tokens, and of gaps. A gap is shorter than its step where that
+// emits several tokens, and then fewer rows are there at a time.
+struct SloCorrection {
+  double first_token = 1;
+  double gap = 1;
+};
+
 class SloCapacity {
  public:
-  // Measured over computed: of first tokens, and of gaps. A gap is shorter than its step where that
-  // emits several tokens, and then fewer rows are there at a time.
-  struct Correction {
-    double first_token = 1;
-    double gap = 1;
-  };
+  using Correction = SloCorrection;
   SloCapacity(const ReplicaModel& replica, const RequestShape& shape, const SloObjective& objective,
               const Correction& correction = {})
       : replica_(replica), shape_(shape), objective_(objective), correction_(correction) {}
