@@ -123,6 +123,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::manual_verb(program, described)};
   for (pelton::cli::Verb& verb : apps::fleet_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::kv_verbs()) verbs.push_back(std::move(verb));
+  for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));
   return verbs;
 }
 

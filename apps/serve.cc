@@ -9,6 +9,7 @@
 
 #include "apps/admin_listener.h"
 #include "apps/batches_flags.h"
+#include "apps/chains_flags.h"
 #include "apps/connection_bound.h"
 #include "apps/console_flags.h"
 #include "apps/engine_flags.h"
@@ -289,6 +290,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : chains_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));

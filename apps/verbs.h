@@ -14,6 +14,8 @@ cli::Verb autoscale_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 std::vector<cli::Verb> kv_verbs();
+// chain check, graph, run.
+std::vector<cli::Verb> chain_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb run_batch_verb();
