@@ -213,21 +213,25 @@ Result<void> run(const cli::Arguments& arguments) {
 
 // Of the server, whichever model answers.
 std::vector<Flag> request_flags() {
-  return {{.name = "--seed",
-           .value = "S",
-           .help = "base of the seeds of requests that give none, in the order in which they "
-                   "come; default: random at each start",
-           .kind = Flag::Kind::kInteger,
-           .aliases = {"--random-seed"}},
-          {.name = "--root-path",
-           .value = "PATH",
-           .help = "requests may come with this before their paths, as a proxy sends them on"},
-          {.name = "--download-dir",
-           .value = "DIR",
-           .help = "the hub cache that models are looked for in, and fetched to; default "
-                   "$HF_HUB_CACHE",
-           .may_be_empty = false},
-          offline_flag()};
+  std::vector<Flag> flags = chains_flags();
+  const Flag own[] = {
+      {.name = "--seed",
+       .value = "S",
+       .help = "base of the seeds of requests that give none, in the order in which they "
+               "come; default: random at each start",
+       .kind = Flag::Kind::kInteger,
+       .aliases = {"--random-seed"}},
+      {.name = "--root-path",
+       .value = "PATH",
+       .help = "requests may come with this before their paths, as a proxy sends them on"},
+      {.name = "--download-dir",
+       .value = "DIR",
+       .help = "the hub cache that models are looked for in, and fetched to; default "
+               "$HF_HUB_CACHE",
+       .may_be_empty = false},
+      offline_flag()};
+  flags.insert(flags.end(), std::begin(own), std::end(own));
+  return flags;
 }
 
 }  // namespace
@@ -290,7 +294,6 @@ cli::Verb serve_verb() {
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : chains_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
