@@ -7,13 +7,18 @@ usage: chains_test.py BINARY
 """
 import http.client
 import json
+import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
+
+import gateway_fixture
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
@@ -21,7 +26,8 @@ BINARY = None
 PASSAGES = ["A Pelton wheel is a water turbine: a jet of water turns it.", "Lester Pelton was an American inventor.",
             "A cat sleeps most of the day.", "Bread is made of flour and water."]
 SLOW = {"step_ms": 5, "slots": 16, "blocks": 4000, "context": 8192, "rules": [
-    {"when": "", "then": ["<|channel|>final<|message|>", {"counted": 1}, "<|return|>"]}]}
+    {"when": "", "then": "<|channel|>final<|message|>Hi.<|return|>"},
+    {"when": "count for ", "then": ["<|channel|>final<|message|>", {"counted": 1}, "<|return|>"]}]}
 
 
 class Server:
@@ -211,7 +217,33 @@ class Chains(unittest.TestCase):
         self.assertEqual(process.returncode, 1, said)
         self.assertIn("step 'answers', piece", said)
 
+    def test_behind_a_gateway_a_worker_that_dies_is_not_seen(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PELTON_CHAINS": str(ROOT / "chains")}):
+            fleet = gateway_fixture.Fleet(folder, 3, script=SLOW)
+            self.addCleanup(fleet.close)
+            body = json.dumps({"input": {**self.LONG, "document": self.LONG["document"].replace("2000", "100")}})
+
+            def run():
+                connection = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=120)
+                connection.request("POST", "/v1/chains/long_document", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                said = answer.status, json.loads(answer.read())
+                connection.close()
+                return said
+            expected = run()
+            self.assertEqual(expected[0], 200, expected[1])
+            results = []
+            client = threading.Thread(target=lambda: results.append(run()))
+            client.start()
+            while not any(row["running"] for row in fleet.rows()):
+                time.sleep(0.01)
+            fleet.kill(0)
+            client.join()
+            self.assertEqual(results[0][0], 200, results[0][1])
+            self.assertEqual(results[0][1]["output"], expected[1]["output"])
+
 
 if __name__ == "__main__":
     BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    gateway_fixture.BINARY = BINARY
     unittest.main(verbosity=2)

@@ -198,8 +198,12 @@ Result<Json> answer_value(const Step& step, const CallAnswer& answer) {
     return value;
   }
   TRY_ASSIGN(value, model_value(step, *body));
-  const Json* const usage = body->find("usage");
-  value.set("usage", usage != nullptr && usage->is_object() ? *usage : Json{Json::Object{}});
+  const Usage usage = usage_of(*body);
+  // Of thousands of pieces each keeps it: the sums only.
+  Json sums{Json::Object{}};
+  sums.set("prompt_tokens", Json(usage.prompt_tokens));
+  sums.set("completion_tokens", Json(usage.completion_tokens));
+  value.set("usage", std::move(sums));
   return value;
 }
 

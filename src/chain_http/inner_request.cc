@@ -13,6 +13,8 @@ namespace {
 
 using Fault = chain::CallAnswer::Fault;
 
+constexpr int64_t kDayMs = 86'400'000;  // no header says more
+
 // Whoever answers holds it; on the runs' thread, but that it may be dropped without an answer
 // anywhere.
 class InnerExchange final : public net::Exchange,
@@ -148,8 +150,9 @@ std::unique_ptr<RunningCall> start_inner_request(const InnerRequests& way,
                            .body = call.streamed ? with_stream(call.body) : call.body,
                            .remote = "chain"};
   request.headers.add("Content-Type", "application/json");
-  const int64_t left_ms = (call.deadline_ns - way.now_ns()) / 1'000'000;
-  request.headers.add("x-request-timeout-ms", std::to_string(std::max<int64_t>(1, left_ms)));
+  // Somewhat later than the run itself gives it up, and says so.
+  const int64_t left_ms = std::max<int64_t>(0, (call.deadline_ns - way.now_ns()) / 1'000'000);
+  request.headers.add("x-request-timeout-ms", std::to_string(std::min(left_ms + 1'000, kDayMs)));
   const auto exchange = std::make_shared<InnerExchange>(way.loop, call, std::move(events));
   auto running = std::make_unique<InnerCall>(exchange);
   way.send(std::move(request), exchange);
