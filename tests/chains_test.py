@@ -145,6 +145,26 @@ class Chains(unittest.TestCase):
         done = subprocess.run([*words, "--stream"], capture_output=True, text=True, timeout=120, check=True)
         self.assertEqual(done.stdout, whole["text"] + "\n")
 
+    def test_a_chain_is_a_model_of_chats(self):
+        names = [one["id"] for one in json.loads(self.server.ask("GET", "/v1/models")[1])["data"]]
+        self.assertIn("chain:revise", names)
+        self.assertNotIn("chain:retrieve", names)
+        chat = {"model": "chain:revise", "temperature": 1, "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "What is a Pelton wheel?"}]}
+        status, text = self.server.ask("POST", "/v1/chat/completions", chat)
+        self.assertEqual(status, 200, text)
+        answer = json.loads(text)
+        expected = json.loads(self.run_chain("revise", {"question": "What is a Pelton wheel?"}))
+        self.assertEqual((answer["object"], answer["model"]), ("chat.completion", "chain:revise"))
+        self.assertEqual(answer["choices"][0]["message"]["content"], expected["output"]["text"])
+        self.assertEqual(answer["usage"]["prompt_tokens"], expected["usage"]["prompt_tokens"])
+        status, text = self.server.ask("POST", "/v1/chat/completions", {**chat, "stream": True, "stream_options": {"include_usage": True}})
+        self.assertEqual(status, 200, text)
+        chunks = [json.loads(data) for _, data in events_of(text)[:-1]]
+        self.assertEqual("".join(c["delta"].get("content") or "" for chunk in chunks for c in chunk["choices"]), expected["output"]["text"])
+        self.assertEqual(chunks[-1]["usage"]["total_tokens"], expected["usage"]["total_tokens"])
+        for model, code in (("chain:nothing", 404), ("chain:retrieve", 400)):
+            self.assertEqual(self.server.ask("POST", "/v1/chat/completions", {**chat, "model": model})[0], code)
+
     def test_what_is_wrong_is_said(self):
         status, text = self.server.ask("POST", "/v1/chains/retreive", {"input": {}})
         self.assertEqual((status, "did you mean 'retrieve'" in text), (404, True), text)

@@ -131,6 +131,9 @@ Result<void> read_model(const Table& table, std::string_view name, Step& step) {
   if (name.empty()) {
     return table.bad("use", "names no model: \"model:NAME\", or \"model:*\" for the one served");
   }
+  if (name.starts_with("chain:")) {
+    return table.bad("use", "names a chain: a step asks a model, so that no chain asks itself");
+  }
   TRY_ASSIGN(const std::string endpoint, table.text("endpoint", "chat"));
   for (const auto& [known, value] : kEndpoints) {
     if (known != endpoint) continue;

@@ -107,6 +107,7 @@ TEST(ChainFile, StepsThatNeedEachOtherAreNamed) {
 TEST(ChainFile, RefusesWhatNobodyCanMean) {
   EXPECT_THAT(refusal(with("model:m", "exec:ls")), HasSubstr("no sandbox"));
   EXPECT_THAT(refusal(with("model:m", "model:")), HasSubstr("names no model"));
+  EXPECT_THAT(refusal(with("model:m", "model:chain:c")), HasSubstr("no chain asks itself"));
   EXPECT_THAT(refusal(with("model:m", "http:ftp://x")), HasSubstr("is \"http:URL\""));
   EXPECT_THAT(refusal(with("model:m", "magic:m")), HasSubstr("must be \"model:NAME\""));
   EXPECT_THAT(refusal(with("name = \"a\"", "name = \"input\"")), HasSubstr("use themselves"));

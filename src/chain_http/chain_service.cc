@@ -8,6 +8,7 @@
 
 #include "api/chain_request.h"
 #include "api/error.h"
+#include "chain_http/chat_chain.h"
 #include "chain_http/http_step.h"
 #include "chain_http/run_driver.h"
 #include "chain_http/run_report.h"
@@ -51,7 +52,7 @@ class ReplyLink : public std::enable_shared_from_this<ReplyLink> {
   }
   void write(const std::string& bytes) {
     if (!std::exchange(begun_, true)) {
-      net::HttpHeaders headers;
+      net::HttpHeaders headers = headers_;
       headers.add("Content-Type", "text/event-stream");
       headers.add("Cache-Control", "no-cache");
       exchange_->start_stream(200, std::move(headers));
@@ -61,8 +62,15 @@ class ReplyLink : public std::enable_shared_from_this<ReplyLink> {
     note_sent();
   }
   void finish() { exchange_->finish(); }
-  void send(net::HttpResponse response) { exchange_->send(std::move(response)); }
+  void send(net::HttpResponse response) {
+    for (const auto& [name, value] : headers_.fields()) response.headers.add(name, value);
+    exchange_->send(std::move(response));
+  }
 
+  // On the runs' thread, before anything is said: of the answer.
+  void add_header(std::string name, std::string value) {
+    headers_.add(std::move(name), std::move(value));
+  }
   // On the runs' thread.
   void note_posted(size_t bytes) { posted_ += bytes; }
   size_t backlog_bytes() {
@@ -81,6 +89,7 @@ class ReplyLink : public std::enable_shared_from_this<ReplyLink> {
 
   const std::shared_ptr<net::Exchange> exchange_;
   const std::shared_ptr<net::WorkLoop::Queue> loop_;
+  net::HttpHeaders headers_;
   std::function<void()> drained_;
   size_t written_ = 0;
   bool begun_ = false;
@@ -94,22 +103,21 @@ class ReplyLink : public std::enable_shared_from_this<ReplyLink> {
 // What a run reports, as its client reads it. On the runs' thread.
 class ChainService::Reply final : public RunSink {
  public:
-  Reply(std::shared_ptr<ReplyLink> link, std::shared_ptr<const chain::Chain> chain, std::string id,
-        bool streamed)
-      : link_(std::move(link)), chain_(std::move(chain)), id_(std::move(id)), streamed_(streamed) {}
+  Reply(std::shared_ptr<ReplyLink> link, std::unique_ptr<RunWriter> writer, bool streamed)
+      : link_(std::move(link)), writer_(std::move(writer)), streamed_(streamed) {}
 
   void on_events(const chain::ChainRun::Work& work) override {
     if (!streamed_) return;
     std::string events;
-    for (const chain::RunEvent& event : work.events) append_event(events, *chain_, event);
+    for (const chain::RunEvent& event : work.events) writer_->event(event, events);
     write(std::move(events));
   }
 
   void on_end(const chain::ChainRun& run) override {
     const auto& failure = run.failure();
     if (!streamed_) {
-      net::HttpResponse answer = failure ? error_answer(run_error(*failure))
-                                         : json_answer(200, run_body(id_, *chain_, run));
+      net::HttpResponse answer =
+          failure ? error_answer(run_error(*failure)) : json_answer(200, writer_->body(run));
       link_->post([held = std::make_shared<net::HttpResponse>(std::move(answer))](ReplyLink& link) {
         link.send(std::move(*held));
       });
@@ -118,7 +126,7 @@ class ChainService::Reply final : public RunSink {
       if (failure) {
         net::append_sse_event(events, "error", api::error_body(run_error(*failure)));
       } else {
-        net::append_sse_event(events, "run.done", run_body(id_, *chain_, run));
+        writer_->end(run, events);
       }
       net::append_sse_data(events, "[DONE]");
       write(std::move(events));
@@ -133,13 +141,13 @@ class ChainService::Reply final : public RunSink {
 
  private:
   void write(std::string events) {
+    if (events.empty()) return;
     link_->note_posted(events.size());
     link_->post([held = std::move(events)](ReplyLink& link) { link.write(held); });
   }
 
   const std::shared_ptr<ReplyLink> link_;
-  const std::shared_ptr<const chain::Chain> chain_;
-  const std::string id_;
+  const std::unique_ptr<RunWriter> writer_;
   const bool streamed_;
 };
 
@@ -181,6 +189,16 @@ std::shared_ptr<const chain::Chain> ChainService::find(std::string_view name) co
   return found == chains_.end() ? nullptr : *found;
 }
 
+std::vector<std::string> ChainService::chat_models() const {
+  std::vector<std::string> models;
+  for (const auto& chain : chains_) {
+    if (chat_input_field(*chain)) {
+      models.push_back(fmt::format("{}{}", kChainModelPrefix, chain->name));
+    }
+  }
+  return models;
+}
+
 api::ApiError ChainService::missing(std::string_view name) const {
   std::vector<std::string> names;
   for (const auto& chain : chains_) names.push_back(chain->name);
@@ -198,14 +216,67 @@ void ChainService::run(Request request, std::shared_ptr<net::Exchange> exchange)
               exchange = std::move(exchange)] { begin(held, exchange); });
 }
 
+// What a body of either kind asks for.
+struct ChainService::Asked {
+  Json input;
+  bool stream = false;
+  std::optional<double> timeout_s;
+  std::vector<std::string> ignored;
+  std::unique_ptr<RunWriter> writer;
+};
+
+Result<ChainService::Asked> ChainService::read(const Request& request) {
+  if (!request.as_chat) {
+    TRY_ASSIGN(api::ChainRequest plain, api::parse_chain_request(request.body, nullptr));
+    return Asked{.input = std::move(plain.input),
+                 .stream = plain.stream,
+                 .timeout_s = plain.timeout_s,
+                 .ignored = {},
+                 .writer = make_event_writer(request.chain, request.id)};
+  }
+  TRY_ASSIGN(ChatChainRequest chat, parse_chat_chain_request(request.body, *request.chain));
+  return Asked{.input = std::move(chat.input),
+               .stream = chat.stream,
+               .timeout_s = chat.timeout_s,
+               .ignored = std::move(chat.ignored),
+               .writer = make_chat_writer(*request.chain, {.id = request.id,
+                                                           .created_s = clock_.unix_ms() / 1000,
+                                                           .include_usage = chat.include_usage})};
+}
+
+CarryOut ChainService::carry_out(const Caller& caller) {
+  const auto now_ns = [this] { return clock_.now_ns(); };
+  const InnerRequests inner{
+      .loop = loop_.queue(),
+      .send =
+          [this, caller](net::HttpRequest asked, std::shared_ptr<net::Exchange> answered) {
+            send_(std::move(asked), std::move(answered), caller);
+          },
+      .headers = caller.headers,
+      .now_ns = now_ns};
+  const HttpSteps http{.loop = loop_.queue(),
+                       .client = &client_,
+                       .models_url = {},
+                       .model_headers = {},
+                       .now_ns = now_ns};
+  return [inner, http](const chain::StepCall& call, StepCallEvents events) {
+    return call.step->kind == chain::Step::Kind::kModel
+               ? start_inner_request(inner, call, std::move(events))
+               : start_http_step(http, call, std::move(events));
+  };
+}
+
 void ChainService::begin(const std::shared_ptr<Request>& request,
                          std::shared_ptr<net::Exchange> exchange) {
   const auto link = std::make_shared<ReplyLink>(std::move(exchange), loop_.queue());
   const auto refuse = [&](const api::ApiError& error) {
     link->post([answer = error_answer(error)](ReplyLink& to) { to.send(answer); });
   };
-  const Result<api::ChainRequest> parsed = api::parse_chain_request(request->body, nullptr);
+  Result<Asked> parsed = read(*request);
   if (!parsed.ok()) return refuse(api::api_error(parsed.error()));
+  for (const std::string& field : parsed->ignored) {
+    link->add_header("x-pelton-warning", fmt::format("'{}' has no effect on a chain", field));
+  }
   const Result<void> fits = chain::check_input(*request->chain, parsed->input);
   if (!fits.ok()) return refuse(api::api_error(fits.error()));
   if (stopping_ || std::ssize(runs_) >= options_.runs_max) {
@@ -225,34 +296,14 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
   within(parsed->timeout_s);
   within(request->chain->timeout_s);
 
-  const auto now_ns = [this] { return clock_.now_ns(); };
-  const InnerRequests inner{
-      .loop = loop_.queue(),
-      .send =
-          [this, caller = request->caller](net::HttpRequest asked,
-                                           std::shared_ptr<net::Exchange> answered) {
-            send_(std::move(asked), std::move(answered), caller);
-          },
-      .headers = request->caller.headers,
-      .now_ns = now_ns};
-  const HttpSteps http{.loop = loop_.queue(),
-                       .client = &client_,
-                       .models_url = {},
-                       .model_headers = {},
-                       .now_ns = now_ns};
-  const auto reply = std::make_shared<Reply>(link, request->chain, request->id, parsed->stream);
-  const auto driver = std::make_shared<RunDriver>(
-      RunDriver::Parts{.loop = loop_.queue(),
-                       .chain = request->chain,
-                       .carry_out =
-                           [inner, http](const chain::StepCall& call, StepCallEvents events) {
-                             return call.step->kind == chain::Step::Kind::kModel
-                                        ? start_inner_request(inner, call, std::move(events))
-                                        : start_http_step(http, call, std::move(events));
-                           },
-                       .sink = reply,
-                       .clock = clock_},
-      parsed->input, options);
+  const auto reply = std::make_shared<Reply>(link, std::move(parsed->writer), parsed->stream);
+  const auto driver =
+      std::make_shared<RunDriver>(RunDriver::Parts{.loop = loop_.queue(),
+                                                   .chain = request->chain,
+                                                   .carry_out = carry_out(request->caller),
+                                                   .sink = reply,
+                                                   .clock = clock_},
+                                  parsed->input, options);
   const std::weak_ptr<RunDriver> weak = driver;
   runs_.emplace(reply.get(), driver);
   // Posted, as the driver is still at work.

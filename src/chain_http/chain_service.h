@@ -52,6 +52,8 @@ class ChainService {
   std::string list_body() const;
   // Null: there is none of that name.
   std::shared_ptr<const chain::Chain> find(std::string_view name) const;
+  // "chain:NAME" of those that answer chats.
+  std::vector<std::string> chat_models() const;
   // 404, with the nearest that there is.
   api::ApiError missing(std::string_view name) const;
 
@@ -61,6 +63,7 @@ class ChainService {
     std::string body;  // as api/chain_request.h reads it
     Caller caller;
     std::optional<int64_t> deadline_ns;  // on the service's clock
+    bool as_chat = false;                // the body is a chat's, and so is the answer
   };
   // Answers through the exchange, whole or as events. When its client leaves, all that it makes
   // ends.
@@ -68,8 +71,11 @@ class ChainService {
 
  private:
   class Reply;
+  struct Asked;
+  Result<Asked> read(const Request& request);
   ChainService(std::vector<chain::Chain> chains, const Options& options, Send send,
                const base::Clock& clock);
+  CarryOut carry_out(const Caller& caller);
   void begin(const std::shared_ptr<Request>& request, std::shared_ptr<net::Exchange> exchange);
 
   const Options options_;

@@ -1,5 +1,7 @@
 #include "chain_http/run_report.h"
 
+#include <utility>
+
 #include "base/json_writer.h"
 #include "net/sse.h"
 
@@ -43,7 +45,30 @@ void write_fields(JsonWriter& writer, const std::vector<chain::Type::Field>& fie
   writer.end_object();
 }
 
+class EventWriter final : public RunWriter {
+ public:
+  EventWriter(std::shared_ptr<const chain::Chain> chain, std::string id)
+      : chain_(std::move(chain)), id_(std::move(id)) {}
+
+  void event(const RunEvent& event, std::string& out) override {
+    append_event(out, *chain_, event);
+  }
+  void end(const chain::ChainRun& run, std::string& out) override {
+    net::append_sse_event(out, "run.done", body(run));
+  }
+  std::string body(const chain::ChainRun& run) override { return run_body(id_, *chain_, run); }
+
+ private:
+  const std::shared_ptr<const chain::Chain> chain_;
+  const std::string id_;
+};
+
 }  // namespace
+
+std::unique_ptr<RunWriter> make_event_writer(std::shared_ptr<const chain::Chain> chain,
+                                             std::string id) {
+  return std::make_unique<EventWriter>(std::move(chain), std::move(id));
+}
 
 std::string run_body(std::string_view id, const chain::Chain& chain, const chain::ChainRun& run) {
   std::string body;

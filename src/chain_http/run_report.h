@@ -9,9 +9,13 @@
 
 #include "api/error.h"
 #include "chain/chain_run.h"
+#include "chain_http/run_writer.h"
 
 namespace pelton::chain_http {
 
+// As /v1/chains/NAME answers: every event with its name, then "run.done" with the body.
+std::unique_ptr<RunWriter> make_event_writer(std::shared_ptr<const chain::Chain> chain,
+                                             std::string id);
 // {"id","object":"chain.run","chain","output","usage","steps":[...]}.
 std::string run_body(std::string_view id, const chain::Chain& chain, const chain::ChainRun& run);
 // An event of a run with its name: "step.started", "step.piece", "step.done", "step.skipped",

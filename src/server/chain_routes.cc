@@ -1,4 +1,6 @@
-// /v1/chains: the chains that are served, and one run.
+// /v1/chains: the chains that are served, and one run; a run as a chat's answer.
+#include "server/chain_routes.h"
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -7,7 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "api/json_object.h"
 #include "chain_http/chain_service.h"
+#include "chain_http/chat_chain.h"
 #include "server/endpoints.h"
 #include "server/random_id.h"
 #include "server/reply.h"
@@ -82,26 +86,43 @@ void list_chains(Call call, Services& services) {
   call.send(json_reply(services.chains->list_body()));
 }
 
-void run_chain(Call call, Services& services) {
-  chain_http::ChainService* const chains = services.chains;
-  if (chains == nullptr) return call.send(chains_off());
-  const std::string name = call.request.path.substr(kPrefix.size());
-  std::shared_ptr<const chain::Chain> chain = chains->find(name);
-  if (chain == nullptr) return call.send(chains->missing(name));
+namespace {
+
+void run_named(Call call, Services& services, const std::string& name, bool as_chat) {
+  chain_http::ChainService& chains = *services.chains;
+  std::shared_ptr<const chain::Chain> chain = chains.find(name);
+  if (chain == nullptr) return call.send(chains.missing(name));
   if (const auto error = services.refusal()) return call.send(*error);
   const auto deadline_ns = call.deadline_ns(std::nullopt, Call::Whole::kNo);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   chain_http::ChainService::Request request{
       .chain = std::move(chain),
-      .id = random_id("chain_", {.seed = services.draw(), .counter = 0}),
+      .id = random_id(as_chat ? "chatcmpl-" : "chain_", {.seed = services.draw(), .counter = 0}),
       .body = std::move(call.request.body),
       .caller = {.principal = call.caller, .headers = {}},
-      .deadline_ns = *deadline_ns};
+      .deadline_ns = *deadline_ns,
+      .as_chat = as_chat};
   // What its requests do is one trace with it.
   if (call.headers.has("traceparent")) {
     request.caller.headers.add("traceparent", std::string(call.headers.get("traceparent")));
   }
-  chains->run(std::move(request), std::make_shared<RunExchange>(std::move(call)));
+  chains.run(std::move(request), std::make_shared<RunExchange>(std::move(call)));
+}
+
+}  // namespace
+
+void run_chain(Call call, Services& services) {
+  if (services.chains == nullptr) return call.send(chains_off());
+  const std::string name = call.request.path.substr(kPrefix.size());
+  run_named(std::move(call), services, name, false);
+}
+
+bool run_chain_as_chat(Call& call, Services& services) {
+  if (services.chains == nullptr) return false;
+  const Result<std::string> model = api::model_asked(call.request.body);
+  if (!model.ok() || !model->starts_with(chain_http::kChainModelPrefix)) return false;
+  run_named(std::move(call), services, model->substr(chain_http::kChainModelPrefix.size()), true);
+  return true;
 }
 
 }  // namespace pelton::server
