@@ -87,18 +87,17 @@ void GatewayChains::run(net::HttpRequest& request, const std::shared_ptr<net::Ex
   const std::string name = request.path.substr(kOne.size());
   std::shared_ptr<const chain::Chain> chain = service_->find(name);
   if (chain == nullptr) return refuse(*exchange, service_->missing(name));
-  std::optional<int64_t> deadline_ns;
+  const int64_t now_ns = clock_.now_ns();
+  chain_http::ChainService::Request asked;
+  asked.chain = std::move(chain);
+  asked.id = fmt::format("chain_{:016x}", now_ns);
+  asked.body = std::move(request.body);
+  asked.caller.headers = passed_on(request.headers);
   if (const auto left_ms = time_left_ms(request.headers)) {
     constexpr int64_t kDayMs = 86'400'000;
-    deadline_ns = clock_.now_ns() + std::min(*left_ms, kDayMs) * 1'000'000;
+    asked.deadline_ns = now_ns + std::min(*left_ms, kDayMs) * 1'000'000;
   }
-  const int64_t begun_ns = clock_.now_ns();
-  service_->run({.chain = std::move(chain),
-                 .id = fmt::format("chain_{:016x}", begun_ns),
-                 .body = std::move(request.body),
-                 .caller = {.principal = {}, .headers = passed_on(request.headers)},
-                 .deadline_ns = deadline_ns},
-                exchange);
+  service_->run(std::move(asked), exchange);
 }
 
 }  // namespace pelton::apps
