@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "chain_http/http_step.h"
+
 namespace pelton::apps {
 
 using cli::Flag;
@@ -25,6 +27,16 @@ std::vector<Flag> chains_flags() {
                              chain_hosts_flag()};
   flags[1].only_with = {{"--chains"}};
   return flags;
+}
+
+Result<void> check_chains(const cli::Arguments& arguments) {
+  if (!arguments.has("--chains")) return {};
+  TRY_ASSIGN(const std::vector<chain::Chain> chains,
+             chain::read_chains(arguments.text("--chains")));
+  for (const chain::Chain& chain : chains) {
+    TRY(chain_http::check_http_steps(chain, arguments.list("--chain-hosts")));
+  }
+  return {};
 }
 
 Result<std::unique_ptr<chain_http::ChainService>> open_chains(const cli::Arguments& arguments,

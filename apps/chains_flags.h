@@ -16,6 +16,10 @@ namespace pelton::apps {
 std::vector<cli::Flag> chains_flags();
 cli::Flag chain_hosts_flag();
 
+// What is wrong with the files of --chains and the hosts that they ask; nothing without it. Errors:
+// kBadConfig.
+Result<void> check_chains(const cli::Arguments& arguments);
+
 // Null: the flags name no folder. Errors: kBadConfig, of a file that is no chain, with its line.
 Result<std::unique_ptr<chain_http::ChainService>> open_chains(const cli::Arguments& arguments,
                                                               chain_http::ChainService::Send send,

@@ -104,6 +104,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
   TextsByFile texts;
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
+  TRY(check_chains(arguments));
   const bool scales = arguments.has("--with-autoscaler");
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
