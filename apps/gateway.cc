@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/chains_flags.h"
+#include "apps/gateway_chains.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
@@ -35,8 +37,9 @@ struct Listeners {
 };
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
-                                 GatewayReload& reload, const GatewayScaling* scaling,
-                                 ScalingExchange& others, base::Log& log) {
+                                 GatewayChains* chains, GatewayReload& reload,
+                                 const GatewayScaling* scaling, ScalingExchange& others,
+                                 base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -48,7 +51,8 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
           .hosts = hosts.at(config.host),
           .takes_body =
               [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
-      [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, chains](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (chains != nullptr && chains->handle(request, exchange)) return;
         gateway.handle(std::move(request), exchange);
       },
       log);
@@ -118,6 +122,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
   TextsByFile texts;
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
+  TRY(check_chains(arguments));
   const bool scales = arguments.has("--with-autoscaler");
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
@@ -143,8 +148,10 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, facts_file, gateway, demand, clock, log));
   }
   ScalingExchange others(gateway, demand_count);
+  TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
+             GatewayChains::open(arguments, gateway, clock));
   TRY_ASSIGN(Listeners listeners,
-             open_listeners(config, gateway, reload, scaling.get(), others, log));
+             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others, log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
@@ -224,6 +231,10 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml"},
       .run = run,
   };
+  for (Flag& flag : chains_flags()) {
+    if (flag.only_with.empty()) flag.only_with = {{"--config"}};
+    verb.flags.push_back(std::move(flag));
+  }
   for (Flag& flag : life_flags()) {
     if (flag.name != "--log-level") continue;
     flag.only_with = {{"--config"}};

@@ -9,6 +9,7 @@
 
 #include "apps/admin_listener.h"
 #include "apps/batches_flags.h"
+#include "apps/chains_flags.h"
 #include "apps/connection_bound.h"
 #include "apps/console_flags.h"
 #include "apps/engine_flags.h"
@@ -215,7 +216,8 @@ Result<void> run(const cli::Arguments& arguments) {
 
 // Of the server, whichever model answers.
 std::vector<Flag> request_flags() {
-  std::vector<Flag> flags = {
+  std::vector<Flag> flags = chains_flags();
+  const Flag own[] = {
       {.name = "--seed",
        .value = "S",
        .help = "base of the seeds of requests that give none, in the order in which they "
@@ -231,6 +233,7 @@ std::vector<Flag> request_flags() {
                "$HF_HUB_CACHE",
        .may_be_empty = false},
       offline_flag()};
+  flags.insert(flags.end(), std::begin(own), std::end(own));
   for (Flag& flag : weights_from_flags()) flags.push_back(std::move(flag));
   return flags;
 }

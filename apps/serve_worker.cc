@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/batches_flags.h"
+#include "apps/chains_flags.h"
 #include "apps/kv_event_flags.h"
 #include "apps/listener_flags.h"
 #include "apps/serve_limits.h"
@@ -138,6 +139,19 @@ Result<void> ServeWorker::open_batches() {
   return {};
 }
 
+Result<void> ServeWorker::open_chains() {
+  TRY_ASSIGN(chains_, apps::open_chains(
+                          parts_.arguments,
+                          [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
+                                 const chain_http::ChainService::Caller& caller) {
+                            server_.handle_as(std::move(request), std::move(exchange),
+                                              caller.principal);
+                          },
+                          parts_.clock));
+  server_.services().chains = chains_.get();
+  return {};
+}
+
 Result<std::vector<std::string>> ServeWorker::load(const std::vector<node::NamedModel>& models) {
   TRY_ASSIGN(std::vector<std::string> lines, models_.load(models));
   if (batches_ != nullptr) batches_->start();
@@ -148,6 +162,7 @@ Result<std::vector<std::string>> ServeWorker::load(const std::vector<node::Named
 Result<void> ServeWorker::open() {
   TRY(open_events());
   TRY(open_batches());
+  TRY(open_chains());
   server_.services().reload_statistics.watch(
       {.identity = parts_.tls, .handshakes_failed = [this] { return http_.handshakes_failed(); }});
   TRY(with_flag(http_.start(), parts_.arguments.has("--uds") ? "uds" : "host"));
@@ -195,7 +210,9 @@ void ServeWorker::close(std::chrono::milliseconds grace) {
   http_.stop(grace);
   server_.services().stop_pools();  // whose jobs look at models
   admin_.close();
-  // With its thread, on which its last requests end.
+  // With their threads, on which their last requests end.
+  server_.services().chains = nullptr;
+  chains_.reset();
   server_.services().batches = nullptr;
   batches_.reset();
 }

@@ -12,6 +12,7 @@
 #include "apps/admin_listener.h"
 #include "apps/fleet_listener.h"
 #include "apps/model_host.h"
+#include "chain_http/chain_service.h"
 #include "net/http_server.h"
 #include "server/batches.h"
 #include "server/fault_injection.h"
@@ -60,6 +61,7 @@ class ServeWorker {
 
  private:
   Result<void> open_batches();
+  Result<void> open_chains();
   Result<void> open_events();
   server::Server::Options server_options();
   int room_for_batches();
@@ -80,6 +82,7 @@ class ServeWorker {
   AdminListener admin_;
   std::unique_ptr<store::BatchStore> batch_store_;  // null: there are no batches
   std::unique_ptr<server::Batches> batches_;
+  std::unique_ptr<chain_http::ChainService> chains_;  // null: there are none
 };
 
 }  // namespace pelton::apps

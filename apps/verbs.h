@@ -16,6 +16,8 @@ std::vector<cli::Verb> fleet_verbs();
 std::vector<cli::Verb> kv_verbs();
 // weights serve, mirror, ls, manifest, erase.
 std::vector<cli::Verb> weights_verbs();
+// chain check, graph, run.
+std::vector<cli::Verb> chain_verbs();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb run_batch_verb();

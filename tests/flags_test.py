@@ -29,6 +29,7 @@ VALUES = {
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
     "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
     "--rerank-by": "cosine", "--console": "off", "--batches": "kept_batches", "--batches-bytes": "1MiB", "--batches-age": "3600",
+    "--chains": ROOT / "chains", "--chain-hosts": "127.0.0.1", "--url": "http://127.0.0.1:1", "--input": "{}",
     "--max-batch-requests": "2", "--max-batch-lines": "10", "--max-batch-line-bytes": "64KiB",
     "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--admin-api-key": "a", "--api-key": "k",
     "--cors-origin": "https://a.example", "--drain-delay-seconds": "0", "--drain-seconds": "1",
@@ -101,6 +102,8 @@ class Flags(unittest.TestCase):
                                        '[pool.launch]\nserve = ["m"]\n')
         shutil.copy(ROOT / "src" / "autoscaler" / "testdata" / "facts_log_fuzz" / "begin", f / "facts.jsonl")
         (f / "gateway.toml").write_text('[[pool]]\nname = "a"\nmodel = "m"\n[[worker]]\npool = "a"\nurl = "http://127.0.0.1:1"\n')
+        (f / "chain.toml").write_text('name = "c"\noutput = {text = "${a.text}", stream_from = "a"}\n[[step]]\nname = "a"\nuse = "model:*"\n'
+                                      'with = {prompt = "hello", max_tokens = 4}\n')
         (f / "steps.jsonl").write_text("".join(
             json.dumps({"ns": 1_000_000 + 250_000 * rows, "rows": [n for _ in range(rows) for n in (context, 1, 1)]})
             + "\n" for rows in range(1, 9) for context in (50, 400, 900)))
@@ -210,6 +213,9 @@ class Flags(unittest.TestCase):
             "weights manifest": [["weights", "manifest", TINY]],
             "weights ls": [["weights", "ls", f]],
             "weights erase": [["weights", "erase", f / "batch"]],  # no copy
+            "chain check": [["chain", "check", ROOT / "chains" / "retrieve.toml"]],
+            "chain graph": [["chain", "graph", ROOT / "chains" / "retrieve.toml"]],
+            "chain run": [["chain", "run", f / "chain.toml", "--url", self.url], ["chain", "run", f / "chain.toml"]],
             "completion": [["completion", "bash"]],
             "manual": [["manual"], ["manual", "serve"]],
         }

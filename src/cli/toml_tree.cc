@@ -1,6 +1,8 @@
 #include "cli/toml_tree.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 // toml++ 3.3 asserts on some texts that are no TOML: such a text is refused, not the end of us.
 namespace {
@@ -62,13 +64,17 @@ TomlNode tree_of(const toml::node& node, int depth) {
     for (const toml::node& one : *list) tree.items.push_back(tree_of(one, depth + 1));
   } else if (const toml::table* table = node.as_table()) {
     tree.kind = TomlNode::Kind::kTable;
+    // The table itself has them by name.
+    std::vector<std::pair<toml::source_position, TomlMember>> placed;
     for (const auto& [key, value] : *table) {
-      tree.members.push_back({.name = std::string(key.str()),
-                              .line = static_cast<int>(key.source().begin.line),
-                              .value = tree_of(value, depth + 1)});
+      placed.emplace_back(key.source().begin,
+                          TomlMember{.name = std::string(key.str()),
+                                     .line = static_cast<int>(key.source().begin.line),
+                                     .value = tree_of(value, depth + 1)});
     }
-    std::stable_sort(tree.members.begin(), tree.members.end(),
-                     [](const TomlMember& a, const TomlMember& b) { return a.line < b.line; });
+    std::stable_sort(placed.begin(), placed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [place, member] : placed) tree.members.push_back(std::move(member));
   }
   return tree;
 }

@@ -6,6 +6,7 @@
 #include "api/chat_request.h"
 #include "api/tokenize_request.h"
 #include "server/answer_guide.h"
+#include "server/chain_routes.h"
 #include "server/chat_answer.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
@@ -138,6 +139,7 @@ class ChatInputTokens final : public ModelRequest {
 }  // namespace
 
 void chat_completions(Call call, Services& services) {
+  if (run_chain_as_chat(call, services)) return;
   run_request(std::move(call), services, std::make_unique<ChatCompletion>(), Work::kSampled);
 }
 

@@ -28,6 +28,10 @@ void get_response(Call call, Services& services);     // stored_responses.cc, al
 void delete_response(Call call, Services& services);
 void cancel_response(Call call, Services& services);
 
+// Chains.
+void list_chains(Call call, Services& services);  // chain_routes.cc, also the next
+void run_chain(Call call, Services& services);
+
 // Files and batches.
 void upload_file(Call call, Services& services);  // files.cc, also the next three
 void list_files(Call call, Services& services);

@@ -1,6 +1,7 @@
 #include "server/routes.h"
 
 #include "api/batch_request.h"
+#include "api/chain_request.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/embedding_request.h"
@@ -48,6 +49,9 @@ void note_control_fields(FieldTable& table) {
   for (const char* name : {"id", "action"}) {
     table.note({.name = name, .kind = FieldTable::Kind::kText, .size_max = 256});
   }
+}
+void note_chain_fields(FieldTable& table) {
+  static_cast<void>(api::parse_chain_request("{}", &table));
 }
 // Of the form that upload_file() reads.
 void note_upload_fields(FieldTable& table) {
@@ -347,6 +351,19 @@ constexpr Endpoint kEndpoints[] = {
      .summary = "Deletes a file",
      .response = "DeletedFile",
      .templates = "/v1/files/{file_id}"},
+    {.method = "GET",
+     .path = "/v1/chains",
+     .function = list_chains,
+     .summary = "The chains that are served",
+     .response = "ChainList"},
+    {.method = "POST",
+     .path = "/v1/chains/*",
+     .function = run_chain,
+     .summary = "Runs a chain",
+     .request = "ChainRequest",
+     .note_fields = &note_chain_fields,
+     .response = "ChainRun",
+     .templates = "/v1/chains/{chain}"},
     {.method = "POST",
      .path = "/v1/batches",
      .function = create_batch,

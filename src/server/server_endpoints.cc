@@ -11,6 +11,7 @@
 
 #include "api/model_list.h"
 #include "base/json_writer.h"
+#include "chain_http/chain_service.h"
 #include "server/endpoints.h"
 #include "server/metrics_page.h"
 #include "server/random_id.h"
@@ -83,6 +84,14 @@ void list_models(Call call, Services& services) {
   for (const ModelCatalogue::Entry& entry : table->entries) {
     for (api::ModelCard& card : cards_of(entry)) {
       if (names.insert(card.id).second) cards.push_back(std::move(card));
+    }
+  }
+  if (services.chains != nullptr) {
+    const int64_t age_ms = (services.clock.now_ns() - services.started_ns) / 1'000'000;
+    const int64_t created = (services.clock.unix_ms() - age_ms) / 1000;
+    const int64_t context_max = cards.empty() ? 0 : cards.front().context_max;
+    for (const std::string& name : services.chains->chat_models()) {
+      cards.push_back({.id = name, .root = name, .created = created, .context_max = context_max});
     }
   }
   call.send(json_reply(api::model_list_body(cards)));

@@ -38,6 +38,10 @@
 #include "server/work_pool.h"
 #include "store/response_store.h"
 
+namespace pelton::chain_http {
+class ChainService;
+}
+
 namespace pelton::server {
 
 class Batches;
@@ -149,6 +153,8 @@ struct Services {
   ModelSleep model_sleep;
   // Of files and batches; null: there are none here. Set before the first request comes.
   Batches* batches = nullptr;
+  // Of chains; null: there are none here. Set before the first request comes.
+  chain_http::ChainService* chains = nullptr;
   std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
   std::atomic<bool> draining = false;  // nothing new is generated
 
