@@ -138,8 +138,10 @@ SimulationResult Fleet::run() {
   const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
   size_t faults_left = 2 * options_.faults.size();
   while (!events_.empty() && events_.top().at_ns <= end_ns) {
-    // Faults to come are of no interest when all is done.
-    if (events_.size() == faults_left + idle_events_ && only_scaling_left()) break;
+    // Faults to come are of no interest when all is done; how replicas stop is, if the end is
+    // given.
+    const bool is_over = events_.size() == faults_left + idle_events_ && only_scaling_left();
+    if (is_over && !(control_ && options_.duration_s)) break;
     const Event event = events_.top();
     events_.pop();
     if (event.kind == Event::Kind::kFaultBegins || event.kind == Event::Kind::kFaultEnds) {

@@ -175,7 +175,7 @@ void expect_sound(const SimulationOptions& options, const workload::Workload& lo
   ASSERT_LE(result.scaling->replicas_most, policy.replicas_max);
   ASSERT_LE(result.scaling->replica_s, policy.replicas_max * result.duration_s + 1e-6);
   for (const ScalingSample& sample : result.scaling->history.samples()) {
-    ASSERT_LE(policy.replicas_min, sample.desired);
+    ASSERT_LE(policy.replicas_min, sample.desired) << "at " << sample.at_s;
     ASSERT_LE(sample.desired, policy.replicas_max);
     ASSERT_LE(sample.present(), policy.replicas_max);
     ASSERT_GE(sample.held, 0);
