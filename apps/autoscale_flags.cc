@@ -20,11 +20,6 @@ using autoscaler::PoolPolicy;
 const std::vector<cli::Circumstance> kScaled = {
     {"--autoscale"}, {"--scale-config"}, {"--scenario"}};
 
-std::optional<double> number_if_given(const cli::Arguments& arguments, const char* flag) {
-  if (!arguments.has(flag)) return std::nullopt;
-  return arguments.number(flag);
-}
-
 cli::Flag number_flag(std::string name, std::string value, std::string help, double least,
                       double most) {
   return {.name = std::move(name),

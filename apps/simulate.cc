@@ -414,7 +414,8 @@ Result<void> run_sweep(const cli::Arguments& arguments, const std::string& model
   for (const double value : scenario.sweep->values) {
     const std::string text = fmt::format("{:g}", value);
     TRY_ASSIGN(const cli::Arguments changed,
-               cli::with_values(simulate_verb().flags, arguments, {{scenario.sweep->flag, text}}));
+               cli::with_values(simulate_verb().flags, arguments,
+                                {{cli::config_name(scenario.sweep->flag), text}}));
     TRY_ASSIGN(const Play play, read_play(changed, model, &scenario));
     TRY_ASSIGN(const SimulationResult result, simulate_play(play));
     fleets.push_back(played(changed, text, play.options, result));
@@ -483,13 +484,14 @@ Result<void> list_scenarios() {
   return write_output(out);
 }
 
-// What a flag depends on may stand in the scenario.
+// What keeps a flag of the command line from having an effect may stand in the scenario. `all`:
+// with what that says.
 Result<void> check_circumstances(const std::vector<cli::Flag>& flags,
-                                 const cli::Arguments& arguments) {
+                                 const cli::Arguments& arguments, const cli::Arguments& all) {
   const auto holds = [&](const cli::Circumstance& one) {
-    if (!arguments.knows(one.flag) || !arguments.has(one.flag)) return false;
+    if (!all.knows(one.flag) || !all.has(one.flag)) return false;
     return one.values.empty() ||
-           std::ranges::find(one.values, arguments.text(one.flag)) != one.values.end();
+           std::ranges::find(one.values, all.text(one.flag)) != one.values.end();
   };
   for (const cli::Flag& flag : flags) {
     if (arguments.source(flag.name) != cli::Arguments::Source::kWord) continue;
@@ -508,17 +510,25 @@ Result<cli::Arguments> with_scenario(const cli::Arguments& arguments,
                                      const simulator::Scenario& scenario) {
   std::vector<std::pair<std::string, std::string>> values;
   const std::vector<cli::Flag> flags = simulate_verb().flags;
+  const auto is_said = [&](const std::string& name) {
+    return arguments.knows(name) && arguments.source(name) == cli::Arguments::Source::kWord;
+  };
   for (const auto& [name, value] : scenario.flags) {
-    const bool is_said =
-        arguments.knows(name) && arguments.source(name) == cli::Arguments::Source::kWord;
-    if (!is_said) values.emplace_back(name, value);
+    const auto flag = std::ranges::find(flags, name, &cli::Flag::name);
+    // What the command line says instead of it.
+    const bool yields =
+        flag != flags.end() &&
+        std::ranges::any_of(flag->not_with, [&](const auto& other) { return is_said(other.flag); });
+    if (!is_said(name) && !yields) values.emplace_back(cli::config_name(name), value);
   }
-  TRY(check_circumstances(flags, arguments));
-  Result<cli::Arguments> changed = cli::with_values(flags, arguments, values);
-  if (changed.ok()) return changed;
-  Error error = changed.error();
-  error.message = fmt::format("{}: {}", scenario.name, error.message);
-  return error;
+  Result<cli::Arguments> all = cli::with_values(flags, arguments, values);
+  if (!all.ok()) {
+    Error error = all.error();
+    error.message = fmt::format("{}: {}", scenario.name, error.message);
+    return error;
+  }
+  TRY(check_circumstances(flags, arguments, *all));
+  return all;
 }
 
 Result<void> run(const cli::Arguments& arguments) {

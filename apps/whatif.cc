@@ -108,6 +108,9 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::vector<std::string>& settings = arguments.list("--set");
   if (!settings.empty()) {
     for (const std::string& one : settings) TRY(set_scale_key(one, hour.pool, scaling));
+    if (scaling.is_advised_only) {
+      return Error{ErrorCode::kInvalidArgument, "--set mode=advise: nothing would be done", "set"};
+    }
     TRY_ASSIGN(simulator::PlayedFleet other,
                play(hour, scaling, settings_text(settings), arguments));
     fleets.push_back(std::move(other));

@@ -23,6 +23,7 @@ using autoscaler::ReplicaPhase;
 
 constexpr double kWindow_s = 60;  // over which time in service is averaged
 constexpr double kServiceMax_s = 3600;
+constexpr double kDuration_s_max = 31 * 86'400.0;
 
 Error bad(const std::string& where, const std::string& what) {
   return {ErrorCode::kInvalidArgument, where + ": " + what, "facts"};
@@ -30,6 +31,11 @@ Error bad(const std::string& where, const std::string& what) {
 
 double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
+}
+
+// Of counters; what is no number, or less than nothing, is nothing.
+double positive(double value) {
+  return std::isfinite(value) && value > 0 ? value : 0;
 }
 
 struct Moment {
@@ -99,12 +105,12 @@ class Demand {
       if (is_new || before.incarnation != one.incarnation) before = {.at_ns = last_ns_};
       if (one.sequence <= before.sequence) continue;
       const double from_s = seconds(std::max(before.at_ns, begin_ns_) - begin_ns_);
-      const double until_s = std::max(seconds(one.at_ns - begin_ns_), from_s);
+      const double until_s = std::max(seconds(std::min(one.at_ns, now_ns) - begin_ns_), from_s);
       note_requests(one.requests - before.requests, from_s, until_s);
       Window& window = windows_[static_cast<int64_t>(until_s / kWindow_s)];
       window.finished += std::max<int64_t>(one.finished - before.finished, 0);
-      window.in_service_s += std::max(one.in_service_s - before.in_service_s, 0.0);
-      held_s_ += std::max(one.held_s - before.held_s, 0.0);
+      window.in_service_s += positive(one.in_service_s - before.in_service_s);
+      held_s_ += positive(one.held_s - before.held_s);
       before = one;
     }
     last_ns_ = now_ns;
@@ -241,6 +247,9 @@ Result<RecordedHour> read_recorded_hour(std::string_view text, const std::string
   const std::vector<Moment>& moments = lines.moments;
   const int64_t begin_ns = moments.front().now_ns;
   hour.duration_s = seconds(moments.back().now_ns - begin_ns);
+  if (hour.duration_s > kDuration_s_max) {
+    return bad(file, "is longer than 31 days; --last takes the last seconds of it");
+  }
   hour.begin_unix_s = moments.front().facts.unix_s;
   Demand demand(begin_ns);
   demand.begin(moments.front().facts, begin_ns);
@@ -287,7 +296,7 @@ Autoscaling autoscaling_of(const RecordedHour& hour) {
 Result<SimulationResult> play_hour(const RecordedHour& hour, const Autoscaling& scaling,
                                    uint64_t seed, SimulationOptions* used) {
   const double step_s = step_seconds(hour);
-  constexpr int kTokensMax = 65'536;
+  constexpr int kTokensMax = 2048;
   workload::Workload load;
   int longest = 1;
   for (size_t i = 0; i < hour.at_s.size(); ++i) {
@@ -299,7 +308,14 @@ Result<SimulationResult> play_hour(const RecordedHour& hour, const Autoscaling& 
         {.prompt = std::to_string(i), .prompt_tokens = 1, .output_tokens = tokens});
   }
   constexpr int kBlockTokens = 16;
-  const int blocks = hour.slots * (longest / kBlockTokens + 2);
+  const int blocks = hour.slots * std::max(longest / kBlockTokens + 2, 12);
+  constexpr int64_t kBlocksMax = 50'000'000;
+  if (int64_t{blocks} * scaling.policy.replicas_max > kBlocksMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} replicas of {} slots are more than can be played",
+                             scaling.policy.replicas_max, hour.slots),
+                 "facts"};
+  }
   SimulationOptions& options = *used;
   options = {};
   options.replica.capacity = {

@@ -21,11 +21,6 @@ using gateway::ConfigTable;
 constexpr size_t kBytesMax = size_t{1} << 20;
 constexpr size_t kSweepMax = 64;
 
-// A number as people write it, for a flag.
-std::string number_text(double value) {
-  return fmt::format("{}", value);
-}
-
 Result<Json> json_of(const TomlNode& node, const std::string& file) {
   switch (node.kind) {
     case TomlNode::Kind::kBoolean:
@@ -92,7 +87,7 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario&
         text = std::to_string(one.value.integer);
         break;
       case TomlNode::Kind::kNumber:
-        text = number_text(one.value.number);
+        text = fmt::format("{}", one.value.number);
         break;
       case TomlNode::Kind::kText:
         text = one.value.text;
@@ -105,8 +100,7 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario&
   return {};
 }
 
-Result<void> read_sweep(const TomlNode& node, const ConfigTable& table, const std::string& file,
-                        Scenario::Sweep& sweep) {
+Result<void> read_sweep(const TomlNode& node, const ConfigTable& table, Scenario::Sweep& sweep) {
   TRY(table.expect_only({"flag", "values"}));
   TRY(table.read_name("flag", sweep.flag));
   sweep.flag.insert(0, "--");
@@ -164,7 +158,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file) 
     return read_compared(one, scenario.compared.emplace());
   }));
   TRY(table.read_table("sweep", [&](const ConfigTable& one) {
-    return read_sweep(*tree.find("sweep"), one, file, scenario.sweep.emplace());
+    return read_sweep(*tree.find("sweep"), one, scenario.sweep.emplace());
   }));
   TRY(table.read_table("scale", [&](const ConfigTable& one) {
     return gateway::read_scale(one, scenario.scaling.emplace());
