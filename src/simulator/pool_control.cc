@@ -257,7 +257,7 @@ void PoolControl::note_history(int64_t now_ns, const autoscaler::PoolDecision& d
     sample.draining += one.phase == Phase::kDraining ? 1 : 0;
   }
   history_.note(sample);
-  const int failed = decision.start > started ? decision.start - started : 0;
+  const int failed = stock_outs_ > 0 ? decision.start - started : 0;
   if (started == 0 && failed == 0 && decision.recall.empty() && decision.drain.empty()) return;
   history_.note({.at_s = sample.at_s,
                  .desired = decision.desired,
