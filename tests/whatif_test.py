@@ -9,16 +9,18 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
 FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--input-len", "50", "--output-len", "60", "--start-seconds", "10"]
 
 
-def pelton(*words, code=0):
+def pelton(*words, code=0, out=False):
     done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=200, check=False, text=True)
     assert done.returncode == code, (words, done.returncode, done.stderr, done.stdout[-500:])
-    return done.stdout if code == 0 else done.stderr
+    return done.stdout if code == 0 or out else done.stderr
 
 
 class ScaledFleet(unittest.TestCase):
@@ -98,6 +100,24 @@ class ScaledFleet(unittest.TestCase):
         self.assertIn("scaling steps:", pelton("simulate", "--scenario", "start-times", "--num-prompts", 100, "--start-seconds", 5))
         said = pelton("simulate", "--scenario", "gb200-nvl72", "--replicas", 1, "--num-prompts", 512)
         self.assertRegex(said, r"output_throughput: published 1.5e\+06, played [\d.e+]+; published over played \d+ %")
+
+    def test_tune_writes_what_serve_reads(self):
+        out = self.folder / "serve.toml"
+        words = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 2, "--num-prompts", 60, "--input-len", 100, "--output-len", 40,
+                 "--vary", "max-num-seqs=1,8,16", "--vary", "kv-cache-dtype=auto,int8"]
+        points = json.loads(pelton(*words, "--objectives", "ttft:2000", "--out", out, "--json", "-"))
+        self.assertEqual(len(points), 6)
+        kept = [point for point in points if point["keeps"]]
+        self.assertTrue(0 < len(kept) < 6, points)
+        best = max(kept, key=lambda point: point["per_replica"])
+        self.assertEqual(tomllib.loads(out.read_text()), {"max-num-seqs": int(best["settings"]["max-num-seqs"]),
+                                                          "kv-cache-dtype": best["settings"]["kv-cache-dtype"]})
+        shown = pelton("serve", ROOT / "models/pelton-box", "--config", out, "--print-config")
+        self.assertRegex(shown, rf'(?m)^max-num-seqs = {best["settings"]["max-num-seqs"]}\b')
+        self.assertIn("none is within the objectives", pelton(*words, "--objectives", "ttft:0.001", code=5, out=True))
+        for vary, said in (("max-num-seqs", "is not like"), ("max-num-sequs=3", "did you mean"), ("max-num-seqs=0", "max-num-seqs"),
+                           ("max-num-seqs=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
+            self.assertIn(said, pelton("tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--vary", vary, code=2))
 
     def test_bad_input_is_refused_by_name(self):
         scenario = self.folder / "own.toml"
