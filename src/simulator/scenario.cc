@@ -100,7 +100,7 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario&
   return {};
 }
 
-Result<void> read_sweep(const TomlNode& node, const ConfigTable& table, Scenario::Sweep& sweep) {
+Result<void> read_sweep(const TomlNode& node, const ConfigTable& table, SweptFlag& sweep) {
   TRY(table.expect_only({"flag", "values"}));
   TRY(table.read_name("flag", sweep.flag));
   sweep.flag.insert(0, "--");
@@ -123,7 +123,7 @@ Result<void> read_sweep(const TomlNode& node, const ConfigTable& table, Scenario
   return {};
 }
 
-Result<void> read_compared(const ConfigTable& table, Scenario::Compared& compared) {
+Result<void> read_compared(const ConfigTable& table, ComparedFigure& compared) {
   TRY(table.expect_only({"figure", "value"}));
   TRY(table.read_name("figure", compared.figure));
   TRY(table.read("value", {1e-9, 1e18}, compared.value));

@@ -28,6 +28,16 @@
 
 namespace pelton::simulator {
 
+struct SweptFlag {
+  std::string flag;  // "--start-seconds"
+  std::vector<double> values;
+};
+
+struct ComparedFigure {
+  std::string figure;  // a key of the result file
+  double value = 0;    // as it was published
+};
+
 struct Scenario {
   std::string name;
   std::string title;
@@ -42,16 +52,8 @@ struct Scenario {
   std::optional<Json> workload;
   std::optional<Json> faults;
   std::optional<gateway::ScalingConfig> scaling;
-  struct Sweep {
-    std::string flag;  // "--start-seconds"
-    std::vector<double> values;
-  };
-  std::optional<Sweep> sweep;
-  struct Compared {
-    std::string figure;  // a key of the result file
-    double value = 0;
-  };
-  std::optional<Compared> compared;
+  std::optional<SweptFlag> sweep;
+  std::optional<ComparedFigure> compared;
 };
 
 // Errors: kBadConfig, "FILE:LINE: ...".
