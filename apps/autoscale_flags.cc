@@ -202,7 +202,8 @@ Result<std::optional<simulator::Autoscaling>> read_autoscaling(
   if (!scaling && !arguments.has("--autoscale")) {
     // A scenario may be of a fleet that is not scaled.
     for (const cli::Flag& flag : autoscale_flags()) {
-      if (flag.only_with.size() != kScaled.size() || !arguments.has(flag.name)) continue;
+      const bool is_of_scaling = flag.only_with.size() == kScaled.size();
+      if (!is_of_scaling || !arguments.knows(flag.name) || !arguments.has(flag.name)) continue;
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{} has an effect only where a fleet is scaled", flag.name),
                    flag.name};
