@@ -1,21 +1,38 @@
-// The flags that say how `simulate` starts and stops replicas.
+// How the replicas of a simulated fleet start and stop: flags of `pelton simulate`, and keys of
+// [pool.scale] as `pelton autoscale` reads them.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "engine/executor.h"
+#include "gateway/scaling_config.h"
 #include "simulator/pool_control.h"
 
 namespace pelton::apps {
 
-// --autoscale --min-replicas --max-replicas --start-seconds --scale-down-delay --concurrency-target
-// --target-utilization
+// --autoscale and what goes with it, --scale-config and --pool.
 std::vector<cli::Flag> autoscale_flags();
-// None: the count is fixed. `replicas`: ready at the beginning, each with that capacity.
+
+// `otherwise`: a scenario's [scale]; flags go before its keys. None: the fleet is not scaled.
 Result<std::optional<simulator::Autoscaling>> read_autoscaling(
-    const cli::Arguments& arguments, int replicas, const engine::ExecutorCapacity& capacity);
+    const cli::Arguments& arguments, int replicas, const engine::ExecutorCapacity& capacity,
+    const std::optional<gateway::ScalingConfig>& otherwise);
+
+// "provision:20,weights:30~60": phases of a start, one after the other, in seconds; behind ~ the
+// 90th percentile. Errors: kInvalidArgument.
+Result<std::vector<simulator::StartPhase>> parse_start_phases(const std::string& text);
+
+// The [pool.scale] of a gateway's file, of the pool of that name, or of the one that has it.
+// Errors: kBadConfig, kInvalidArgument.
+Result<gateway::ScalingConfig> read_scale_config(const std::string& file, const std::string& pool);
+
+// "pool.NAME.KEY=VALUE" or "KEY=VALUE": a key of [pool.scale] over what `scaling` has. `pool`:
+// whose it is. Errors: kInvalidArgument, with the nearest key.
+Result<void> set_scale_key(const std::string& setting, const std::string& pool,
+                           gateway::ScalingConfig& scaling);
 
 }  // namespace pelton::apps

@@ -150,10 +150,10 @@ std::vector<Flag> workload_flags() {
        .most = 0.999}};
 }
 
-Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
-  workload::WorkloadSpec spec;
-  spec.name = "random";
-  spec.arrivals.rate = std::numeric_limits<double>::infinity();
+Result<workload::WorkloadSpec> read_workload(
+    const cli::Arguments& arguments, const std::optional<workload::WorkloadSpec>& otherwise) {
+  workload::WorkloadSpec spec = otherwise.value_or(workload::WorkloadSpec{.name = "random"});
+  if (!otherwise) spec.arrivals.rate = std::numeric_limits<double>::infinity();
   if (arguments.has("--workload")) {
     TRY_ASSIGN(spec, workload::read_spec(arguments.text("--workload")));
   }

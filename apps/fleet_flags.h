@@ -2,6 +2,7 @@
 // `plan`, which computes, and `simulate`, which plays.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,10 @@ std::vector<cli::Flag> workload_flags();
 // That flags of `flags` have an effect only so.
 void only_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& any_of);
 void not_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& none_of);
-Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments);
+// `otherwise`: what a scenario says, where --workload is not given.
+Result<workload::WorkloadSpec> read_workload(
+    const cli::Arguments& arguments,
+    const std::optional<workload::WorkloadSpec>& otherwise = std::nullopt);
 
 // "tp8", "ep4", "tp4pp2", "1". kInvalidArgument.
 Result<cost_model::Layout> parse_layout(const std::string& text);

@@ -99,6 +99,8 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::plan_verb(),
                                           apps::calibrate_verb(),
                                           apps::simulate_verb(),
+                                          apps::whatif_verb(),
+                                          apps::tune_verb(),
                                           apps::verify_verb(),
                                           apps::eval_verb(),
                                           apps::perplexity_verb(),

@@ -1,5 +1,6 @@
 // pelton simulate: a load played against simulated replicas, faster than real time.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -7,21 +8,24 @@
 #include "apps/autoscale_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
-#include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/simulated_adapters.h"
+#include "apps/simulated_play.h"
 #include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
-#include "cost_model/draft_rows.h"
 #include "planner/load_share.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
 #include "report/serve_result.h"
 #include "report/summary.h"
+#include "simulator/fleet_figures.h"
+#include "simulator/fleet_page.h"
 #include "simulator/fleet_text.h"
+#include "simulator/published_tables.h"
+#include "simulator/scenario.h"
 #include "simulator/simulation.h"
 #include "workload/offered_load.h"
 
@@ -30,99 +34,6 @@ namespace {
 
 using simulator::SimulationOptions;
 using simulator::SimulationResult;
-
-constexpr int kVocab = 50'000;  // of simulated tokens; only whether they are equal matters
-
-// The engine of this machine, block for block what serve would allocate without adapters; or one on
-// other hardware, with the blocks that the plan leaves room for.
-Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
-                                             const std::string& model,
-                                             const HardwareChoice& choice) {
-  const planner::MemoryOptions& memory = choice.plan.capacity.memory;
-  engine::ExecutorCapacity capacity{.block_tokens = memory.block_tokens,
-                                    .sequences_max = memory.sequences_max,
-                                    .batch_tokens_max = memory.batch_tokens_max,
-                                    .vocab_size = kVocab};
-  if (!has_hardware(arguments)) {
-    node::LoadedModel::Options options;
-    TRY(read_memory_flags(arguments, options.executor));
-    TRY(read_batch_flags(arguments, options));
-    TRY_ASSIGN(const cost_model::MemoryRequest request,
-               executor::LocalExecutor::memory_request(options.executor));
-    TRY_ASSIGN(const cost_model::Footprint footprint, estimate_footprint(model, request));
-    capacity.block_tokens = footprint.kv.block_tokens;
-    capacity.groups = footprint.kv_capacity();
-    capacity.context_tokens_max = footprint.context_tokens_max;
-    return capacity;
-  }
-  TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
-  capacity.groups = planner::kv_capacity(memory, plan);
-  if (!plan.fits() || capacity.kv_tokens() < 1) {
-    return Error{ErrorCode::kDoesNotFit,
-                 fmt::format("{} does not fit on {}", memory.shape.name,
-                             cost_model::layout_name(memory.layout)),
-                 "layout"};
-  }
-  const int64_t asked =
-      arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : INT32_MAX;
-  capacity.context_tokens_max =
-      static_cast<int>(std::min(asked, std::max<int64_t>(plan.longest_context(memory), 1)));
-  return capacity;
-}
-
-// --speculative-tokens and what goes with it.
-void read_speculation(const cli::Arguments& arguments, simulator::Replica::Options& replica) {
-  const planner::Speculation speculation = read_modelled_speculation(arguments);
-  const int tokens = speculation.tokens_max;
-  engine::ExecutorCapacity& capacity = replica.capacity;
-  capacity.draft_tokens_max = tokens;
-  capacity.draft_rows_max =
-      cost_model::draft_rows_max(capacity.sequences_max, tokens, capacity.batch_tokens_max);
-  replica.draft_acceptance = speculation.acceptance;
-  replica.draft_token_s = speculation.draft_token_s;
-}
-
-Result<SimulationOptions> read_options(const cli::Arguments& arguments, const std::string& model,
-                                       const HardwareChoice& choice) {
-  SimulationOptions options;
-  TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
-  read_speculation(arguments, options.replica);
-  TRY(read_simulated_adapters(arguments, options));
-  node::LoadedModel::Options engine;
-  TRY(read_batch_flags(arguments, engine));
-  TRY(read_queue_flags(arguments, engine));
-  options.replica.policy = engine.engine.policy;
-  options.replica.prefix_cache = engine.engine.prefix_cache;
-  options.replica.steps_in_flight_max = engine.engine.steps_in_flight_max;
-  options.replica.overlapped_step_ns_max = engine.engine.overlapped_step_ns_max;
-  options.replica.inbox_max = engine.engine.inbox_max;
-  options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
-  options.replica.queue_wait_max_ns = engine.engine.queue_wait_max_ns;
-  if (!arguments.has("--no-noise")) {
-    options.replica.residuals = choice.calibration.residuals;
-    options.replica.prompt_residuals = choice.calibration.prompt_residuals;
-  }
-  options.overhead = choice.calibration.overhead;
-  options.replica_count = static_cast<int>(arguments.integer("--replicas"));
-  TRY_ASSIGN(options.autoscaling,
-             read_autoscaling(arguments, options.replica_count, options.replica.capacity));
-  TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
-  options.gateways = static_cast<int>(arguments.integer("--gateways"));
-  options.report_s = arguments.number("--report-interval") / 1000;
-  options.zones = static_cast<int>(arguments.integer("--zones"));
-  options.zone_distance_s = arguments.number("--zone-distance") / 1000;
-  options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
-  if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
-  if (arguments.has("--faults")) {
-    const std::string& file = arguments.text("--faults");
-    TRY_ASSIGN(const std::string text, read_input(file));
-    TRY_ASSIGN(const Json json, Json::parse(text));
-    const int places =
-        options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
-    TRY_ASSIGN(options.faults, simulator::parse_faults(json, places, file));
-  }
-  return options;
-}
 
 std::string load_text_of(const HardwareChoice& choice, const SimulationOptions& options,
                          const workload::OfferedLoad& load, double cached_share) {
@@ -154,10 +65,71 @@ std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choi
                             choice.plan.efficiency_source);
 }
 
+simulator::PlayedFleet played(const cli::Arguments& arguments, std::string name,
+                              const SimulationOptions& options, const SimulationResult& result) {
+  const double price = options.autoscaling ? options.autoscaling->policy.price_each : 0;
+  return simulator::played_fleet(std::move(name), options, result,
+                                 arguments.number("--late-seconds"), price);
+}
+
+// What a scenario stands on, and what the numbers are worth.
+std::vector<std::string> notes_of(const simulator::Scenario* scenario, std::string preamble) {
+  std::vector<std::string> notes;
+  if (scenario != nullptr) {
+    notes = {"Source: " + scenario->source, "Published: " + scenario->published,
+             "Assumed: " + scenario->assumed};
+  }
+  notes.push_back(std::move(preamble));
+  notes.emplace_back("Modelled, not measured.");
+  return notes;
+}
+
+// Beside what a published figure is.
+std::string compared_text(const simulator::Scenario& scenario, const std::string& json) {
+  if (!scenario.compared) return "";
+  const Result<Json> result = Json::parse(json);
+  const std::optional<double> played =
+      result.ok() ? result->number(scenario.compared->figure) : std::nullopt;
+  if (!played || *played <= 0) {
+    return fmt::format("no figure '{}' was played\n", scenario.compared->figure);
+  }
+  const double published = scenario.compared->value;
+  return fmt::format("{}: published {:.3g}, played {:.3g}; published over played {:.0f} %\n",
+                     scenario.compared->figure, published, *played, 100 * published / *played);
+}
+
+// What a scaled fleet did, and why.
+std::string scaling_text(const simulator::PlayedFleet& fleet, double late_s) {
+  constexpr size_t kStepsShown = 20;
+  const simulator::FleetFigures& one = fleet.figures;
+  std::string text = fmt::format(
+      "late (first token after {:g} s) {:.2f} %, lost {}, left {}; {} starts failed; held {:.3g} s "
+      "on average\nscaling steps:\n{}",
+      late_s,
+      100 * static_cast<double>(one.late) / static_cast<double>(std::max<int64_t>(one.requests, 1)),
+      one.lost, one.left, one.failed_starts, one.held_mean_s.value_or(0),
+      simulator::steps_text(fleet, kStepsShown));
+  if (one.cost) text += fmt::format("cost {:.2f}\n", *one.cost);
+  return text;
+}
+
+// With what only a fleet has, where it is scaled.
+std::string with_fleet(std::string json, const simulator::PlayedFleet& fleet) {
+  if (fleet.steps_count == 0 && !fleet.figures.held_mean_s) return json;
+  json.resize(json.rfind('}'));
+  json += ",\"fleet\":{\"figures\":";
+  base::JsonWriter w(json);
+  simulator::write_figures(w, fleet.figures);
+  json += ",\"steps\":";
+  base::JsonWriter steps(json);
+  simulator::write_steps(steps, fleet.steps);
+  return json + "}}\n";
+}
+
 Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice& choice,
                            const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
                            const SimulationOptions& options, const SimulationResult& result,
-                           double took_s) {
+                           double took_s, const simulator::Scenario* scenario) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -188,48 +160,201 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
   const report::Shown shown{.metrics = {report::Metric::kTtft, report::Metric::kTpot,
                                         report::Metric::kItl, report::Metric::kE2el},
                             .percents = percents};
+  const simulator::PlayedFleet fleet = played(arguments, "this fleet", options, result);
+  const std::string json =
+      with_fleet(report::result_json(info, summary, shown, result.records, false), fleet);
+  if (arguments.has("--html")) {
+    simulator::FleetPage page{.title = fmt::format("{}: {}", memory.shape.name, spec.name),
+                              .notes = notes_of(scenario, preamble(arguments, choice)),
+                              .plots = {}};
+    if (scenario != nullptr) page.title = scenario->title;
+    TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1})));
+  }
   if (arguments.has("--json")) {
-    const std::string json = report::result_json(info, summary, shown, result.records, false);
     if (arguments.text("--json") == "-") return write_output(json + "\n");
     TRY(base::write_file(arguments.text("--json"), json + "\n"));
   }
+  const std::string scaled =
+      options.autoscaling ? scaling_text(fleet, arguments.number("--late-seconds")) : "";
   return write_text(
       base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
       report::result_text(info, summary, shown) +
       simulator::fleet_text(options, result,
                             load_text_of(choice, options, load, simulator::cached_share(result)),
-                            took_s));
+                            took_s) +
+      scaled + (scenario != nullptr ? compared_text(*scenario, json) : ""));
+}
+
+Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
+                      const simulator::Scenario* scenario) {
+  TRY_ASSIGN(Play play, read_play(arguments, model, scenario));
+  std::string facts;
+  if (arguments.has("--record-facts")) {
+    play.options.autoscaling->record = [&](std::string_view line) {
+      facts += line;
+      facts += '\n';
+    };
+  }
+  const base::SystemClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  TRY_ASSIGN(const SimulationResult result, simulate_play(play));
+  const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
+  if (arguments.has("--record-facts")) {
+    TRY(base::write_file(arguments.text("--record-facts"), facts));
+  }
+  return report_result(arguments, play.choice, play.spec, workload::offered_load(play.workload),
+                       play.options, result, took_s, scenario);
+}
+
+// One run for each value, all of the same seed.
+Result<void> run_sweep(const cli::Arguments& arguments, const std::string& model,
+                       const simulator::Scenario& scenario) {
+  std::vector<simulator::PlayedFleet> fleets;
+  std::string worth;
+  for (const double value : scenario.sweep->values) {
+    const std::string text = fmt::format("{:g}", value);
+    TRY_ASSIGN(const cli::Arguments changed,
+               cli::with_values(simulate_verb().flags, arguments,
+                                {{cli::config_name(scenario.sweep->flag), text}}));
+    TRY_ASSIGN(const Play play, read_play(changed, model, &scenario));
+    TRY_ASSIGN(const SimulationResult result, simulate_play(play));
+    fleets.push_back(played(changed, text, play.options, result));
+    worth = preamble(changed, play.choice);
+  }
+  if (arguments.has("--html")) {
+    const simulator::FleetPage page{
+        .title = scenario.title,
+        .notes = notes_of(&scenario, worth),
+        .first = scenario.sweep->flag,
+        .plots = simulator::sweep_plots(scenario.sweep->flag, scenario.sweep->values, fleets)};
+    TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, fleets)));
+  }
+  if (arguments.has("--json")) {
+    std::string json;
+    base::JsonWriter w(json);
+    w.begin_object().key("scenario").string(scenario.name);
+    w.key("flag").string(scenario.sweep->flag).key("runs").begin_array();
+    for (size_t i = 0; i < fleets.size(); ++i) {
+      w.begin_object().key("value").number(scenario.sweep->values[i]).key("figures");
+      simulator::write_figures(w, fleets[i].figures);
+      w.end_object();
+    }
+    w.end_array().end_object();
+    if (arguments.text("--json") == "-") return write_output(json + "\n");
+    TRY(base::write_file(arguments.text("--json"), json + "\n"));
+  }
+  const auto least = std::ranges::min_element(
+      fleets, {}, [](const simulator::PlayedFleet& one) { return one.figures.replica_hours; });
+  return write_text(
+      fmt::format("{}\n{}\nlate: first token after {:g} s; the fewest replica-hours at {} {}\n"
+                  "modelled, not measured\n",
+                  base::wrapped_text(worth, output_columns(), 0),
+                  simulator::figures_table(scenario.sweep->flag, fleets),
+                  arguments.number("--late-seconds"), scenario.sweep->flag, least->name));
+}
+
+Result<void> run_table(const simulator::Scenario& scenario) {
+  for (const simulator::TableFactors& factors : simulator::table_factors()) {
+    if (factors.instance != scenario.table) continue;
+    std::string out = fmt::format("{:<14} {:<7} {:>5} {:<9} {:>10} {:>10} {:>8}\n", "workload",
+                                  "engine", "users", "figure", "published", "played", "off");
+    std::vector<double> errors;
+    for (const simulator::PublishedCell& cell : simulator::compare_published_table(factors)) {
+      const double off = cell.modelled / cell.measured - 1;
+      errors.push_back(std::abs(off));
+      out += fmt::format("{:<14} {:<7} {:>5} {:<9} {:>10.4g} {:>10.4g} {:>+7.0f} %\n",
+                         cell.workload, cell.engine, cell.users, cell.metric, cell.measured,
+                         cell.modelled, 100 * off);
+    }
+    std::sort(errors.begin(), errors.end());
+    return write_text(out +
+                      fmt::format("off by {:.0f} % in the median, {:.0f} % at most; modelled, "
+                                  "not measured\n",
+                                  100 * report::percentile(errors, 50), 100 * errors.back()));
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("no table of '{}' was published", scenario.table), "scenario"};
+}
+
+Result<void> list_scenarios() {
+  std::string out;
+  for (const simulator::Scenario& one : simulator::built_in_scenarios()) {
+    out += fmt::format("{:<22} {}\n", one.name, one.title);
+  }
+  return write_output(out);
+}
+
+// What keeps a flag of the command line from having an effect may stand in the scenario. `all`:
+// with what that says.
+Result<void> check_circumstances(const std::vector<cli::Flag>& flags,
+                                 const cli::Arguments& arguments, const cli::Arguments& all) {
+  const auto holds = [&](const cli::Circumstance& one) {
+    if (!all.knows(one.flag) || !all.has(one.flag)) return false;
+    return one.values.empty() ||
+           std::ranges::find(one.values, all.text(one.flag)) != one.values.end();
+  };
+  for (const cli::Flag& flag : flags) {
+    if (arguments.source(flag.name) != cli::Arguments::Source::kWord) continue;
+    const auto hinders = std::ranges::find_if(flag.not_with, holds);
+    if (hinders == flag.not_with.end()) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has no effect with {}, which the scenario gives", flag.name, hinders->flag),
+        flag.name};
+  }
+  return {};
+}
+
+// Flags of the command line go before those of the scenario.
+Result<cli::Arguments> with_scenario(const cli::Arguments& arguments,
+                                     const simulator::Scenario& scenario) {
+  std::vector<std::pair<std::string, std::string>> values;
+  const std::vector<cli::Flag> flags = simulate_verb().flags;
+  const auto is_said = [&](const std::string& name) {
+    return arguments.knows(name) && arguments.source(name) == cli::Arguments::Source::kWord;
+  };
+  for (const auto& [name, value] : scenario.flags) {
+    const auto flag = std::ranges::find(flags, name, &cli::Flag::name);
+    // What the command line says instead of it.
+    const bool yields =
+        flag != flags.end() &&
+        std::ranges::any_of(flag->not_with, [&](const auto& other) { return is_said(other.flag); });
+    if (!is_said(name) && !yields) values.emplace_back(cli::config_name(name), value);
+  }
+  Result<cli::Arguments> all = cli::with_values(flags, arguments, values);
+  if (!all.ok()) {
+    Error error = all.error();
+    error.message = fmt::format("{}: {}", scenario.name, error.message);
+    return error;
+  }
+  TRY(check_circumstances(flags, arguments, *all));
+  return all;
 }
 
 Result<void> run(const cli::Arguments& arguments) {
+  if (arguments.has("--list")) return list_scenarios();
   const std::string& model = arguments.text("MODEL");
-  TRY_ASSIGN(const HardwareChoice choice, read_hardware(arguments, model));
-  const planner::CapacityOptions& capacity = choice.plan.capacity;
-  TRY_ASSIGN(const cost_model::StepTimeModel times,
-             cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
-                                              .shape = capacity.memory.shape,
-                                              .layout = capacity.memory.layout,
-                                              .efficiency = capacity.efficiency,
-                                              .arithmetic = capacity.arithmetic,
-                                              .kv_element_bytes = capacity.memory.kv_element_bytes,
-                                              .by_rows = capacity.by_rows,
-                                              .by_tokens = capacity.by_tokens}));
-  TRY_ASSIGN(SimulationOptions options, read_options(arguments, model, choice));
-  TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
-  if (arguments.has("--max-concurrency")) {
-    spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));
+  if (!arguments.has("--scenario")) {
+    if (!model.empty()) return run_once(arguments, model, nullptr);
+    return Error{ErrorCode::kInvalidArgument, "MODEL or --scenario says what is simulated",
+                 "MODEL"};
   }
-  if (!arguments.has("--workload")) spec.seed = options.seed;
-  spec.arrivals.seed = spec.seed;
-  options.concurrency_max = spec.concurrency_max;
-  TRY_ASSIGN(const workload::Workload workload,
-             workload::make_workload(spec, workload::ids_vocabulary(kVocab)));
-  const base::SystemClock clock;
-  const int64_t begin_ns = clock.now_ns();
-  TRY_ASSIGN(const SimulationResult result, simulator::simulate(options, workload, times));
-  const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
-  return report_result(arguments, choice, spec, workload::offered_load(workload), options, result,
-                       took_s);
+  TRY_ASSIGN(const simulator::Scenario scenario,
+             simulator::find_scenario(arguments.text("--scenario")));
+  if (!arguments.has("--json") || arguments.text("--json") != "-") {
+    TRY(write_text(fmt::format(
+        "{}\n{}", scenario.title,
+        base::wrapped_text(fmt::format("Source: {}. Published: {}. Assumed: {}.\n", scenario.source,
+                                       scenario.published, scenario.assumed),
+                           output_columns(), 0))));
+  }
+  if (!scenario.table.empty()) return run_table(scenario);
+  TRY_ASSIGN(const cli::Arguments all, with_scenario(arguments, scenario));
+  const std::string& played = model.empty() ? scenario.model : model;
+  const bool sweeps =
+      scenario.sweep && (!arguments.knows(scenario.sweep->flag) ||
+                         arguments.source(scenario.sweep->flag) != cli::Arguments::Source::kWord);
+  return sweeps ? run_sweep(all, played, scenario) : run_once(all, played, &scenario);
 }
 
 // Some are of this machine alone.
@@ -277,6 +402,40 @@ std::vector<cli::Flag> gateway_flags() {
        .only_with = {{"--zones"}}}};
 }
 
+// What clients do, and what is played instead of flags.
+std::vector<cli::Flag> scenario_flags() {
+  return {{.name = "--patience",
+           .value = "S",
+           .help = "clients leave who have no first token by then; default never",
+           .kind = cli::Flag::Kind::kNumber,
+           .least = 0.001,
+           .most = 86'400},
+          {.name = "--client-retries",
+           .value = "N",
+           .help = "how often clients send a request again that failed",
+           .kind = cli::Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 100},
+          {.name = "--client-back-off",
+           .value = "S",
+           .help = "before the first of these; twice as long each time",
+           .kind = cli::Flag::Kind::kNumber,
+           .default_text = "1",
+           .most = 86'400},
+          {.name = "--facts",
+           .value = "FILE",
+           .help = "requests come when they came by an autoscaler's --record-facts, which is "
+                   "decided again first",
+           .not_with = {{"--request-rate"}, {"--num-prompts"}}},
+          {.name = "--scenario",
+           .value = "NAME",
+           .help = "one of --list, or a file: model, load, fleet and faults; flags go before what "
+                   "it says"},
+          {.name = "--list",
+           .help = "the scenarios that are compiled in, and end",
+           .kind = cli::Flag::Kind::kSwitch}};
+}
+
 // What is simulate's own.
 std::vector<cli::Flag> fleet_flags() {
   return {{.name = "--replicas",
@@ -322,6 +481,15 @@ std::vector<cli::Flag> fleet_flags() {
            .value = "P,P",
            .help = "which percentiles",
            .default_text = "50,90,99"},
+          {.name = "--late-seconds",
+           .value = "S",
+           .help = "a request is late whose first token comes later",
+           .kind = cli::Flag::Kind::kNumber,
+           .default_text = "2",
+           .most = 86'400},
+          {.name = "--html",
+           .value = "FILE",
+           .help = "also write a page: load, replicas, late requests, hours over one time axis"},
           {.name = "--json", .value = "FILE", .help = "also write the result; - is stdout"}};
 }
 
@@ -338,12 +506,15 @@ cli::Verb simulate_verb() {
           "--instance the engine of this machine is simulated, with the blocks that serve's flags "
           "give\n"
           "it; a --calibration of this machine makes its times those measured here.",
-      .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
+      .positionals = {{.name = "MODEL",
+                       .help = "a folder, a hub id, a published shape or a config.json",
+                       .required = false}},
       .flags = fleet_flags(),
       .examples =
           {"pelton simulate gpt-oss-120b --gpu h100 --max-num-seqs 64 --request-rate 4",
            "pelton simulate ./model --calibration c.json --workload conversation",
            "pelton simulate gpt-oss-20b --gpu h100 --autoscale concurrency --max-replicas 4",
+           "pelton simulate --scenario spike --html spike.html",
            "pelton simulate gpt-oss-20b --gpu h100 --replicas 2 --router cost --adapters 20 "
            "--max-loras 4",
            "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
@@ -359,8 +530,11 @@ cli::Verb simulate_verb() {
   }
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
-        autoscale_flags(), gateway_flags(), simulated_adapter_flags()}) {
+        autoscale_flags(), gateway_flags(), simulated_adapter_flags(), scenario_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
+  }
+  for (cli::Flag& flag : verb.flags) {
+    if (flag.name != "--list") flag.not_with.push_back({"--list"});
   }
   return verb;
 }

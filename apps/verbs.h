@@ -32,6 +32,8 @@ cli::Verb pack_verb();
 cli::Verb plan_verb();
 cli::Verb calibrate_verb();
 cli::Verb simulate_verb();
+cli::Verb whatif_verb();
+cli::Verb tune_verb();
 cli::Verb verify_verb();
 cli::Verb eval_verb();
 cli::Verb perplexity_verb();

@@ -39,6 +39,7 @@ VALUES = {
     "--response-store-age": "60", "--response-store-bytes": "1MiB", "--response-store-entries": "5",
     "--sampled-turn-tokens": "1000", "--trace-share": "0.5", "--watchdog-action": "exit", "--watchdog-seconds": "30",
     "--weight-scrub-hours": "1",
+    "--start-phases": "provision:2,weights:3~6", "--patience": "30", "--client-retries": "1", "--client-back-off": "0.5", "--late-seconds": "1", "--scenario": "spike", "--set": "max=3", "--vary": "max-num-seqs=2,4", "--objectives": "ttft:500", "--last": "60",
     "--autoscale": "concurrency", "--min-replicas": "1", "--max-replicas": "4", "--start-seconds": "5",
     "--scale-down-delay": "60", "--concurrency-target": "4", "--target-utilization": "0.7",
     "--admin": "http://127.0.0.1:1", "--fleet-host": "127.0.0.1", "--fleet-name": "w", "--fleet-port": "0", "--fleet-zone": "z", "--fleet-region": "eu", "--kv-events-endpoint": "tcp://127.0.0.1:*", "--kv-events-form": "array", "--fleet-etcd": "127.0.0.1:1", "--fleet-etcd-prefix": "/x", "--fleet-etcd-user": "u", "--fleet-etcd-password-file": "words", "--fleet-etcd-ca": "words", "--fleet-etcd-cert": "words", "--fleet-etcd-key": "words", "--fleet-pool": "p", "--fleet-address": "127.0.0.1:1", "--if-match": "x",
@@ -114,6 +115,8 @@ class Flags(unittest.TestCase):
             {"when": "", "then": "<|channel|>final<|message|>a wheel<|return|>"}]}))
         cls.calibration = f / "calibration.json"
         cls.run_binary("calibrate", BOX, "--step-log", f / "steps.jsonl", "--out", cls.calibration)
+        cls.hour = f / "hour.jsonl"
+        cls.run_binary("simulate", BOX, "--num-prompts", "20", "--autoscale", "concurrency", "--request-rate", "1", "--record-facts", cls.hour)
         cls.server = subprocess.Popen([BINARY, "serve", cls.model, "--port", "0", "--executor",
                                        f"modelled:{f}/script.json"], stdout=subprocess.PIPE,
                                       stderr=subprocess.DEVNULL, text=True)
@@ -163,7 +166,11 @@ class Flags(unittest.TestCase):
             "simulate": [["simulate", BOX, "--num-prompts", "2"],
                          ["simulate", BOX, "--num-prompts", "2", "--calibration", self.calibration],
                          ["simulate", BOX, "--num-prompts", "2", "--autoscale", "concurrency"],
-                         ["simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2"]],
+                         ["simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2"],
+                         ["simulate", "--scenario", "spike", "--num-prompts", "2"], ["simulate", "--list"]],
+            "whatif": [["whatif", "--facts", self.hour]],
+            "tune": [["tune", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2", "--vary", "max-num-seqs=4,8"],
+                     ["tune", BOX, "--num-prompts", "2", "--vary", "max-num-batched-tokens=64"]],
             "verify": [["verify", TINY]],
             "eval": [["eval", "--base-url", self.url, "--tasks", "arithmetic", "--num-tasks", "1", "--max-tokens", "8"],
                      ["eval", "--base-url", self.url, "--tasks", f / "tasks.jsonl"]],
@@ -238,6 +245,8 @@ class Flags(unittest.TestCase):
                    ("bench gateway", "--duration"): "0.1", ("bench gateway", "--beside"): self.url, ("bench gateway", "--tokenizer"): self.model,
                    ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
+                   ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
+                   ("simulate", "--record-facts"): self.folder / "facts3", ("whatif", "--facts"): self.hour, ("whatif", "--pool"): "simulated",
                    ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",

@@ -432,6 +432,7 @@ Result<FactsReplay::Outcome> FactsReplay::feed(std::string_view line) {
     const Json* state = json.find("state");
     if (state != nullptr && !state->is_null()) TRY(scaler->restore(state->dump()));
     scalers_[*pool] = std::move(scaler);
+    outcome.policy = read;
     return outcome;
   }
   const auto scaler = scalers_.find(*pool);
@@ -443,13 +444,14 @@ Result<FactsReplay::Outcome> FactsReplay::feed(std::string_view line) {
   if (facts == nullptr || !now_ns || *now_ns < 0 || *now_ns > StateReader::kTimeMax) {
     return not_ours("it has no facts, or no time");
   }
-  const PoolFacts read = read_facts(*facts, ok);
+  PoolFacts read = read_facts(*facts, ok);
   if (!ok) return not_ours("its facts are none");
   outcome.is_decision = true;
   outcome.now_ns = *now_ns;
   outcome.decision = scaler->second->decide(read, *now_ns);
   outcome.line = decision_line(*pool, *now_ns, read, outcome.decision);
   outcome.is_equal = outcome.line == line;
+  outcome.facts = std::move(read);
   return outcome;
 }
 

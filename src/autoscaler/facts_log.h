@@ -44,8 +44,10 @@ class FactsReplay {
     std::string pool;
     int64_t now_ns = 0;
     PoolDecision decision;
-    std::string line;      // as it would be written now
-    bool is_equal = true;  // to the line that was read
+    PoolFacts facts;                   // of a decision
+    std::optional<PoolPolicy> policy;  // of a beginning
+    std::string line;                  // as it would be written now
+    bool is_equal = true;              // to the line that was read
   };
   // A line without its line feed. Errors: kInvalidArgument: it is none of ours, or a decision
   // before its beginning.

@@ -356,7 +356,8 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
     const bool just_down = last_down_ns_ >= 0 && now_ns - last_down_ns_ < window_ns;
     const bool urgent = supply.waiting > 0 || in_panic_ || need.replicas <= bounds_.least;
     if (need.replicas > present && just_down && !urgent && present > 0) {
-      return {present, Reason::kOneDirection};
+      // One that has been lost meanwhile is replaced, as far as the minimum goes.
+      return bounded({present, Reason::kOneDirection});
     }
     return need;
   }

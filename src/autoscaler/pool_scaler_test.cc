@@ -279,6 +279,25 @@ TEST(PoolScalerTest, ASquareWaveTurnsOnceAWindowAtMost) {
   EXPECT_LE(pool.direction_changes(), 30);
 }
 
+// Found by random fleets in the simulator.
+TEST(PoolScalerTest, ALostReplicaIsReplacedUpToTheMinimumWithinAWindow) {
+  TestPool pool({.policy = {.replicas_min = 3,
+                            .replicas_max = 6,
+                            .panic_threshold = 10,
+                            .concurrency_target = 16,
+                            .target_utilization = 0.2}});
+  pool.give(4);
+  for (int i = 0; i < 600 && pool.decision().drain.empty(); ++i) pool.second(0.5);
+  ASSERT_EQ(pool.ready(), 3);
+  pool.seconds(20, 1.4);  // four would be better, but one has just gone
+  ASSERT_EQ(pool.decision().reason, Reason::kOneDirection);
+  EXPECT_EQ(pool.decision().desired, 3);
+  pool.replica_facts().pop_back();
+  pool.second(1.4);
+  EXPECT_EQ(pool.decision().desired, 3);
+  EXPECT_EQ(pool.decision().start, 1);
+}
+
 TEST(PoolScalerTest, StandbyReplicasAreWokenBeforeOthersAreStarted) {
   PoolScaler scaler(policy(8));
   PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};

@@ -30,7 +30,7 @@ Result<void> read_percent(const ConfigTable& table, std::string_view key,
 }
 
 Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
-  std::string rule = std::string(rule_name(PoolPolicy::Rule::kConcurrency));
+  std::string rule = std::string(rule_name(policy.rule));
   TRY(table.read("policy", rule));
   const auto found = std::ranges::find(kRules, rule, rule_name);
   if (found == kRules.end()) {
@@ -84,63 +84,6 @@ Result<void> read_hold(const ConfigTable& table, HoldConfig& hold) {
   TRY(table.read("hold_bytes", {1 << 20, 1e12}, hold.bytes_max));
   TRY(table.read("hold_seconds", {1, 86'400}, hold.time_max_s));
   return table.read("hold_keepalive_seconds", {0.05, 3600}, hold.keep_alive_s);
-}
-
-Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
-  TRY(table.expect_only({"min",
-                         "max",
-                         "policy",
-                         "ttft",
-                         "itl",
-                         "percentile",
-                         "mode",
-                         "window",
-                         "panic_window",
-                         "concurrency_target",
-                         "target_utilization",
-                         "scale_down_delay",
-                         "max_scale_down_rate",
-                         "backlog",
-                         "idle_to_zero",
-                         "gpus",
-                         "max_gpus",
-                         "price",
-                         "max_price",
-                         "schedules",
-                         "hold_requests",
-                         "hold_bytes",
-                         "hold_seconds",
-                         "hold_keepalive_seconds"}));
-  PoolPolicy& policy = scaling.policy;
-  constexpr double kHour_s = 3600;
-  TRY(table.read("min", {0, 10'000}, policy.replicas_min));
-  TRY(table.read("max", {1, 10'000}, policy.replicas_max));
-  TRY(read_rule(table, policy));
-  std::string mode = "act";
-  TRY(table.read("mode", mode));
-  if (mode != "act" && mode != "advise") return table.bad("mode", "must be act or advise");
-  scaling.is_advised_only = mode == "advise";
-  TRY(table.read("window", {6, kHour_s}, policy.window_s));
-  std::optional<double> share;
-  TRY(read_percent(table, "panic_window", share));
-  policy.panic_window_share = share.value_or(policy.panic_window_share);
-  TRY(table.read("concurrency_target", {0.01, 1e6}, policy.concurrency_target));
-  TRY(read_percent(table, "target_utilization", policy.target_utilization));
-  TRY(table.read("scale_down_delay", {0, kHour_s}, policy.scale_down_delay_s));
-  share.reset();
-  TRY(read_percent(table, "max_scale_down_rate", share));
-  policy.scale_down_rate_max = share.value_or(policy.scale_down_rate_max);
-  TRY(table.read("backlog", {1, kHour_s}, policy.backlog_s));
-  TRY(table.read("idle_to_zero", {1, 24 * kHour_s}, policy.idle_to_zero_s));
-  TRY(read_limits(table, policy));
-  TRY(read_hold(table, scaling.hold));
-  if (policy.replicas_min > policy.replicas_max) {
-    return table.bad("min", fmt::format("({}) is more than 'max' ({})", policy.replicas_min,
-                                        policy.replicas_max));
-  }
-  const Result<void> sound = policy.check();
-  if (sound.ok()) return {};
-  return table.bad(key_of(sound.error().field), "does not fit: " + sound.error().message);
 }
 
 Result<void> read_serve(const ConfigTable& table, LaunchConfig& launch) {
@@ -325,6 +268,63 @@ std::string_view workload_kind_name(LaunchConfig::Workload workload) {
       return "leaderworkerset";
   }
   return "";
+}
+
+Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
+  TRY(table.expect_only({"min",
+                         "max",
+                         "policy",
+                         "ttft",
+                         "itl",
+                         "percentile",
+                         "mode",
+                         "window",
+                         "panic_window",
+                         "concurrency_target",
+                         "target_utilization",
+                         "scale_down_delay",
+                         "max_scale_down_rate",
+                         "backlog",
+                         "idle_to_zero",
+                         "gpus",
+                         "max_gpus",
+                         "price",
+                         "max_price",
+                         "schedules",
+                         "hold_requests",
+                         "hold_bytes",
+                         "hold_seconds",
+                         "hold_keepalive_seconds"}));
+  PoolPolicy& policy = scaling.policy;
+  constexpr double kHour_s = 3600;
+  TRY(table.read("min", {0, 10'000}, policy.replicas_min));
+  TRY(table.read("max", {1, 10'000}, policy.replicas_max));
+  TRY(read_rule(table, policy));
+  std::string mode = scaling.is_advised_only ? "advise" : "act";
+  TRY(table.read("mode", mode));
+  if (mode != "act" && mode != "advise") return table.bad("mode", "must be act or advise");
+  scaling.is_advised_only = mode == "advise";
+  TRY(table.read("window", {6, kHour_s}, policy.window_s));
+  std::optional<double> share;
+  TRY(read_percent(table, "panic_window", share));
+  policy.panic_window_share = share.value_or(policy.panic_window_share);
+  TRY(table.read("concurrency_target", {0.01, 1e6}, policy.concurrency_target));
+  TRY(read_percent(table, "target_utilization", policy.target_utilization));
+  TRY(table.read("scale_down_delay", {0, kHour_s}, policy.scale_down_delay_s));
+  share.reset();
+  TRY(read_percent(table, "max_scale_down_rate", share));
+  policy.scale_down_rate_max = share.value_or(policy.scale_down_rate_max);
+  TRY(table.read("backlog", {1, kHour_s}, policy.backlog_s));
+  TRY(table.read("idle_to_zero", {1, 24 * kHour_s}, policy.idle_to_zero_s));
+  TRY(read_limits(table, policy));
+  TRY(read_hold(table, scaling.hold));
+  if (policy.replicas_min > policy.replicas_max) {
+    return table.bad("min", fmt::format("({}) is more than 'max' ({})", policy.replicas_min,
+                                        policy.replicas_max));
+  }
+  const Result<void> sound = policy.check();
+  if (sound.ok()) return {};
+  return table.bad(key_of(sound.error().field), "does not fit: " + sound.error().message);
 }
 
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,

@@ -75,6 +75,8 @@ std::string_view workload_kind_name(LaunchConfig::Workload workload);
 // Of a [[pool]]. Errors: kBadConfig with the line.
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling);
+// The keys of [pool.scale] that stand in `table`, over what `scaling` has.
+Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling);
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler);
 
 }  // namespace pelton::gateway

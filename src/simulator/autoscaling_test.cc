@@ -1,7 +1,10 @@
 // The shipped autoscaler over simulated replicas that take time to start.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "autoscaler/facts_log.h"
 #include "report/summary.h"
 #include "simulator/simulation.h"
 
@@ -114,6 +117,94 @@ TEST(Autoscaling, ADeadReplicaIsReplaced) {
   EXPECT_EQ(result.unfinished, 0);
 }
 
+// In seconds from when each was due.
+double first_token_s(const report::RequestRecord& record) {
+  return static_cast<double>(record.first_byte_ns - record.due_ns) * 1e-9;
+}
+
+TEST(Autoscaling, AStartGoesThroughItsPhases) {
+  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 1}, .replicas = 0};
+  asked.phases = {{.name = "provision", .seconds = 4}, {.name = "weights", .seconds = 3}};
+  SimulationOptions options = scaled_fleet(asked);
+  const workload::Workload one = simulator::load({{1, 1}});
+  EXPECT_NEAR(first_token_s(run(options, one).records[0]), 7, 0.2);
+  // Some take longer, by the seed; half of them less than the median.
+  options.autoscaling->phases[0].p90_s = 12;
+  int longer = 0;
+  int beyond_p90 = 0;
+  for (options.seed = 0; options.seed < 200; ++options.seed) {
+    const double took_s = first_token_s(run(options, one).records[0]);
+    longer += took_s > 7.1 ? 1 : 0;
+    beyond_p90 += took_s > 15.1 ? 1 : 0;
+  }
+  EXPECT_NEAR(longer, 100, 30);
+  EXPECT_NEAR(beyond_p90, 20, 14);
+}
+
+TEST(Autoscaling, FaultsOfStartsDelayThem) {
+  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 1}, .start_s = 5, .replicas = 0};
+  SimulationOptions options = scaled_fleet(asked);
+  const workload::Workload one = simulator::load({{1, 1}});
+  options.faults = {{.kind = Fault::Kind::kSlowStart, .at_s = 0, .until_s = 9, .factor = 3}};
+  EXPECT_NEAR(first_token_s(run(options, one).records[0]), 15, 0.2);
+  // 5 s, a failure, at least a second's pause, 5 s.
+  options.faults = {{.kind = Fault::Kind::kStartError, .at_s = 0, .until_s = 1, .count = 1}};
+  SimulationResult result = run(options, one);
+  EXPECT_GE(first_token_s(result.records[0]), 11);
+  EXPECT_LE(first_token_s(result.records[0]), 14);
+  EXPECT_EQ(result.scaling->failed_starts, 1);
+  // Nothing for 30 s: tried again after 1, 2, 4, 8 and 16 s.
+  options.faults = {{.kind = Fault::Kind::kStockOut, .at_s = 0, .until_s = 30}};
+  result = run(options, one);
+  EXPECT_GE(first_token_s(result.records[0]), 35);
+  EXPECT_LE(first_token_s(result.records[0]), 40);
+  EXPECT_EQ(result.scaling->failed_starts, 5);
+  EXPECT_EQ(result.scaling->history.steps()[0].not_started, 1);
+}
+
+TEST(Autoscaling, ClientsLeaveAndTryAgain) {
+  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 1}, .start_s = 20, .replicas = 0};
+  SimulationOptions options = scaled_fleet(asked);
+  options.clients.patience_s = 3;
+  SimulationResult result = run(options, simulator::load({{1, 1}, {25, 0}, {26, 1}}));
+  EXPECT_EQ(result.left, 1);
+  EXPECT_EQ(result.records[0].error, "its client left");
+  EXPECT_EQ(result.records[0].end_ns, 3'000'000'000);
+  EXPECT_TRUE(result.records[1].ok);
+  // Refused by a gateway that holds nothing, until a replica is there.
+  options.clients = {.retries_max = 6, .back_off_s = 1};
+  options.autoscaling->held_max = 0;
+  result = run(options, simulator::load({{1, 1}}));
+  EXPECT_TRUE(result.records[0].ok);
+  EXPECT_GE(result.client_retries, 4);
+  options.clients.retries_max = 1;
+  result = run(options, simulator::load({{1, 1}}));
+  EXPECT_EQ(result.records[0].error, "the gateway holds too many");
+  // Held for a while, and then refused.
+  options.clients = {};
+  options.autoscaling->held_max = 10;
+  options.autoscaling->hold_s_max = 5;
+  result = run(options, simulator::load({{1, 1}}));
+  EXPECT_EQ(result.records[0].error, "held for too long");
+  EXPECT_EQ(result.records[0].end_ns, 5'000'000'000);
+}
+
+TEST(Autoscaling, RecordedFactsAreDecidedAgainByteForByte) {
+  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 8}, .start_s = 5};
+  std::vector<std::string> lines;
+  asked.record = [&](std::string_view line) { lines.emplace_back(line); };
+  run(scaled_fleet(asked), simulator::load({{60, 1}, {120, 20}, {500, 0.2}}));
+  autoscaler::FactsReplay replay;
+  int decisions = 0;
+  for (const std::string& line : lines) {
+    const auto outcome = replay.feed(line);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    ASSERT_TRUE(outcome->is_equal) << line;
+    decisions += outcome->is_decision ? 1 : 0;
+  }
+  EXPECT_GE(decisions, 200);
+}
+
 TEST(Autoscaling, BadOptionsAreRefusedByName) {
   Autoscaling asked{.policy = {.replicas_min = 5, .replicas_max = 4}};
   const cost_model::StepTimeModel times = slow_steps();
@@ -123,6 +214,29 @@ TEST(Autoscaling, BadOptionsAreRefusedByName) {
   EXPECT_THAT(message(), HasSubstr("replicas_min (5) is more than replicas_max (4)"));
   asked = {.policy = {.replicas_max = 4}, .replicas = 5};
   EXPECT_THAT(message(), HasSubstr("replicas at the beginning must be 0 to 4"));
+  asked = {.policy = {.replicas_max = 4}, .start_s = std::nan("")};
+  EXPECT_THAT(message(), HasSubstr("a start must take"));
+  asked = {.policy = {.replicas_max = 4}, .phases = {{.name = "weights", .seconds = -1}}};
+  EXPECT_THAT(message(), HasSubstr("a start must take"));
+  asked.phases = {{.name = "a", .seconds = 1}, {.name = "weights", .seconds = 1, .p90_s = 1e9}};
+  EXPECT_THAT(message(), HasSubstr("phase 'weights'"));
+  asked = {.policy = {.replicas_max = 4}};
+  SimulationOptions options = scaled_fleet(asked);
+  options.clients.patience_s = 0;
+  const auto refusal = [&] {
+    return simulate(options, simulator::load({{1, 1}}), times).error().message;
+  };
+  EXPECT_THAT(refusal(), HasSubstr("patience"));
+  options.clients = {.retries_max = 101};
+  EXPECT_THAT(refusal(), HasSubstr("retries must be 0 to 100"));
+  options.clients = {.back_off_s = -1};
+  EXPECT_THAT(refusal(), HasSubstr("back_off"));
+  options = scaled_fleet(asked);
+  options.faults = {{.kind = Fault::Kind::kCrash, .replica = 4}};
+  EXPECT_THAT(refusal(), HasSubstr("there is no replica 4"));
+  options.autoscaling.reset();
+  options.faults = {{.kind = Fault::Kind::kStockOut}};
+  EXPECT_THAT(refusal(), HasSubstr("only where a fleet is scaled"));
 }
 
 }  // namespace

@@ -1,11 +1,22 @@
 #include "simulator/fault.h"
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace pelton::simulator {
 namespace {
 
 constexpr size_t kFaultsMax = 100'000;
+constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
+    {Fault::Kind::kCrash, "crash"},
+    {Fault::Kind::kSlow, "slow"},
+    {Fault::Kind::kStepError, "step_error"},
+    {Fault::Kind::kSlowStart, "slow_start"},
+    {Fault::Kind::kStartError, "start_error"},
+    {Fault::Kind::kStockOut, "stock_out"}};
 
 Result<Fault> parse_fault(const Json& json, int replica_count, const std::string& name) {
   const auto bad = [&](const char* field, const std::string& what) {
@@ -13,15 +24,14 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   };
   Fault fault;
   const std::string kind = json.string("kind").value_or("");
-  if (kind == "crash") {
-    fault.kind = Fault::Kind::kCrash;
-  } else if (kind == "slow") {
-    fault.kind = Fault::Kind::kSlow;
-  } else if (kind == "step_error") {
-    fault.kind = Fault::Kind::kStepError;
-  } else {
-    return bad("kind", "must be crash, slow or step_error");
+  const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                  [&](const auto& one) { return one.second == kind; });
+  if (known == std::end(kKinds)) {
+    return bad("kind",
+               "must be crash, slow or step_error, and of a fleet that is scaled slow_start, "
+               "start_error or stock_out");
   }
+  fault.kind = known->first;
   const int64_t replica = json.integer("replica").value_or(0);
   if (replica < 0 || replica >= replica_count) {
     return bad("replica", fmt::format("must be from 0 to {}", replica_count - 1));

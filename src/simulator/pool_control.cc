@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <numbers>
 
 #include <fmt/format.h>
 
+#include "autoscaler/facts_log.h"
 #include "base/random.h"
 
 namespace pelton::simulator {
@@ -16,7 +19,48 @@ double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
+// By Box and Muller.
+double standard_normal(double first, double second) {
+  constexpr double kLeast = 1e-300;
+  return std::sqrt(-2 * std::log(std::max(first, kLeast))) *
+         std::cos(2 * std::numbers::pi * second);
+}
+
 }  // namespace
+
+double Autoscaling::start_seconds() const {
+  if (phases.empty()) return start_s;
+  double sum = 0;
+  for (const StartPhase& phase : phases) sum += phase.seconds;
+  return sum;
+}
+
+Result<void> Autoscaling::check() const {
+  constexpr double kDay_s = 86'400;
+  const auto bad = [](const char* field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, what, field};
+  };
+  TRY(policy.check());
+  if (replicas < 0 || replicas > policy.replicas_max) {
+    return bad("replicas",
+               fmt::format("replicas at the beginning must be 0 to {}", policy.replicas_max));
+  }
+  // Not below the clock's resolution, and not nothing at all: that a start takes time is the point.
+  if (!(start_seconds() >= 1e-3 && start_seconds() <= kDay_s)) {
+    return bad("start_seconds", "a start must take 0.001 to 86400 seconds");
+  }
+  for (const StartPhase& phase : phases) {
+    if (phase.seconds >= 0 && phase.seconds <= kDay_s && phase.p90_s >= 0 &&
+        phase.p90_s <= kDay_s) {
+      continue;
+    }
+    return bad("phases", fmt::format("phase '{}' must take 0 to 86400 seconds", phase.name));
+  }
+  if (!(tick_s >= 0.01 && tick_s <= 3600)) return bad("tick_s", "tick_s must be 0.01 to 3600");
+  if (held_max < 0) return bad("held_max", "held_max must not be negative");
+  if (!(hold_s_max > 0)) return bad("hold_s_max", "hold_s_max must be above 0");
+  return {};
+}
 
 PoolControl::PoolControl(const Options& options)
     : options_(options),
@@ -29,6 +73,8 @@ PoolControl::PoolControl(const Options& options)
     replicas_[static_cast<size_t>(i)] = {.phase = Phase::kReady, .ready_ns = -3'600'000'000'000};
   }
   most_ = options.asked.replicas;
+  if (!options_.asked.record) return;
+  options_.asked.record(autoscaler::begin_line(options_.asked.pool, options_.asked.policy, {}));
 }
 
 void PoolControl::pass(int64_t now_ns) {
@@ -84,17 +130,27 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
                               .replicas = {},
                               .slots_assumed = options_.slots,
                               .service_s_assumed = options_.service_s_assumed,
-                              .start_s_assumed = options_.asked.start_s};
+                              .start_s_assumed = options_.asked.start_seconds(),
+                              .start_again_ns = start_again_ns_,
+                              .unix_s = options_.asked.begin_unix_s + now_ns / 1'000'000'000};
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const Replica& one = replicas_[i];
     if (one.phase == Phase::kGone) continue;
-    const auto phase = one.phase == Phase::kOrdered ? autoscaler::ReplicaPhase::kStarting
-                       : one.phase == Phase::kReady ? autoscaler::ReplicaPhase::kReady
-                                                    : autoscaler::ReplicaPhase::kDraining;
+    auto phase = one.phase == Phase::kReady ? autoscaler::ReplicaPhase::kReady
+                                            : autoscaler::ReplicaPhase::kDraining;
+    int64_t progress_ns = one.ordered_ns;
+    if (one.phase == Phase::kOrdered) {
+      const auto ended = std::upper_bound(one.progress_ns.begin(), one.progress_ns.end(), now_ns);
+      const bool is_first = ended == one.progress_ns.begin() && !one.progress_ns.empty();
+      phase = is_first ? autoscaler::ReplicaPhase::kOrdered : autoscaler::ReplicaPhase::kStarting;
+      if (ended != one.progress_ns.begin()) progress_ns = *std::prev(ended);
+    }
     facts.replicas.push_back({.id = id_of(i),
                               .phase = phase,
                               .ordered_ns = one.ordered_ns,
-                              .ready_ns = one.ready_ns,
+                              .progress_ns = progress_ns,
+                              // Nobody knows beforehand when one will be.
+                              .ready_ns = one.phase == Phase::kOrdered ? 0 : one.ready_ns,
                               .slots = options_.slots,
                               .running = replicas[i].running,
                               .waiting = replicas[i].queued,
@@ -103,44 +159,123 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
   return facts;
 }
 
-int64_t PoolControl::drawn_start_ns() {
-  const double unit = base::random_unit(options_.seed ^ kStartStream, draws_++);
-  const double factor = 1 + options_.asked.start_spread * (2 * unit - 1);
-  return static_cast<int64_t>(options_.asked.start_s * factor * 1e9);
+// When it will be ready: the ends of its phases are drawn one after the other.
+int64_t PoolControl::order(Replica& replica, int64_t now_ns) {
+  replica = {.phase = Phase::kOrdered, .ordered_ns = now_ns, .starts = replica.starts + 1};
+  std::vector<StartPhase> phases = options_.asked.phases;
+  if (phases.empty()) phases = {{.name = "start", .seconds = options_.asked.start_s}};
+  double after_s = 0;
+  for (const StartPhase& phase : phases) {
+    constexpr double kNormal_p90 = 1.2815515655446004;
+    const uint64_t stream = options_.seed ^ kStartStream;
+    const double first = base::random_unit(stream, draws_++);
+    const double second = base::random_unit(stream, draws_++);
+    double takes_s = phase.seconds;
+    if (phase.seconds > 0 && phase.p90_s > phase.seconds) {
+      const double sigma = std::log(phase.p90_s / phase.seconds) / kNormal_p90;
+      takes_s *= std::exp(sigma * standard_normal(first, second));
+    }
+    after_s += takes_s * start_factor_;
+    replica.progress_ns.push_back(now_ns + static_cast<int64_t>(after_s * 1e9));
+  }
+  replica.ready_ns = replica.progress_ns.back();
+  replica.progress_ns.pop_back();
+  if (starts_to_fail_ > 0) {
+    --starts_to_fail_;
+    replica.fails = true;
+  }
+  ++started_;
+  return replica.ready_ns;
+}
+
+// As launch/fleet_scaler does: 1 s until the next attempt, then twice as long each time, to 60 s.
+void PoolControl::note_failed_start(int64_t now_ns) {
+  constexpr double kAgainMax_s = 60;
+  constexpr int kFailuresMax = 16;
+  ++failed_starts_;
+  failures_ = std::min(failures_ + 1, kFailuresMax);
+  const double again_s = std::min(std::ldexp(1.0, failures_ - 1), kAgainMax_s);
+  start_again_ns_ = now_ns + static_cast<int64_t>(again_s * 1e9);
+}
+
+void PoolControl::begin_fault(const Fault& fault) {
+  if (fault.kind == Fault::Kind::kStockOut) ++stock_outs_;
+  if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = fault.factor;
+  if (fault.kind == Fault::Kind::kStartError) starts_to_fail_ += fault.count;
+}
+
+void PoolControl::end_fault(const Fault& fault) {
+  if (fault.kind == Fault::Kind::kStockOut) --stock_outs_;
+  if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = 1;
 }
 
 std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
                                                     std::span<const ReplicaState> replicas) {
-  const autoscaler::PoolDecision decision = scaler_.decide(facts(now_ns, replicas), now_ns);
+  const autoscaler::PoolFacts known = facts(now_ns, replicas);
+  const autoscaler::PoolDecision decision = scaler_.decide(known, now_ns);
+  if (options_.asked.record) {
+    options_.asked.record(autoscaler::decision_line(options_.asked.pool, now_ns, known, decision));
+  }
   report_.holds_for = decision.retirement;
   for (const std::string& id : decision.recall) replicas_[place_of(id)].phase = Phase::kReady;
   for (const std::string& id : decision.drain) replicas_[place_of(id)].phase = Phase::kDraining;
   std::vector<Start> starts;
   for (size_t i = 0; i < replicas_.size() && std::ssize(starts) < decision.start; ++i) {
-    Replica& one = replicas_[i];
-    if (one.phase != Phase::kGone) continue;
-    one = {.phase = Phase::kOrdered,
-           .ordered_ns = now_ns,
-           .ready_ns = now_ns + drawn_start_ns(),
-           .starts = one.starts + 1};
-    starts.push_back({static_cast<int>(i), one.ready_ns});
-    ++started_;
+    if (replicas_[i].phase != Phase::kGone) continue;
+    if (stock_outs_ > 0) {
+      note_failed_start(now_ns);
+      break;
+    }
+    starts.push_back({static_cast<int>(i), order(replicas_[i], now_ns)});
   }
+  note_direction(decision, static_cast<int>(starts.size()));
+  note_history(now_ns, decision, static_cast<int>(starts.size()));
+  return starts;
+}
+
+void PoolControl::note_direction(const autoscaler::PoolDecision& decision, int started) {
   const auto present = std::count_if(replicas_.begin(), replicas_.end(),
                                      [](const Replica& one) { return one.phase != Phase::kGone; });
   most_ = std::max(most_, static_cast<int>(present));
-  const bool up = !starts.empty() || !decision.recall.empty();
+  const bool up = started > 0 || !decision.recall.empty();
   const int direction = up ? 1 : decision.drain.empty() ? 0 : -1;
-  if (direction != 0 && direction != direction_) {
-    if (direction_ != 0) ++direction_changes_;
-    direction_ = direction;
+  if (direction == 0 || direction == direction_) return;
+  if (direction_ != 0) ++direction_changes_;
+  direction_ = direction;
+}
+
+void PoolControl::note_history(int64_t now_ns, const autoscaler::PoolDecision& decision,
+                               int started) {
+  ScalingSample sample{.at_s = seconds(now_ns),
+                       .requests = report_.requests,
+                       .held = held_,
+                       .in_service = in_service_,
+                       .desired = decision.desired};
+  for (const Replica& one : replicas_) {
+    sample.starting += one.phase == Phase::kOrdered ? 1 : 0;
+    sample.ready += one.phase == Phase::kReady ? 1 : 0;
+    sample.draining += one.phase == Phase::kDraining ? 1 : 0;
   }
-  return starts;
+  history_.note(sample);
+  const int failed = stock_outs_ > 0 ? decision.start - started : 0;
+  if (started == 0 && failed == 0 && decision.recall.empty() && decision.drain.empty()) return;
+  history_.note({.at_s = sample.at_s,
+                 .desired = decision.desired,
+                 .started = started,
+                 .not_started = failed,
+                 .recalled = static_cast<int>(decision.recall.size()),
+                 .drained = static_cast<int>(decision.drain.size()),
+                 .text = decision.text()});
 }
 
 bool PoolControl::become_ready(int replica, int64_t now_ns) {
   Replica& one = replicas_[static_cast<size_t>(replica)];
   if (one.phase != Phase::kOrdered || one.ready_ns > now_ns) return false;
+  if (one.fails) {
+    note_died(replica, now_ns);
+    return false;
+  }
+  failures_ = 0;
   one.phase = Phase::kReady;
   return true;
 }
@@ -150,6 +285,11 @@ void PoolControl::note_gone(int replica, int64_t now_ns) {
   if (one.phase == Phase::kGone) return;
   one.phase = Phase::kGone;
   past_seconds_ += seconds(now_ns - std::max<int64_t>(one.ordered_ns, 0));
+}
+
+void PoolControl::note_died(int replica, int64_t now_ns) {
+  if (phase(replica) == Phase::kOrdered) note_failed_start(now_ns);
+  note_gone(replica, now_ns);
 }
 
 bool PoolControl::empty() const {

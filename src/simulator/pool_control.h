@@ -7,22 +7,47 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autoscaler/pool_scaler.h"
 #include "simulator/dispatcher.h"
+#include "simulator/fault.h"
+#include "simulator/scaling_history.h"
 
 namespace pelton::simulator {
+
+// What a start goes through, one after the other. Each takes `seconds`, or is drawn from the
+// log-normal distribution with that median and that 90th percentile.
+struct StartPhase {
+  std::string name;
+  double seconds = 0;
+  double p90_s = 0;  // not above `seconds`: it always takes as long
+};
 
 // As asked of a simulation.
 struct Autoscaling {
   autoscaler::PoolPolicy policy;
-  double start_s = 30;      // from its order until a replica is ready
-  double start_spread = 0;  // each start takes (1 - spread) to (1 + spread) times that
-  int replicas = 1;         // ready at the beginning
+  double start_s = 30;             // from its order until a replica is ready
+  std::vector<StartPhase> phases;  // of that; none: one of start_s
+  int replicas = 1;                // ready at the beginning
   double tick_s = 2;
+  // Of requests that no replica has a free slot for.
+  int held_max = INT32_MAX;
+  double hold_s_max = 1e9;
+  int64_t begin_unix_s = 0;  // the time of day at the beginning, for schedules
+  // Gets each decision with its facts as a line, as `pelton autoscale --record-facts` writes them;
+  // `pool` is the name in them.
+  std::function<void(std::string_view line)> record;
+  std::string pool = "simulated";
+
+  // Of a start, by its phases' medians.
+  double start_seconds() const;
+  // Errors: kInvalidArgument.
+  Result<void> check() const;
 };
 
 class PoolControl {
@@ -43,19 +68,25 @@ class PoolControl {
 
   struct Start {
     int replica = 0;
-    int64_t ready_ns = 0;
+    int64_t ready_ns = 0;  // or when it fails
   };
   // What a decision at `now_ns` sets off: starts, whose replicas are to be made ready in time. A
   // drained replica takes no requests from now on.
   std::vector<Start> decide(int64_t now_ns, std::span<const ReplicaState> replicas);
-  // A start that was not cancelled meanwhile.
+  // A start that was not cancelled meanwhile, and did not fail.
   bool become_ready(int replica, int64_t now_ns);
-  // A draining replica has nothing left to do, or one has died.
+  // What befalls launcher and starts.
+  void begin_fault(const Fault& fault);
+  void end_fault(const Fault& fault);
+  // A draining replica has nothing left to do.
   void note_gone(int replica, int64_t now_ns);
+  // It has died, whatever it did; one that was starting is a start that failed.
+  void note_died(int replica, int64_t now_ns);
 
   bool takes_requests(int replica) const { return phase(replica) == Phase::kReady; }
   bool drains(int replica) const { return phase(replica) == Phase::kDraining; }
   int held() const { return held_; }
+  int in_service() const { return in_service_; }
   // None runs and none comes: whatever waits is in nobody's hands until the next decision.
   bool empty() const;
 
@@ -66,6 +97,9 @@ class PoolControl {
   int most() const { return most_; }
   int started() const { return started_; }
   int direction_changes() const { return direction_changes_; }
+  int failed_starts() const { return failed_starts_; }
+  double held_seconds() const { return report_.held_s; }
+  const ScalingHistory& history() const { return history_; }
 
  private:
   enum class Phase { kGone, kOrdered, kReady, kDraining };
@@ -73,7 +107,9 @@ class PoolControl {
     Phase phase = Phase::kGone;
     int64_t ordered_ns = 0;
     int64_t ready_ns = 0;
-    int64_t starts = 0;  // its identity, with its place
+    int64_t starts = 0;                // its identity, with its place
+    std::vector<int64_t> progress_ns;  // the ends of its phases, but the last one's
+    bool fails = false;                // when it should be ready
   };
 
   Phase phase(int replica) const { return replicas_[static_cast<size_t>(replica)].phase; }
@@ -81,7 +117,10 @@ class PoolControl {
   autoscaler::PoolFacts facts(int64_t now_ns, std::span<const ReplicaState> replicas);
   std::string id_of(size_t replica) const;
   size_t place_of(const std::string& id) const;
-  int64_t drawn_start_ns();
+  int64_t order(Replica& replica, int64_t now_ns);
+  void note_failed_start(int64_t now_ns);
+  void note_direction(const autoscaler::PoolDecision& decision, int started);
+  void note_history(int64_t now_ns, const autoscaler::PoolDecision& decision, int started);
 
   const Options options_;
   autoscaler::PoolScaler scaler_;
@@ -96,6 +135,14 @@ class PoolControl {
   int started_ = 0;
   int direction_ = 0;
   int direction_changes_ = 0;
+  // The launcher's: as launch/fleet_scaler counts failures and waits longer each time.
+  int failures_ = 0;
+  int failed_starts_ = 0;
+  int64_t start_again_ns_ = 0;
+  int stock_outs_ = 0;       // under way
+  double start_factor_ = 1;  // of starts ordered now
+  int starts_to_fail_ = 0;
+  ScalingHistory history_;
 };
 
 }  // namespace pelton::simulator

@@ -11,14 +11,6 @@
 namespace pelton::simulator {
 namespace {
 
-// Which token comes is of no interest here, but other sequences' must differ, or the prefix cache
-// would find what is not there: of the seed and the position.
-TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
-  // The upper half scaled: a remainder of 64 bits takes longer than all the rest.
-  const uint64_t bits = base::random_bits(seen.sampling.seed, seen.tokens.size());
-  return static_cast<TokenId>((bits >> 32) * static_cast<uint64_t>(vocab) >> 32);
-}
-
 constexpr uint64_t kResidualStream = 0x7265736964;
 
 cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
@@ -43,6 +35,14 @@ int64_t request_of(const engine::EngineCore::Answer& answer) {
 }
 
 }  // namespace
+
+// Which token comes is of no interest here, but other sequences' must differ, or the prefix cache
+// would find what is not there.
+TokenId Replica::token_at(uint64_t seed, size_t position, int vocab) {
+  // The upper half scaled: a remainder of 64 bits takes longer than all the rest.
+  const uint64_t bits = base::random_bits(seed, position);
+  return static_cast<TokenId>((bits >> 32) * static_cast<uint64_t>(vocab) >> 32);
+}
 
 ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
   steps += other.steps;
@@ -77,7 +77,7 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
           {.capacity = options.capacity,
            .next_token =
                [vocab = options.capacity.vocab_size](const engine::ModelledExecutor::Seen& seen) {
-                 return some_token(seen, vocab);
+                 return token_at(seen.sampling.seed, seen.tokens.size(), vocab);
                },
            .timing = std::nullopt,
            .fail_step = [this](const engine::StepPlan&) -> std::optional<Error> {
@@ -201,6 +201,10 @@ void Replica::wake(int64_t now_ns, std::vector<Update>& updates) {
 void Replica::turn(int64_t now_ns, std::vector<Update>& updates) {
   for (;;) {
     receive(now_ns, updates);
+    if (!cancelled_.empty()) {
+      end_cancelled();
+      emit(now_ns, updates);
+    }
     if (core_.idle()) return core_.note_idle(now_ns);
     std::optional<engine::StepPlan> plan = core_.plan(now_ns);
     const bool started = plan.has_value();
@@ -256,6 +260,21 @@ void Replica::receive(int64_t now_ns, std::vector<Update>& updates) {
     updates.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
   }
   inbox_.clear();
+}
+
+void Replica::cancel(int64_t request) {
+  cancelled_.push_back(request);
+}
+
+void Replica::end_cancelled() {
+  std::vector<engine::SequenceId> ids;
+  for (const auto& [id, answer] : core_.answers()) {
+    const auto found = std::find(cancelled_.begin(), cancelled_.end(), request_of(answer));
+    if (found != cancelled_.end()) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  for (const engine::SequenceId id : ids) core_.cancel(id);
+  std::erase_if(cancelled_, [&](int64_t one) { return !awaiting_adapters_.contains(one); });
 }
 
 void Replica::emit(int64_t now_ns, std::vector<Update>& updates) {

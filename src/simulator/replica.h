@@ -71,12 +71,20 @@ class Replica {
     int cached_tokens = 0;  // with the end
   };
 
+  // The token at a position of a sequence (its prompt counts): of the request's seed alone, so that
+  // a token of another one's would be seen.
+  static TokenId token_at(uint64_t seed, size_t position, int vocab);
+
   // `times` outlives it.
   Replica(const Options& options, const cost_model::StepTimeModel& times);
 
   // One of an adapter that is not in memory waits for it beside the engine. kOverloaded, kDeadline
   // as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the scheduler does.
   Result<void> submit(int64_t now_ns, int64_t request, request::GenerationRequest asked);
+
+  // Whoever asked is gone: its sequence ends when the step that runs has ended. A request that is
+  // not here, or no longer, is passed over.
+  void cancel(int64_t request);
 
   // When something happens next; none: it waits for requests.
   std::optional<int64_t> wakes_at_ns() const;
@@ -117,6 +125,7 @@ class Replica {
   void start_step(engine::StepPlan plan, int64_t now_ns);
   void end_step(int64_t now_ns);
   void receive(int64_t now_ns, std::vector<Update>& updates);
+  void end_cancelled();
   void emit(int64_t now_ns, std::vector<Update>& updates);
   int64_t step_ns(const engine::StepPlan& plan);
 
@@ -129,6 +138,7 @@ class Replica {
   engine::AdmissionQueue line_;
   engine::EngineCore core_;
   std::vector<NewRequest> inbox_;
+  std::vector<int64_t> cancelled_;  // requests whose sequences are still to end
   AdapterPlaces adapters_;
   std::map<int64_t, NewRequest> awaiting_adapters_;  // by request
   std::map<int64_t, int64_t> adapter_in_use_;        // by request

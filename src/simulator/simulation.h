@@ -29,6 +29,13 @@ struct AskedAdapters {
   double base_share = 0;  // of conversations with the model itself
 };
 
+// What clients do whose requests wait or fail.
+struct Clients {
+  std::optional<double> patience_s;  // until the first token; then they leave for good
+  int retries_max = 0;               // of a request that failed
+  double back_off_s = 1;             // before the first of them; twice as long each time
+};
+
 struct SimulationOptions {
   Replica::Options replica;  // of each; seeds differ
   int replica_count = 1;
@@ -42,6 +49,7 @@ struct SimulationOptions {
   int zones = 1;
   double zone_distance_s = 0.05;
   AskedAdapters adapters;
+  Clients clients;
   cost_model::RequestOverhead overhead;
   std::vector<Fault> faults;
   // A request whose replica dies before its first token is sent to another one so many times.
@@ -58,7 +66,10 @@ struct ScalingCounts {
   double replica_s = 0;  // from each order until its replica was gone
   int replicas_most = 0;
   int started = 0;
+  int failed_starts = 0;
   int direction_changes = 0;
+  double held_s = 0;  // of all requests together, in the gateway
+  ScalingHistory history;
 };
 
 // Of a fleet in several zones: requests sent, those sent across, and those of these that a replica
@@ -75,6 +86,8 @@ struct SimulationResult {
   int64_t events = 0;
   int64_t redispatched = 0;
   int64_t unfinished = 0;
+  int64_t left = 0;            // by clients without patience
+  int64_t client_retries = 0;  // of requests that had failed
   std::vector<ReplicaCounts> replicas;
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;

@@ -1,5 +1,6 @@
 #include "workload/arrivals.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <numbers>
@@ -37,6 +38,16 @@ Result<void> check(const Arrivals& arrivals, int64_t count) {
     }
     if (arrivals.day) return bad("ramp_up", "and a day's curve exclude each other");
   }
+  if (!arrivals.spikes.empty()) {
+    if (arrivals.ramp) return bad("spikes", "and a ramp exclude each other");
+    if (!std::isfinite(arrivals.rate)) return bad("request_rate", "must be finite for a spike");
+    for (const Spike& spike : arrivals.spikes) {
+      const bool is_sound = std::isfinite(spike.at_s) && spike.at_s >= 0 &&
+                            std::isfinite(spike.for_s) && above_zero(spike.for_s) &&
+                            std::isfinite(spike.rps) && above_zero(spike.rps);
+      if (!is_sound) return bad("spikes", "need a time from 0 on, a length and a rate above 0");
+    }
+  }
   if (arrivals.day) {
     if (!std::isfinite(arrivals.rate)) return bad("request_rate", "must be finite for a day");
     if (arrivals.day->swing < 0 || arrivals.day->swing > 1) {
@@ -55,20 +66,28 @@ double ramp_rate(const Ramp& ramp, int64_t i, int64_t count) {
   return ramp.start_rps + (ramp.end_rps - ramp.start_rps) * p;
 }
 
-// Expected arrivals from 0 to t, in units of 1 / rate.
-double day_integral(const Day& day, double t) {
-  const double turn = 2 * std::numbers::pi / day.period_s;
-  return t + day.swing / turn * (1 - std::cos(turn * t));
+// Expected requests from 0 to t, in units of 1 / rate.
+double expected_until(double t, double rate, const std::optional<Day>& day,
+                      const std::vector<Spike>& spikes) {
+  double expected = t;
+  if (day) {
+    const double turn = 2 * std::numbers::pi / day->period_s;
+    expected += day->swing / turn * (1 - std::cos(turn * t));
+  }
+  for (const Spike& spike : spikes) {
+    expected += std::clamp(t - spike.at_s, 0.0, spike.for_s) * spike.rps / rate;
+  }
+  return expected;
 }
 
-// The time at which so many arrivals are expected: gaps drawn evenly become a day's by turning the
-// integral around. It rises, so halving an interval finds it.
-double day_time(const Day& day, double expected) {
+// The time until which so many are expected: gaps drawn evenly become a day's, or a spike's, by
+// turning the integral around. It rises, so halving an interval finds it.
+template <typename ExpectedUntil>
+double time_of(double expected, double high, const ExpectedUntil& expected_until) {
   double low = 0;
-  double high = expected + day.period_s;
   for (int i = 0; i < 100 && high - low > 1e-9; ++i) {
     const double middle = (low + high) / 2;
-    (day_integral(day, middle) < expected ? low : high) = middle;
+    (expected_until(middle) < expected ? low : high) = middle;
   }
   return (low + high) / 2;
 }
@@ -102,8 +121,12 @@ Result<std::vector<double>> arrival_times(const Arrivals& arrivals, int64_t coun
   }
   if (arrivals.ramp) return times;
   stretch(times, arrivals.rate);
-  if (arrivals.day) {
-    for (double& time : times) time = day_time(*arrivals.day, time);
+  if (!arrivals.day && arrivals.spikes.empty()) return times;
+  const double period_s = arrivals.day ? arrivals.day->period_s : 0;
+  for (double& time : times) {
+    time = time_of(time, time + period_s, [&](double t) {
+      return expected_until(t, arrivals.rate, arrivals.day, arrivals.spikes);
+    });
   }
   return times;
 }

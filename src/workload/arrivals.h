@@ -29,6 +29,13 @@ struct Day {
   double period_s = 86'400;
 };
 
+// More requests for a while, on top of whatever else comes.
+struct Spike {
+  double at_s = 0;
+  double for_s = 1;
+  double rps = 1;
+};
+
 struct Arrivals {
   // Requests per second; infinite: all at once, and a closed loop if concurrency is limited.
   double rate = 0;
@@ -37,13 +44,14 @@ struct Arrivals {
   double burstiness = 1;
   std::optional<Ramp> ramp;  // instead of rate
   std::optional<Day> day;    // on top of rate
+  std::vector<Spike> spikes;
   uint64_t seed = 0;
 };
 
 // `count` times in seconds from the start, rising. Gaps are Gamma(burstiness, 1 / (rate *
-// burstiness)); the first request waits a gap too, but all at once is all at 0. Without ramp and
-// day the times are stretched so that the last is count / rate: a short run has the rate it was
-// asked for. Errors: kInvalidArgument.
+// burstiness)); the first request waits a gap too, but all at once is all at 0. Without ramp
+// the gaps are stretched so that the last comes when count are expected: without day and spikes at
+// count / rate, so that a short run has the rate it was asked for. Errors: kInvalidArgument.
 Result<std::vector<double>> arrival_times(const Arrivals& arrivals, int64_t count);
 
 // "inf" or a number above 0.

@@ -13,26 +13,12 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kFileBytesMax = size_t{1} << 30;
-constexpr std::string_view kKeys[] = {"name",
-                                      "dataset",
-                                      "preset",
-                                      "input_tokens",
-                                      "output_tokens",
-                                      "range_ratio",
-                                      "prefix_tokens",
-                                      "turns",
-                                      "think_s",
-                                      "prefix_count",
-                                      "file",
-                                      "speed",
-                                      "count",
-                                      "rate",
-                                      "burstiness",
-                                      "ramp",
-                                      "day",
-                                      "seed",
-                                      "concurrency_max",
-                                      "suffix_tokens"};
+constexpr std::string_view kKeys[] = {
+    "name",         "dataset",       "preset", "input_tokens", "output_tokens",
+    "range_ratio",  "prefix_tokens", "turns",  "think_s",      "prefix_count",
+    "file",         "speed",         "count",  "rate",         "burstiness",
+    "ramp",         "day",           "spikes", "seed",         "concurrency_max",
+    "suffix_tokens"};
 constexpr std::pair<WorkloadSpec::Dataset, std::string_view> kDatasets[] = {
     {WorkloadSpec::Dataset::kRandom, "random"},
     {WorkloadSpec::Dataset::kPrefixRepetition, "prefix_repetition"},
@@ -112,6 +98,24 @@ Result<void> read_lengths(const Fields& fields, WorkloadSpec& spec) {
   return {};
 }
 
+Result<void> read_spikes(const Fields& fields, std::vector<Spike>& into) {
+  constexpr size_t kSpikesMax = 1000;
+  const Json* const spikes = fields.json().find("spikes");
+  if (spikes == nullptr) return {};
+  if (!spikes->is_array() || spikes->as_array().size() > kSpikesMax) {
+    return fields.bad("spikes", fmt::format("must be a list of at most {}", kSpikesMax));
+  }
+  for (const Json& one : spikes->as_array()) {
+    if (!one.is_object()) return fields.bad("spikes", "must hold objects");
+    const Fields inner(one, fields.origin());
+    Spike& spike = into.emplace_back();
+    TRY(inner.number("at_s", 0, 1e9, spike.at_s));
+    TRY(inner.number("for_s", 1e-3, 1e9, spike.for_s));
+    TRY(inner.number("rps", 1e-6, 1e9, spike.rps));
+  }
+  return {};
+}
+
 Result<void> read_arrivals(const Fields& fields, WorkloadSpec& spec) {
   Arrivals& arrivals = spec.arrivals;
   arrivals.rate = kInfinite;
@@ -137,6 +141,7 @@ Result<void> read_arrivals(const Fields& fields, WorkloadSpec& spec) {
     TRY(inner.number("swing", 0, 1, arrivals.day->swing));
     TRY(inner.number("period_s", 1e-3, 1e9, arrivals.day->period_s));
   }
+  TRY(read_spikes(fields, arrivals.spikes));
   arrivals.seed = spec.seed;
   return {};
 }

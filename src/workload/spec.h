@@ -39,7 +39,8 @@ struct WorkloadSpec {
 //  "prefix_count": N, "suffix_tokens": N,                                   (prefix_repetition)
 //  "file": "...", "speed": X,                                               (recorded, trace)
 //  "count": N, "rate": X or "inf", "burstiness": X, "concurrency_max": N, "seed": N,
-//  "ramp": {"shape": "linear", "start_rps": X, "end_rps": X}, "day": {"swing": X, "period_s": X}}
+//  "ramp": {"shape": "linear", "start_rps": X, "end_rps": X}, "day": {"swing": X, "period_s": X},
+//  "spikes": [{"at_s": X, "for_s": X, "rps": X}]}
 // kInvalidArgument names the key.
 Result<WorkloadSpec> parse_spec(const Json& json, const std::string& origin);
 

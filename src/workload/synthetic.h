@@ -12,7 +12,7 @@
 namespace pelton::workload {
 
 // The most tokens that one data set may hold: some hundred megabytes of text.
-inline constexpr int64_t kDatasetTokensMax = 100'000'000;
+inline constexpr int64_t kDatasetTokensMax = 150'000'000;
 
 struct RandomLengths {
   int input_tokens = 1024;

@@ -189,6 +189,24 @@ TEST(Arrivals, ADayHasPeakAndTrough) {
   EXPECT_NEAR(trough, 213, 60);
 }
 
+TEST(Spikes, ComeOnTop) {
+  int before = 0;
+  int within = 0;
+  int behind = 0;
+  const std::vector<double> times =
+      times_of({.rate = 10, .spikes = {{.at_s = 50, .for_s = 20, .rps = 90}}, .seed = 1}, 3'000);
+  for (const double t : times) {
+    if (t < 50) ++before;
+    if (t >= 50 && t < 70) ++within;
+    if (t >= 70 && t < 120) ++behind;
+  }
+  EXPECT_NEAR(before, 500, 90);
+  EXPECT_NEAR(within, 2000, 180);  // 20 s of 10 + 90 a second
+  EXPECT_NEAR(behind, 500, 90);
+  EXPECT_NEAR(times.back(), 120, 1e-6);  // 3000 = 10 x 120 + 90 x 20
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+}
+
 TEST(Arrivals, RefusesNonsense) {
   const double nan = std::nan("");
   for (const Arrivals& bad :
@@ -198,6 +216,11 @@ TEST(Arrivals, RefusesNonsense) {
         Arrivals{.rate = kInfinite, .day = Day{}}, Arrivals{.rate = 1, .day = Day{.swing = 2}}}) {
     EXPECT_FALSE(arrival_times(bad, 10).ok());
   }
+  for (const Spike& spike : {Spike{.at_s = -1}, Spike{.for_s = 0}, Spike{.rps = nan}}) {
+    EXPECT_FALSE(arrival_times({.rate = 1, .spikes = {spike}}, 10).ok());
+  }
+  EXPECT_FALSE(arrival_times({.rate = kInfinite, .spikes = {Spike{}}}, 10).ok());
+  EXPECT_FALSE(arrival_times({.rate = 1, .ramp = Ramp{}, .spikes = {Spike{}}}, 10).ok());
   EXPECT_FALSE(parse_rate("0", "f").ok());
   EXPECT_FALSE(parse_rate("nan", "f").ok());
   EXPECT_FALSE(parse_rate("1x", "f").ok());

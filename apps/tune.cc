@@ -1,0 +1,280 @@
+// pelton tune: settings of serve and of the fleet, swept in the simulator; the best within the
+// objectives becomes a configuration file.
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/simulated_play.h"
+#include "apps/verbs.h"
+#include "base/file.h"
+#include "base/json_writer.h"
+#include "base/terminal_text.h"
+#include "cli/config_file.h"
+#include "report/goodput.h"
+#include "report/percentile.h"
+#include "report/summary.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr size_t kPointsMax = 1000;
+
+// A flag of simulate, and the values that are tried.
+struct Axis {
+  std::string flag;  // "max-num-seqs"
+  std::vector<std::string> values;
+};
+
+struct Point {
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::string why_not;  // it cannot be played; empty: it was
+  double tokens_per_s = 0;
+  double per_replica = 0;
+  std::vector<double> p90_ms;  // of each objective's metric
+  bool keeps = false;          // all objectives
+};
+
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const size_t end = std::min(text.find(at), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Result<std::vector<Axis>> read_axes(const std::vector<std::string>& texts) {
+  std::vector<Axis> axes;
+  size_t points = 1;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--vary {} is not like max-num-seqs=16,64", text), "vary"};
+    }
+    Axis axis{.flag = text.substr(0, equals), .values = split(text.substr(equals + 1), ',')};
+    if (std::ranges::any_of(axes, [&](const Axis& one) { return one.flag == axis.flag; })) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--vary has {} twice; give all its values at once", axis.flag),
+                   "vary"};
+    }
+    points *= axis.values.size();
+    if (points > kPointsMax) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--vary: more than {} combinations", kPointsMax), "vary"};
+    }
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+// The settings of the combination with that number.
+std::vector<std::pair<std::string, std::string>> combination(const std::vector<Axis>& axes,
+                                                             size_t number) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const Axis& axis : axes) {
+    settings.emplace_back(axis.flag, axis.values[number % axis.values.size()]);
+    number /= axis.values.size();
+  }
+  return settings;
+}
+
+size_t count_of(const std::vector<Axis>& axes) {
+  size_t count = 1;
+  for (const Axis& axis : axes) count *= axis.values.size();
+  return count;
+}
+
+// Settings that are no flag's value are an error; those that fit on no machine are a row that says
+// so.
+Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag>& flags,
+                         std::vector<std::pair<std::string, std::string>> settings,
+                         const std::vector<report::Objective>& objectives) {
+  TRY_ASSIGN(const cli::Arguments changed, cli::with_values(flags, arguments, settings));
+  Point point{.settings = std::move(settings)};
+  const Result<Play> play = read_play(changed, arguments.text("MODEL"), nullptr);
+  if (!play.ok() && play.error().code == ErrorCode::kDoesNotFit) {
+    point.why_not = play.error().message;
+    return point;
+  }
+  if (!play.ok()) return play.error();
+  TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(*play));
+  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  point.tokens_per_s = summary.output_tokens_per_s;
+  const double replicas = result.scaling
+                              ? result.scaling->replica_s / std::max(result.duration_s, 1e-9)
+                              : play->options.replica_count;
+  point.per_replica = point.tokens_per_s / std::max(replicas, 1e-9);
+  point.keeps = summary.failed == 0;
+  for (const report::Objective& one : objectives) {
+    const auto values = summary.values_ms.find(one.metric);
+    const double p90_ms =
+        values == summary.values_ms.end() ? 0 : report::percentile(values->second, 90);
+    point.p90_ms.push_back(p90_ms);
+    point.keeps = point.keeps && p90_ms <= one.bound_ms;
+  }
+  return point;
+}
+
+std::string settings_text(const Point& point) {
+  std::string text;
+  for (const auto& [flag, value] : point.settings) text += fmt::format("{}={} ", flag, value);
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+// The most tokens a second of a replica among those within the objectives.
+const Point* best_of(const std::vector<Point>& points) {
+  const Point* best = nullptr;
+  for (const Point& one : points) {
+    if (!one.why_not.empty() || !one.keeps) continue;
+    if (best == nullptr || one.per_replica > best->per_replica) best = &one;
+  }
+  return best;
+}
+
+std::string table(const std::vector<Point>& points,
+                  const std::vector<report::Objective>& objectives) {
+  size_t width = 8;
+  for (const Point& one : points) width = std::max(width, settings_text(one).size());
+  std::string out =
+      fmt::format("{:<{}} {:>10} {:>12}", "settings", width, "tokens/s", "per replica");
+  for (const report::Objective& one : objectives) {
+    out += fmt::format(" {:>12}", fmt::format("{} p90 ms", report::info(one.metric).label));
+  }
+  out += "  within\n";
+  for (const Point& one : points) {
+    out += fmt::format("{:<{}}", settings_text(one), width);
+    if (!one.why_not.empty()) {
+      out += " " + one.why_not + "\n";
+      continue;
+    }
+    out += fmt::format(" {:>10.1f} {:>12.1f}", one.tokens_per_s, one.per_replica);
+    for (const double ms : one.p90_ms) out += fmt::format(" {:>12.1f}", ms);
+    out += one.keeps ? "  yes\n" : "  no\n";
+  }
+  return out;
+}
+
+// What `serve --config` reads; settings that it does not know stand behind a #.
+std::string config_text(const Point& best, const std::string& model, const std::string& load) {
+  const std::vector<Flag> flags = serve_verb().flags;
+  std::string out =
+      fmt::format("# pelton tune: {} under {}; modelled, not measured\n", model, load);
+  for (const auto& [name, value] : best.settings) {
+    const auto flag = std::ranges::find(flags, "--" + name, &Flag::name);
+    const bool is_bare = value == "true" || value == "false" ||
+                         value.find_first_not_of("0123456789") == std::string::npos;
+    out += fmt::format("{}{} = {}\n", flag == flags.end() ? "# " : "", name,
+                       is_bare ? value : cli::toml_quoted(value));
+  }
+  return out;
+}
+
+std::string points_json(const std::vector<Point>& points,
+                        const std::vector<report::Objective>& objectives) {
+  std::string json;
+  base::JsonWriter w(json);
+  w.begin_array();
+  for (const Point& one : points) {
+    w.begin_object().key("settings").begin_object();
+    for (const auto& [flag, value] : one.settings) w.key(flag).string(value);
+    w.end_object();
+    if (!one.why_not.empty()) {
+      w.key("why_not").string(one.why_not).end_object();
+      continue;
+    }
+    w.key("output_throughput").number(one.tokens_per_s);
+    w.key("per_replica").number(one.per_replica);
+    for (size_t i = 0; i < objectives.size(); ++i) {
+      w.key(fmt::format("p90_{}_ms", report::info(objectives[i].metric).key)).number(one.p90_ms[i]);
+    }
+    w.key("keeps").boolean(one.keeps).end_object();
+  }
+  w.end_array();
+  return json + "\n";
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::vector<Axis> axes, read_axes(arguments.list("--vary")));
+  if (axes.empty()) {
+    axes = {{.flag = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
+            {.flag = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
+  }
+  TRY_ASSIGN(const std::vector<report::Objective> objectives,
+             report::parse_objectives(arguments.text("--objectives")));
+  const std::vector<Flag> flags = tune_verb().flags;
+  std::vector<Point> points;
+  for (size_t i = 0; i < count_of(axes); ++i) {
+    TRY_ASSIGN(Point point, play_point(arguments, flags, combination(axes, i), objectives));
+    points.push_back(std::move(point));
+  }
+  const Point* const best = best_of(points);
+  if (arguments.has("--out") && best != nullptr) {
+    const std::string load =
+        arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
+    TRY(base::write_file(arguments.text("--out"),
+                         config_text(*best, arguments.text("MODEL"), load)));
+  }
+  if (arguments.has("--json")) {
+    const std::string json = points_json(points, objectives);
+    if (arguments.text("--json") == "-") return write_output(json);
+    TRY(base::write_file(arguments.text("--json"), json));
+  }
+  TRY(write_text(table(points, objectives) +
+                 (best == nullptr ? std::string("none is within the objectives\n")
+                                  : fmt::format("best: {}\n", settings_text(*best))) +
+                 "modelled, not measured\n"));
+  if (best != nullptr) return {};
+  return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};
+}
+
+}  // namespace
+
+cli::Verb tune_verb() {
+  cli::Verb verb{
+      .name = "tune",
+      .summary = "Tries settings of serve on a load in the simulator, and writes the best ones.",
+      .about =
+          "Plays every combination of the values that --vary gives, on the same load with the same "
+          "seed,\n"
+          "and takes the one with the most tokens a second for each replica whose 90th percentiles "
+          "keep\n"
+          "the objectives. A plain sweep: as many runs as there are combinations.",
+      .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
+      .flags = {{.name = "--vary",
+                 .value = "FLAG=V,V",
+                 .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
+                         "kv-cache-dtype=auto,int8; default slots and tokens a step",
+                 .many = true},
+                {.name = "--objectives",
+                 .value = "BOUNDS",
+                 .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds"},
+                {.name = "--out",
+                 .value = "FILE",
+                 .help = "the best settings, for serve --config",
+                 .may_be_empty = false},
+                {.name = "--json",
+                 .value = "FILE",
+                 .help = "also write every combination's figures; - is stdout"}},
+      .examples = {"pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 "
+                   "--objectives 'ttft:1000 tpot:30' --out serve.toml",
+                   "pelton tune gpt-oss-20b --gpu l4 --vary max-num-seqs=8,16,32 --vary "
+                   "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200"},
+      .run = run};
+  for (Flag& flag : simulate_verb().flags) {
+    const bool is_other = flag.name == "--json" || flag.name == "--html" ||
+                          flag.name == "--goodput" || flag.name == "--metric-percentiles" ||
+                          flag.name == "--late-seconds" || flag.name == "--scenario" ||
+                          flag.name == "--list" || flag.name == "--record-facts";
+    if (!is_other) verb.flags.push_back(std::move(flag));
+  }
+  return verb;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,516 @@
+#include "simulator/fleet.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "cost_model/slices.h"
+#include "workload/offered_load.h"
+
+namespace pelton::simulator {
+namespace {
+
+constexpr uint64_t kListenerStream = 0x646F6F7273;
+constexpr uint64_t kGatewayStream = 0x67617465;
+constexpr uint64_t kRouterStream = 0x726F75746572;
+constexpr uint64_t kAdapterStream = 0x6C6F7261;
+
+// Of one replica's KV cache in one step, at most: each block that is stored may push another one
+// out, in each group.
+int kv_events_max(const engine::ExecutorCapacity& capacity) {
+  const int blocks = capacity.batch_tokens_max / capacity.block_tokens + capacity.sequences_max;
+  return std::max(1024, 4 * blocks * capacity.groups.size());
+}
+
+// A step's line through three points, and what a token of a prompt takes in a full step.
+cluster::RoutedGroups routed_groups(const engine::ExecutorCapacity& capacity) {
+  std::vector<int> windows;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    windows.push_back(group.spec.sliding_window);
+  }
+  return cluster::routed_groups(windows, capacity.block_tokens);
+}
+
+cluster::StepCosts step_costs(const cost_model::StepTimeModel& times,
+                              const engine::ExecutorCapacity& capacity) {
+  cost_model::Windows windows;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    windows.push_back(group.spec.sliding_window);
+  }
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kShort = 1000;
+  constexpr int64_t kLong = 4000;
+  const auto decodes_s = [&](int64_t rows, int64_t context) {
+    return times.seconds(cost_model::StepLoad::decodes(rows, context, windows));
+  };
+  cluster::StepCosts costs;
+  costs.context_token_s = std::max(
+      0.0, (decodes_s(kRows, kLong) - decodes_s(kRows, kShort)) / (kRows * (kLong - kShort)));
+  costs.row_s = std::max(0.0, (decodes_s(kRows, kShort) - decodes_s(1, kShort)) / (kRows - 1) -
+                                  costs.context_token_s * kShort);
+  costs.fixed_s =
+      std::max(0.0, decodes_s(1, kShort) - costs.row_s - costs.context_token_s * kShort);
+  cost_model::StepLoad prompt;
+  prompt.add_row(0, capacity.batch_tokens_max, false, windows);
+  costs.prefill_token_s = times.seconds(prompt) / capacity.batch_tokens_max;
+  return costs;
+}
+
+// Of one gateway: room for every block of every replica, at most what a real one has and what all
+// of them together may take here.
+size_t index_bytes(const SimulationOptions& options) {
+  constexpr size_t kBytesOfAName = 128;
+  constexpr size_t kOfAllGateways = size_t{4} << 30;
+  const engine::ExecutorCapacity& capacity = options.replica.capacity;
+  const auto blocks =
+      static_cast<size_t>(capacity.blocks(kv::widest_group(capacity.groups), kv::kDevice));
+  return std::min({std::max(blocks * static_cast<size_t>(replicas_max(options)) * kBytesOfAName,
+                            size_t{1} << 20),
+                   Dispatcher::Options{}.index_bytes,
+                   kOfAllGateways / static_cast<size_t>(options.gateways)});
+}
+
+}  // namespace
+
+int replicas_max(const SimulationOptions& options) {
+  return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+}
+
+Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workload,
+             const cost_model::StepTimeModel& times)
+    : options_(options),
+      workload_(workload),
+      times_(times),
+      report_ns_(nanoseconds(options.report_s)),
+      states_(static_cast<size_t>(replicas_max(options))),
+      versions_(states_.size(), 0),
+      slowness_(states_.size(), 1),
+      histories_(workload.conversations.size()),
+      adapters_(static_cast<size_t>(options.adapters.count), options.adapters.skew),
+      counts_(states_.size()) {
+  for (int i = 0; i < options.gateways; ++i) {
+    dispatchers_.push_back(std::make_unique<Dispatcher>(
+        Dispatcher::Options{.policy = options.dispatch,
+                            .replicas = replicas_max(options),
+                            .block_tokens = options.replica.capacity.block_tokens,
+                            .hash_seed = options.replica.hash_seed,
+                            .index_bytes = index_bytes(options),
+                            .costs = step_costs(times, options.replica.capacity),
+                            .groups = routed_groups(options.replica.capacity),
+                            .zones = options.zones,
+                            .zone = i % options.zones,
+                            .distance_s = options.zone_distance_s,
+                            .knows_reports_only = report_ns_ > 0}));
+  }
+  for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
+  if (!options.autoscaling) return;
+  control_.emplace(PoolControl::Options{.asked = *options.autoscaling,
+                                        .slots = options.replica.capacity.sequences_max,
+                                        .service_s_assumed = service_s_assumed(),
+                                        .seed = options.seed});
+  for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
+}
+
+std::unique_ptr<Replica> Fleet::make_replica(size_t index) const {
+  Replica::Options options = options_.replica;
+  options.seed = base::random_bits(options_.seed, 0x7265706C + index);
+  if (looks_at_prefixes()) options.kv_events_max = kv_events_max(options.capacity);
+  return std::make_unique<Replica>(options, times_);
+}
+
+// Faults first, so that what happens at the same moment meets them.
+SimulationResult Fleet::run() {
+  for (size_t i = 0; i < options_.faults.size(); ++i) {
+    const Fault& fault = options_.faults[i];
+    const auto index = static_cast<int64_t>(i);
+    add({.at_ns = nanoseconds(fault.at_s), .kind = Event::Kind::kFaultBegins, .index = index});
+    add({.at_ns = nanoseconds(fault.until_s), .kind = Event::Kind::kFaultEnds, .index = index});
+  }
+  for (size_t i = 0; i < workload_.conversations.size(); ++i) {
+    add_turn(i, 0, nanoseconds(workload_.at_s[i]));
+  }
+  if (control_) tick(0);
+  const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
+  size_t faults_left = 2 * options_.faults.size();
+  while (!events_.empty() && events_.top().at_ns <= end_ns) {
+    // Faults to come are of no interest when all is done; how replicas stop is, if the end is
+    // given.
+    const bool is_over = events_.size() == faults_left + idle_events_ && only_scaling_left();
+    if (is_over && !(control_ && options_.duration_s)) break;
+    const Event event = events_.top();
+    events_.pop();
+    if (event.kind == Event::Kind::kFaultBegins || event.kind == Event::Kind::kFaultEnds) {
+      --faults_left;
+    }
+    ++result_.events;
+    if (report_ns_ > 0 && event.at_ns >= next_report_ns_) report(event.at_ns);
+    handle(event);
+  }
+  if (options_.replica.checks && !options_.duration_s) check_ledgers();
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (requests_[i].done) {
+      result_.records.push_back(std::move(records_[i]));
+    } else {
+      ++result_.unfinished;
+    }
+  }
+  result_.duration_s = static_cast<double>(options_.duration_s ? end_ns : last_ns_) * 1e-9;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    counts_[i] += replicas_[i]->counts();
+    result_.replicas.push_back(counts_[i]);
+  }
+  if (control_) {
+    result_.scaling = {.replica_s = control_->replica_seconds(nanoseconds(result_.duration_s)),
+                       .replicas_most = control_->most(),
+                       .started = control_->started(),
+                       .failed_starts = control_->failed_starts(),
+                       .direction_changes = control_->direction_changes(),
+                       .held_s = control_->held_seconds(),
+                       .history = control_->history()};
+  }
+  return std::move(result_);
+}
+
+void Fleet::handle(const Event& event) {
+  const auto index = static_cast<size_t>(event.index);
+  switch (event.kind) {
+    case Event::Kind::kFaultBegins:
+      return begin_fault(event.at_ns, options_.faults[index]);
+    case Event::Kind::kFaultEnds:
+      return end_fault(options_.faults[index]);
+    case Event::Kind::kDue:
+      due_.push_back(event.index);
+      return send_due(event.at_ns);
+    case Event::Kind::kArrives:
+      return arrive(event.at_ns, event.index);
+    case Event::Kind::kWakes:
+      if (event.version == versions_[index]) wake(event.at_ns, index);
+      return;
+    case Event::Kind::kScales:
+      --idle_events_;
+      return tick(event.at_ns);
+    case Event::Kind::kReplicaReady:
+      --idle_events_;
+      return become_ready(event.at_ns, index);
+    case Event::Kind::kPatienceEnds:
+      --idle_events_;
+      return leave(event.at_ns, event.index);
+    case Event::Kind::kHoldEnds:
+      --idle_events_;
+      return end_hold(event.at_ns, event.index, event.version);
+  }
+}
+
+void Fleet::add_turn(size_t conversation, size_t turn, int64_t due_ns) {
+  const auto request = static_cast<int64_t>(requests_.size());
+  requests_.push_back({.conversation = conversation, .turn = turn, .seed = request});
+  report::RequestRecord& record = records_.emplace_back();
+  record.due_ns = due_ns;
+  record.conversation = static_cast<int>(conversation);
+  record.turn = static_cast<int>(turn);
+  add({.at_ns = due_ns, .kind = Event::Kind::kDue, .index = request});
+}
+
+void Fleet::send_due(int64_t now_ns) {
+  const int most = options_.concurrency_max.value_or(INT32_MAX);
+  while (!due_.empty() && open_ < most) {
+    const int64_t request = due_.front();
+    due_.pop_front();
+    ++open_;
+    send(now_ns, request);
+  }
+}
+
+std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
+  const workload::Turn& turn = workload_.conversations[request.conversation].turns[request.turn];
+  std::vector<TokenId> prompt = histories_[request.conversation];
+  if (!turn.ids.empty()) {
+    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
+  } else {
+    // Of a text only the length is known: equal texts are equal tokens.
+    const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
+    const uint64_t seed = base::fnv1a64(text);
+    const auto vocab = static_cast<uint64_t>(options_.replica.capacity.vocab_size);
+    for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
+      prompt.push_back(
+          static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
+    }
+  }
+  return prompt;
+}
+
+// The identity of the one that a conversation asks; 0: the model itself.
+int64_t Fleet::adapter_of(size_t conversation) const {
+  if (adapters_.empty()) return 0;
+  const uint64_t stream = options_.seed ^ kAdapterStream;
+  if (base::random_unit(stream, 2 * conversation) < options_.adapters.base_share) return 0;
+  const double drawn = base::random_unit(stream, 2 * conversation + 1);
+  return static_cast<int64_t>(adapters_.at(drawn)) + 1;
+}
+
+double Fleet::drawn(const std::vector<double>& residuals) {
+  if (residuals.empty()) return 1;
+  return cost_model::draw(residuals,
+                          base::random_unit(options_.seed ^ kListenerStream, listeners_++));
+}
+
+void Fleet::send(int64_t now_ns, int64_t request) {
+  Request& sent = requests_[static_cast<size_t>(request)];
+  report::RequestRecord& record = records_[static_cast<size_t>(request)];
+  sent.prompt = prompt_of(sent);
+  record.start_ns = now_ns;
+  record.input_tokens = static_cast<int64_t>(sent.prompt.size());
+  record.tokens_told = true;
+  const cost_model::RequestOverhead& overhead = options_.overhead;
+  const double way_s = overhead.in_s * drawn(overhead.in_residuals) +
+                       overhead.in_token_s * static_cast<double>(sent.prompt.size());
+  // Listeners read one request after another: who all come at once do not all arrive at once.
+  const int64_t read_ns = std::max(now_ns, listeners_free_ns_);
+  listeners_free_ns_ = read_ns + nanoseconds(way_s / static_cast<double>(replicas_.size()));
+  add({.at_ns = read_ns + nanoseconds(way_s), .kind = Event::Kind::kArrives, .index = request});
+  await_first_token(now_ns, request);
+}
+
+void Fleet::observe(size_t replica) {
+  states_[replica].running = replicas_[replica]->running_count();
+  states_[replica].queued = replicas_[replica]->queued_count();
+  states_[replica].slots = options_.replica.capacity.sequences_max;
+  if (control_) states_[replica].kv_used = replicas_[replica]->kv_used();
+  if (!looks_at_prefixes()) return;
+  states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
+  states_[replica].context_tokens = replicas_[replica]->context_tokens();
+  states_[replica].kv_used = replicas_[replica]->kv_used();
+  if (adapters_.empty()) return;
+  const AdapterPlaces& adapters = replicas_[replica]->adapters();
+  states_[replica].adapters = adapters.residents();
+  states_[replica].adapter_places = options_.replica.adapters.resident_max;
+  states_[replica].adapter_wait_s = adapters.wait_s();
+  states_[replica].adapter_hits = adapters.counts().hits_share();
+}
+
+// Nothing has happened since the moment of the report: what is seen now is what was then.
+void Fleet::report(int64_t now_ns) {
+  next_report_ns_ = now_ns - now_ns % report_ns_ + report_ns_;
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  reported_ = states_;
+  for (const std::unique_ptr<Dispatcher>& one : dispatchers_) {
+    one->note_report();
+    for (const auto& [replica, events] : unreported_) {
+      one->note_events(static_cast<int>(replica), events);
+    }
+  }
+  unreported_.clear();
+}
+
+void Fleet::note_events(size_t replica, std::vector<kv::Event> events) {
+  if (report_ns_ > 0) {
+    if (!events.empty()) unreported_.emplace_back(replica, std::move(events));
+    return;
+  }
+  for (const auto& one : dispatchers_) one->note_events(static_cast<int>(replica), events);
+}
+
+void Fleet::note_lost(size_t replica) {
+  std::erase_if(unreported_, [&](const auto& one) { return one.first == replica; });
+  for (const auto& one : dispatchers_) one->note_lost(static_cast<int>(replica));
+}
+
+// By how things are, not by what the gateway knew.
+void Fleet::note_zone(size_t gateway, size_t replica) {
+  ++result_.zones.sent;
+  const Dispatcher& dispatcher = *dispatchers_[gateway];
+  if (!dispatcher.is_far(replica)) return;
+  ++result_.zones.across;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    observe(i);
+    const ReplicaState& state = states_[i];
+    const bool has_room = gateway::has_room({.slots = state.slots,
+                                             .rows = state.running,
+                                             .waiting = state.queued,
+                                             .kv_used = state.kv_used});
+    if (dispatcher.is_far(i) || !state.is_up || !has_room) continue;
+    ++result_.zones.across_with_room;
+    return;
+  }
+}
+
+void Fleet::arrive(int64_t now_ns, int64_t request) {
+  if (!control_) {
+    if (requests_[static_cast<size_t>(request)].done) return;
+    if (report_ns_ == 0) {
+      for (size_t i = 0; i < states_.size(); ++i) observe(i);
+      return dispatch(now_ns, request, states_);
+    }
+    // That one is down its gateways hear at once.
+    for (size_t i = 0; i < states_.size(); ++i) reported_[i].is_up = states_[i].is_up;
+    return dispatch(now_ns, request, reported_);
+  }
+  Request& came = requests_[static_cast<size_t>(request)];
+  if (came.done) return;  // its client has left before it was here
+  if (!std::exchange(came.is_returned, false)) {
+    control_->note_request(now_ns);
+    came.is_counted = true;
+  }
+  hold(now_ns, request);
+}
+
+void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states) {
+  Request& sent = requests_[static_cast<size_t>(request)];
+  const auto gateway = static_cast<size_t>(
+      base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
+  const int64_t adapter = adapter_of(sent.conversation);
+  sent.gateway = gateway;
+  sent.replica = dispatchers_[gateway]->choose(
+      states, {.conversation = static_cast<int64_t>(sent.conversation),
+               .prompt = sent.prompt,
+               .adapter = adapter,
+               .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
+               .now_ns = now_ns});
+  if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  if (control_) control_->note_sent(now_ns);
+  if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
+  const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
+  request::GenerationRequest asked{.prompt = sent.prompt};
+  asked.adapter.identity = adapter;
+  asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
+  asked.stop.max_new_tokens = output_of(turn);
+  const auto index = static_cast<size_t>(sent.replica);
+  const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
+  if (!taken.ok()) return fail(now_ns, request, taken.error().message);
+  schedule(index);
+}
+
+// Of a request of the load's mean length, alone: what the autoscaler assumes until it has seen
+// some.
+double Fleet::service_s_assumed() const {
+  const workload::OfferedLoad load = workload::offered_load(workload_);
+  const cluster::StepCosts costs = step_costs(times_, options_.replica.capacity);
+  const double step_s = costs.fixed_s + costs.row_s + costs.context_token_s * load.prompt_tokens;
+  return load.prompt_tokens * costs.prefill_token_s + load.output_tokens * step_s;
+}
+
+// One pending event a replica: an older one is known by its version and passed over.
+void Fleet::schedule(size_t replica) {
+  const std::optional<int64_t> at_ns = replicas_[replica]->wakes_at_ns();
+  ++versions_[replica];
+  if (!at_ns) return;
+  add({.at_ns = *at_ns,
+       .kind = Event::Kind::kWakes,
+       .index = static_cast<int64_t>(replica),
+       .version = versions_[replica]});
+}
+
+void Fleet::wake(int64_t now_ns, size_t replica) {
+  updates_.clear();
+  replicas_[replica]->wake(now_ns, updates_);
+  for (const Replica::Update& update : updates_) take(update);
+  if (looks_at_prefixes()) note_events(replica, replicas_[replica]->take_kv_events());
+  schedule(replica);
+  if (!control_) return;
+  retire_if_empty(now_ns, replica);
+  send_held(now_ns);
+}
+
+void Fleet::take(const Replica::Update& update) {
+  const auto index = static_cast<size_t>(update.request);
+  Request& request = requests_[index];
+  if (request.done) return;  // its client has left
+  report::RequestRecord& record = records_[index];
+  const bool is_far = request.replica >= 0 &&
+                      dispatchers_[request.gateway]->is_far(static_cast<size_t>(request.replica));
+  const int64_t way_ns = is_far ? nanoseconds(options_.zone_distance_s) : 0;
+  int64_t seen_ns = update.at_ns + out_ns_ + way_ns;
+  if (record.first_byte_ns < 0 || update.ended) {
+    const double share = drawn(options_.overhead.out_residuals);
+    seen_ns = update.at_ns + nanoseconds(options_.overhead.out_s * share) + way_ns;
+    // One token does not overtake another.
+    if (!record.pieces.empty()) seen_ns = std::max(seen_ns, record.pieces.back().at_ns);
+  }
+  if (update.token) {
+    if (record.first_byte_ns < 0) {
+      record.first_byte_ns = seen_ns;
+      record.first_text_ns = seen_ns;
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else if (options_.keeps_pieces) {
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else if (record.pieces.size() == 1) {
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else {
+      record.pieces.back().at_ns = seen_ns;
+      ++record.pieces.back().tokens;
+    }
+    if (options_.replica.checks) check_token(index, *update.token);
+    ++record.output_tokens;
+    const auto& turns = workload_.conversations[request.conversation].turns;
+    if (request.turn + 1 < turns.size()) request.answer.push_back(*update.token);
+  }
+  if (!update.ended) return;
+  record.cached_tokens = update.cached_tokens;
+  if (update.failed) return fail(seen_ns, update.request, "a step failed");
+  record.ok = true;
+  finish(seen_ns, update.request);
+}
+
+void Fleet::check_token(size_t request, TokenId token) const {
+  const Request& asked = requests_[request];
+  const size_t position =
+      asked.prompt.size() + static_cast<size_t>(records_[request].output_tokens);
+  const uint64_t seed = base::random_bits(options_.seed, static_cast<uint64_t>(asked.seed));
+  CHECK(token == Replica::token_at(seed, position, options_.replica.capacity.vocab_size),
+        "a token of another request, or one twice");
+}
+
+// When all is answered: whoever left has gone from its replica too, and nobody holds a block.
+void Fleet::check_ledgers() {
+  CHECK(held_.empty() && open_ == 0, "requests are held for ever");
+  CHECK(!control_ || (control_->held() == 0 && control_->in_service() == 0), "demand left over");
+  for (const std::unique_ptr<Replica>& replica : replicas_) {
+    updates_.clear();
+    while (const std::optional<int64_t> at_ns = replica->wakes_at_ns()) {
+      replica->wake(*at_ns, updates_);
+    }
+    CHECK(replica->running_count() + replica->queued_count() == 0, "sequences left over");
+    CHECK(replica->kv_used() == 0 && replica->queued_tokens() == 0, "blocks left over");
+  }
+}
+
+void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
+  if (tries_again(now_ns, request)) return;
+  report::RequestRecord& record = records_[static_cast<size_t>(request)];
+  record.ok = false;
+  record.error = why;
+  finish(now_ns, request);
+}
+
+void Fleet::finish(int64_t now_ns, int64_t request) {
+  const auto index = static_cast<size_t>(request);
+  records_[index].end_ns = now_ns;
+  if (records_[index].ok) {
+    for (const auto& one : dispatchers_) one->note_output(records_[index].output_tokens);
+  }
+  Request& done = requests_[index];
+  done.done = true;
+  note_finished(now_ns, done);
+  last_ns_ = std::max(last_ns_, now_ns);
+  --open_;
+  const auto& turns = workload_.conversations[done.conversation].turns;
+  const size_t next = done.turn + 1;
+  if (records_[index].ok && next < turns.size()) {
+    std::vector<TokenId>& history = histories_[done.conversation];
+    history = std::move(done.prompt);
+    history.insert(history.end(), done.answer.begin(), done.answer.end());
+    const size_t conversation = done.conversation;
+    add_turn(conversation, next, now_ns + nanoseconds(turns[next].think_s));
+  }
+  // `done` may have moved: requests_ has grown.
+  requests_[index].prompt = {};
+  requests_[index].answer = {};
+  send_due(now_ns);
+}
+
+}  // namespace pelton::simulator

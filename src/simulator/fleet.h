@@ -1,0 +1,175 @@
+// The simulated fleet: its events, in the order of time, and what they do (simulation.h says what
+// it is). Of one simulation; one thread.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost_model/step_time.h"
+#include "simulator/simulation.h"
+#include "workload/draws.h"
+
+namespace pelton::simulator {
+
+inline int64_t nanoseconds(double seconds) {
+  return static_cast<int64_t>(std::llround(seconds * 1e9));
+}
+
+int replicas_max(const SimulationOptions& options);
+
+struct Event {
+  enum class Kind {
+    kFaultBegins,
+    kFaultEnds,
+    kDue,
+    kArrives,
+    kWakes,
+    kScales,
+    kReplicaReady,
+    kPatienceEnds,
+    kHoldEnds,
+  };
+
+  int64_t at_ns = 0;
+  int64_t order = 0;  // of two at the same time, the one that was made first
+  Kind kind = Kind::kDue;
+  int64_t index = 0;
+  // kWakes: of the replica when it was made; kHoldEnds: the client's attempt.
+  int64_t version = 0;
+
+  friend bool operator>(const Event& a, const Event& b) {
+    return std::pair(a.at_ns, a.order) > std::pair(b.at_ns, b.order);
+  }
+};
+
+// What a client knows of one request.
+struct Request {
+  size_t conversation = 0;
+  size_t turn = 0;
+  int64_t seed = 0;
+  int64_t first_ns = -1;
+  int replica = -1;
+  size_t gateway = 0;       // that sent it there
+  int retries = 0;          // by the gateway, of this attempt
+  int attempts = 0;         // by the client, beyond the first
+  bool is_counted = false;  // as come and not finished, where a fleet is scaled
+  bool is_held = false;
+  bool is_returned = false;  // its replica has died: the gateway has it again
+  bool done = false;
+  std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
+  std::vector<TokenId> answer;  // kept where another turn follows
+};
+
+class Fleet {
+ public:
+  // All outlive it.
+  Fleet(const SimulationOptions& options, const workload::Workload& workload,
+        const cost_model::StepTimeModel& times);
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+
+  SimulationResult run();
+
+ private:
+  std::unique_ptr<Replica> make_replica(size_t index) const;
+  void add(Event event) {
+    event.order = orders_++;
+    events_.push(event);
+  }
+  // One that is of no interest when all is answered.
+  void add_idle(Event event) {
+    add(event);
+    ++idle_events_;
+  }
+  void add_turn(size_t conversation, size_t turn, int64_t due_ns);
+  void handle(const Event& event);
+  void send_due(int64_t now_ns);
+  void send(int64_t now_ns, int64_t request);
+  void arrive(int64_t now_ns, int64_t request);
+  void dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states);
+  void fail(int64_t now_ns, int64_t request, const std::string& why);
+  // Of clients that have patience, and try again.
+  void await_first_token(int64_t now_ns, int64_t request);
+  void hold(int64_t now_ns, int64_t request);
+  void leave(int64_t now_ns, int64_t request);
+  void end_hold(int64_t now_ns, int64_t request, int64_t attempt);
+  void refuse(int64_t now_ns, int64_t request, const std::string& why);
+  bool tries_again(int64_t now_ns, int64_t request);
+  void note_finished(int64_t now_ns, Request& request);
+  void finish(int64_t now_ns, int64_t request);
+  void wake(int64_t now_ns, size_t replica);
+  void take(const Replica::Update& update);
+  void check_token(size_t request, TokenId token) const;
+  void check_ledgers();
+  void schedule(size_t replica);
+  bool looks_at_prefixes() const { return dispatchers_.front()->looks_at_prefixes(); }
+  void report(int64_t now_ns);
+  void note_events(size_t replica, std::vector<kv::Event> events);
+  void note_lost(size_t replica);
+  void note_zone(size_t gateway, size_t replica);
+  void observe(size_t replica);
+  void begin_fault(int64_t now_ns, const Fault& fault);
+  void end_fault(const Fault& fault);
+  void crash(int64_t now_ns, size_t replica);
+  void redispatch(int64_t now_ns, int64_t request);
+  // Of a fleet that is scaled.
+  void tick(int64_t now_ns);
+  void scale(int64_t now_ns);
+  void become_ready(int64_t now_ns, size_t replica);
+  void follow_phase(size_t replica) {
+    states_[replica].is_up = control_->takes_requests(static_cast<int>(replica));
+  }
+  void send_held(int64_t now_ns);
+  void retire_if_empty(int64_t now_ns, size_t replica);
+  bool only_scaling_left() const;
+  double service_s_assumed() const;
+  double drawn(const std::vector<double>& residuals);
+  std::vector<TokenId> prompt_of(const Request& request) const;
+  int64_t adapter_of(size_t conversation) const;
+  int output_of(const workload::Turn& turn) const {
+    return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
+  }
+
+  const SimulationOptions& options_;
+  const workload::Workload& workload_;
+  const cost_model::StepTimeModel& times_;
+  std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // a gateway's each
+  const int64_t report_ns_;  // from one report to the next; 0: replicas are seen as they are
+  int64_t next_report_ns_ = 0;
+  std::vector<ReplicaState> reported_;                                 // as of the last report
+  std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported_;  // of replicas' KV caches
+  std::optional<PoolControl> control_;
+  std::deque<int64_t> held_;               // requests for which no replica has a free slot
+  std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them
+  size_t idle_events_ = 0;                 // to come, of no interest when all is answered
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<ReplicaState> states_;
+  std::vector<int64_t> versions_;
+  std::vector<double> slowness_;
+  std::vector<std::vector<TokenId>> histories_;  // of conversations, turns that are done
+  const workload::SkewedChoice adapters_;
+  std::vector<ReplicaCounts> counts_;  // of replicas that crashed
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::deque<int64_t> due_;  // waiting for the clients' concurrency
+  std::vector<Request> requests_;
+  std::vector<report::RequestRecord> records_;
+  std::vector<Replica::Update> updates_;
+  SimulationResult result_;
+  const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
+  int64_t orders_ = 0;
+  uint64_t routed_ = 0;     // drawn
+  uint64_t listeners_ = 0;  // drawn
+  uint64_t back_offs_ = 0;  // drawn
+  int64_t last_ns_ = 0;
+  int64_t listeners_free_ns_ = 0;  // when the next request can be read, by any of the replicas
+  int open_ = 0;
+};
+
+}  // namespace pelton::simulator

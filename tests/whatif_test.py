@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""A fleet that is scaled, in virtual time, as a user meets it: scenarios, recorded facts, other knobs.
+
+usage: whatif_test.py BINARY
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--input-len", "50", "--output-len", "60", "--start-seconds", "10"]
+
+
+def pelton(*words, code=0, out=False):
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=200, check=False, text=True)
+    assert done.returncode == code, (words, done.returncode, done.stderr, done.stdout[-500:])
+    return done.stdout if code == 0 or out else done.stderr
+
+
+class ScaledFleet(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.kept.name)
+        cls.facts = cls.folder / "facts.jsonl"
+        cls.text = pelton(*FLEET, "--autoscale", "concurrency", "--max-replicas", 6, "--request-rate", 9, "--num-prompts", 900,
+                          "--scale-down-delay", 30, "--record-facts", cls.facts, "--html", cls.folder / "fleet.html", "--json",
+                          cls.folder / "fleet.json")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    def test_what_was_late_and_each_step_with_its_reason_is_said(self):
+        self.assertRegex(self.text, r"late \(first token after 2 s\) \d+\.\d+ %, lost 0, left 0; 0 starts failed")
+        self.assertRegex(self.text, r"\d s  \d replicas?, \d to start: [a-z ]+ \(flow")
+        result = json.loads((self.folder / "fleet.json").read_text())
+        steps = result["fleet"]["steps"]
+        self.assertEqual(sum(step["started"] for step in steps), result["fleet"]["figures"]["started"])
+        self.assertEqual(result["completed"], 900)
+        page = (self.folder / "fleet.html").read_text()
+        self.assertIn("Replica-hours so far", page)
+        self.assertIsNone(re.search(r"(?:src|href)=\"(?!data:)", page))
+
+    def test_recorded_facts_are_decided_again_by_the_autoscaler_itself(self):
+        said = pelton("autoscale", "--replay", self.facts)
+        lines = self.facts.read_text().splitlines()
+        self.assertEqual(said.splitlines(), lines[1:])
+        self.assertGreater(len(lines), 30)
+
+    def test_one_seed_is_one_run(self):
+        again = self.folder / "again.jsonl"
+        pelton(*FLEET, "--autoscale", "concurrency", "--max-replicas", 6, "--request-rate", 9, "--num-prompts", 900,
+               "--scale-down-delay", 30, "--record-facts", again)
+        self.assertEqual(again.read_bytes(), self.facts.read_bytes())
+
+    def test_whatif_shows_the_hour_and_others_side_by_side(self):
+        runs = json.loads(pelton("whatif", "--facts", self.facts, "--set", "pool.simulated.max=1", "--set", "scale_down_delay=120",
+                                 "--html", self.folder / "whatif.html", "--json", "-"))["runs"]
+        self.assertEqual([run["name"] for run in runs], ["recorded", "played", "pool.simulated.max=1, scale_down_delay=120"])
+        recorded, played, other = (run["figures"] for run in runs)
+        figures = json.loads((self.folder / "fleet.json").read_text())["fleet"]["figures"]
+        self.assertAlmostEqual(recorded["replica_hours"] / figures["replica_hours"], 1, delta=0.05)
+        self.assertAlmostEqual(played["replica_hours"] / recorded["replica_hours"], 1, delta=0.15)
+        self.assertEqual(other["most"], 1)
+        self.assertGreater(other["held_mean_s"], played["held_mean_s"])
+        self.assertIn("What if: pool simulated", (self.folder / "whatif.html").read_text())
+        self.assertIn("late: first token after 2 s", pelton("whatif", "--facts", self.facts))
+
+    def test_facts_are_a_load(self):
+        result = json.loads(pelton(*FLEET, "--autoscale", "concurrency", "--facts", self.facts, "--json", "-"))
+        # Those behind the last decision are in no fact.
+        self.assertTrue(880 <= result["completed"] <= 900, result["completed"])
+
+    def test_a_pools_own_file_is_played(self):
+        (self.folder / "gateway.toml").write_text('[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\nmin = 2\nmax = 3\n'
+                                                  '[pool.launch]\nserve = ["m"]\nstart_seconds = 4\n')
+        words = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 300, "--request-rate", 3, "--output-len", 30, "--scale-config",
+                 self.folder / "gateway.toml"]
+        figures = json.loads(pelton(*words, "--json", "-"))["fleet"]["figures"]
+        self.assertGreaterEqual(figures["most"], 2)
+        self.assertIn("no pool 'b'", pelton(*words, "--pool", "b", code=2))
+
+    def test_scenarios(self):
+        names = [line.split()[0] for line in pelton("simulate", "--list").splitlines()]
+        self.assertLessEqual({"gb200-nvl72", "aws-p4de", "aws-g6", "start-times", "scale-down-delay", "spike", "chat-day",
+                              "mooncake-conversation"}, set(names))
+        said = pelton("simulate", "--scenario", "spike", "--num-prompts", 300)
+        for words in ("Source: none", "Published: nothing", "scaling steps:"):
+            self.assertIn(words, said)
+        said = pelton("simulate", "--scenario", "start-times", "--num-prompts", 100)
+        self.assertRegex(said, r"(?m)^--start-seconds +requests")
+        self.assertRegex(said, r"(?m)^1200 +100 ")
+        # A value of the sweep's flag is one run.
+        self.assertIn("scaling steps:", pelton("simulate", "--scenario", "start-times", "--num-prompts", 100, "--start-seconds", 5))
+        said = pelton("simulate", "--scenario", "gb200-nvl72", "--replicas", 1, "--num-prompts", 512)
+        self.assertRegex(said, r"output_throughput: published 1.5e\+06, played [\d.e+]+; published over played \d+ %")
+
+    def test_tune_writes_what_serve_reads(self):
+        out = self.folder / "serve.toml"
+        words = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 2, "--num-prompts", 60, "--input-len", 100, "--output-len", 40,
+                 "--vary", "max-num-seqs=1,8,16", "--vary", "kv-cache-dtype=auto,int8"]
+        points = json.loads(pelton(*words, "--objectives", "ttft:2000", "--out", out, "--json", "-"))
+        self.assertEqual(len(points), 6)
+        kept = [point for point in points if point["keeps"]]
+        self.assertTrue(0 < len(kept) < 6, points)
+        best = max(kept, key=lambda point: point["per_replica"])
+        self.assertEqual(tomllib.loads(out.read_text()), {"max-num-seqs": int(best["settings"]["max-num-seqs"]),
+                                                          "kv-cache-dtype": best["settings"]["kv-cache-dtype"]})
+        shown = pelton("serve", ROOT / "models/pelton-box", "--config", out, "--print-config")
+        self.assertRegex(shown, rf'(?m)^max-num-seqs = {best["settings"]["max-num-seqs"]}\b')
+        self.assertIn("none is within the objectives", pelton(*words, "--objectives", "ttft:0.001", code=5, out=True))
+        for vary, said in (("max-num-seqs", "is not like"), ("max-num-sequs=3", "did you mean"), ("max-num-seqs=0", "max-num-seqs"),
+                           ("max-num-seqs=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
+            self.assertIn(said, pelton("tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--vary", vary, code=2))
+
+    def test_bad_input_is_refused_by_name(self):
+        scenario = self.folder / "own.toml"
+        base = 'title = "a"\nmodel = "gpt-oss-20b"\n[flags]\n'
+        for text, said in ((base + 'gpu = "h100"\nrequest-rate = "nan"\n', "request-rate"), (base + 'gpus = "h100"\n', "gpus"),
+                           (base + 'gpu = "h100"\n[workload]\nrate = 0\n', "rate"), (base + 'gpu = "h100"\n[workload]\nspikes = 3\n', "spikes"),
+                           (base.replace("20b", "120b") + 'gpu = "l4"\n', "does not fit"),
+                           ('title = "a"\nmodel = "gpt-oss-20b"\nfaults = [{kind = "crash", replica = 3, at_s = 1}]\n[flags]\ngpu = "h100"\n'
+                            'num-prompts = 2\n', "must be from 0 to 0")):
+            scenario.write_text(text)
+            done = subprocess.run([BINARY, "simulate", "--scenario", scenario], capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0, text)
+            self.assertIn(said, done.stderr)
+        for phases in ("", "a", "a:", ":3", "a:-1", "a:nan", "a:5~3", "a:1,,b:2"):
+            self.assertIn("start-phases", pelton(*FLEET[:-2], "--autoscale", "concurrency", f"--start-phases={phases}", code=2))
+        for setting, said in (("max", "has no value"), ("maxx=3", "did you mean 'max'"), ("pool.other.max=3", "another pool"),
+                              ("max=0", "from 1 to 10000"), ("max=2}\n[a]", "'max'"), ("min=9", "is more than"), ("policy=kpb", "kpa")):
+            self.assertIn(said, pelton("whatif", "--facts", self.facts, "--set", setting, code=2), setting)
+        other = self.folder / "other.jsonl"
+        other.write_text("a,b,c\n" * 1000)
+        self.assertIn("other.jsonl:1:", pelton("whatif", "--facts", other, code=2))
+        self.assertIn("MODEL or --scenario", pelton("simulate", code=2))
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main(verbosity=2)
