@@ -395,6 +395,21 @@ Result<void> read_dns_service(const Table& table, std::string& service) {
                    "say the ports");
 }
 
+Result<void> read_fingerprints(const Table& table, PoolConfig& pool) {
+  TRY(table.read("fingerprint", pool.fingerprints));
+  if (pool.fingerprints.empty()) return {};
+  if (pool.is_foreign()) return table.bad("fingerprint", "is for workers of our own: others say none");
+  if (pool.fingerprints.size() != pool.models.size()) {
+    return table.bad("fingerprint", "must be as many as 'model' has names, in their order");
+  }
+  for (const std::string& one : pool.fingerprints) {
+    const bool is_one = one.size() == 32 &&
+                        one.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_one) return table.bad("fingerprint", "is 32 hexadecimal digits, as /server_info has it");
+  }
+  return {};
+}
+
 // Two that write one workload's number would write over each other.
 Result<void> check_workload(const Table& table, const GatewayConfig& config,
                             const PoolConfig& pool) {
@@ -418,7 +433,7 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
-                         "dns_srv", "kv_events_port", "kv_replay_port"}));
+                         "dns_srv", "kv_events_port", "kv_replay_port", "fingerprint"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -444,6 +459,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
       return table.bad("model", fmt::format("has '{}' twice", model));
     }
   }
+  TRY(read_fingerprints(table, pool));
   for (const PoolConfig& other : config.pools) {
     if (other.name == pool.name) return table.bad("name", "is another pool's too");
     for (const std::string& model : pool.models) {

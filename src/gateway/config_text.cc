@@ -93,6 +93,7 @@ void put_pool(std::string& out, const PoolConfig& pool) {
   out += "\n[[pool]]\n";
   put_text(out, "name", pool.name);
   put(out, "model", list(pool.models));
+  if (!pool.fingerprints.empty()) put(out, "fingerprint", list(pool.fingerprints));
   put_text(out, "kind", worker_kind_name(pool.kind));
   if (pool.is_foreign()) {
     put(out, "continue", pool.continues ? "true" : "false");

@@ -396,6 +396,7 @@ void Gateway::open_socket(net::HttpRequest request,
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                     Caller caller, Comments comments) {
+  const int64_t received_ns = clock_.now_ns();
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
@@ -425,6 +426,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                                                       .principal = *std::move(caller.principal),
                                                       .seed = draw(),
                                                       .created_ms = clock_.unix_ms(),
+                                                      .received_ns = received_ns,
                                                       .arm = std::move(routed->arm)});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
@@ -743,6 +745,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
                                         .counters = counters_,
                                         .quarantine = quarantine_,
                                         .refusals = refusals_,
+                                        .access = access_control_,
+                                        .retry_budget = retry_budget_,
+                                        .now_ns = clock_.now_ns(),
                                         .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
                                         .shadow = shadow_.counts(),

@@ -55,7 +55,6 @@ bool is_busy(int status) {
 
 void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
                   const Services& services) {
-  ++services.counters.requests;
   ++services.counters.open;
   const auto relay =
       std::make_shared<Relay>(Key(), std::move(request), std::move(exchange), services);
@@ -89,6 +88,10 @@ std::optional<Fleet::Assignment> Relay::assign() {
                         static_cast<uint64_t>(attempt_);
   const bool goes_on = stream_ && stream_->said() > 0;
   const ForeignNeed need = goes_on ? stream_->need() : ForeignNeed::kNone;
+  // What has been said is gone on with by those that would have said the same.
+  const std::optional<std::string_view> alike =
+      begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
+  const int64_t begun_ns = services_.clock.now_ns();
   std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
                                                                         .model = request_.model,
                                                                         .excluded = tried_,
@@ -97,7 +100,10 @@ std::optional<Fleet::Assignment> Relay::assign() {
                                                                         .avoided = avoided,
                                                                         .preferred = preferred_,
                                                                         .need = need,
-                                                                        .region = request_.region});
+                                                                        .region = request_.region,
+                                                                        .fingerprint = alike});
+  services_.counters.figures.note_decision(
+      static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
   if (!assignment) return assignment;
   const auto trial = services_.quarantine.begin_trial(request_.http, assignment->incarnation);
@@ -135,6 +141,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
   preferred_.reset();
   warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
+  note_sent();
   reader_ = AnswerReader();
   foreign_.reset();
   if (assignment_.is_foreign) begin_foreign();
@@ -167,6 +174,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
 
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
 void Relay::wait_for_worker() {
+  begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
   const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
@@ -303,6 +311,7 @@ void Relay::note_harmless() {
 
 void Relay::note_progress() {
   stalled_ns_ = services_.clock.now_ns();
+  note_said(stalled_ns_);
   if (!progressed_) first_ns_ = stalled_ns_;
   if (answer_ns_ == 0) {
     answer_ns_ = stalled_ns_;
@@ -343,6 +352,8 @@ void Relay::note_end(const std::string& choice_end) {
   counters.real_hit_tokens += end->cached_tokens;
   const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
   if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
+  services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
+                                         .real_tokens = end->cached_tokens});
   if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 
@@ -419,7 +430,8 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  note_arm(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError);
+  note_over(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError,
+            answer.status);
   send_answer(std::move(answer));
 }
 
@@ -446,22 +458,10 @@ void Relay::settle(Fleet::Outcome outcome) {
   ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
 }
 
-void Relay::note_arm(ArmFigures::Outcome outcome) {
-  if (!request_.arm) return;
-  const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
-  size_t longest = 0;
-  for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
-  request_.arm->note_end(
-      {.outcome = outcome,
-       .tokens = tokens,
-       .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
-       .further_s = answer_ns_ > 0 ? static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9 : 0.0});
-}
-
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
-  note_arm(ArmFigures::Outcome::kError);
+  note_over(ArmFigures::Outcome::kError, refusal_->status);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -473,7 +473,7 @@ void Relay::send_refusal() {
 void Relay::finish() {
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  note_arm(ArmFigures::Outcome::kOk);
+  note_over(ArmFigures::Outcome::kOk, head_->status);
   if (!streaming_) exchange_->start_stream(head_->status, head_headers());
   exchange_->finish();
 }
@@ -604,7 +604,7 @@ void Relay::go_on(Failure failure) {
     if (!is_for_now && ++failures_ > kMovesMax) {
       return give_up(502, "worker_failed", "the workers that were tried failed");
     }
-    ++services_.counters.moves;
+    begin_move(GatewayFigures::Move::kCold);
     return attempt();
   }
   const bool is_charged =
@@ -619,7 +619,7 @@ void Relay::go_on(Failure failure) {
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
-  if (failure != Failure::kUnknown) ++services_.counters.retries;
+  if (failure != Failure::kUnknown) services_.counters.figures.note_retry(retry_of(failure));
   attempt();
 }
 
@@ -640,7 +640,7 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
 
 void Relay::give_up(api::ApiError error) {
   over_ = true;
-  note_arm(ArmFigures::Outcome::kError);
+  note_over(ArmFigures::Outcome::kError, streaming_ ? 200 : error.status);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -659,7 +659,7 @@ void Relay::give_up(api::ApiError error) {
 void Relay::client_left() {
   if (over_) return;
   ++services_.counters.left;
-  note_arm(ArmFigures::Outcome::kLeft);
+  note_over(ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);

@@ -23,6 +23,8 @@ class RetryBudget {
   void note_request(int64_t now_ns);
   // Takes one if there is one left.
   bool take(int64_t now_ns);
+  // How many there are left just now.
+  int64_t left(int64_t now_ns);
 
  private:
   static constexpr int kSeconds = 10;
@@ -33,6 +35,7 @@ class RetryBudget {
   };
 
   Second& second_of(int64_t now_ns);
+  int64_t left_locked(int64_t now_ns);
 
   const Options options_;
   std::mutex mutex_;
