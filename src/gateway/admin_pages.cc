@@ -113,6 +113,8 @@ std::string metrics_text(const AdminSource& source) {
   text.gauge("pelton_gateway_retry_budget", "Retries that may be made just now.",
              static_cast<double>(source.retry_budget.left(source.now_ns)));
   counter("answered_total", "Of these, answered wholly, whatever their status.", counters.answered);
+  counter("fallbacks_total", "Requests sent to a pool that their route falls back to.",
+          counters.fallbacks);
   counter("drain_moves_total", "Answers that left a worker which was being stopped.",
           counters.drain_moves);
   counter("warm_moves_total", "Of these, to a worker that had computed before what was said.",

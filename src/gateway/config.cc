@@ -218,7 +218,7 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
-                         "workers_file", "fleet_key_file", "retries", "resume_budget",
+                         "workers_file", "fleet_key_file", "retries", "retry_budget", "resume_budget",
                          "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
@@ -239,6 +239,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("workers_file", config.workers_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
+  TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
   TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
   TRY(table.read("index_bytes", {kIndexBytesMin, kIndexBytesMax}, config.index_bytes));
   return check_listeners(table, config, rules);
@@ -251,7 +252,7 @@ bool is_routed(const GatewayConfig& config, const std::string& model) {
 
 // Before pools are known: which of them there are check_routes() says.
 Result<void> read_route(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow"}));
+  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback"}));
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
@@ -269,6 +270,7 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
   TRY(table.read_table(
       "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
+  TRY(table.read("fallback", route.fallback));
   double sum = 0;
   for (const RouteArm& arm : route.arms) sum += arm.weight;
   if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
@@ -284,6 +286,7 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
   TRY(table.read_table(
       "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
+  TRY(table.read("fallback", route.fallback));
   const auto check_pool = [&](std::string_view key, const std::string& name) -> Result<void> {
     const auto pool = std::ranges::find(config.pools, name, &PoolConfig::name);
     if (pool == config.pools.end()) {
@@ -298,9 +301,20 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
                                         "of requests would start some",
                                         name));
     }
+    if (pool->scaling && !route.fallback.empty()) {
+      return table.bad("fallback",
+                       fmt::format("is not for the pool '{}', whose replicas come and go: requests "
+                                   "are held for it instead",
+                                   name));
+    }
     return {};
   };
   for (const RouteArm& arm : route.arms) TRY(check_pool("to", arm.pool));
+  for (const std::string& pool : route.fallback) {
+    TRY(check_pool("fallback", pool));
+    if (std::ranges::count(route.fallback, pool) == 1) continue;
+    return table.bad("fallback", fmt::format("has '{}' twice", pool));
+  }
   if (!route.shadow) return {};
   TRY(check_pool("shadow", route.shadow->pool));
   if (std::ranges::find(route.arms, route.shadow->pool, &RouteArm::pool) != route.arms.end()) {
@@ -312,7 +326,7 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
 }
 
 Result<void> read_tenant(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "models", "pool", "region"}));
+  TRY(table.expect_only({"name", "models", "pool", "region", "weight"}));
   TenantConfig tenant;
   TRY(table.read_name("name", tenant.name));
   TRY(table.read("models", tenant.models));
@@ -323,6 +337,7 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
       });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
+  TRY(table.read("weight", {0.001, 1000}, tenant.weight));
   const bool is_region =
       tenant.region.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
         return pool.region == tenant.region || pool.region == PoolConfig::kRegionOfWorker;

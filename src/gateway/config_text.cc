@@ -128,6 +128,7 @@ void put_route(std::string& out, const RouteConfig& route) {
                         quoted(arm.pool), quoted(arm.name), arm.weight);
   }
   put(out, "to", "[" + arms + "]");
+  if (!route.fallback.empty()) put(out, "fallback", list(route.fallback));
   if (!route.shadow) return;
   put(out, "shadow",
       fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
@@ -158,6 +159,7 @@ std::string config_text(const GatewayConfig& config) {
   put_text(out, "workers_file", config.workers_file);
   put_text(out, "fleet_key_file", config.fleet_key_file);
   put(out, "retries", fmt::format("{}", config.retries_max));
+  put(out, "retry_budget", fmt::format("{}", config.retry_budget));
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
@@ -199,6 +201,7 @@ std::string config_text(const GatewayConfig& config) {
     put(out, "models", list(tenant.models));
     put_text(out, "pool", tenant.pool);
     put_text(out, "region", tenant.region);
+    if (tenant.weight > 0) put(out, "weight", fmt::format("{}", tenant.weight));
   }
   for (const WorkerConfig& worker : config.workers) {
     out += "\n[[worker]]\n";

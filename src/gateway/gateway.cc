@@ -166,6 +166,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
         shadow_.yield();
       }) {
   add_gates(config_->config);
+  retry_budget_.set_share(config_->config.retry_budget);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
     limit_shares_ = std::make_unique<LimitShares>(
@@ -300,6 +301,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
     access_control_.replace_keys(std::move(keys));
     config_ = std::move(changed);
   }
+  retry_budget_.set_share(this->config()->config.retry_budget);
   watch_services(this->config()->config);
   set_members();
   dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
@@ -428,6 +430,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                                                       .created_ms = clock_.unix_ms(),
                                                       .received_ns = received_ns,
                                                       .arm = std::move(routed->arm)});
+  if (const double weight = weight_of(config, asker); weight > 0) {
+    relayed->principal.weight = weight;
+  }
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
@@ -435,6 +440,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   relayed->names_adapter = routed->is_adapter;
   relayed->speaks_of_response = response.has_value();
   if (response) relayed->other_pools = std::move(routed->other_pools);
+  if (!response) relayed->fallback = std::move(routed->fallback);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
@@ -484,15 +490,19 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   std::string user;
   if (is_split && known->sticky == Sticky::kSession) session = asked_session(request);
   if (is_split && known->sticky == Sticky::kUser) user = asked_user(request);
-  const auto choice = choose_route(config, {.model = model,
-                                            .asker = asker,
-                                            .session = session,
-                                            .user = user,
-                                            .home = home ? home->pool : std::string(),
-                                            .draw = draw()});
+  const std::string home_pool = home ? home->pool : std::string();
+  const RouteKey key{.model = model,
+                     .asker = asker,
+                     .session = session,
+                     .user = user,
+                     .home = home_pool,
+                     .draw = draw()};
+  const auto choice = choose_route(config, key);
   if (!choice) return route_adapter(config, std::move(model), asker);
   if (choice->pool == nullptr) return Routed{};
-  Routed routed{.pool = choice->pool, .model = std::move(model)};
+  std::vector<std::string> fallback = fallback_of(config, key, *choice);
+  Routed routed{
+      .pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;

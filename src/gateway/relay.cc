@@ -180,6 +180,8 @@ void Relay::wait_for_worker() {
   const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
                        services_.fleet.supply(request_.pool).ready == 0;
   if (is_held) return hold();
+  const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
+  if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
     if (request_.other_pools.empty()) return send_refusal();
     request_.pool = std::move(request_.other_pools.back());
@@ -197,6 +199,20 @@ void Relay::wait_for_worker() {
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
+}
+
+// Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
+// one. Whoever has begun an answer ends it.
+bool Relay::fall_back() {
+  if (begun() || request_.gate || request_.fallback.empty()) return false;
+  request_.pool = std::move(request_.fallback.front());
+  request_.fallback.erase(request_.fallback.begin());
+  tried_.clear();
+  failures_ = 0;
+  refusal_.reset();
+  stalled_ns_ = services_.clock.now_ns();
+  ++services_.counters.fallbacks;
+  return true;
 }
 
 std::string Relay::run_body(const Fleet::Assignment& assignment) const {
@@ -616,6 +632,7 @@ void Relay::go_on(Failure failure) {
                        (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
+    if (fall_back()) return attempt();
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }

@@ -73,6 +73,7 @@ class Relay final : public WorkerListener,
     bool speaks_of_response = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
     std::vector<std::string> other_pools = {};
+    std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
     bool is_copy =
         false;  // of a client's, whose answer nobody gets: one attempt, behind all others
     std::shared_ptr<ArmFigures> arm = {};  // of the route that has it; null: none does
@@ -119,6 +120,7 @@ class Relay final : public WorkerListener,
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
   void wait_for_worker();
+  bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
   void hold();

@@ -11,6 +11,7 @@ namespace pelton::gateway {
 struct RelayCounters {
   GatewayFigures figures;
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
+  std::atomic<int64_t> fallbacks{0};    // sent to another pool of their route
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped
   std::atomic<int64_t> warm_moves{0};   // of these, to one that had computed what was said before
   std::atomic<int64_t> warm_tokens{0};  // said meanwhile by those that were left

@@ -16,6 +16,11 @@ void RetryBudget::note_request(int64_t now_ns) {
   ++second_of(now_ns).requests;
 }
 
+void RetryBudget::set_share(double share) {
+  std::lock_guard lock(mutex_);
+  options_.share = share;
+}
+
 int64_t RetryBudget::left_locked(int64_t now_ns) {
   const Second& now = second_of(now_ns);
   int64_t requests = 0;
@@ -25,6 +30,7 @@ int64_t RetryBudget::left_locked(int64_t now_ns) {
     requests += second.requests;
     retries += second.retries;
   }
+  if (options_.share == 0) return 0;
   const double most =
       std::max<double>(options_.least, options_.share * static_cast<double>(requests));
   return std::max<int64_t>(static_cast<int64_t>(most) - retries, 0);
