@@ -183,6 +183,22 @@ Result<void> config_put(const cli::Arguments& arguments) {
   return write_output("the configuration is in force\n");
 }
 
+cli::Verb limits_verb() {
+  return {.name = "fleet limits",
+          .summary = "Shows keys' limits, a gateway's part of them and what is left.",
+          .about =
+              "WHOLE: what the key may ask for. HERE: this gateway's part of it, where\n"
+              "several share it. LEFT: of that, just now. KEY: the first digits of the\n"
+              "key's SHA-256.",
+          .flags = {admin_flag(),
+                    {.name = "--tenant", .value = "NAME", .help = "this one's keys only"},
+                    {.name = "--json",
+                     .help = "all that is known, as JSON",
+                     .kind = Flag::Kind::kSwitch}},
+          .examples = {"pelton fleet limits", "pelton fleet limits --tenant acme"},
+          .run = limits};
+}
+
 cli::Verb command_verb(std::string word, std::string summary) {
   return {.name = "fleet " + word,
           .summary = std::move(summary),
@@ -213,19 +229,7 @@ std::vector<cli::Verb> fleet_verbs() {
                    .flags = {admin_flag()},
                    .examples = {"pelton fleet show gpu-7"},
                    .run = show});
-  verbs.push_back({.name = "fleet limits",
-                   .summary = "Shows keys' limits, a gateway's part of them and what is left.",
-                   .about =
-                       "WHOLE: what the key may ask for. HERE: this gateway's part of it, where\n"
-                       "several share it. LEFT: of that, just now. KEY: the first digits of the\n"
-                       "key's SHA-256.",
-                   .flags = {admin_flag(),
-                             {.name = "--tenant", .value = "NAME", .help = "this one's keys only"},
-                             {.name = "--json",
-                              .help = "all that is known, as JSON",
-                              .kind = Flag::Kind::kSwitch}},
-                   .examples = {"pelton fleet limits", "pelton fleet limits --tenant acme"},
-                   .run = limits});
+  verbs.push_back(limits_verb());
   verbs.push_back(
       {.name = "fleet explain",
        .summary = "Says where a request would go and why; sends it to nobody.",

@@ -1,12 +1,12 @@
 #include "access/api_keys.h"
 
 #include <algorithm>
-#include <tuple>
 #include <cctype>
 #include <charconv>
 #include <optional>
 #include <random>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -215,7 +215,8 @@ std::vector<Principal> ApiKeys::limited() const {
   for (const auto& [hash, principal] : principals_) {
     if (principal.limits.any()) all.push_back(principal);
   }
-  std::ranges::sort(all, {}, [](const Principal& one) { return std::tie(one.tenant, one.account); });
+  std::ranges::sort(all, {},
+                    [](const Principal& one) { return std::tie(one.tenant, one.account); });
   return all;
 }
 

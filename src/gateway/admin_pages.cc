@@ -215,9 +215,9 @@ net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSour
 // What is believed of a worker's prefix cache.
 net::HttpResponse index_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::optional<std::string> name = net::query_value(request.query, "name");
-  if (!name) return refusal(api::api_error(Error{ErrorCode::kInvalidArgument,
-                                                 "?name= names a worker, as /v1/workers does",
-                                                 "name"}));
+  if (!name)
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "?name= names a worker, as /v1/workers does", "name"}));
   const std::optional<Fleet::WorkerIndex> index = source.fleet.index_of(*name);
   if (!index) return refusal(no_worker(*name));
   std::string body;

@@ -218,8 +218,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
-                         "workers_file", "fleet_key_file", "retries", "retry_budget", "resume_budget",
-                         "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
+                         "workers_file", "fleet_key_file", "retries", "retry_budget",
+                         "resume_budget", "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
   if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
@@ -413,14 +413,16 @@ Result<void> read_dns_service(const Table& table, std::string& service) {
 Result<void> read_fingerprints(const Table& table, PoolConfig& pool) {
   TRY(table.read("fingerprint", pool.fingerprints));
   if (pool.fingerprints.empty()) return {};
-  if (pool.is_foreign()) return table.bad("fingerprint", "is for workers of our own: others say none");
+  if (pool.is_foreign())
+    return table.bad("fingerprint", "is for workers of our own: others say none");
   if (pool.fingerprints.size() != pool.models.size()) {
     return table.bad("fingerprint", "must be as many as 'model' has names, in their order");
   }
   for (const std::string& one : pool.fingerprints) {
-    const bool is_one = one.size() == 32 &&
-                        one.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!is_one) return table.bad("fingerprint", "is 32 hexadecimal digits, as /server_info has it");
+    const bool is_one =
+        one.size() == 32 && one.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_one)
+      return table.bad("fingerprint", "is 32 hexadecimal digits, as /server_info has it");
   }
   return {};
 }

@@ -25,8 +25,8 @@ struct PoolConfig {  // workers that may stand for each other
   std::vector<std::string> models;  // names that its requests ask for
   // A model's folder or tokenizer.json: prompts' blocks are named with it; empty: they are not.
   std::string tokenizer;
-  // What its models' answers depend on (serve says it at /server_info), in their order: other workers
-  // get no requests. None: the first one that answers says it.
+  // What its models' answers depend on (serve says it at /server_info), in their order: other
+  // workers get no requests. None: the first one that answers says it.
   std::vector<std::string> fingerprints;
   // Where all of its workers stand, but for those that say another one; kRegionOfWorker: each says
   // it itself (serve --fleet-region). Who is tied to a region is never sent to workers of another.

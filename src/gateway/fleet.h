@@ -75,7 +75,7 @@ class Fleet {
     WorkerKind kind = WorkerKind::kPelton;
     ForeignAbilities abilities;  // of a foreign one
     bool tls = false;
-    std::string api_key;  // that a foreign one asks for; empty: none
+    std::string api_key;      // that a foreign one asks for; empty: none
     std::string fingerprint;  // of what it computes with; empty: it does not say
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find

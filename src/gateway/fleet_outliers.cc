@@ -35,9 +35,10 @@ void Fleet::note_delay(Worker& worker, double measured_s, double predicted_s) {
   const double others = FirstTokenDelays::median(ratios);
   const double expected_s = mine.measured_s / mine.ratio * others;
   if (mine.ratio <= kTimesLater * others || mine.measured_s - expected_s < kLeastS) return;
-  worker.slow_text = fmt::format("its first tokens come {:.1f} times as late as the others' of its "
-                                 "pool, of {} requests in ten seconds",
-                                 mine.ratio / others, mine.requests);
+  worker.slow_text = fmt::format(
+      "its first tokens come {:.1f} times as late as the others' of its "
+      "pool, of {} requests in ten seconds",
+      mine.ratio / others, mine.requests);
   worker.health.eject(cluster::WorkerHealth::Cause::kSlow, now_ns);
   worker.delays.clear();
 }

@@ -93,11 +93,11 @@ void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
         says_nothing ? is_configured : !held.empty() && worker->fingerprint != held;
     worker->mismatch.clear();
     if (differs) {
-      worker->mismatch =
-          fmt::format("its weights, tokenizer, template or settings are not its pool's: fingerprint "
-                      "{}, {} {}",
-                      shown(worker->fingerprint),
-                      is_configured ? "configured" : "the workers' before it", shown(held));
+      worker->mismatch = fmt::format(
+          "its weights, tokenizer, template or settings are not its pool's: fingerprint "
+          "{}, {} {}",
+          shown(worker->fingerprint), is_configured ? "configured" : "the workers' before it",
+          shown(held));
     }
     worker->health.set_unverified(differs);
   }
@@ -154,10 +154,11 @@ void Fleet::end_name_test(Worker& worker, const Place& place, int64_t now_ns) {
     blocks_.find(block_names(*hasher_, {.salt = {}, .adapter = 0}, *prompt, block_tokens),
                  tested->groups.tail_blocks, clock_.now_ns(), hits);
     const bool agree = hits[place.index] == kTestBlocks && *found == kTestBlocks * block_tokens;
-    log_.info(fmt::format("worker {}: a test of its blocks' names {}: {} of {} announced, {} tokens "
-                          "found",
-                          tested->shown, agree ? "has passed" : "has failed", hits[place.index],
-                          kTestBlocks, *found));
+    log_.info(
+        fmt::format("worker {}: a test of its blocks' names {}: {} of {} announced, {} tokens "
+                    "found",
+                    tested->shown, agree ? "has passed" : "has failed", hits[place.index],
+                    kTestBlocks, *found));
     if (agree) tested->name_trust.begin_anew();
   });
 }

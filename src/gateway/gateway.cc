@@ -110,6 +110,13 @@ bool asks_why(const net::HttpRequest& request, const Asker& asker) {
          request.headers.get("x-pelton-explain") == "1";
 }
 
+access::Principal weighted(const GatewayConfig& config, const Asker& asker,
+                           access::Principal principal) {
+  const double weight = weight_of(config, asker);
+  if (weight > 0) principal.weight = weight;
+  return principal;
+}
+
 // GW-03.
 api::ApiError loop_detected() {
   return {.status = 508,
@@ -419,28 +426,25 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
     return explain_beside(std::move(request), exchange, settings, *routed, asker);
   }
   const PoolConfig* pool = routed->pool;
-  const auto relayed =
-      std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
-                                                      .pool = pool->name,
-                                                      .model = std::move(routed->model),
-                                                      .region = region_of(config, asker),
-                                                      .request_id = request_id,
-                                                      .principal = *std::move(caller.principal),
-                                                      .seed = draw(),
-                                                      .created_ms = clock_.unix_ms(),
-                                                      .received_ns = received_ns,
-                                                      .arm = std::move(routed->arm)});
-  if (const double weight = weight_of(config, asker); weight > 0) {
-    relayed->principal.weight = weight;
-  }
+  const auto relayed = std::make_shared<Relay::Request>(
+      Relay::Request{.http = std::move(request),
+                     .pool = pool->name,
+                     .model = std::move(routed->model),
+                     .region = region_of(config, asker),
+                     .request_id = request_id,
+                     .principal = weighted(config, asker, *caller.principal),
+                     .seed = draw(),
+                     .created_ms = clock_.unix_ms(),
+                     .received_ns = received_ns,
+                     .arm = std::move(routed->arm)});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   relayed->speaks_of_response = response.has_value();
-  if (response) relayed->other_pools = std::move(routed->other_pools);
-  if (!response) relayed->fallback = std::move(routed->fallback);
+  (response ? relayed->other_pools : relayed->fallback) =
+      std::move(response ? routed->other_pools : routed->fallback);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
@@ -501,8 +505,7 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   if (!choice) return route_adapter(config, std::move(model), asker);
   if (choice->pool == nullptr) return Routed{};
   std::vector<std::string> fallback = fallback_of(config, key, *choice);
-  Routed routed{
-      .pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
+  Routed routed{.pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;

@@ -36,8 +36,11 @@ std::string limits_body(const access::AccessControl& access, const LimitShares* 
                         std::string_view tenant) {
   std::string body;
   base::JsonWriter w(body);
-  w.begin_object().key("gateways").integer(
-      shares == nullptr ? 1 : std::max<int64_t>(static_cast<int64_t>(shares->counts().gateways), 1));
+  w.begin_object()
+      .key("gateways")
+      .integer(shares == nullptr
+                   ? 1
+                   : std::max<int64_t>(static_cast<int64_t>(shares->counts().gateways), 1));
   w.key("limits").begin_array();
   size_t shown = 0;
   size_t all = 0;

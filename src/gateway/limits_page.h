@@ -1,5 +1,5 @@
-// What keys may ask for in a minute and at once, this gateway's part of it and what is left of that,
-// as JSON for the operator's listener. Keys are shown by the first digits of their hashes.
+// What keys may ask for in a minute and at once, this gateway's part of it and what is left of
+// that, as JSON for the operator's listener. Keys are shown by the first digits of their hashes.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ class PrefixIndex {
   int64_t evictions() const { return evictions_; }
   int64_t updates() const { return updates_; }  // what add() and remove() were asked for
   size_t held_by(int worker) const { return held_[static_cast<size_t>(worker)]; }  // names
-  size_t bytes() const { return slots_.size() * sizeof(Slot); }  // without lists
+  size_t bytes() const { return slots_.size() * sizeof(Slot); }                    // without lists
 
  private:
   static constexpr int kInPlace = 3;

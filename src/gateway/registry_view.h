@@ -23,7 +23,7 @@ class RegistryView {
   explicit RegistryView(std::string prefix) : prefix_(std::move(prefix)) {}
 
   struct Taken {
-    bool is_other = false;  // there are other workers than before
+    bool is_other = false;             // there are other workers than before
     std::vector<std::string> refused;  // "KEY: why"
   };
   // All that there is: what it lacks is marked.

@@ -14,7 +14,8 @@ using cluster::Registration;
 constexpr std::string_view kPrefix = "/pelton/v1/main";
 
 Registration worker(const std::string& name, int port = 9000) {
-  return {.name = name, .incarnation = "i", .host = "10.0.0.1", .port = port, .pool = "p", .zone = {}};
+  return {
+      .name = name, .incarnation = "i", .host = "10.0.0.1", .port = port, .pool = "p", .zone = {}};
 }
 
 EtcdClient::Entry entry(const Registration& worker, int64_t revision) {
@@ -36,9 +37,8 @@ TEST(RegistryView, TakesNothingButAWorkersOwnRecord) {
   RegistryView view{std::string(kPrefix)};
   EtcdClient::Snapshot snapshot{.revision = 9, .entries = {entry(worker("good"), 3)}};
   const std::string folder = cluster::workers_prefix(kPrefix);
-  for (const std::string& key :
-       {folder + "../workers/evil", folder + "evil/../other", folder, std::string("/other/evil"),
-        folder + "Evil", folder + "evil\n"}) {
+  for (const std::string& key : {folder + "../workers/evil", folder + "evil/../other", folder,
+                                 std::string("/other/evil"), folder + "Evil", folder + "evil\n"}) {
     snapshot.entries.push_back({.key = key, .value = encode(worker("evil")), .mod_revision = 4});
   }
   snapshot.entries.push_back({.key = folder + "a", .value = "", .mod_revision = 4});

@@ -210,8 +210,8 @@ class Relay final : public WorkerListener,
   int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
   bool was_paused_ = false;
   bool has_waited_ = false;
-  int64_t waiting_since_ns_ = 0;  // 0: it does not wait
-  int64_t said_ns_ = 0;           // when it last said something
+  int64_t waiting_since_ns_ = 0;                // 0: it does not wait
+  int64_t said_ns_ = 0;                         // when it last said something
   std::optional<GatewayFigures::Move> moving_;  // and has said nothing since
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;

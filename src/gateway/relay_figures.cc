@@ -66,11 +66,10 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
   const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
   size_t longest = 0;
   for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
-  request_.arm->note_end(
-      {.outcome = outcome,
-       .tokens = tokens,
-       .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
-       .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
+  request_.arm->note_end({.outcome = outcome,
+                          .tokens = tokens,
+                          .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
+                          .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
 }
 
 GatewayFigures::Retry Relay::retry_of(Failure failure) {

@@ -32,7 +32,8 @@ void Relay::leave_worker() {
   if (!next) return;
   // Nothing that its client would miss, or what may be ending workers: one at a time of those.
   const bool is_cold = said_count() == 0 || is_trial_ || warm_ups_failed_ >= kWarmUpsMax;
-  is_cold ? hand_over(*std::move(next), GatewayFigures::Move::kDrain) : start_warm_up(*std::move(next));
+  is_cold ? hand_over(*std::move(next), GatewayFigures::Move::kDrain)
+          : start_warm_up(*std::move(next));
 }
 
 void Relay::start_warm_up(Fleet::Assignment target) {

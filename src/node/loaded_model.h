@@ -153,7 +153,7 @@ class LoadedModel {
   Error no_tokenizer_;                                     // why, where there is none
   const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();
   std::shared_ptr<const chat::ChatFormat> chat_;
-  Error no_chat_;  // likewise
+  Error no_chat_;              // likewise
   std::string template_text_;  // that its chat format was made of; empty: none was
   std::string fingerprint_;
   std::optional<executor::Device> device_;

@@ -16,7 +16,8 @@ constexpr size_t kConfigBytesMax = size_t{1} << 20;
 // Vocabularies that are equal may still split a text otherwise: merges, and what is done to a text
 // before.
 constexpr std::string_view kSample =
-    "The quick brown foxes' 12345 jumps; Ärger über naïve façades, привет мир, 你好世界 \n\n\tint x = "
+    "The quick brown foxes' 12345 jumps; Ärger über naïve façades, привет мир, 你好世界 \n\n\tint "
+    "x = "
     "a[0]->b != 3.14e-10; // 🙂 don't";
 
 std::string vocabulary_digest(const tokenizer::Tokenizer& tokenizer) {

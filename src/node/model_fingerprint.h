@@ -1,7 +1,8 @@
 // What a model's answers depend on besides their requests, as one number that two workers can
 // compare: its weights, its configuration, its tokenizer, its chat template and what was chosen of
-// how it computes. Of the weights names, types, shapes and some bytes of each tensor are read, so it
-// takes milliseconds: other weights of one architecture are found out, a few changed bytes are not
+// how it computes. Of the weights names, types, shapes and some bytes of each tensor are read, so
+// it takes milliseconds: other weights of one architecture are found out, a few changed bytes are
+// not
 // (`pelton verify` reads them all). Where the files lie means nothing, nor when they were written.
 // Value; the load's thread.
 #pragma once
