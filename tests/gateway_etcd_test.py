@@ -15,7 +15,7 @@ import unittest
 
 import gateway_discovery_test
 import gateway_fixture
-from gateway_discovery_test import Discovery, Etcd
+from gateway_discovery_test import Etcd
 from gateway_fixture import ask
 from ports import free_port
 
@@ -29,8 +29,9 @@ def coded(text):
 
 @unittest.skipUnless(shutil.which("etcd"), "etcd-server is not installed")
 class Trouble(unittest.TestCase):
-    setUp, worker, gateway, rows, states = Discovery.setUp, Discovery.worker, Discovery.gateway, Discovery.rows, Discovery.states
-    wait, streams_until = Discovery.wait, Discovery.streams_until
+    # Not inherited: its tests would run here too.
+    setUp, worker, gateway, rows, states, wait, streams_until = (
+        getattr(gateway_discovery_test.Discovery, name) for name in ("setUp", "worker", "gateway", "rows", "states", "wait", "streams_until"))
 
     def etcd(self, *more):
         one = Etcd(self.folder / f"etcd{free_port()}", more=more)

@@ -1,5 +1,6 @@
 // How late a worker's first tokens came lately, beside what its own reports led to expect: the
-// last of them within ten seconds, and their middle. Pure: time comes with each call; one owner.
+// last twenty of them within ten seconds, and their middle. Pure: time comes with each call; one
+// owner.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@ namespace pelton::gateway {
 
 class FirstTokenDelays {
  public:
+  static constexpr int kRequests = 20;
   static constexpr int64_t kWindowNs = 10'000'000'000;
 
   void note(double measured_s, double predicted_s, int64_t now_ns) {
@@ -52,7 +54,7 @@ class FirstTokenDelays {
     double ratio = 0;
     double measured_s = 0;
   };
-  std::array<One, 64> latest_{};
+  std::array<One, kRequests> latest_{};
   size_t next_ = 0;
 };
 

@@ -10,7 +10,6 @@
 namespace pelton::gateway {
 namespace {
 
-constexpr int kRequestsMin = 20;
 constexpr int kOthersMin = 10;
 constexpr double kTimesLater = 3;
 constexpr double kLeastS = 0.05;  // what is late by less is nobody's trouble
@@ -22,7 +21,7 @@ void Fleet::note_delay(Worker& worker, double measured_s, double predicted_s) {
   worker.delays.note(measured_s, predicted_s, now_ns);
   if (worker.health.state(now_ns) != cluster::WorkerState::kReady) return;
   const FirstTokenDelays::Middle mine = worker.delays.middle(now_ns);
-  if (mine.requests < kRequestsMin || is_half_ejected(worker.config.pool)) return;
+  if (mine.requests < FirstTokenDelays::kRequests || is_half_ejected(worker.config.pool)) return;
   std::vector<double> ratios;
   for (const std::unique_ptr<Worker>& other : workers_) {
     if (other == nullptr || other.get() == &worker || other->config.pool != worker.config.pool) {
@@ -37,7 +36,7 @@ void Fleet::note_delay(Worker& worker, double measured_s, double predicted_s) {
   if (mine.ratio <= kTimesLater * others || mine.measured_s - expected_s < kLeastS) return;
   worker.slow_text = fmt::format(
       "its first tokens come {:.1f} times as late as the others' of its "
-      "pool, of {} requests in ten seconds",
+      "pool, of its last {} requests",
       mine.ratio / others, mine.requests);
   worker.health.eject(cluster::WorkerHealth::Cause::kSlow, now_ns);
   worker.delays.clear();
