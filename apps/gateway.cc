@@ -103,7 +103,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool scales = arguments.has("--with-autoscaler");
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
-  if (scales && config.autoscaler.leads_by_etcd) {
+  if (scales && config.autoscaler.lead != gateway::AutoscalerConfig::Lead::kNone) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] 'lead' is for pelton autoscale: a gateway's own autoscaler is alone",
                  "with-autoscaler"};

@@ -184,10 +184,25 @@ start_seconds = 1
     def test_of_two_autoscalers_one_leads_and_the_other_takes_over(self):
         etcd = Etcd(str(self.folder / "etcd"))
         self.addCleanup(lambda: etcd.process.poll() is None and etcd.end())
+        self.check_lead('lead = "etcd"', f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
+
+    def test_a_lease_of_kubernetes_says_who_leads(self):
+        api = WorkloadApi("secret", lambda address: None)
+        self.addCleanup(api.close)
+        token = self.folder / "token"
+        token.write_text("secret")
+        self.check_lead('lead = "kubernetes"\nlease = "ml/box-autoscaler"',
+                        f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{token}"')
+        self.assertEqual(list(api.leases), ["box-autoscaler"])
+        self.assertEqual([one["data"]["pool"] for one in api.maps.values()], ["box"])
+        kinds = {(method, path.split("/namespaces/ml/")[1].split("/")[0]) for method, path, body in api.writes}
+        self.assertEqual(kinds, {("POST", "leases"), ("PATCH", "leases"), ("POST", "configmaps"), ("PATCH", "configmaps")}, "no more rights")
+
+    def check_lead(self, lead, store):
+        """FT-36: of several autoscalers one decides; it is killed, stopped beyond its lease, ended in order: the next goes on from what it knew."""
         state = self.folder / "replicas"
-        self.configure(autoscaler=f'state_dir = "{state}"\nlead = "etcd"\nlease_seconds = 3', scale="max = 2",
-                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}',
-                       more=f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
+        self.configure(autoscaler=f'state_dir = "{state}"\n{lead}\nlease_seconds = 3', scale="max = 2",
+                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}', more=store)
         first = self.scaler()
         self.wait(lambda: first.said("leads, epoch"))
         record = self.folder / "facts.jsonl"

@@ -124,7 +124,8 @@ class Trouble(unittest.TestCase):
         revision = self.call(etcd, "kv/range", key=coded("none"))["header"]["revision"]
         self.call(etcd, "kv/compaction", revision=revision, physical=True)
         self.call(etcd, "maintenance/defragment")
-        self.call(etcd, "maintenance/alarm", action="DEACTIVATE", alarm="NOSPACE")
+        alarm = self.call(etcd, "maintenance/alarm", action="GET")["alarms"][0]
+        self.call(etcd, "maintenance/alarm", action="DEACTIVATE", **alarm)
         self.wait(lambda: self.states().get("late") == "ready", [*gateway.log, *late.log])
         self.end(gateway)
 

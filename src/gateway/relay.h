@@ -156,6 +156,7 @@ class Relay final : public WorkerListener,
   bool relay(AnswerUpdate& update);
   void note_response(std::string_view bytes);
   void note_progress();
+  void note_served();
   // Of its figures (relay_figures.cc).
   void begin_wait();
   void end_wait();
@@ -202,6 +203,7 @@ class Relay final : public WorkerListener,
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;
   int64_t prompt_tokens_ = 0;  // of the longest one, as workers say
+  int64_t cached_tokens_ = 0;  // of the last one that has ended
   bool progressed_ = false;    // the running attempt has said something new
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;

@@ -294,6 +294,7 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
          .running = replica.worker.running,
          .waiting = replica.worker.waiting,
          .kv_used = replica.worker.kv_used,
+         .model = replica.worker.model,
          // One that has been asked to end cannot be recalled.
          .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0});
     if (replica.phase == Phase::kStarting) facts.replicas.back().slots = 0;

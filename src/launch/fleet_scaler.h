@@ -50,6 +50,7 @@ class ScaledFleet {
     int running = 0;
     int waiting = 0;
     double kv_used = 0;
+    autoscaler::ReplicaModel model;  // its costs are those of its steps lately
   };
 
   virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
