@@ -449,6 +449,8 @@ class Policy(unittest.TestCase):
         self.assertEqual(post("key-l", **{"X-Forwarded-For": "10.9.9.9", "x-internal-tenant": "b", "User-Agent": "other"})[0], 429)
         self.assertEqual([post("key-r", **{"x-request-id": "same"}) for _ in range(2)], [(200, "4"), (200, "3")])
         fleet.fault(0, errors=1)
+        fleet.fault(1, lie_load=100000)  # so the first one is asked first
+        self.wait(lambda: fleet.row(1)["running"] > 1000)
         left = [post("key-r") for _ in range(3)]
         self.assertEqual(left, [(200, "2"), (200, "1"), (200, "0")])
         self.assertGreater(fleet.metric("retries_total"), 0, "one of them was tried at the other worker")
