@@ -20,6 +20,7 @@
 #include "cli/interrupt.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
+#include "launch/keda_scaler.h"
 #include "launch/kubernetes_lead_store.h"
 #include "launch/lead.h"
 #include "launch/remote_fleet.h"
@@ -168,6 +169,7 @@ class Deciding {
   std::unique_ptr<launch::RemoteFleet> fleet_;
   std::unique_ptr<launch::FleetScaler> scaler_;
   std::unique_ptr<net::HttpServer> listener_;
+  std::unique_ptr<launch::KedaScaler> keda_;
 };
 
 // To gateways an epoch of whoever leads is newer than every one of somebody who does not, which is
@@ -222,6 +224,13 @@ void Deciding::hand_over() {
 }
 
 Result<void> Deciding::listen() {
+  if (config_.autoscaler.keda_port >= 0) {
+    TRY_ASSIGN(keda_, launch::KedaScaler::open({.host = config_.autoscaler.keda_host,
+                                                .port = config_.autoscaler.keda_port},
+                                               [this] { return scaler_->states(); }));
+    log_.info(fmt::format("KEDA's scaler listens on {}",
+                          net::format_host_port(config_.autoscaler.keda_host, keda_->port())));
+  }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
   listener_ = make_listener(config_, hosts, *scaler_, log_);
@@ -241,6 +250,7 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
     const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
     if (leads()) next = scaler_->turn(asked);
   }
+  keda_.reset();
   if (listener_ != nullptr) listener_->stop(std::chrono::milliseconds(0));
   if (!leads()) return Error{ErrorCode::kIo, "the lead is lost: another autoscaler decides", {}};
   if (fleet_->is_superseded()) {

@@ -1,7 +1,10 @@
 #include "apps/lora_flags.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -66,6 +69,54 @@ Result<Module> parse_module(const std::string& word) {
   return module;
 }
 
+std::vector<std::string> names_of(const node::NamedModel& model) {
+  std::vector<std::string> names = model.aliases;
+  names.push_back(model.id);
+  return names;
+}
+
+// Of "MODEL=DIR" with a model of these names the folder: by the longest that fits, as both may hold
+// an "=". Nothing: it names none of them.
+std::optional<std::string> folder_of(const std::string& word,
+                                     const std::vector<std::string>& names) {
+  size_t longest = 0;
+  for (const std::string& name : names) {
+    if (word.starts_with(name + "=")) longest = std::max(longest, name.size() + 1);
+  }
+  return longest == 0 ? std::nullopt : std::optional(word.substr(longest));
+}
+
+Error bad_folder(const std::string& word, std::string_view why) {
+  return {ErrorCode::kInvalidArgument, fmt::format("--lora-folder '{}': {}", word, why),
+          "lora-folder"};
+}
+
+// Whose each folder is, and that it is nobody else's.
+Result<void> check_folders(const std::vector<std::string>& words,
+                           const std::vector<node::NamedModel>& models) {
+  std::map<std::string, std::string> owners;  // by the folder
+  for (const std::string& word : words) {
+    std::optional<std::string> folder;
+    std::string owner = models.size() == 1 ? models.front().id : "";
+    for (const node::NamedModel& model : models) {
+      std::optional<std::string> own = folder_of(word, names_of(model));
+      if (!own || (folder && folder->size() < own->size())) continue;
+      folder = std::move(own);
+      owner = model.id;
+    }
+    if (!folder && models.size() > 1) {
+      return bad_folder(word, "of several models MODEL=DIR says whose adapters lie in it");
+    }
+    std::error_code ignored;
+    const std::string path = folder.value_or(word);
+    const auto [known, is_new] =
+        owners.emplace(std::filesystem::weakly_canonical(path, ignored).string(), owner);
+    if (is_new || known->second == owner) continue;
+    return bad_folder(word, fmt::format("its adapters are those of '{}'", known->second));
+  }
+  return {};
+}
+
 Flag count(std::string name, std::string help, std::string fallback, double most) {
   return {.name = std::move(name),
           .value = "N",
@@ -117,9 +168,9 @@ std::vector<Flag> lora_flags() {
                    .aliases = {"--lora-paths"},
                    .many = true});
   flags.push_back({.name = "--lora-folder",
-                   .value = "DIR",
+                   .value = "[MODEL=]DIR",
                    .help = "a folder of adapters: each is served by its own folder's name, and "
-                           "loaded when it is first asked for",
+                           "loaded when it is first asked for; of several models 'MODEL=DIR'",
                    .many = true});
   flags.push_back({.name = "--allow-runtime-lora-updating",
                    .help = "callers may load adapters from --lora-folder, and unload them "
@@ -165,8 +216,11 @@ Result<void> read_lora_memory_flags(const cli::Arguments& arguments,
 
 Result<void> check_lora_bases(const cli::Arguments& arguments,
                               const std::vector<node::NamedModel>& models) {
+  std::set<std::string> names;
   for (const std::string& word : arguments.list("--lora-modules")) {
     TRY_ASSIGN(const Module module, parse_module(word));
+    if (!names.insert(module.source.name).second)
+      return bad_module(word, "its name is there twice");
     if (module.base.empty() && models.size() > 1) {
       return bad_module(word, "of several models 'base_model_name' says whose adapter it is");
     }
@@ -177,19 +231,32 @@ Result<void> check_lora_bases(const cli::Arguments& arguments,
         });
     if (!is_served) return bad_module(word, fmt::format("no model is named '{}'", module.base));
   }
-  return {};
+  return check_folders(arguments.list("--lora-folder"), models);
 }
 
-Result<std::vector<Source>> lora_modules(const cli::Arguments& arguments,
-                                         const std::vector<std::string>& names) {
+Result<std::vector<Source>> lora_modules(const cli::Arguments& arguments, const LoraOwner& owner) {
   std::vector<Source> sources;
   for (const std::string& word : arguments.list("--lora-modules")) {
     TRY_ASSIGN(Module module, parse_module(word));
-    const bool is_ours = module.base.empty() || names.empty() ||
-                         std::ranges::find(names, module.base) != names.end();
+    const bool is_ours = module.base.empty()
+                             ? owner.has_unnamed_modules
+                             : owner.names.empty() ||
+                                   std::ranges::find(owner.names, module.base) != owner.names.end();
     if (is_ours) sources.push_back(std::move(module.source));
   }
   return sources;
+}
+
+std::vector<std::string> lora_folders(const cli::Arguments& arguments, const LoraOwner& owner) {
+  std::vector<std::string> folders;
+  for (const std::string& word : arguments.list("--lora-folder")) {
+    if (std::optional<std::string> own = folder_of(word, owner.names)) {
+      folders.push_back(*std::move(own));
+    } else if (owner.has_unnamed_folders) {
+      folders.push_back(word);
+    }
+  }
+  return folders;
 }
 
 }  // namespace pelton::apps

@@ -29,13 +29,22 @@ Result<LoraPlaces> read_lora_places(const cli::Arguments& arguments);
 Result<void> read_lora_memory_flags(const cli::Arguments& arguments,
                                     executor::LocalExecutor::Options& options);
 
-// Whether each of --lora-modules has one of these models as its base. Errors: kInvalidArgument.
+// Whether each of --lora-modules and --lora-folder has one of these models as its base, and no name
+// or folder two. Errors: kInvalidArgument.
 Result<void> check_lora_bases(const cli::Arguments& arguments,
                               const std::vector<node::NamedModel>& models);
 
-// --lora-modules: those whose base is the model of these names, or that name none; all, where
-// `names` is empty. "NAME=PATH" and vLLM's JSON. Errors: kInvalidArgument, naming the flag.
-Result<std::vector<server::AdapterRegistry::Source>> lora_modules(
-    const cli::Arguments& arguments, const std::vector<std::string>& names);
+// Whose adapters --lora-modules and --lora-folder mean: the model's of these names. Words that name
+// no model are the only model's; one that is loaded later has those of its own request.
+struct LoraOwner {
+  std::vector<std::string> names = {};  // none: whichever model is meant
+  bool has_unnamed_modules = true;
+  bool has_unnamed_folders = true;
+};
+// "NAME=PATH" and vLLM's JSON. Errors: kInvalidArgument, naming the flag.
+Result<std::vector<server::AdapterRegistry::Source>> lora_modules(const cli::Arguments& arguments,
+                                                                  const LoraOwner& owner);
+// "DIR" and "MODEL=DIR".
+std::vector<std::string> lora_folders(const cli::Arguments& arguments, const LoraOwner& owner);
 
 }  // namespace pelton::apps

@@ -431,9 +431,15 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
   };
   std::vector<Start> starts;
   for (const node::NamedModel& named : models) {
-    Plan plan{.named = named, .arguments = arguments, .options = {}, .is_only = models.size() == 1};
+    const bool is_only = models.size() == 1;
+    Plan plan{.named = named,
+              .arguments = arguments,
+              .options = {},
+              .is_only = is_only,
+              .has_unnamed_modules = is_only,
+              .has_unnamed_folders = is_only};
     TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
-    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, models.size() == 1);
+    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, is_only);
     Start& start = starts.emplace_back();
     const auto outcome = std::make_shared<std::promise<Result<void>>>();
     start.outcome = outcome->get_future();
@@ -480,6 +486,9 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
       return cli::flag_named(flags, option.first).flag->name == name;
     });
   };
+  // What the server's flags say of adapters is of the models that it began with.
+  plan.has_unnamed_modules = says("--lora-modules");
+  plan.has_unnamed_folders = says("--lora-folder");
   const bool says_bytes = says("--kv-cache-memory");
   const bool says_share = says("--memory-utilization");
   if (says_bytes && !says_share) plan.options.executor.memory_utilization.reset();
@@ -545,14 +554,26 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
 
 Result<void> ModelHost::add_adapters(const Plan& plan, Hosted& hosted,
                                      const std::function<bool()>& stopped) {
+  LoraOwner owner{.names = plan.named.aliases,
+                  .has_unnamed_modules = plan.has_unnamed_modules,
+                  .has_unnamed_folders = plan.has_unnamed_folders};
+  owner.names.push_back(plan.named.id);
   if (*plan.adapters == nullptr) {
-    TRY_ASSIGN(*plan.adapters,
-               make_adapters(*plan.arguments, *hosted.loaded, plan.options, plan.named, stopped,
-                             {.clock = parts_.clock, .log = parts_.log}));
+    TRY_ASSIGN(*plan.adapters, make_adapters(*plan.arguments, *hosted.loaded, plan.options, owner,
+                                             stopped, {.clock = parts_.clock, .log = parts_.log}));
   } else {
     (*plan.adapters)->wake();
   }
-  hosted.served->adapters = *plan.adapters;
+  server::ServedModel& served = *hosted.served;
+  served.adapters = *plan.adapters;
+  if (served.adapters == nullptr) return {};
+  std::ranges::copy(adapter_limits(plan.options.executor), std::back_inserter(served.limits));
+  served.runtime = [of_model = std::move(served.runtime),
+                    facts = adapter_facts(*plan.arguments, plan.options.executor, owner)] {
+    auto all = of_model();
+    all.insert(all.end(), facts.begin(), facts.end());
+    return all;
+  };
   return {};
 }
 

@@ -88,6 +88,9 @@ class ModelHost {
     std::shared_ptr<std::shared_ptr<server::AdapterRegistry>> adapters =
         std::make_shared<std::shared_ptr<server::AdapterRegistry>>();
     bool is_only = false;  // no other model is served: lines of the log need not name it
+    // Whether words of --lora-modules and --lora-folder that name no model are its own.
+    bool has_unnamed_modules = true;
+    bool has_unnamed_folders = true;
   };
 
   // Errors: kInvalidArgument with the field.

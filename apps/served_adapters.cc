@@ -10,8 +10,9 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "apps/lora_flags.h"
+#include "checkpoint/model_card.h"
 #include "executor/loaded_adapter.h"
 #include "lora/adapter.h"
 
@@ -35,11 +36,21 @@ int64_t tensor_bytes_of(const std::string& path) {
   return before < bytes ? static_cast<int64_t>(bytes - before) : 0;
 }
 
+api::ModelDescription described(const std::string& path,
+                                const AdapterRegistry::Options::MayRead& may_read) {
+  checkpoint::ModelCard card = checkpoint::read_model_card(path, may_read);
+  return {.license = std::move(card.license),
+          .license_name = std::move(card.license_name),
+          .license_link = std::move(card.license_link),
+          .license_text = std::move(card.license_text),
+          .text = std::move(card.text)};
+}
+
 // Outlives the model that it is made of: a copy of its configuration goes with it.
 AdapterRegistry::Options options_of(const cli::Arguments& arguments,
                                     const families::ModelConfig& base,
                                     const executor::LocalExecutor::Options& executor,
-                                    std::vector<std::string> model_names) {
+                                    const LoraOwner& owner) {
   const auto config = std::make_shared<const families::ModelConfig>(base);
   const lora::Limits limits = executor.adapter_limits;
   AdapterRegistry::Options options;
@@ -59,8 +70,10 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
   options.bytes_of = [](const std::string& path) {
     return tensor_bytes_of(path + "/adapter_model.safetensors");
   };
-  options.folders = arguments.list("--lora-folder");
-  options.model_names = std::move(model_names);
+  options.describe = described;
+  options.folders = lora_folders(arguments, owner);
+  options.model_names = owner.names;
+  options.active_max = executor.adapters_max;
   options.resident_max = executor.adapters_kept_max;
   options.bytes_max = executor.adapters_kept_max * executor::adapter_place_bytes(base, limits);
   options.loads_per_second = arguments.number("--lora-loads-per-second");
@@ -79,11 +92,9 @@ Result<void> check_folders(const std::vector<std::string>& folders) {
 
 // As a name it would never be reached.
 Result<void> check_names(const std::vector<AdapterRegistry::Source>& modules,
-                         const node::NamedModel& names) {
+                         const LoraOwner& owner) {
   for (const AdapterRegistry::Source& module : modules) {
-    const bool is_models = module.name == names.id ||
-                           std::ranges::find(names.aliases, module.name) != names.aliases.end();
-    if (!is_models) continue;
+    if (std::ranges::find(owner.names, module.name) == owner.names.end()) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--lora-modules: '{}' is the model's own name", module.name),
                  "lora-modules"};
@@ -96,7 +107,7 @@ Result<void> check_names(const std::vector<AdapterRegistry::Source>& modules,
 Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arguments,
                                                        const node::LoadedModel& model,
                                                        const node::LoadedModel::Options& options,
-                                                       const node::NamedModel& names,
+                                                       const LoraOwner& owner,
                                                        const std::function<bool()>& stopped,
                                                        const AdapterParts& parts) {
   if (!arguments.has("--enable-lora")) return std::shared_ptr<AdapterRegistry>();
@@ -105,14 +116,11 @@ Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arg
                  "--enable-lora: a modelled executor computes nothing, also no adapters",
                  "enable-lora"};
   }
-  std::vector<std::string> all_names = names.aliases;
-  all_names.push_back(names.id);
-  TRY_ASSIGN(const std::vector<AdapterRegistry::Source> modules,
-             lora_modules(arguments, all_names));
-  TRY(check_names(modules, names));
-  TRY(check_folders(arguments.list("--lora-folder")));
+  TRY_ASSIGN(const std::vector<AdapterRegistry::Source> modules, lora_modules(arguments, owner));
+  TRY(check_names(modules, owner));
+  TRY(check_folders(lora_folders(arguments, owner)));
   auto registry = std::make_shared<AdapterRegistry>(
-      options_of(arguments, model.config(), options.executor, all_names), parts.clock, parts.log);
+      options_of(arguments, model.config(), options.executor, owner), parts.clock, parts.log);
   for (const AdapterRegistry::Source& module : modules) {
     if (stopped()) return Error{ErrorCode::kCancelled, "stopped", ""};
     const auto outcome = std::make_shared<std::promise<Result<void>>>();
@@ -127,6 +135,24 @@ Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arg
   }
   registry->find_in_folders();
   return registry;
+}
+
+std::vector<std::pair<std::string, int64_t>> adapter_limits(
+    const executor::LocalExecutor::Options& executor) {
+  return {{"loras_max", executor.adapters_max},
+          {"cpu_loras_max", executor.adapters_kept_max},
+          {"lora_rank_max", executor.adapter_limits.rank_max},
+          {"lora_names_max", static_cast<int64_t>(AdapterRegistry::kNamesMax)},
+          {"lora_waiting_max", AdapterRegistry::kWaitingMax}};
+}
+
+std::vector<std::pair<std::string, std::string>> adapter_facts(
+    const cli::Arguments& arguments, const executor::LocalExecutor::Options& executor,
+    const LoraOwner& owner) {
+  return {{"lora_targets", std::string(lora::targets_name(executor.adapter_limits.targets))},
+          {"lora_folders", fmt::format("{}", fmt::join(lora_folders(arguments, owner), ", "))},
+          {"lora_loads_per_second", fmt::format("{}", arguments.number("--lora-loads-per-second"))},
+          {"lora_updating", arguments.has("--allow-runtime-lora-updating") ? "allowed" : "off"}};
 }
 
 }  // namespace pelton::apps

@@ -4,13 +4,17 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "apps/lora_flags.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
+#include "executor/local_executor.h"
 #include "node/loaded_model.h"
-#include "node/model_names.h"
 #include "server/adapter_registry.h"
 
 namespace pelton::apps {
@@ -25,7 +29,13 @@ struct AdapterParts {  // all outlive the registry
 // Errors: with the field "lora-modules" or "lora-folder"; kCancelled.
 Result<std::shared_ptr<server::AdapterRegistry>> make_adapters(
     const cli::Arguments& arguments, const node::LoadedModel& model,
-    const node::LoadedModel::Options& options, const node::NamedModel& names,
+    const node::LoadedModel::Options& options, const LoraOwner& owner,
     const std::function<bool()>& stopped, const AdapterParts& parts);
+// What of them /server_info says: numbers and words.
+std::vector<std::pair<std::string, int64_t>> adapter_limits(
+    const executor::LocalExecutor::Options& executor);
+std::vector<std::pair<std::string, std::string>> adapter_facts(
+    const cli::Arguments& arguments, const executor::LocalExecutor::Options& executor,
+    const LoraOwner& owner);
 
 }  // namespace pelton::apps

@@ -169,6 +169,37 @@ start_seconds = 1
                 scaler.end(signal.SIGTERM)
                 self.gateway.end()
 
+    @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
+    def test_keda_asks_over_grpc(self):
+        """An external push scaler: inactive while nobody asks, active as soon as a request is held, and the number that is desired."""
+        api = WorkloadApi(None, lambda address: subprocess.Popen(["sleep", "60"]))
+        self.addCleanup(api.close)
+        port = free_port()
+        self.configure(autoscaler=f'keda_listen = "127.0.0.1:{port}"', scale='max = 2\nmode = "advise"',
+                       launch='kind = "kubernetes"\nworkload = "ml/deployment/box"\nport = 1',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = ""')
+        scaler = self.scaler()
+        self.wait(lambda: scaler.said("KEDA's scaler listens on"))
+
+        def call(method, message):
+            frame = b"\0" + len(message).to_bytes(4, "big") + message
+            done = subprocess.run(["curl", "--silent", "--http2-prior-knowledge", "--max-time", "10", "--data-binary", "@-",
+                                   "--header", "Content-Type: application/grpc", "--header", "TE: trailers",
+                                   f"http://127.0.0.1:{port}/externalscaler.ExternalScaler/{method}"], input=frame, capture_output=True, check=True)
+            return done.stdout[5:]
+        entry = b"\x0a\x04pool\x12\x03box"
+        box = b"\x1a" + bytes([len(entry)]) + entry
+        self.assertEqual(call("IsActive", box), b"", "a message whose only field is false")
+        held = threading.Thread(target=lambda: ask(self.gateway.port, "POST", "/v1/chat/completions", {
+            "model": "pelton-box", "messages": [{"role": "user", "content": "hi"}]}, **{"x-request-timeout-ms": "8000"}))
+        held.start()
+        self.wait(lambda: call("IsActive", box) == b"\x08\x01", 8)
+        metrics = call("GetMetrics", b"\x0a" + bytes([len(box)]) + box + b"\x12\x01m")
+        self.assertIn(b"\x0a\x01m\x10\x01", metrics, "metric 'm' is 1")
+        held.join()
+        self.assertEqual(api.writes, [], "KEDA writes, and nobody else")
+        self.assertEqual(scaler.end(signal.SIGTERM), 0)
+
     @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is not installed")
     def test_kubectl_scales_as_we_do(self):
         """The double takes what the real kubectl sends, which is what ours is compared with above."""

@@ -24,6 +24,7 @@ import lora_test
 from lora_test import TINY, on_q, on_down, write_adapter
 
 BINARY = None
+BOX = lora_test.ROOT / "models" / "pelton-box"
 PROMPT = json.loads((TINY / "tokens.json").read_text())
 PROMPT = (PROMPT["prompt"] if isinstance(PROMPT, dict) else PROMPT)[:24]
 ON_DOWN = {"target_modules": [], "target_parameters": ["mlp.experts.down_proj"]}
@@ -45,10 +46,10 @@ class Served(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
 
-    def start(self, *flags, env=None):
+    def start(self, *flags, models=None, env=None):
         self.log = open(self.root / "log", "w+", encoding="utf-8")
         self.addCleanup(self.log.close)
-        self.process = subprocess.Popen([BINARY, "serve", TINY, "--served-model-name", "base", "--port", "0",
+        self.process = subprocess.Popen([BINARY, "serve", *(models or (TINY, "--served-model-name", "base")), "--port", "0",
                                          "--kv-cache-memory", "64MiB", "--max-model-len", "512", "--threads", "1",
                                          *map(str, flags)], stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env=env)
@@ -262,6 +263,143 @@ class Served(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertRegex(self.http("/metrics")[1], r"pelton_lora_adapters_active\{[^}]*\} 0\n")
+
+    def test_streams_while_adapters_come_and_go(self):
+        """Loaded, replaced, unloaded and pushed out under streams: each is a version's answer, or a 404. PELTON_FULL: 50 streams."""
+        streams, rounds = (50, 60) if os.environ.get("PELTON_FULL") else (12, 8)
+        many = self.root / "many"
+        for seed in range(3):
+            write_adapter(many / f"v{seed}", strong_q(seed + 1))
+        self.start("--enable-lora", "--lora-folder", many, "--allow-runtime-lora-updating", "--max-loras", "2",
+                   "--lora-loads-per-second", "0", "--max-num-seqs", "16")
+        load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+        versions = [self.tokens(f"v{seed}", count=16) for seed in range(3)]
+        self.assertEqual(len(set(map(tuple, versions))), 3)
+        wrong, answered, ending = [], [], threading.Event()
+
+        def stream(number):
+            name = ("loop", "v0", "other")[number % 3]
+            body = {"model": name, "prompt": PROMPT, "max_tokens": 16, "temperature": 0, "ignore_eos": True, "stream": True,
+                    "return_token_ids": True}
+            while not ending.is_set():
+                status, text = self.http("/v1/completions", body)
+                if status == 404 and name != "v0":
+                    continue
+                chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+                tokens = [token for chunk in chunks for choice in chunk.get("choices", ()) for token in choice.get("token_ids") or ()]
+                if status != 200 or tokens not in (versions[:1] if name == "v0" else versions):
+                    wrong.append((name, status, text[-400:]))
+                answered.append(name)
+        threads = [threading.Thread(target=stream, args=(number,)) for number in range(streams)]
+        for thread in threads:
+            thread.start()
+        for i in range(rounds):
+            for name in ("loop", "other"):
+                self.assertEqual(self.http(load, {"lora_name": name, "lora_path": str(many / f"v{i % 3}")})[0], 200)
+            for name in ("loop", "other"):
+                self.assertEqual(self.http(load, {"lora_name": name, "lora_path": str(many / f"v{(i + 1) % 3}"), "load_inplace": True})[0], 200)
+                self.assertEqual(self.http(unload, {"lora_name": name})[0], 200)
+        ending.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong[:3], [])
+        self.assertEqual(set(answered), {"loop", "v0", "other"})
+        metrics = self.http("/metrics")[1]
+        for gauge in ("adapters_active", "requests_waiting"):
+            self.assertRegex(metrics, r"pelton_lora_%s\{[^}]*\} 0\n" % gauge)
+        self.assertGreater(float(re.search(r"pelton_lora_evictions_total\{[^}]*\} (\S+)", metrics)[1]), 0)
+
+    def test_a_folder_belongs_to_one_of_several_models(self):
+        of_tiny, of_box = self.root / "of_tiny", self.root / "of_box"
+        adapter = write_adapter(of_tiny / "fortiny", strong_q(1))
+        subprocess.run([BINARY, "synth", "--like", BOX / "config.json", "--lora", "attention", "--lora-rank", "2", of_box / "forbox"],
+                       check=True, capture_output=True, timeout=60)
+        shutil.copytree(of_box / "forbox", of_tiny / "astray")
+        self.start("--enable-lora", "--lora-folder", f"tiny={of_tiny}", f"pelton-box={of_box}", "--allow-runtime-lora-updating",
+                   models=(TINY, BOX))
+        cards = json.loads(self.http("/v1/models")[1])["data"]
+        self.assertEqual([(card["id"], card["parent"]) for card in cards if card["parent"]],
+                         [("astray", "tiny"), ("fortiny", "tiny"), ("forbox", "pelton-box")])
+        self.assertEqual(self.tokens("fortiny"), self.foretold(PROMPT, 6, "--lora", adapter))
+        self.tokens("forbox", [5, 6, 7])
+        status, text = self.http("/v1/completions", {"model": "astray", "prompt": PROMPT})
+        self.assertEqual(status, 503)
+        self.assertIn("the base has no layer", text)
+        # By name, too: only from the model's own folder, and into the model that is said.
+        load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+        for base, status in (("pelton-box", 400), ("tiny", 200), (None, 400)):
+            body = {"lora_name": "again", "lora_path": str(adapter), **({"base_model_name": base} if base else {})}
+            self.assertEqual(self.http(load, body)[0], status, base)
+        for name, status in (("again", 200), ("again", 404), ("forbox", 200), ("forbox", 404)):
+            self.assertEqual(self.http(unload, {"lora_name": name})[0], status, name)
+        self.assertEqual(self.http("/v1/completions", {"model": "forbox", "prompt": [5]})[0], 404)
+
+        def refused(word, *folders):
+            done = subprocess.run([BINARY, "serve", TINY, BOX, "--port", "0", "--enable-lora", "--lora-folder", *folders], capture_output=True,
+                                  text=True, timeout=120, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(word, done.stderr)
+        refused("MODEL=DIR says whose", str(of_tiny))
+        refused("are those of 'tiny'", f"tiny={of_tiny}", f"pelton-box={of_tiny}/.")
+
+    def test_a_folder_that_is_gone_is_a_404(self):
+        many = self.root / "many"
+        for name in ("late", "stays"):
+            write_adapter(many / name, strong_q(1 if name == "late" else 2))
+        self.start("--enable-lora", "--lora-folder", many, "--max-loras", "1")
+        self.tokens("late")
+        (many / "late").rename(self.root / "away")
+        self.tokens("late")  # it is in memory
+        self.tokens("stays")
+        status, text = self.http("/v1/completions", {"model": "late", "prompt": PROMPT})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (404, "model_not_found"))
+        self.assertEqual([card["id"] for card in json.loads(self.http("/v1/models")[1])["data"]], ["base", "stays"])
+        (self.root / "away").rename(many / "late")
+        self.tokens("late")
+
+    def test_what_is_said_of_adapters(self):
+        many = self.root / "many"
+        write_adapter(many / "plain", strong_q(1))
+        card = write_adapter(many / "carded", strong_q(2)) / "README.md"
+        card.write_text("---\nlicense: mit\n---\n# Its own\n")
+        self.start("--enable-lora", "--lora-folder", many, "--max-lora-rank", "4", "--lora-targets", "attention", "--enable-sleep-mode")
+        answer = json.loads(self.http("/v1/model_cards/carded")[1])
+        self.assertEqual((answer["id"], answer["license"]["id"], answer["card"]), ("carded", "mit", "# Its own\n"))
+        self.assertEqual(self.http("/v1/model_cards/plain")[0], 404)
+        info = json.loads(self.http("/server_info")[1])
+        self.assertEqual({key: info["limits"][key] for key in ("loras_max", "cpu_loras_max", "lora_rank_max")},
+                         {"loras_max": 8, "cpu_loras_max": 8, "lora_rank_max": 4})
+        self.assertEqual({key: info["runtime"][key] for key in ("lora_targets", "lora_folders", "lora_updating")},
+                         {"lora_targets": "attention", "lora_folders": str(many), "lora_updating": "off"})
+        self.tokens("plain")
+        self.assertEqual(self.http("/sleep", {})[0], 200)
+        self.assertRegex(self.http("/metrics")[1], r"pelton_lora_loads_total\{[^}]*\} 1\n")
+
+    def test_loading_stays_within_the_plan(self):
+        """The most that is held, by the kernel's count: a place and a tile, and while one is replaced a second place."""
+        many, place = self.root / "many", 0
+        for seed in ("1", "2"):
+            subprocess.run([BINARY, "synth", "--like", BOX / "config.json", "--lora", "all", "--lora-rank", "256", "--seed", seed, many / seed],
+                           check=True, capture_output=True, timeout=120)
+            place = (many / seed / "adapter_model.safetensors").stat().st_size
+        self.assertGreater(place, 16 << 20)
+        self.start("--enable-lora", "--max-loras", "1", "--max-lora-rank", "256", "--lora-folder", many, "--allow-runtime-lora-updating",
+                   models=(BOX, "--served-model-name", "base"))
+
+        def memory(field):
+            status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+            return int(re.search(field + r":\s+(\d+) kB", status)[1]) << 10
+
+        def peak(**more):
+            pathlib.Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+            status, text = self.http("/v1/load_lora_adapter", {"lora_name": "x", **more})
+            self.assertEqual(status, 200, text)
+            return memory("VmHWM")
+        self.http("/v1/models")
+        before, slack = memory("VmRSS"), 5 << 20  # the tile, the header, the connection
+        self.assertLess(peak(lora_path=str(many / "1")) - before, place + slack)
+        for i in range(4):
+            self.assertLess(peak(lora_path=str(many / "21"[i % 2]), load_inplace=True) - before, 2 * place + slack)
 
     def test_a_model_that_sleeps_keeps_its_adapters_names(self):
         many = self.root / "many"

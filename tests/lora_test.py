@@ -21,7 +21,7 @@ RANK = 2
 
 def write_adapter(folder, tensors, **config):
     folder.mkdir(parents=True, exist_ok=True)
-    facts = {"peft_type": "LORA", "r": RANK, "lora_alpha": 4, "target_modules": ["q_proj"], "bias": "none"}
+    facts = {"peft_type": "LORA", "r": RANK, "lora_alpha": 4, "target_modules": ["q_proj", "o_proj"], "bias": "none"}
     (folder / "adapter_config.json").write_text(json.dumps({**facts, **config}))
     header, data = {}, b""
     for name, (shape, values) in sorted(tensors.items()):

@@ -51,6 +51,8 @@ Result<LoadLoraRequest> parse_load_lora_request(std::string_view body,
   const std::string* const path = fields.text("lora_path", kPathBytesMax);
   if (path == nullptr || path->empty()) {
     fields.refuse("lora_path", "'lora_path' is missing: the folder of the adapter's files");
+  } else if (path->find('\0') != std::string::npos) {
+    fields.refuse("lora_path", "'lora_path' holds a byte of zero, which no path has");
   } else {
     request.path = *path;
   }
@@ -69,7 +71,9 @@ Result<UnloadLoraRequest> parse_unload_lora_request(std::string_view body,
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
-  UnloadLoraRequest request{.name = read_name(fields)};
+  UnloadLoraRequest request{.name = read_name(fields), .base = {}};
+  if (const std::string* base = fields.text("base_model_name", kAdapterNameBytesMax))
+    request.base = *base;
   // vLLM's clients may send it; an adapter has no number here.
   (void)fields.find("lora_int_id");
   fields.refuse_unread({});

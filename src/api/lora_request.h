@@ -27,6 +27,7 @@ struct LoadLoraRequest {
 };
 struct UnloadLoraRequest {
   std::string name;
+  std::string base;  // base_model_name; empty: whichever model has it
 };
 
 // Errors: kInvalidArgument with the field.

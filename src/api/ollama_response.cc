@@ -50,7 +50,7 @@ void write_end(JsonWriter& writer, const OllamaEnd& end) {
 }
 
 void write_details(JsonWriter& writer, const OllamaModel& model) {
-  writer.key("details").begin_object().key("parent_model").string("");
+  writer.key("details").begin_object().key("parent_model").string(model.parent);
   writer.key("format").string("safetensors").key("family").string("").key("families").null();
   writer.key("parameter_size").string("");
   writer.key("quantization_level").string(model.quantization).end_object();

@@ -43,6 +43,7 @@ std::string ollama_embedding_body(std::string_view model,
 // What /api/tags, /api/ps and /api/show say of a model.
 struct OllamaModel {
   std::string name;
+  std::string parent = {};  // of an adapter: its model
   int64_t modified_s = 0;
   std::string digest;  // of its name and when it was loaded: an identity, no file's hash
   std::string quantization;

@@ -83,17 +83,28 @@ ModelCard parse_model_card(std::string_view readme) {
   return card;
 }
 
+ModelCard read_model_card(const std::string& folder,
+                          const std::function<bool(const std::string& file)>& may_read) {
+  const auto text = [&](const std::string& file) {
+    return may_read(file) ? text_file(file) : std::nullopt;
+  };
+  const std::optional<std::string> readme = text(folder + "/README.md");
+  ModelCard card = readme ? parse_model_card(*readme) : ModelCard();
+  for (const char* const name : {"LICENSE", "LICENSE.txt", "LICENSE.md"}) {
+    if (card.license_text.empty()) card.license_text = text(folder + "/" + name).value_or("");
+  }
+  return card;
+}
+
 ModelCard read_model_card(const Checkpoint& checkpoint) {
   ModelCard card;
-  std::optional<std::string> license;
+  std::string license;
   for (const std::string& folder : checkpoint.text_folders()) {
-    const std::optional<std::string> readme = text_file(folder + "/README.md");
-    if (readme && card.text.empty()) card = parse_model_card(*readme);
-    for (const char* const name : {"LICENSE", "LICENSE.txt", "LICENSE.md"}) {
-      if (!license) license = text_file(folder + "/" + name);
-    }
+    ModelCard one = read_model_card(folder, [](const std::string&) { return true; });
+    if (license.empty()) license = one.license_text;
+    if (card.text.empty() && card.license.empty()) card = std::move(one);
   }
-  card.license_text = license.value_or("");
+  card.license_text = std::move(license);
   if (checkpoint.gguf() != nullptr) read_metadata(*checkpoint.gguf(), card);
   return card;
 }

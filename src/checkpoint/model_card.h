@@ -3,6 +3,7 @@
 // metadata. Shown to who asks; nothing depends on it. Pure functions, any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -28,5 +29,8 @@ ModelCard parse_model_card(std::string_view readme);
 // Files that are missing, too large or no UTF-8 text are passed over: a card is no reason not to
 // serve a model.
 ModelCard read_model_card(const Checkpoint& checkpoint);
+// Of one folder, and of its files those that may be read.
+ModelCard read_model_card(const std::string& folder,
+                          const std::function<bool(const std::string& file)>& may_read);
 
 }  // namespace pelton::checkpoint

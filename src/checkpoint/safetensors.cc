@@ -13,6 +13,7 @@
 #include "base/json_writer.h"
 #include "base/utf8.h"
 #include "checkpoint/foreign_text.h"
+#include "checkpoint/safetensors_start.h"
 #include "tensor/tensor_view.h"
 
 namespace pelton::checkpoint {
@@ -22,7 +23,7 @@ using tensor::DType;
 
 static_assert(std::endian::native == std::endian::little, "files are little endian, read in place");
 
-constexpr uint64_t kLengthWordBytes = 8;
+constexpr uint64_t kLengthWordBytes = kSafetensorsLengthBytes;
 
 // Walks the header once. General JSON values would cost many times the header's size in memory, and
 // the header may be 100 MB of somebody else's bytes; here only tensors are kept.
@@ -279,31 +280,37 @@ Result<void> refuse_duplicate_names(const std::vector<StoredTensor>& tensors,
 
 Result<std::vector<StoredTensor>> parse_safetensors(std::span<const uint8_t> file,
                                                     const std::string& path) {
+  return parse_safetensors_start(file, file.size(), path);
+}
+
+Result<std::vector<StoredTensor>> parse_safetensors_start(std::span<const uint8_t> start,
+                                                          uint64_t file_bytes,
+                                                          const std::string& path) {
   const auto bad = [&](const std::string& what) {
     return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", path, what)};
   };
-  if (file.size() < kLengthWordBytes) {
+  if (start.size() < kLengthWordBytes) {
     return bad(fmt::format("has {} bytes; a safetensors file begins with 8 bytes of header length",
-                           file.size()));
+                           file_bytes));
   }
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  std::memcpy(&header_bytes, start.data(), sizeof header_bytes);
   if (header_bytes > kSafetensorsHeaderBytesMax) {
     return bad(
         fmt::format("claims a header of {} bytes; the limit is {}; is this a safetensors file?",
                     header_bytes, kSafetensorsHeaderBytesMax));
   }
-  if (header_bytes > file.size() - kLengthWordBytes) {
+  if (header_bytes > start.size() - kLengthWordBytes) {
     return bad(fmt::format("claims a header of {} bytes, but has {} in all; is it truncated?",
-                           header_bytes, file.size()));
+                           header_bytes, file_bytes));
   }
-  const std::string_view header(reinterpret_cast<const char*>(file.data()) + kLengthWordBytes,
+  const std::string_view header(reinterpret_cast<const char*>(start.data()) + kLengthWordBytes,
                                 header_bytes);
   if (!base::is_valid_utf8(header)) return bad("the safetensors header is not UTF-8");
   TRY_ASSIGN(std::vector<StoredTensor> tensors, HeaderParser(header, path).parse());
   const uint64_t data = kLengthWordBytes + header_bytes;
   TRY(refuse_duplicate_names(tensors, path));
-  TRY(check_ranges(tensors, file.size() - data, path));
+  TRY(check_ranges(tensors, file_bytes - data, path));
   for (StoredTensor& tensor : tensors) {
     tensor.begin += data;
     tensor.end += data;

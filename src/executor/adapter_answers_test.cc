@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -15,7 +16,9 @@
 #include "engine/engine.h"
 #include "executor/loaded_adapter.h"
 #include "executor/local_executor.h"
+#include "lora/adapter_file.h"
 #include "lora/random_adapter.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::executor {
 namespace {
@@ -155,19 +158,21 @@ class AdapterAnswers : public testing::Test {
     return answer(stream);
   }
 
-  static const std::vector<Tokens>& alone() {
-    static const std::vector<Tokens> all = [] {
-      std::vector<Tokens> made;
-      start(usual(1), {.prefix_cache = false});
-      for (const auto& request : requests_) made.push_back(ask(request));
-      stop();
-      return made;
-    }();
-    return all;
+  // With keys and values of this type.
+  using KvType = std::optional<tensor::DType>;
+  static const std::vector<Tokens>& alone(KvType kv) {
+    static std::map<KvType, std::vector<Tokens>> all;
+    std::vector<Tokens>& made = all[kv];
+    if (!made.empty()) return made;
+    LocalExecutor::Options options = usual(1);
+    options.kv_dtype = kv;
+    start(options, {.prefix_cache = false});
+    for (const auto& request : requests_) made.push_back(ask(request));
+    stop();
+    return made;
   }
 
-  static void expect_the_same(const std::string& where) {
-    const std::vector<Tokens>& own = alone();
+  static void expect_the_same(const std::string& where, const std::vector<Tokens>& own) {
     std::vector<engine::TokenStream> streams;
     for (const auto& request : requests_) streams.push_back(engine_->submit(request).value());
     for (size_t i = 0; i < streams.size(); ++i) {
@@ -182,10 +187,10 @@ class AdapterAnswers : public testing::Test {
 
   static void in_company(const std::string& where, const LocalExecutor::Options& options,
                          engine::Engine::Options engine) {
-    (void)alone();
+    const std::vector<Tokens>& own = alone(options.kv_dtype);
     engine.prefix_cache = options.prefix_cache;
     start(options, engine);
-    expect_the_same(where);
+    expect_the_same(where, own);
   }
 
   static inline checkpoint::Checkpoint* checkpoint_ = nullptr;
@@ -253,6 +258,32 @@ TEST_F(AdapterAnswers, with_guesses) {
     in_company(config, options, {});
     EXPECT_GT(engine_->stats().scheduler.draft_tokens, 0) << config;
     stop();
+  }
+}
+
+// Each type of keys and values has answers of its own, and they are the same in any company too.
+TEST_F(AdapterAnswers, with_keys_and_values_of_eight_bits) {
+  for (const auto type : {tensor::DType::kF8E4m3, tensor::DType::kI8}) {
+    const std::string where(tensor::kv_type_name(type));
+    LocalExecutor::Options options = usual(16);
+    options.kv_dtype = type;
+    options.prefix_cache = true;
+    options.batch_tokens_max = 64;
+    options.speculation =
+        speculative::parse_config(
+            R"({"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":1})")
+            .value();
+    in_company(where, options, {.steps_in_flight_max = 2});
+    EXPECT_GT(engine_->stats().prefix_tokens_found, 0) << where;
+    EXPECT_GT(engine_->stats().scheduler.draft_tokens, 0) << where;
+    stop();
+    LocalExecutor::Options short_of = short_of_blocks(options, 60);
+    short_of.swap_bytes = int64_t{1} << 26;
+    in_company(where + ", swap", short_of, {});
+    stop();
+    if (type == tensor::DType::kI8) {
+      EXPECT_NE(alone(type), alone({})) << "nothing was rounded";
+    }
   }
 }
 
@@ -338,7 +369,8 @@ TEST_F(AdapterAnswers, are_part_of_the_plan) {
       options.adapter_limits.targets = targets;
       start(options, {});
       const int64_t place = adapter_place_bytes(checkpoint_->config(), options.adapter_limits);
-      EXPECT_EQ(executor_->footprint().adapter_bytes, (kAdapters + 1) * place);
+      EXPECT_EQ(executor_->footprint().adapter_bytes,
+                (kAdapters + 1) * place + lora::kFileTileBytes);
       EXPECT_GT(executor_->footprint().workspace.adapters, 0);
       stop();
     }

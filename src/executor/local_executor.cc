@@ -18,6 +18,7 @@
 #include "executor/prompt_scores.h"
 #include "executor/step_overlap.h"
 #include "kernels/kernels.h"
+#include "lora/adapter_file.h"
 
 namespace pelton::executor {
 namespace {
@@ -159,8 +160,10 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(
   }
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
   if (options.adapters_max > 0) {
+    // Those that are kept and one that is being read, with what its file is read through.
     request.adapter_bytes =
-        (options.adapters_kept_max + 1) * adapter_place_bytes(model, options.adapter_limits);
+        (options.adapters_kept_max + 1) * adapter_place_bytes(model, options.adapter_limits) +
+        lora::kFileTileBytes;
   }
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   base::ThreadPool pool({.threads = 1});

@@ -154,6 +154,9 @@ void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
   if (autoscaler.port >= 0) {
     put_text(out, "listen", net::format_host_port(autoscaler.host, autoscaler.port));
   }
+  if (autoscaler.keda_port >= 0) {
+    put_text(out, "keda_listen", net::format_host_port(autoscaler.keda_host, autoscaler.keda_port));
+  }
 }
 
 }  // namespace

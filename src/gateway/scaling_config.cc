@@ -338,7 +338,8 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease", "lease_seconds"}));
+  TRY(table.expect_only(
+      {"state_dir", "gateways", "listen", "keda_listen", "lead", "lease", "lease_seconds"}));
   TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));
@@ -352,7 +353,8 @@ Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autosca
     return table.bad("gateways",
                      "must be URLs of admin listeners without a path, as in http://127.0.0.1:8091");
   }
-  return table.read_address("listen", autoscaler.host, autoscaler.port);
+  TRY(table.read_address("listen", autoscaler.host, autoscaler.port));
+  return table.read_address("keda_listen", autoscaler.keda_host, autoscaler.keda_port);
 }
 
 }  // namespace pelton::gateway

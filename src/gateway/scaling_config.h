@@ -58,6 +58,8 @@ struct AutoscalerConfig {
   std::vector<std::string> gateways;          // URLs of their admin listeners
   std::string host = "127.0.0.1";             // where it says what it decides
   int port = -1;                              // -1: nowhere
+  std::string keda_host = "127.0.0.1";        // where KEDA asks
+  int keda_port = -1;                         // -1: nowhere
   // Of several autoscalers one decides, by a lease there.
   enum class Lead { kNone, kEtcd, kKubernetes };
   Lead lead = Lead::kNone;

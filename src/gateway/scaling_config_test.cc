@@ -14,6 +14,7 @@ const std::string kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
 TEST(ScalingConfig, IsReadAndWrittenAgain) {
   const std::string text =
       "[autoscaler]\nstate_dir = \"/tmp/r\"\nlisten = \"127.0.0.1:8092\"\n"
+      "keda_listen = \"0.0.0.0:9090\"\n"
       "gateways = [\"http://127.0.0.1:8091\"]\nlead = \"etcd\"\nlease_seconds = 9\n" +
       kPool +
       "[pool.scale]\nmin = 1\nmax = 9\npolicy = \"kpa\"\nmode = \"advise\"\n"
@@ -57,6 +58,8 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.state_dir, read->autoscaler.state_dir);
   EXPECT_EQ(again->autoscaler.gateways, read->autoscaler.gateways);
   EXPECT_EQ(again->autoscaler.port, 8092);
+  EXPECT_EQ(again->autoscaler.keda_host, "0.0.0.0");
+  EXPECT_EQ(again->autoscaler.keda_port, 9090);
   EXPECT_EQ(again->autoscaler.lead, AutoscalerConfig::Lead::kEtcd);
   EXPECT_EQ(again->autoscaler.lease_s, 9);
 }

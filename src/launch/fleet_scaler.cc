@@ -69,6 +69,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
+    pool.state.acts = !pool.asked.is_advised_only;
     if (!pool.is_known) {
       states.push_back(pool.state);
       continue;

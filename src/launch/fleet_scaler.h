@@ -109,6 +109,7 @@ class FleetScaler {
     int64_t starts = 0;
     int64_t failed_starts = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
+    bool acts = true;  // false: it is advised only
   };
   std::vector<PoolState> states() const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "checkpoint/foreign_text.h"
+#include "lora/adapter_file.h"
 #include "tensor/bits.h"
 #include "tensor/tensor_view.h"
 
@@ -24,8 +24,6 @@ using kernels::Format;
 using tensor::DType;
 
 constexpr int64_t kAlignment = 64;  // of each matrix, a cache line
-// Beside the numbers: names of up to some hundred thousand tensors.
-constexpr int64_t kHeaderBytesMax = int64_t{64} << 20;
 constexpr int kReadableRank = 256;
 
 int64_t aligned(int64_t bytes) {
@@ -64,35 +62,38 @@ Format format_of(const ModuleSource& source, const ModuleSource& a_of) {
 }
 
 template <typename Bits>
-Result<void> check_finite(const StoredTensor& tensor, std::string_view bytes, Bits exponent,
+Result<void> check_finite(const StoredTensor& tensor, const AdapterFile::Tile& tile, Bits exponent,
                           const std::string& path) {
-  const size_t count = bytes.size() / sizeof(Bits);
-  for (size_t i = 0; i < count; ++i) {
+  const auto count = static_cast<int64_t>(tile.bytes.size() / sizeof(Bits));
+  for (int64_t i = 0; i < count; ++i) {
     Bits bits;
-    std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof bits);
+    std::memcpy(&bits, tile.bytes.data() + i * static_cast<int64_t>(sizeof(Bits)), sizeof bits);
     if ((bits & exponent) != exponent) continue;
     return Error{ErrorCode::kBadCheckpoint,
                  fmt::format("{}: tensor {}: number {} of {} is not finite (NaN or infinite)", path,
-                             shown(tensor.name), i, count)};
+                             shown(tensor.name), tile.first + i,
+                             (tensor.end - tensor.begin) / sizeof(Bits))};
   }
   return {};
 }
 
-Result<void> check_numbers(const StoredTensor& tensor, std::string_view file,
+Result<void> check_numbers(const StoredTensor& tensor, const AdapterFile::Tile& tile,
                            const std::string& path) {
-  const std::string_view bytes = file.substr(tensor.begin, tensor.end - tensor.begin);
   switch (tensor.dtype) {
     case DType::kF32:
-      return check_finite<uint32_t>(tensor, bytes, 0x7F800000u, path);
+      return check_finite<uint32_t>(tensor, tile, 0x7F800000u, path);
     case DType::kF16:
-      return check_finite<uint16_t>(tensor, bytes, 0x7C00u, path);
-    case DType::kBf16:
-      return check_finite<uint16_t>(tensor, bytes, 0x7F80u, path);
+      return check_finite<uint16_t>(tensor, tile, 0x7C00u, path);
     default:
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("{}: tensor {} is of {}; an adapter's are F32, F16 or BF16", path,
-                               shown(tensor.name), tensor::dtype_name(tensor.dtype))};
+      return check_finite<uint16_t>(tensor, tile, 0x7F80u, path);
   }
+}
+
+Result<void> check_type(const StoredTensor& tensor, const std::string& path) {
+  if (format_of(tensor.dtype)) return {};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{}: tensor {} is of {}; an adapter's are F32, F16 or BF16", path,
+                           shown(tensor.name), tensor::dtype_name(tensor.dtype))};
 }
 
 float to_float(const char* at, DType dtype) {
@@ -115,66 +116,52 @@ int64_t neighbour_column(int64_t j, int head_size) {
   return head + (i < half ? 2 * i : 2 * (i - half) + 1);
 }
 
-// (rank, columns) of `source`, row by row; head_size: of by_neighbours, else 0.
+// Where numbers of a tensor go: (rank, columns) of `source`, row by row. head_size: of
+// by_neighbours, else 0.
 struct Copy {
-  std::string_view file;
+  std::byte* to = nullptr;
+  Strided source;
   int rank = 0;
   int64_t columns = 0;
   Format format = Format::kF32;
   int head_size = 0;
 };
 
+// The first column whose number is at or behind `bound`, of a row that begins at `first`.
+int64_t column_from(int64_t bound, int64_t first, int64_t stride, int64_t columns) {
+  if (bound <= first) return 0;
+  return std::min((bound - first + stride - 1) / stride, columns);
+}
+
+// What of it lies in numbers [begin, end) of the tensor.
 template <typename Element, typename Read>
-void copy_elements(Element* to, const Copy& copy, const Strided& source, const Read& read) {
+void copy_elements(const Copy& copy, int64_t begin, int64_t end, const Read& read) {
+  const Strided& source = copy.source;
   for (int rho = 0; rho < copy.rank; ++rho) {
-    Element* const row = to + rho * copy.columns;
+    Element* const row = reinterpret_cast<Element*>(copy.to) + rho * copy.columns;
     const int64_t first = source.first + rho * source.rank_stride;
-    for (int64_t j = 0; j < copy.columns; ++j) {
+    const int64_t last = column_from(end, first, source.column_stride, copy.columns);
+    for (int64_t j = column_from(begin, first, source.column_stride, copy.columns); j < last; ++j) {
       const int64_t at = copy.head_size > 0 ? neighbour_column(j, copy.head_size) : j;
-      row[at] = read(first + j * source.column_stride);
+      row[at] = read(first + j * source.column_stride - begin);
     }
   }
 }
 
-void copy_matrix(std::byte* to, const Copy& copy, const Strided& source) {
-  if (source.tensor == nullptr) {
-    std::memset(to, 0, static_cast<size_t>(copy.rank * copy.columns * element_bytes(copy.format)));
-    return;
-  }
-  const char* const from = copy.file.data() + source.tensor->begin;
-  const DType dtype = source.tensor->dtype;
+void copy_tile(const Copy& copy, const AdapterFile::Tile& tile) {
+  const char* const from = tile.bytes.data();
+  const DType dtype = copy.source.tensor->dtype;
+  const auto size = static_cast<int64_t>(tensor::dtype_bytes(dtype));
+  const int64_t end = tile.first + static_cast<int64_t>(tile.bytes.size()) / size;
   if (copy.format == Format::kF32) {
-    const auto size = static_cast<int64_t>(tensor::dtype_bytes(dtype));
-    return copy_elements(reinterpret_cast<float*>(to), copy, source,
-                         [&](int64_t i) { return to_float(from + i * size, dtype); });
+    return copy_elements<float>(copy, tile.first, end,
+                                [&](int64_t i) { return to_float(from + i * size, dtype); });
   }
-  copy_elements(reinterpret_cast<uint16_t*>(to), copy, source, [&](int64_t i) {
+  copy_elements<uint16_t>(copy, tile.first, end, [&](int64_t i) {
     uint16_t bits;
     std::memcpy(&bits, from + i * 2, sizeof bits);
     return bits;
   });
-}
-
-Result<std::string> read_tensors(const std::string& folder, int64_t bytes_max) {
-  const std::string path = folder + "/adapter_model.safetensors";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    const std::string pickled = folder + "/adapter_model.bin";
-    if (std::filesystem::exists(pickled, ignored)) {
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("{}: a pickled adapter_model.bin may run any code and is not read; "
-                               "save the adapter as adapter_model.safetensors",
-                               pickled)};
-    }
-  }
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, ignored));
-  if (!ignored && size > bytes_max) {
-    return Error{ErrorCode::kDoesNotFit,
-                 fmt::format("{} has {} bytes; an adapter of this base within the limits has {} at "
-                             "most",
-                             path, size, bytes_max)};
-  }
-  return base::read_file(path, static_cast<size_t>(bytes_max));
 }
 
 bool is_attention(const ModuleSource& source) {
@@ -222,6 +209,13 @@ int64_t adapter_bytes_max(const families::ModelConfig& base, const Limits& limit
          2 * matrices * kAlignment;
 }
 
+// Where a source's a and b begin; those of an up that shares its a: gate's.
+struct Adapter::Place {
+  Format format = Format::kF32;
+  int64_t a = 0;
+  int64_t b = 0;
+};
+
 Result<Adapter> Adapter::load(const std::string& folder, const families::ModelConfig& base,
                               const Limits& limits) {
   const std::string config_path = folder + "/adapter_config.json";
@@ -229,22 +223,17 @@ Result<Adapter> Adapter::load(const std::string& folder, const families::ModelCo
   TRY_ASSIGN(const AdapterConfig config, AdapterConfig::parse(text, config_path));
   // What has too high a rank is refused for that, not for its size.
   const Limits readable{.rank_max = std::max(limits.rank_max, kReadableRank)};
-  TRY_ASSIGN(const std::string file,
-             read_tensors(folder, adapter_bytes_max(base, readable) + kHeaderBytesMax));
-  const std::string path = folder + "/adapter_model.safetensors";
-  TRY_ASSIGN(const std::vector<StoredTensor> stored,
-             checkpoint::parse_safetensors(
-                 {reinterpret_cast<const uint8_t*>(file.data()), file.size()}, path));
-  TRY_ASSIGN(const AdapterTensors tensors, find_adapter_tensors(stored, base, path));
-  for (const StoredTensor& tensor : stored) TRY(check_numbers(tensor, file, path));
+  TRY_ASSIGN(AdapterFile file, AdapterFile::open(folder, adapter_bytes_max(base, readable)));
+  const std::string& path = file.path();
+  TRY_ASSIGN(const AdapterTensors tensors, find_adapter_tensors(file.tensors(), base, path));
+  for (const StoredTensor& tensor : file.tensors()) TRY(check_type(tensor, path));
   TRY_ASSIGN(const std::vector<ModuleSource> sources, module_sources(tensors, config, base, path));
   Adapter adapter;
   adapter.layout_ = tensors.layout;
   TRY(adapter.check_limits(sources, limits, path));
-  for (const StoredTensor& tensor : stored) {
-    adapter.tensor_bytes_ += static_cast<int64_t>(tensor.end - tensor.begin);
-  }
-  TRY(adapter.fill(sources, file, base, path));
+  adapter.tensor_bytes_ = file.tensor_bytes();
+  TRY_ASSIGN(const std::vector<Place> places, adapter.allocate(sources, path));
+  TRY(adapter.fill(sources, places, base, file));
   adapter.name(sources);
   return adapter;
 }
@@ -269,15 +258,8 @@ Result<void> Adapter::check_limits(const std::vector<ModuleSource>& sources, con
   return {};
 }
 
-Result<void> Adapter::fill(const std::vector<ModuleSource>& sources, std::string_view file,
-                           const families::ModelConfig& base, const std::string& path) {
-  layers_.resize(static_cast<size_t>(base.layer_count()));
-  // Where each source's a and b begin; those of an up that shares its a: gate's.
-  struct Place {
-    Format format = Format::kF32;
-    int64_t a = 0;
-    int64_t b = 0;
-  };
+Result<std::vector<Adapter::Place>> Adapter::allocate(const std::vector<ModuleSource>& sources,
+                                                      const std::string& path) {
   std::vector<Place> places;
   for (size_t i = 0; i < sources.size(); ++i) {
     const ModuleSource& source = sources[i];
@@ -300,19 +282,36 @@ Result<void> Adapter::fill(const std::vector<ModuleSource>& sources, std::string
   if (memory_ == nullptr) {
     return Error{ErrorCode::kDoesNotFit, fmt::format("{}: no memory for {} bytes", path, bytes_)};
   }
-  std::memset(memory_.get(), 0, static_cast<size_t>(bytes_));  // what is between matrices
+  // What is between matrices, and those of experts that have none.
+  std::memset(memory_.get(), 0, static_cast<size_t>(bytes_));
+  return places;
+}
+
+// Tensor by tensor, as they lie in the file.
+Result<void> Adapter::fill(const std::vector<ModuleSource>& sources,
+                           const std::vector<Place>& places, const families::ModelConfig& base,
+                           AdapterFile& file) {
+  const std::vector<StoredTensor>& tensors = file.tensors();
+  std::vector<std::vector<Copy>> copies(tensors.size());
+  layers_.resize(static_cast<size_t>(base.layer_count()));
   for (size_t i = 0; i < sources.size(); ++i) {
     const ModuleSource& source = sources[i];
     const Place& place = places[i];
     const int64_t size = element_bytes(place.format) * source.rank;
-    const auto put = [&](const std::vector<Strided>& list, int64_t at, int64_t columns, int head) {
-      const Copy copy{file, source.rank, columns, place.format, head};
+    const auto plan = [&](const std::vector<Strided>& list, int64_t at, int64_t columns, int head) {
       for (size_t e = 0; e < list.size(); ++e) {
-        copy_matrix(memory_.get() + at + static_cast<int64_t>(e) * size * columns, copy, list[e]);
+        if (list[e].tensor == nullptr) continue;
+        copies[static_cast<size_t>(list[e].tensor - tensors.data())].push_back(
+            {.to = memory_.get() + at + static_cast<int64_t>(e) * size * columns,
+             .source = list[e],
+             .rank = source.rank,
+             .columns = columns,
+             .format = place.format,
+             .head_size = head});
       }
     };
-    put(source.a, place.a, source.in, 0);
-    put(source.b, place.b, source.out, source.by_neighbours ? base.head_size : 0);
+    plan(source.a, place.a, source.in, 0);
+    plan(source.b, place.b, source.out, source.by_neighbours ? base.head_size : 0);
     add(source, {.a = memory_.get() + place.a,
                  .b = memory_.get() + place.b,
                  .format = place.format,
@@ -320,6 +319,13 @@ Result<void> Adapter::fill(const std::vector<ModuleSource>& sources, std::string
                  .rows = source.out,
                  .cols = source.in,
                  .scale = source.scale});
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TRY(file.read(tensors[i], [&](const AdapterFile::Tile& tile) -> Result<void> {
+      TRY(check_numbers(tensors[i], tile, file.path()));
+      for (const Copy& copy : copies[i]) copy_tile(copy, tile);
+      return {};
+    }));
   }
   return {};
 }

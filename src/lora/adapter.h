@@ -19,6 +19,8 @@
 
 namespace pelton::lora {
 
+class AdapterFile;
+
 // Which matrices adapters may add to: what they may is planned for.
 enum class Targets : uint8_t { kAttention, kExperts, kAll };
 Result<Targets> parse_targets(std::string_view name);  // "attention", "experts", "all"
@@ -37,9 +39,10 @@ class Adapter {
   };
 
   // Reads FOLDER/adapter_config.json and adapter_model.safetensors, as PEFT and others write them
-  // (README.md). What was read is what is checked and used: the files may change meanwhile. Errors
-  // name the file and the field or tensor: kNotFound, kBadCheckpoint, kUnsupported, kDoesNotFit
-  // (beyond the limits).
+  // (README.md), tensor by tensor: beside what it becomes it holds the file's header and one tile.
+  // What was read is what is checked and used: the files may change meanwhile. Errors name the file
+  // and the field or tensor: kNotFound, kBadCheckpoint, kUnsupported, kDoesNotFit (beyond the
+  // limits).
   static Result<Adapter> load(const std::string& folder, const families::ModelConfig& base,
                               const Limits& limits);
 
@@ -64,8 +67,11 @@ class Adapter {
 
   Result<void> check_limits(const std::vector<ModuleSource>& sources, const Limits& limits,
                             const std::string& file) const;
-  Result<void> fill(const std::vector<ModuleSource>& sources, std::string_view file,
-                    const families::ModelConfig& base, const std::string& path);
+  struct Place;
+  Result<std::vector<Place>> allocate(const std::vector<ModuleSource>& sources,
+                                      const std::string& path);
+  Result<void> fill(const std::vector<ModuleSource>& sources, const std::vector<Place>& places,
+                    const families::ModelConfig& base, AdapterFile& file);
   void add(const ModuleSource& source, const kernels::LowRank& matrix);
   void name(const std::vector<ModuleSource>& sources);
 

@@ -45,13 +45,40 @@ constexpr Refused kRefused[] = {
     {"trainable_token_indices", "embeddings are the base's"},
     {"layer_replication", "it makes another base"},
     {"arrow_config", "it routes among adapters"},
+    {"megatron_config", "it is for layers that are cut over several processes"},
+    {"loftq_config", "LoftQ changes the base's weights"},
     {"alora_invocation_tokens", "an activated LoRA acts only behind its invocation"},
     {"auto_map", "code that comes with a model is not run"},
 };
 
-// Ways to initialise that change the base's weights: what was saved is no sum on the published
-// ones.
-constexpr std::string_view kChangesBase[] = {"pissa", "olora", "loftq", "corda", "lora_ga"};
+// Ways to initialise that leave the base's weights as they are. After the others (PiSSA, OLoRA,
+// LoftQ, CorDA, LoRA-GA) what was saved is no sum on the published ones.
+constexpr std::string_view kKeepsBase[] = {"gaussian", "eva", "orthogonal"};
+
+// All other fields that PEFT and common trainers write: what this room reads, and what says nothing
+// of the sum.
+constexpr std::string_view kKnown[] = {
+    // read
+    "alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "layers_pattern",
+    "layers_to_transform", "lora_alpha", "peft_type", "peft_version", "r", "rank_pattern",
+    "target_modules", "target_parameters", "use_rslora",
+    // of training, of initialising, of switches that are off, or for people
+    "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
+    "inference_mode", "lora_dropout", "lora_ga_config", "megatron_core", "qalora_group_size",
+    "revision", "runtime_config", "task_type", "unsloth_fixed"};
+
+// What is not known may change the sum in a way that is not known either.
+Result<void> check_known(const Json& config, const std::string& file) {
+  for (const Json::Member& member : config.as_object()) {
+    if (is_off(&member.value)) continue;
+    if (std::ranges::find(kKnown, member.key) != std::end(kKnown)) continue;
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: {}: it is not known here, and may change what the adapter does; "
+                             "that is not supported (where it does not: remove it)",
+                             file, shown(member.key))};
+  }
+  return {};
+}
 
 Result<void> check_refused(const Json& config, const std::string& file) {
   const auto refuse = [&](std::string_view field, std::string_view why) {
@@ -61,14 +88,10 @@ Result<void> check_refused(const Json& config, const std::string& file) {
   for (const Refused& refused : kRefused) {
     if (!is_off(config.find(refused.field))) return refuse(refused.field, refused.why);
   }
-  for (const Json::Member& member : config.as_object()) {
-    if (member.key.starts_with("use_") && member.key != "use_rslora" && !is_off(&member.value)) {
-      return refuse(shown(member.key), "it is not known here");
-    }
-  }
   const Json* type = config.find("peft_type");
-  if (type != nullptr && !type->is_null() && (!type->is_string() || type->as_string() != "LORA")) {
-    return refuse("peft_type", fmt::format("{} is no LORA", printed(*type)));
+  if (type == nullptr || !type->is_string() || type->as_string() != "LORA") {
+    return refuse("peft_type", type == nullptr ? "it is missing; a LoRA's is \"LORA\""
+                                               : fmt::format("{} is no LORA", printed(*type)));
   }
   const Json* bias = config.find("bias");
   if (bias != nullptr && !bias->is_null() && (!bias->is_string() || bias->as_string() != "none")) {
@@ -79,27 +102,23 @@ Result<void> check_refused(const Json& config, const std::string& file) {
   if (!is_off(pattern) && pattern->dump() != R"("layers")" && pattern->dump() != R"(["layers"])") {
     return refuse("layers_pattern", printed(*pattern) + " is not what layers are called");
   }
-  if (const std::optional<std::string> init = config.string("init_lora_weights")) {
-    for (const std::string_view way : kChangesBase) {
-      if (init->starts_with(way)) {
-        return refuse("init_lora_weights",
-                      fmt::format("{} changes the base's weights", shown(*init)));
-      }
-    }
+  const Json* init = config.find("init_lora_weights");
+  const bool keeps_base = init == nullptr || init->is_null() || init->is_bool() ||
+                          (init->is_string() && std::ranges::find(kKeepsBase, init->as_string()) !=
+                                                    std::end(kKeepsBase));
+  if (!keeps_base) {
+    return refuse("init_lora_weights",
+                  fmt::format("{} changes the base's weights, or is not known", printed(*init)));
   }
-  return {};
+  return check_known(config, file);
 }
 
-// Of what target_modules lists by name. One regular expression, and names that no module has, say
-// nothing that the tensors do not.
+// Of what target_modules lists by name.
 Result<void> check_targets(const Json& config, const std::string& file) {
   const Json* targets = config.find("target_modules");
   if (targets == nullptr || !targets->is_array()) return {};
   for (const Json& target : targets->as_array()) {
-    if (!target.is_string()) {
-      return Error{ErrorCode::kBadCheckpoint,
-                   fmt::format("{}: target_modules holds {}, no string", file, target.kind_name())};
-    }
+    if (!target.is_string()) continue;  // its reader says so
     const std::string_view name = target.as_string();
     const std::string_view leaf = name.substr(name.rfind('.') + 1);
     for (const std::string_view refused : {"lm_head", "embed_tokens", "router"}) {
@@ -132,6 +151,9 @@ Result<AdapterConfig> AdapterConfig::parse(std::string_view text, const std::str
 Result<void> AdapterConfig::read(const Json& config) {
   TRY(read_numbers(config));
   TRY(read_layers(config));
+  Result<ModuleTargets> targets = ModuleTargets::read(config);
+  if (!targets.ok()) return bad(targets.error().message);
+  targets_ = *std::move(targets);
   TRY_ASSIGN(rank_pattern_, read_patterns(config, "rank_pattern"));
   for (const double rank : rank_pattern_.values()) {
     if (!(rank >= 1 && rank <= kRankMax) || rank != std::floor(rank)) {
@@ -210,6 +232,19 @@ Result<AdapterConfig::Scaling> AdapterConfig::scaling(std::span<const std::strin
     return bad(fmt::format("lora_alpha of {} is beyond a float", numerator));
   }
   return scaling;
+}
+
+Result<void> AdapterConfig::check_layers(int count) const {
+  if (layers_.empty() || layers_.back() < count) return {};
+  return bad(
+      fmt::format("layers_to_transform: the base has no layer {}, only {}", layers_.back(), count));
+}
+
+Result<std::optional<std::string>> AdapterConfig::contradiction(std::span<const std::string> paths,
+                                                                bool is_parameter) const {
+  Result<std::optional<std::string>> found = targets_.contradiction(paths, is_parameter);
+  if (!found.ok()) return bad(found.error().message);
+  return found;
 }
 
 bool AdapterConfig::has_layer(int layer) const {

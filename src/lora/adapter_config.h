@@ -3,6 +3,7 @@
 // refused by its name. A plain value but for the patterns; one thread at a time.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "lora/module_patterns.h"
+#include "lora/module_targets.h"
 
 namespace pelton::lora {
 
@@ -31,6 +33,11 @@ class AdapterConfig {
   // parameter that holds all experts. Errors: kBadCheckpoint.
   Result<Scaling> scaling(std::span<const std::string> paths) const;
 
+  // That the base, of so many layers, has all of layers_to_transform. Errors: kBadCheckpoint.
+  Result<void> check_layers(int count) const;
+  // ModuleTargets', of its fields. Errors: kBadCheckpoint.
+  Result<std::optional<std::string>> contradiction(std::span<const std::string> paths,
+                                                   bool is_parameter) const;
   // Whether layers_to_transform has it, or is not there.
   bool has_layer(int layer) const;
   // Written by PEFT 0.19, which exchanged in and out of experts in some models: what decides where
@@ -48,6 +55,7 @@ class AdapterConfig {
   int rank_ = 0;
   double alpha_ = 0;
   bool rslora_ = false;
+  ModuleTargets targets_;
   ModulePatterns rank_pattern_;
   ModulePatterns alpha_pattern_;
   std::vector<int> layers_;  // empty: all

@@ -1,4 +1,5 @@
-// Any bytes as an adapter_config.json: ranks and scales in range for every path, or an Error.
+// Any bytes as an adapter_config.json: ranks and scales in range for every path, and an answer to
+// whether it may be adapted, or an Error.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +21,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::array<std::string, 2> paths = {"model.layers.0.mlp.experts.gate_up_projs.3",
                                             "model.layers.0.mlp.experts.gate_up_proj"};
+  for (const bool is_parameter : {false, true}) {
+    const auto contradiction = config->contradiction(paths, is_parameter);
+    CHECK(contradiction.ok() || contradiction.error().message.size() < 1000);
+  }
   const Result<lora::AdapterConfig::Scaling> scaling = config->scaling(paths);
   if (!scaling.ok()) return 0;
   CHECK(scaling->rank >= 1 && scaling->rank <= lora::kRankMax);

@@ -11,12 +11,14 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/digest.h"
 #include "base/file.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/golden_checkpoint.h"
 #include "families/published_config.h"
+#include "lora/adapter_file.h"
 #include "lora/random_adapter.h"
 #include "tensor/bits.h"
 
@@ -234,6 +236,60 @@ TEST(Adapter, OfExpertsThatHaveMatricesEach) {
   EXPECT_GT(layers, 0);
 }
 
+// --- what reading takes ---
+
+// A tensor of several tiles, of which one ends within a row, is what it is in one: written in two
+// layouts whose tensors are cut at other places.
+TEST(Adapter, IsReadInTiles) {
+  Json json = checkpoint::golden_config(checkpoint::GoldenCase::kTiny);
+  json.set("hidden_size", 832).set("intermediate_size", 704);  // B of up: [1408, 8 * 24]
+  const families::ModelConfig base = config_of(json);
+  const RandomAdapter random{.seed = 11,
+                             .dtype = tensor::DType::kF32,
+                             .parts = {"q", "gate_up", "down"},
+                             .rank = 24,
+                             .alpha = 24,
+                             .layers = {0}};
+  const std::string folder = fresh_folder("large");
+  ASSERT_TRUE(write_random_adapter(random, base, WrittenLayout::kPeft, folder).ok());
+  Result<AdapterFile> file = AdapterFile::open(folder, int64_t{1} << 30);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const std::string whole = *base::read_file(file->path());
+  int largest = 0;
+  for (const checkpoint::StoredTensor& tensor : file->tensors()) {
+    int tiles = 0;
+    std::string read;
+    ASSERT_TRUE(file->read(tensor,
+                           [&](const AdapterFile::Tile& tile) -> Result<void> {
+                             EXPECT_EQ(tile.first * 4, static_cast<int64_t>(read.size()));
+                             EXPECT_LE(static_cast<int64_t>(tile.bytes.size()), kFileTileBytes);
+                             read += tile.bytes;
+                             ++tiles;
+                             return {};
+                           })
+                    .ok());
+    EXPECT_EQ(read, whole.substr(tensor.begin, tensor.end - tensor.begin));
+    largest = std::max(largest, tiles);
+  }
+  EXPECT_GE(largest, 2);
+  const Adapter peft = load(folder, base);
+  EXPECT_EQ(written(random, base, WrittenLayout::kStacked).digest(), peft.digest());
+  EXPECT_EQ(written(random, base, WrittenLayout::kPerExpert).digest(), peft.digest());
+}
+
+TEST(Adapter, HoldsNoFileThatIsCutShortMeanwhile) {
+  const RandomAdapter random{.seed = 3, .parts = {"q"}, .rank = 2, .alpha = 2};
+  const std::string folder = fresh_folder("cut");
+  ASSERT_TRUE(write_random_adapter(random, tiny(), WrittenLayout::kPeft, folder).ok());
+  Result<AdapterFile> file = AdapterFile::open(folder, int64_t{1} << 30);
+  ASSERT_TRUE(file.ok());
+  std::filesystem::resize_file(file->path(), file->tensors().front().end - 1);
+  const Result<void> read =
+      file->read(file->tensors().front(), [](const AdapterFile::Tile&) { return Result<void>(); });
+  ASSERT_FALSE(read.ok());
+  EXPECT_THAT(read.error().message, HasSubstr("was cut short"));
+}
+
 // --- what is refused ---
 
 struct TestTensor {
@@ -249,6 +305,7 @@ class Refusal : public testing::Test {
     std::filesystem::create_directories(folder_);
     config_.set("r", 2).set("lora_alpha", 4).set("peft_type", "LORA").set("bias", "none");
     config_.set("target_modules", Json::Array{"q_proj"});
+    config_.set("target_parameters", Json::Array{"mlp.experts.gate_up_proj", "experts.down_proj"});
     for (const int layer : {0, 1}) {
       add(fmt::format("layers.{}.self_attn.q_proj", layer), {2, 128}, {128, 2});
     }
@@ -329,7 +386,16 @@ TEST_F(Refusal, LR_10_OfFieldsThatMakeMoreThanALowRankSum) {
       {"peft_type", "LOHA"},
       {"init_lora_weights", "pissa_niter_4"},
       {"init_lora_weights", "loftq"},
+      {"init_lora_weights", "something_new"},
+      {"init_lora_weights", 3},
       {"layers_pattern", "blocks"},
+      {"peft_type", nullptr},
+      {"loftq_config", Json(Json::Object{{"loftq_bits", 4}})},
+      {"megatron_config", Json(Json::Object{{"tensor_model_parallel_size", 2}})},
+      {"monteclora_config", Json(Json::Object{{"samples", 2}})},
+      {"velora_config", Json(Json::Object{{"rank", 2}})},
+      {"scaling_by_layer", Json::Array{1, 2}},
+      {"lora_scale_factor", 2},
   };
   for (const auto& [field, value] : fields) {
     config_ = sound;
@@ -340,13 +406,17 @@ TEST_F(Refusal, LR_10_OfFieldsThatMakeMoreThanALowRankSum) {
 }
 
 TEST_F(Refusal, NotOfFieldsThatSayNothing) {
-  for (const char* field : {"modules_to_save", "auto_map", "layers_pattern", "rank_pattern",
-                            "alpha_pattern", "layers_to_transform", "target_parameters",
-                            "trainable_token_indices", "exclude_modules", "arrow_config"}) {
+  for (const char* field :
+       {"modules_to_save", "auto_map", "layers_pattern", "rank_pattern", "alpha_pattern",
+        "layers_to_transform", "target_parameters", "trainable_token_indices", "exclude_modules",
+        "arrow_config", "velora_config", "something_new"}) {
     config_.set(field, nullptr);
   }
+  config_.set("auto_mapping", Json(Json::Object{{"base_model_class", "GptOssForCausalLM"}}));
+  config_.set("eva_config", Json(Json::Object{{"rho", 2.0}})).set("megatron_core", "megatron.core");
+  config_.set("qalora_group_size", 16).set("ensure_weight_tying", true);
   config_.set("use_dora", false).set("loftq_config", Json(Json::Object{}));
-  config_.set("init_lora_weights", true).set("auto_mapping", nullptr);
+  config_.set("init_lora_weights", "gaussian").set("unsloth_fixed", true);
   config_.set("lora_dropout", 0.05).set("revision", nullptr);
   EXPECT_EQ(refusal(), "it was loaded");
 }
@@ -387,8 +457,66 @@ TEST_F(Refusal, LR_01_OfNumbersThatMakeNoSense) {
 }
 
 TEST_F(Refusal, OfAPatternThatBacktracksWithoutEnd) {
+  const Json sound = config_;
   config_.set("rank_pattern", Json(Json::Object{{"([a-z_.0-9]+)+[A-Z]", 2}}));
   EXPECT_THAT(refusal(), HasSubstr("takes too long"));
+  for (const char* field : {"target_modules", "exclude_modules"}) {
+    config_ = sound;
+    config_.set(field, "([a-z_.0-9]+)+[A-Z]");
+    EXPECT_THAT(refusal(), HasSubstr(std::string(field) + " takes too long"));
+    config_.set(field, "(q_proj");
+    EXPECT_THAT(refusal(), HasSubstr(std::string(field) + " is not a regular expression"));
+    config_.set(field, 3);
+    EXPECT_THAT(refusal(), HasSubstr(field));
+  }
+}
+
+// PEFT would compute without the tensors' module: by its rules of names and of patterns.
+TEST_F(Refusal, OfTensorsThatTargetsLeaveOut) {
+  struct Case {
+    Json value;
+    int matches = 0;  // of the adapter's two modules
+  };
+  const std::vector<Case> cases = {
+      {Json::Array{"q_proj"}, 2},
+      {Json::Array{"self_attn.q_proj", "k_proj"}, 2},
+      {Json::Array{"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj"}, 2},
+      {"all-linear", 2},
+      {R"(.*\.self_attn\.(q|k)_proj)", 2},
+      {R"(model\.layers\.\d+\.self_attn\.q_proj)", 2},
+      {Json::Array{"model.layers.0.self_attn.q_proj"}, 1},
+      {R"(.*\.0\.self_attn\.q_proj)", 1},
+      {Json::Array{}, 0},
+      {Json::Array{"k_proj"}, 0},
+      {Json::Array{"proj"}, 0},
+      {"q_proj", 0},  // a pattern of the whole path
+      {R"(.*\.q_pro)", 0},
+  };
+  const Json sound = config_;
+  for (const Case& one : cases) {
+    config_ = sound;
+    config_.set("target_modules", one.value);
+    const char* const targeted = one.matches == 2 ? "it was loaded" : "not among target_modules";
+    EXPECT_THAT(refusal(), HasSubstr(targeted)) << one.value.dump();
+    config_ = sound;
+    config_.set("exclude_modules", one.value);
+    const char* const excluded = one.matches == 0 ? "it was loaded" : "is among exclude_modules";
+    EXPECT_THAT(refusal(), HasSubstr(excluded)) << one.value.dump();
+  }
+  config_ = sound;
+  config_.set("exclude_modules", Json::Array{"model.layers.1.self_attn.q_proj"});
+  EXPECT_THAT(refusal(), HasSubstr("layers.1.self_attn.q_proj"));
+}
+
+TEST_F(Refusal, OfExpertsThatTargetsLeaveOut) {
+  add_nested_experts();
+  EXPECT_EQ(refusal(), "it was loaded");
+  config_.set("target_parameters", Json::Array{"mlp.experts.gate_up_proj"});
+  EXPECT_THAT(refusal(), HasSubstr("is among neither target_parameters nor target_modules"));
+  config_.set("target_parameters", nullptr);
+  EXPECT_THAT(refusal(), HasSubstr("is among neither"));
+  config_.set("target_modules", Json::Array{"q_proj", "experts"});
+  EXPECT_EQ(refusal(), "it was loaded");
 }
 
 TEST_F(Refusal, LR_09_OfModulesWithoutAdapters) {
@@ -433,6 +561,9 @@ TEST_F(Refusal, LR_01_OfTensorsOfAnotherBase) {
   EXPECT_THAT(refusal(), HasSubstr("rank"));
   config_.set("r", 2).set("layers_to_transform", Json::Array{1});
   EXPECT_THAT(refusal(), HasSubstr("layers_to_transform"));
+  config_.set("layers_to_transform", Json::Array{0, 1, 99});
+  EXPECT_THAT(refusal(), HasSubstr("the base has no layer 99"));
+  config_.set("layers_to_transform", nullptr);
   tensors_.clear();
   EXPECT_THAT(refusal(), HasSubstr("no tensor"));
 }
@@ -494,6 +625,27 @@ TEST_F(Refusal, OfAFileThatIsCutAnywhere) {
     ASSERT_FALSE(adapter.ok()) << size;
     EXPECT_THAT(adapter.error().message, HasSubstr("adapter_model.safetensors"));
   }
+}
+
+TEST_F(Refusal, OfAHeaderBeyondItsLimit) {
+  write_config(config_.dump());
+  std::string bytes = tensor_file();
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  const uint64_t padding = (uint64_t{64} << 20) - length + 8;
+  bytes.insert(8 + length, padding, ' ');
+  length += padding;
+  std::memcpy(bytes.data(), &length, sizeof length);
+  write_tensors(bytes);
+  const Result<Adapter> adapter = Adapter::load(folder_, tiny(), {});
+  ASSERT_FALSE(adapter.ok());
+  EXPECT_THAT(adapter.error().message, HasSubstr("the limit of an adapter's is 67108864"));
+}
+
+TEST_F(Refusal, OfAPipe) {
+  write_config(config_.dump());
+  ASSERT_EQ(mkfifo((folder_ + "/adapter_model.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(Adapter::load(folder_, tiny(), {}).error().message, HasSubstr("no regular file"));
 }
 
 TEST_F(Refusal, OfWhatIsBeyondTheLimits) {

@@ -18,7 +18,6 @@ namespace pelton::lora {
 class ModulePatterns {
  public:
   static constexpr size_t kPatternsMax = 2048;
-  static constexpr size_t kPatternBytesMax = 1024;
 
   ModulePatterns();
   ~ModulePatterns();

@@ -40,6 +40,7 @@ class SourceList {
       : tensors_(tensors), config_(config), base_(base), file_(file) {}
 
   Result<std::vector<ModuleSource>> list() {
+    TRY(config_.check_layers(base_.layer_count()));
     if (tensors_.layout == ExpertLayout::kNested) TRY(find_orientation());
     for (layer_ = 0; layer_ < base_.layer_count(); ++layer_) {
       const LayerTensors& of = tensors_.layers[static_cast<size_t>(layer_)];
@@ -71,7 +72,23 @@ class SourceList {
     if (!config_.has_layer(layer_)) {
       return bad(tensor, fmt::format("layers_to_transform does not have layer {}", layer_));
     }
+    TRY(check_targeted(paths, tensor));
     return config_.scaling(paths);
+  }
+
+  // By its paths in the model, and by the one that its file has.
+  Result<void> check_targeted(std::vector<std::string> paths, const StoredTensor& tensor) const {
+    constexpr std::string_view kPrefix = "base_model.model.";
+    constexpr std::string_view kInner = ".base_layer";
+    std::string own = tensor.name.substr(0, tensor.name.find(".lora_"));
+    if (own.starts_with(kPrefix)) own.erase(0, kPrefix.size());
+    if (own.ends_with(kInner)) own.resize(own.size() - kInner.size());
+    paths.push_back(std::move(own));
+    const bool is_expert = paths.front().find(".mlp.experts.") != std::string::npos;
+    const bool is_parameter = is_expert && tensors_.layout != ExpertLayout::kApart;
+    TRY_ASSIGN(const std::optional<std::string> why, config_.contradiction(paths, is_parameter));
+    if (why) return bad(tensor, fmt::format("its module, {}, {}", paths.front(), *why));
+    return {};
   }
 
   std::string path(std::string_view module) const {

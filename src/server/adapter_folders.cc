@@ -30,6 +30,12 @@ bool AdapterFolders::holds(const fs::path& resolved) const {
   });
 }
 
+bool AdapterFolders::holds_file(const std::string& path) const {
+  std::error_code failed;
+  const fs::path resolved = fs::canonical(path, failed);
+  return !failed && holds(resolved);
+}
+
 Result<void> AdapterFolders::check(const std::string& adapter) const {
   std::error_code failed;
   const fs::path folder = fs::canonical(adapter, failed);

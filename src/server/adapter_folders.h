@@ -27,6 +27,8 @@ class AdapterFolders {
   // Where `asked` leads. Errors, of the field "lora_path": kNotFound; kInvalidArgument (it is
   // elsewhere, and nobody learns whether it is there).
   Result<std::string> resolve(const std::string& asked) const;
+  // Whether a file lies here, wherever links lead; false: it is not there, too.
+  bool holds_file(const std::string& path) const;
   // That an adapter's folder and its files lie here, as they are now. Errors: kInvalidArgument,
   // "lora_path", naming what leads out.
   Result<void> check(const std::string& adapter) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,6 +28,12 @@ Error unknown(std::string_view name) {
   return {ErrorCode::kNotFound,
           fmt::format("there is no adapter named '{}'", name.substr(0, api::kAdapterNameBytesMax)),
           std::string(kUnknownAdapter)};
+}
+
+bool is_adapter_folder(const std::string& path) {
+  std::error_code unknown_state;
+  const bool is_there = std::filesystem::exists(path + "/adapter_config.json", unknown_state);
+  return is_there || unknown_state;  // what cannot be looked at may be there
 }
 
 Error leaving() {
@@ -152,6 +159,7 @@ std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_find(std::string
   if (!path) return nullptr;
   const auto named = std::make_shared<Named>();
   named->source = {.name = std::string(name), .path = *std::move(path), .is_confined = true};
+  named->is_found = true;
   named->created = clock_.unix_ms() / 1000;
   names_.emplace(named->source.name, named);
   ++names_version_;
@@ -173,6 +181,47 @@ void AdapterRegistry::find_in_folders() {
     }
     (void)has(name);
   }
+}
+
+// One whose folder is gone is as one that never was there.
+void AdapterRegistry::locked_forget(const Named& named) {
+  const auto found = names_.find(named.source.name);
+  if (found == names_.end() || found->second.get() != &named) return;
+  found->second->removed = true;
+  names_.erase(found);
+  ++names_version_;
+}
+
+// On the loader's thread.
+void AdapterRegistry::sweep(std::unique_lock<std::mutex>& lock) {
+  const auto is_idle = [](const Named& named) {
+    return named.is_found && named.version == nullptr && !named.queued;
+  };
+  std::vector<std::shared_ptr<Named>> all;
+  for (const auto& [name, named] : names_) {
+    if (is_idle(*named)) all.push_back(named);
+  }
+  lock.unlock();
+  std::erase_if(all, [](const auto& named) { return is_adapter_folder(named->source.path); });
+  lock.lock();
+  for (const auto& named : all) {
+    if (is_idle(*named)) locked_forget(*named);
+  }
+  swept_ns_ = clock_.now_ns();
+}
+
+std::shared_ptr<const api::ModelDescription> AdapterRegistry::description(std::string_view name) {
+  Source source;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    const std::shared_ptr<Named> named = locked_find(name);
+    if (named == nullptr || !options_.describe) return nullptr;
+    source = named->source;
+  }
+  auto made = std::make_shared<const api::ModelDescription>(options_.describe(
+      source.path,
+      [&](const std::string& file) { return !source.is_confined || folders_.holds_file(file); }));
+  return made->text.empty() && made->license.empty() && made->license_text.empty() ? nullptr : made;
 }
 
 // --- uses ---
@@ -299,11 +348,15 @@ void AdapterRegistry::run() {
       continue;
     }
     locked_let_stay();
+    if (!folders_.empty() && clock_.now_ns() - swept_ns_ >= options_.sweep_ns) {
+      sweep(lock);
+      continue;
+    }
     const std::shared_ptr<Named> next = locked_next();
     if (next.get() != blocked) blocked_since_ns = 0;
     blocked = next.get();
     if (next == nullptr) {
-      shared_->changed.wait(lock);
+      locked_wait_idle(lock);
       continue;
     }
     // By another of its names, or it need not make room any more.
@@ -346,6 +399,11 @@ void AdapterRegistry::run() {
     if (!has_turn) load_rate_.take();
     load_one(lock, next);
   }
+}
+
+void AdapterRegistry::locked_wait_idle(std::unique_lock<std::mutex>& lock) {
+  if (folders_.empty()) return shared_->changed.wait(lock);
+  shared_->changed.wait_for(lock, std::chrono::nanoseconds(options_.sweep_ns));
 }
 
 // The first that is still wanted.
@@ -403,8 +461,14 @@ AdapterRegistry::Room AdapterRegistry::locked_make_room(
   const Version* const replaced = locked_replaced(named);
   const int64_t free_places = replaced == nullptr ? 0 : 1;
   const int64_t free_bytes = replaced == nullptr ? 0 : replaced->loaded.bytes;
-  while (std::ssize(versions_) - free_places >= options_.resident_max ||
-         locked_bytes() - free_bytes + bytes > options_.bytes_max) {
+  // One place more is planned for, whatever the one that is replaced takes.
+  const int64_t place_bytes = options_.bytes_max / std::max(options_.resident_max, 1);
+  const auto is_full = [&] {
+    return std::ssize(versions_) - free_places >= options_.resident_max ||
+           locked_bytes() - free_bytes + bytes > options_.bytes_max ||
+           locked_bytes() - place_bytes + bytes > options_.bytes_max;
+  };
+  while (is_full()) {
     const std::shared_ptr<Version> idle = locked_idle(replaced);
     if (idle == nullptr) {
       const bool all_pinned = std::ranges::all_of(versions_, [&](const auto& version) {
@@ -429,7 +493,8 @@ Error AdapterRegistry::no_room(const Named& named, Room room) const {
   }
   return {ErrorCode::kDoesNotFit,
           fmt::format("there is no room for the adapter '{}': {} may be in memory (--max-cpu-loras)"
-                      ", of {} bytes together, and those that are pinned stay",
+                      ", of {} bytes together, and those that are pinned stay, as one does that is "
+                      "being replaced",
                       named.source.name, options_.resident_max, options_.bytes_max),
           "lora_name"};
 }
@@ -508,6 +573,7 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
   const int64_t began_ns = clock_.now_ns();
   Result<Loaded> loaded = read(source);
   const int64_t took_ns = clock_.now_ns() - began_ns;
+  const bool is_gone = !loaded.ok() && named->is_found && !is_adapter_folder(source.path);
   if (loaded.ok()) {
     log_.info(fmt::format("adapter '{}': {} of rank {}, {} bytes, loaded in {:.1f} ms", source.name,
                           loaded->digest.substr(0, 12), loaded->rank, loaded->bytes,
@@ -527,8 +593,9 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
     outcome = locked_keep(named, *std::move(loaded), gone);
   } else {
     ++counted_.failed_loads;
-    outcome = loaded.error();
-    named->refusal = loaded.error();
+    if (is_gone) locked_forget(*named);
+    outcome = is_gone ? unknown(source.name) : loaded.error();
+    named->refusal = outcome->error();
     named->refused_ns = clock_.now_ns();
   }
   // Without giving the lock back meanwhile: whose waiting is cancelled is looked for here.
@@ -653,81 +720,6 @@ void AdapterRegistry::wake() {
   for (const auto& [name, named] : names_) {
     if (named->source.pinned && named->version == nullptr) locked_queue(named);
   }
-}
-
-// --- reports ---
-
-std::vector<AdapterRegistry::Info> AdapterRegistry::list() const {
-  const std::lock_guard lock(shared_->mutex);
-  std::vector<Info> all;
-  all.reserve(names_.size());
-  for (const auto& [name, named] : names_) {
-    Info info{.name = name,
-              .path = named->source.path,
-              .created = named->created,
-              .uses = named->uses,
-              .waiting = static_cast<int>(named->waiting.size()),
-              .pinned = named->source.pinned};
-    if (named->version != nullptr) {
-      info.digest = named->version->loaded.digest;
-      info.rank = named->version->loaded.rank;
-      info.bytes = named->version->loaded.bytes;
-    }
-    all.push_back(std::move(info));
-  }
-  return all;
-}
-
-std::vector<AdapterRegistry::Resident> AdapterRegistry::residents(size_t count_max) const {
-  const std::lock_guard lock(shared_->mutex);
-  std::vector<const Version*> latest;
-  for (const auto& version : versions_) {
-    if (!version->leaving) latest.push_back(version.get());
-  }
-  std::ranges::sort(latest, std::greater(), &Version::last_use);
-  std::vector<Resident> all;
-  for (const Version* const version : latest) {
-    for (const Named* const named : version->names) {
-      if (all.size() == count_max) return all;
-      all.push_back({.name = named->source.name, .digest = version->loaded.digest});
-    }
-  }
-  const auto add = [&](const std::shared_ptr<Named>& named) {
-    const bool is_awaited = named != nullptr && !named->is_candidate && !named->waiting.empty();
-    if (is_awaited && all.size() < count_max) all.push_back({.name = named->source.name});
-  };
-  add(loading_);
-  for (const std::shared_ptr<Named>& named : queue_) add(named);
-  return all;
-}
-
-std::vector<std::string> AdapterRegistry::names(size_t bytes_max) const {
-  const std::lock_guard lock(shared_->mutex);
-  std::vector<std::string> all;
-  size_t bytes = 0;
-  for (const auto& [name, named] : names_) {
-    bytes += name.size();
-    if (bytes > bytes_max) break;
-    all.push_back(name);
-  }
-  return all;
-}
-
-std::map<std::string, int64_t, std::less<>> AdapterRegistry::requests() const {
-  const std::lock_guard lock(shared_->mutex);
-  return requests_;
-}
-
-AdapterRegistry::Stats AdapterRegistry::stats() const {
-  const std::lock_guard lock(shared_->mutex);
-  Stats stats = counted_;
-  stats.resident = static_cast<int>(versions_.size());
-  stats.in_use = static_cast<int>(
-      std::ranges::count_if(versions_, [](const auto& version) { return version->uses > 0; }));
-  stats.bytes = locked_bytes();
-  stats.waiting = waiting_;
-  stats.changed_unix_ms = shared_->changed_unix_ms;
-  return stats;
 }
 
 }  // namespace pelton::server

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "admission/load_rate.h"
+#include "api/model_list.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -81,13 +82,19 @@ class AdapterRegistry {
     std::function<Result<Loaded>(const std::string& path)> load;  // on the loader's thread
     // What a load will hold, as far as its file's size says; 0: unknown.
     std::function<int64_t(const std::string& path)> bytes_of = {};
+    // What the folder of an adapter says of it in words, of those of its files that may be read.
+    using MayRead = std::function<bool(const std::string& file)>;
+    std::function<api::ModelDescription(const std::string& path, const MayRead& may_read)>
+        describe = {};
     // Each of their folders that holds an adapter is one, by the folder's name.
     std::vector<std::string> folders = {};
     std::vector<std::string> model_names = {};  // none of these is an adapter's
+    int active_max = 8;                         // in a batch
     int resident_max = 8;                       // in memory
     int64_t bytes_max = INT64_MAX;              // of these together
     double loads_per_second = 16;               // beyond a first burst of resident_max; 0: no bound
     int64_t patience_ns = 1'000'000'000;  // of who waits while all that are in memory are in use
+    int64_t sweep_ns = 5'000'000'000;     // between two looks for folders that are gone
   };
   struct Source {
     std::string name;
@@ -122,8 +129,12 @@ class AdapterRegistry {
 
   // Whether it is known, be it in memory or not.
   bool has(std::string_view name);
-  // All that lie in its folders become known.
+  // All that lie in its folders become known. One that is gone again, and not in memory, is
+  // forgotten: after `sweep_ns` at the latest.
   void find_in_folders();
+  // What the files of one beside its weights say of it: reads them, so not for a net thread. Null:
+  // nothing, or there is no such adapter.
+  std::shared_ptr<const api::ModelDescription> description(std::string_view name);
 
   // A use of it now; null: it is not in memory, or makes room for others.
   std::shared_ptr<const AdapterHold> hold(std::string_view name);
@@ -188,6 +199,7 @@ class AdapterRegistry {
   };
   Stats stats() const;
   const AdapterFolders& folders() const { return folders_; }
+  int active_max() const { return options_.active_max; }
   int resident_max() const { return options_.resident_max; }
 
  private:
@@ -215,7 +227,8 @@ class AdapterRegistry {
     // Why its last load failed: for a moment that answers others, and nothing makes room for it.
     std::optional<Error> refusal;
     int64_t refused_ns = 0;
-    bool queued = false;  // to be loaded, or being so
+    bool is_found = false;  // in a folder, by its name there
+    bool queued = false;    // to be loaded, or being so
     bool removed = false;
     std::list<WaitingEntry> waiting;
     // Of load(): it has no name before it is loaded.
@@ -250,6 +263,9 @@ class AdapterRegistry {
   Error no_room(const Named& named, Room room) const;
   void load_one(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named);
   Result<Loaded> read(const Source& source) const;
+  void locked_forget(const Named& named);
+  void sweep(std::unique_lock<std::mutex>& lock);
+  void locked_wait_idle(std::unique_lock<std::mutex>& lock);
   // None: it has to wait for room, and to be loaded once more.
   std::optional<Result<void>> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
                                           std::vector<std::shared_ptr<Version>>& gone);
@@ -279,6 +295,7 @@ class AdapterRegistry {
   std::set<std::string, std::less<>> unloaded_;  // names that a folder has, and nobody is to find
   std::atomic<uint64_t> names_version_ = 0;      // written under the mutex
   bool asleep_ = false;
+  int64_t swept_ns_ = 0;
   std::list<std::shared_ptr<Version>> versions_;
   std::deque<std::shared_ptr<Named>> queue_;
   std::shared_ptr<Named> loading_;  // it is no more in the queue

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -380,7 +381,100 @@ TEST_F(AdapterFolderTest, LR_04_the_models_own_names_are_none_of_an_adapter) {
   EXPECT_TRUE(load("org/sql-2", path).ok());
 }
 
+// --- folders that go ---
+
+TEST_F(AdapterFolderTest, one_whose_folder_is_gone_is_unknown) {
+  const std::string path = add("many/late");
+  add("many/stays");
+  AdapterRegistry::Options made = with_folder();
+  made.resident_max = 1;
+  made.load = [load = made.load](const std::string& folder) -> Result<AdapterRegistry::Loaded> {
+    if (!std::filesystem::exists(folder)) return Error{ErrorCode::kNotFound, "no such file", ""};
+    return load(folder);
+  };
+  start(made);
+  registry_->find_in_folders();
+  EXPECT_NE(held("late"), nullptr);
+  EXPECT_NE(held("stays"), nullptr);  // in its place
+  std::filesystem::remove_all(path);
+  const uint64_t before = registry_->names_version();
+  const Error gone = wait("late").get().error();
+  EXPECT_EQ(gone.code, ErrorCode::kNotFound);
+  EXPECT_EQ(gone.field, kUnknownAdapter);
+  EXPECT_FALSE(registry_->has("late"));
+  EXPECT_EQ(listed(), std::vector<std::string>{"stays"});
+  EXPECT_NE(registry_->names_version(), before);
+  // It comes again, and is found again.
+  add("many/late");
+  EXPECT_NE(held("late"), nullptr);
+}
+
+TEST_F(AdapterFolderTest, those_that_are_gone_are_forgotten_though_nobody_asks) {
+  const std::string gone = add("many/gone");
+  const std::string used = add("many/used");
+  const std::string loaded = add("many/loaded");
+  AdapterRegistry::Options made = with_folder();
+  made.sweep_ns = 2'000'000;
+  start(made);
+  ASSERT_TRUE(load("by_name", loaded).ok());
+  registry_->find_in_folders();
+  EXPECT_NE(held("used"), nullptr);
+  for (const std::string& path : {gone, used, loaded}) std::filesystem::remove_all(path);
+  // Who is in memory is answered with; who was loaded by name is an operator's to unload.
+  const std::vector<std::string> left = {"by_name", "used"};
+  for (int i = 0; i < 5000 && listed() != left; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(listed(), left);
+  EXPECT_NE(registry_->hold("used"), nullptr);
+}
+
+TEST_F(AdapterFolderTest, only_its_own_files_describe_it) {
+  add("elsewhere");
+  add("many/good");
+  add("many/plain");
+  std::ofstream(root_ / "elsewhere/LICENSE") << "secret";
+  std::ofstream(root_ / "many/good/README.md") << "card";
+  link("elsewhere/LICENSE", "many/good/LICENSE");
+  AdapterRegistry::Options made = with_folder();
+  made.describe = [](const std::string& path, const auto& may_read) {
+    api::ModelDescription card;
+    for (const char* const file : {"/README.md", "/LICENSE"}) {
+      if (may_read(path + file)) card.text += file;
+    }
+    return card;
+  };
+  start(made);
+  ASSERT_NE(registry_->description("good"), nullptr);
+  EXPECT_EQ(registry_->description("good")->text, "/README.md");
+  EXPECT_EQ(registry_->description("plain"), nullptr);
+  EXPECT_EQ(registry_->description("nobody"), nullptr);
+}
+
 // --- places ---
+
+// One place more than may be kept is planned for, of whatever type the numbers are: what takes two
+// is replaced where one more is free.
+TEST_F(AdapterRegistryTest, replacing_holds_one_place_more_at_most) {
+  AdapterRegistry::Options planned = options(3);
+  planned.bytes_max = 300;
+  planned.bytes_of = [](const std::string& path) { return path.starts_with("f32") ? 200 : 100; };
+  planned.load = [load = planned.load](const std::string& path) {
+    Result<AdapterRegistry::Loaded> loaded = load(path);
+    if (path.starts_with("f32")) loaded->bytes = 200;
+    return loaded;
+  };
+  start(planned);
+  ASSERT_TRUE(load("wide", "f32-1", InPlace::kNo, true).ok());
+  ASSERT_TRUE(load("pinned", "p", InPlace::kNo, true).ok());
+  const Error refused = load("wide", "f32-2", InPlace::kYes, true).error();
+  EXPECT_EQ(refused.code, ErrorCode::kDoesNotFit);
+  EXPECT_THAT(refused.message, testing::HasSubstr("being replaced"));
+  EXPECT_EQ(registry_->hold("wide")->digest(), "f32-1");
+  EXPECT_TRUE(load("wide", "half", InPlace::kYes, true).ok());
+  EXPECT_EQ(registry_->hold("wide")->digest(), "half");
+  expect_alive(2);
+}
 
 TEST_F(AdapterRegistryTest, a_pinned_one_is_replaced_though_all_places_are_pinned) {
   start(options(2));
@@ -563,6 +657,55 @@ TEST_F(AdapterRegistryTest, who_leaves_as_it_is_loaded_leaves_nothing_behind) {
   EXPECT_EQ(registry_->stats().waiting, 0);
   EXPECT_EQ(registry_->stats().in_use, 0);
   EXPECT_LE(called, 400);
+}
+
+// Names are loaded, replaced, unloaded and evicted while streams use them: each has one of the
+// versions that its name has had, to its end, and nothing is left. (Thread sanitizer's test.)
+TEST_F(AdapterRegistryTest, LR_05_names_come_and_go_under_streams) {
+  const bool is_full = std::getenv("PELTON_FULL") != nullptr;
+  const int streams = is_full ? 50 : 12;
+  const int rounds = is_full ? 400 : 30;
+  start(options(3));
+  std::atomic<bool> over = false;
+  std::atomic<int> wrong = 0;
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> all;
+  for (int i = 0; i < streams; ++i) {
+    all.emplace_back([&, name = "n" + std::to_string(i % 5)] {
+      while (!over) {
+        AdapterRegistry::Held hold = wait(name).get();
+        if (!hold.ok()) {
+          if (hold.error().code != ErrorCode::kNotFound) ++wrong;
+          continue;
+        }
+        const request::AdapterRef in_engine = ref_of(*hold);
+        const std::string digest = (*hold)->digest();
+        hold = Hold();
+        std::this_thread::yield();
+        if (!digest.starts_with(name) || in_engine.weights == nullptr) ++wrong;
+        ++answered;
+      }
+    });
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const std::string name = "n" + std::to_string(round % 5);
+    (void)load(name, name + "-one");
+    (void)load(name, name + "-" + std::to_string(round), InPlace::kYes, round % 10 == 0);
+    if (round % 3 == 0) (void)registry_->unload(name);
+    if (round % 20 == 0) registry_->sleep();
+    if (round % 20 == 1) registry_->wake();
+    (void)registry_->list();
+    (void)registry_->residents(8);
+  }
+  registry_->wake();
+  over = true;
+  for (std::thread& one : all) one.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(answered, streams);
+  EXPECT_EQ(registry_->stats().in_use, 0);
+  EXPECT_EQ(registry_->stats().waiting, 0);
+  for (int i = 0; i < 5; ++i) (void)registry_->unload("n" + std::to_string(i));
+  expect_alive(0);
 }
 
 // All are answered, each by its own, whatever the order; and no more is ever in memory than may be.

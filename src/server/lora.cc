@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -107,8 +108,9 @@ Result<Order> order_of(const api::LoadLoraRequest& asked, const ModelCatalogue::
     return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is a model's name", asked.name),
                  "lora_name"};
   }
-  const Entry* const taken = table.find_adapters_of(asked.name);
-  if (taken != nullptr && taken != base) {
+  const std::vector<const Entry*> all = table.all_adapters_of(asked.name);
+  if (!all.empty() && std::ranges::find(all, base) == all.end()) {
+    const Entry* const taken = all.front();
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("'{}' is an adapter of '{}'", asked.name, taken->names.id),
                  "lora_name"};
@@ -122,6 +124,26 @@ Result<Order> order_of(const api::LoadLoraRequest& asked, const ModelCatalogue::
                  .is_confined = true,
                  .is_3d = asked.is_3d},
       .in_place = asked.in_place ? AdapterRegistry::InPlace::kYes : AdapterRegistry::InPlace::kNo};
+}
+
+// The model that has the adapter: that of the name given, or the only one.
+Result<const Entry*> owner_of(const api::UnloadLoraRequest& asked,
+                              const ModelCatalogue::Table& table) {
+  std::vector<const Entry*> all = table.all_adapters_of(asked.name);
+  if (!asked.base.empty()) {
+    TRY_ASSIGN(const Entry* const base, base_of(table, asked.base));
+    std::erase_if(all, [&](const Entry* entry) { return entry != base; });
+  }
+  if (all.empty()) {
+    return Error{ErrorCode::kNotFound, fmt::format("there is no adapter named '{}'", asked.name),
+                 std::string(kUnknownAdapter)};
+  }
+  if (all.size() == 1) return all.front();
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' and '{}' both have an adapter named '{}': 'base_model_name' says "
+                           "which one is meant",
+                           all[0]->names.id, all[1]->names.id, asked.name),
+               "base_model_name"};
 }
 
 }  // namespace
@@ -155,12 +177,9 @@ void unload_lora_adapter(Call call, Services& services) {
   if (!asked.ok()) return call.send(api::api_error(asked.error()));
   const auto table = services.catalogue.table();
   if (!admit(call, services, *table)) return;
-  const Entry* const base = table->find_adapters_of(asked->name);
+  const Result<const Entry*> base = owner_of(*asked, *table);
   const Result<void> unloaded =
-      base == nullptr
-          ? Error{ErrorCode::kNotFound, fmt::format("there is no adapter named '{}'", asked->name),
-                  std::string(kUnknownAdapter)}
-          : base->adapters->unload(asked->name);
+      base.ok() ? (*base)->adapters->unload(asked->name) : Result<void>(base.error());
   if (!unloaded.ok()) return call.send(lora_error(unloaded.error()));
   call.send(done_reply(asked->name, "removed"));
 }

@@ -392,13 +392,12 @@ void write_adapter_requests(PrometheusText& text, const AdapterRegistry& adapter
   }
 }
 
-void write_adapters(PrometheusText& text, const ServedModel& model) {
-  if (model.adapters == nullptr) return;
-  const std::vector<AdapterRegistry::Info> all = model.adapters->list();
-  const AdapterRegistry::Stats stats = model.adapters->stats();
+void write_adapters(PrometheusText& text, const AdapterRegistry& adapters) {
+  const std::vector<AdapterRegistry::Info> all = adapters.list();
+  const AdapterRegistry::Stats stats = adapters.stats();
   text.family("vllm:lora_requests_info", Type::kGauge,
               "When the adapters that requests run with, or wait for, last changed.");
-  text.sample({{"max_lora", std::to_string(model.engine.capacity().adapters_max)},
+  text.sample({{"max_lora", std::to_string(adapters.active_max())},
                {"running_lora_adapters", names_of(all, &AdapterRegistry::Info::uses)},
                {"waiting_lora_adapters", names_of(all, &AdapterRegistry::Info::waiting)}},
               static_cast<double>(stats.changed_unix_ms) * 1e-3);
@@ -419,7 +418,17 @@ void write_adapters(PrometheusText& text, const ServedModel& model) {
                static_cast<double>(stats.load_ns) * 1e-9);
   text.counter("pelton_lora_evictions_total", "Adapters that made room for others.",
                static_cast<double>(stats.evictions));
-  write_adapter_requests(text, *model.adapters);
+  write_adapter_requests(text, adapters);
+}
+
+// Of models that sleep, too: names stay known, and what was counted is not forgotten.
+void write_adapters(PrometheusText& text, const ModelCatalogue::Table& table) {
+  for (const ModelCatalogue::Entry& entry : table.entries) {
+    if (entry.adapters == nullptr) continue;
+    text.set_common({{"model_name", entry.names.id}, {"engine", "0"}});
+    write_adapters(text, *entry.adapters);
+  }
+  text.set_common({});
 }
 
 void write_load(PrometheusText& text, const ServedModel& model) {
@@ -474,9 +483,9 @@ std::string metrics_page(const Services& services) {
     text.set_common({{"model_name", model->id}, {"engine", "0"}});
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
-    write_adapters(text, *model);
     write_load(text, *model);
   }
+  write_adapters(text, *services.catalogue.table());
   write_sleep(text, *services.catalogue.table());
   write_refusals(text, *services.catalogue.table());
   text.gauge("pelton_waiting_for_wake", "Requests that wait for a model that is being woken.",

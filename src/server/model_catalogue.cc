@@ -75,6 +75,15 @@ const ModelCatalogue::Entry* ModelCatalogue::Table::find_adapters_of(std::string
   return found == entries.end() ? nullptr : &*found;
 }
 
+std::vector<const ModelCatalogue::Entry*> ModelCatalogue::Table::all_adapters_of(
+    std::string_view name) const {
+  std::vector<const Entry*> all;
+  for (const Entry& entry : entries) {
+    if (entry.adapters != nullptr && entry.adapters->has(name)) all.push_back(&entry);
+  }
+  return all;
+}
+
 bool ModelCatalogue::Table::has_adapters() const {
   return std::ranges::any_of(entries, [](const Entry& entry) { return entry.adapters != nullptr; });
 }

@@ -68,8 +68,10 @@ class ModelCatalogue {
     bool answering() const;
     // Null: nobody answers to it.
     const Entry* find(std::string_view name) const;
-    // The entry of the model that has an adapter of this name.
+    // The entry of the model that has an adapter of this name: the first one, where there are
+    // several.
     const Entry* find_adapters_of(std::string_view name) const;
+    std::vector<const Entry*> all_adapters_of(std::string_view name) const;
     bool has_adapters() const;
   };
 

@@ -268,6 +268,35 @@ api::OllamaModel described(const ServedModel& model, const std::string& name) {
   return shown;
 }
 
+// Under `name`, of the model that computes it. Its licence is its own, and no part of these
+// answers.
+api::OllamaModel described(const AdapterRegistry::Info& adapter, api::OllamaModel base) {
+  base.parent = std::exchange(base.name, adapter.name);
+  base.modified_s = adapter.created;
+  base.digest = adapter.digest.empty()
+                    ? base::sha256(adapter.name + std::to_string(adapter.created))
+                    : adapter.digest;
+  base.license.clear();
+  return base;
+}
+
+// Those of a model; `which` is asked of each.
+template <typename Which>
+void add_adapters(const std::shared_ptr<AdapterRegistry>& adapters, const api::OllamaModel& base,
+                  std::vector<api::OllamaModel>& models, const Which& which) {
+  if (adapters == nullptr) return;
+  for (const AdapterRegistry::Info& adapter : adapters->list()) {
+    if (which(adapter)) models.push_back(described(adapter, base));
+  }
+}
+
+api::OllamaModel described(const ModelCatalogue::Entry& asleep) {
+  return {.name = asleep.names.id,
+          .modified_s = asleep.created,
+          .digest = base::sha256(asleep.names.id + std::to_string(asleep.created)),
+          .context_max = asleep.context_max};
+}
+
 // Of those that are in memory, by each of their names.
 std::vector<std::pair<std::shared_ptr<const ServedModel>, api::OllamaModel>> all_models(
     const Services& services) {
@@ -301,12 +330,14 @@ void ollama_embed(Call call, Services& services) {
 void ollama_tags(Call call, Services& services) {
   std::vector<api::OllamaModel> models;
   for (auto& [model, shown] : all_models(services)) models.push_back(std::move(shown));
-  for (const ModelCatalogue::Entry& entry : services.catalogue.table()->entries) {
-    if (!entry.is_dormant()) continue;
-    models.push_back({.name = entry.names.id,
-                      .modified_s = entry.created,
-                      .digest = base::sha256(entry.names.id + std::to_string(entry.created)),
-                      .context_max = entry.context_max});
+  const auto table = services.catalogue.table();
+  for (const ModelCatalogue::Entry& entry : table->entries) {
+    const bool serves = entry.state == ModelCatalogue::State::kServing;
+    if (!serves && !entry.is_dormant()) continue;
+    const api::OllamaModel base =
+        serves ? described(*entry.model, entry.names.id) : described(entry);
+    if (!serves) models.push_back(base);
+    add_adapters(entry.adapters, base, models, [](const auto&) { return true; });
   }
   call.send(json_reply(api::ollama_tags_body(models)));
 }
@@ -315,10 +346,14 @@ void ollama_ps(Call call, Services& services) {
   std::vector<api::OllamaModel> models;
   std::vector<int64_t> ends_ms;
   for (const auto& model : services.catalogue.serving()) {
-    models.push_back(described(*model, model->id));
+    const api::OllamaModel base = described(*model, model->id);
+    models.push_back(base);
+    add_adapters(model->adapters, base, models,
+                 [](const AdapterRegistry::Info& adapter) { return !adapter.digest.empty(); });
     const int64_t keeps_ns = model->state->keep_alive_ns;
     const bool stays = keeps_ns == ModelState::kStays;
-    ends_ms.push_back(stays ? INT64_MAX : services.clock.unix_ms() + keeps_ns / 1'000'000);
+    ends_ms.resize(models.size(),
+                   stays ? INT64_MAX : services.clock.unix_ms() + keeps_ns / 1'000'000);
   }
   call.send(json_reply(api::ollama_ps_body(models, ends_ms)));
 }
@@ -326,9 +361,20 @@ void ollama_ps(Call call, Services& services) {
 void ollama_show(Call call, Services& services) {
   const Result<std::string> name = api::parse_ollama_show(call.request.body, {});
   if (!name.ok()) return call.send(api::api_error(name.error()));
-  const std::shared_ptr<const ServedModel> model = services.catalogue.find(*name);
-  if (model == nullptr) return call.send(services.no_model(*name));
-  call.send(json_reply(api::ollama_show_body(described(*model, *name))));
+  if (const std::shared_ptr<const ServedModel> model = services.catalogue.find(*name)) {
+    return call.send(json_reply(api::ollama_show_body(described(*model, *name))));
+  }
+  const auto table = services.catalogue.table();
+  const ModelCatalogue::Entry* const entry = table->find_adapters_of(*name);
+  std::vector<api::OllamaModel> found;
+  if (entry != nullptr) {
+    const api::OllamaModel base =
+        entry->model == nullptr ? described(*entry) : described(*entry->model, entry->names.id);
+    add_adapters(entry->adapters, base, found,
+                 [&](const AdapterRegistry::Info& adapter) { return adapter.name == *name; });
+  }
+  if (found.empty()) return call.send(services.no_model(*name));
+  call.send(json_reply(api::ollama_show_body(found.front())));
 }
 
 }  // namespace pelton::server

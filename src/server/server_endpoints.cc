@@ -1,8 +1,10 @@
 // What is said of the server and its models: the index, versions, metrics, /v1/models.
 #include <algorithm>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "server/waiting_call.h"
 #include "telemetry/prometheus_text.h"
 
 namespace pelton::server {
@@ -76,8 +79,11 @@ void version(Call call, Services& services) {
 void list_models(Call call, Services& services) {
   std::vector<api::ModelCard> cards;
   const auto table = services.catalogue.table();
+  std::unordered_set<std::string> names;  // of two adapters of one name the first answers
   for (const ModelCatalogue::Entry& entry : table->entries) {
-    std::ranges::move(cards_of(entry), std::back_inserter(cards));
+    for (api::ModelCard& card : cards_of(entry)) {
+      if (names.insert(card.id).second) cards.push_back(std::move(card));
+    }
   }
   call.send(json_reply(api::model_list_body(cards)));
 }
@@ -96,6 +102,47 @@ void get_model(Call call, Services& services) {
   call.send(services.no_model(name));
 }
 
+namespace {
+
+// Of an adapter: what its own folder says, or nothing. Its model's card says nothing of it.
+void send_adapter_card(Call call, Services& services, api::ModelCard card,
+                       std::shared_ptr<AdapterRegistry> adapters) {
+  const auto found = std::make_shared<std::shared_ptr<const api::ModelDescription>>();
+  WorkPool::Job job{.tenant = access::billing_account(call.tenant, ""),
+                    .weight = call.caller.weight,
+                    .bytes = call.body_bytes};
+  job.run = [found, adapters = std::move(adapters), id = card.id](const WorkPool::Attempt&) {
+    *found = adapters->description(id);
+    return WorkPool::Outcome::kDone;
+  };
+  const auto submit = [&](WorkDone done) -> Result<CancelWork> {
+    job.done = std::move(done);
+    TRY_ASSIGN(std::shared_ptr<WorkPool::Ticket> ticket,
+               services.preparation.submit(std::move(job)));
+    return cancel_of(std::move(ticket));
+  };
+  wait_for_work(
+      std::move(call), submit,
+      [&services, found, card = std::move(card)](Call one, const std::optional<Error>& error) {
+        if (error) {
+          return one.send(
+              services.access_control.with_retry(*error, services.preparation.retry_after_ns()));
+        }
+        if (*found != nullptr) return one.send(json_reply(api::model_card_body(card, **found)));
+        one.send(api::ApiError{
+            .status = 404,
+            .message =
+                fmt::format("The folder of the adapter '{}' holds no card: neither README.md "
+                            "nor LICENSE",
+                            card.id),
+            .type = "not_found_error",
+            .param = {},
+            .code = "not_found"});
+      });
+}
+
+}  // namespace
+
 void get_model_card(Call call, Services& services) {
   constexpr std::string_view kPrefix = "/v1/model_cards/";
   const std::string name = call.request.path.substr(kPrefix.size());
@@ -106,6 +153,9 @@ void get_model_card(Call call, Services& services) {
       entry == nullptr ? std::vector<api::ModelCard>() : cards_of(*entry);
   const auto named = std::ranges::find(cards, name, &api::ModelCard::id);
   if (named == cards.end()) return call.send(services.no_model(name));
+  if (!named->parent.empty()) {
+    return send_adapter_card(std::move(call), services, *named, entry->adapters);
+  }
   const auto description = entry->model == nullptr ? entry->description : entry->model->description;
   call.send(json_reply(api::model_card_body(
       *named, description == nullptr ? api::ModelDescription() : *description)));
