@@ -83,6 +83,36 @@ Result<void> show(const cli::Arguments& arguments) {
   return write_output(answer.dump() + "\n");
 }
 
+// One line for each bound of each key.
+std::string limits_table(const Json& answer) {
+  std::string out = fmt::format("{:<24} {:<12} {:<20} {:>10} {:>10} {:>10}\n", "TENANT", "KEY",
+                                "LIMIT", "WHOLE", "HERE", "LEFT");
+  const Json* limits = answer.find("limits");
+  if (limits == nullptr || !limits->is_array()) return out;
+  for (const Json& one : limits->as_array()) {
+    for (const char* name : {"requests_per_minute", "tokens_per_minute", "concurrent_requests"}) {
+      const Json* bound = one.find(name);
+      if (bound == nullptr) continue;
+      out += fmt::format("{:<24} {:<12} {:<20} {:>10} {:>10} {:>10}\n",
+                         one.string("tenant").value_or(""), one.string("key").value_or(""), name,
+                         bound->integer("limit").value_or(0), bound->integer("here").value_or(0),
+                         bound->integer("left").value_or(0));
+    }
+  }
+  if (const int64_t more = answer.integer("not_shown").value_or(0); more > 0) {
+    out += fmt::format("and {} further keys: --tenant shows one tenant's\n", more);
+  }
+  return out;
+}
+
+Result<void> limits(const cli::Arguments& arguments) {
+  const std::string query =
+      arguments.has("--tenant") ? "?tenant=" + net::percent_encode(arguments.text("--tenant")) : "";
+  TRY_ASSIGN(const Json answer, ask(arguments, "GET", "/v1/limits" + query));
+  if (arguments.has("--json")) return write_output(answer.dump() + "\n");
+  return write_text(limits_table(answer));
+}
+
 // One line for each worker, the chosen one marked, times in milliseconds.
 std::string explanation(const Json& answer) {
   std::string out =
@@ -153,6 +183,22 @@ Result<void> config_put(const cli::Arguments& arguments) {
   return write_output("the configuration is in force\n");
 }
 
+cli::Verb limits_verb() {
+  return {.name = "fleet limits",
+          .summary = "Shows keys' limits, a gateway's part of them and what is left.",
+          .about =
+              "WHOLE: what the key may ask for. HERE: this gateway's part of it, where\n"
+              "several share it. LEFT: of that, just now. KEY: the first digits of the\n"
+              "key's SHA-256.",
+          .flags = {admin_flag(),
+                    {.name = "--tenant", .value = "NAME", .help = "this one's keys only"},
+                    {.name = "--json",
+                     .help = "all that is known, as JSON",
+                     .kind = Flag::Kind::kSwitch}},
+          .examples = {"pelton fleet limits", "pelton fleet limits --tenant acme"},
+          .run = limits};
+}
+
 cli::Verb command_verb(std::string word, std::string summary) {
   return {.name = "fleet " + word,
           .summary = std::move(summary),
@@ -183,6 +229,7 @@ std::vector<cli::Verb> fleet_verbs() {
                    .flags = {admin_flag()},
                    .examples = {"pelton fleet show gpu-7"},
                    .run = show});
+  verbs.push_back(limits_verb());
   verbs.push_back(
       {.name = "fleet explain",
        .summary = "Says where a request would go and why; sends it to nobody.",

@@ -54,7 +54,9 @@ std::string text_of(const parallel::Group::RankState& rank) {
 // What computes, in words: for /server_info.
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
-  if (local == nullptr) return {{"executor", "modelled"}};
+  if (local == nullptr) {
+    return {{"executor", "modelled"}, {"fingerprint", model.fingerprint()}};
+  }
   const cost_model::Footprint& footprint = local->footprint();
   std::string load_mode(load_mode_name(model.load_choice().mode));
   std::string load_mode_reason = model.load_choice().reason;
@@ -67,6 +69,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   }
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
+      {"fingerprint", model.fingerprint()},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
       {"tensor_parallel_size", std::to_string(std::max<size_t>(local->ranks().size(), 1))},
@@ -125,6 +128,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
   served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
   served.load_phases = model.load_phases();
+  served.fingerprint = model.fingerprint();
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
 }

@@ -27,20 +27,18 @@ from kubernetes_api import ApiServer
 
 
 class Etcd:
-    def __init__(self, folder, tls=None):
-        self.folder, self.client, self.peer, self.tls = folder, free_port(), free_port(), tls
+    def __init__(self, folder, tls=None, more=()):
+        self.folder, self.client, self.peer, self.tls, self.more = folder, free_port(), free_port(), tls, more
         self.start()
 
     def start(self):
         client, peer = f"http{'s' if self.tls else ''}://127.0.0.1:{self.client}", f"http://127.0.0.1:{self.peer}"
         secure = ["--cert-file", self.tls[0], "--key-file", self.tls[1]] if self.tls else []
+        quick = ["--unsafe-no-fsync"] if self.has_no_fsync() else []
+        members = [] if "--initial-cluster" in self.more else ["--initial-cluster", f"default={peer}"]
         self.process = subprocess.Popen(
             ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", "--unsafe-no-fsync", *secure]
-            if self.has_no_fsync() else
-            ["etcd", "--data-dir", self.folder, "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *secure],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             "--initial-advertise-peer-urls", peer, *members, *quick, *secure, *self.more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     @staticmethod
     def has_no_fsync():

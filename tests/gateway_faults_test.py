@@ -7,6 +7,7 @@ usage: gateway_faults_test.py BINARY
 import http.client
 import json
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -190,6 +191,49 @@ class Faults(unittest.TestCase):
         self.assertEqual(statuses, [200] * 6)
         self.assertEqual(fleet.row(0)["requests"] - before, 6)
         self.assertEqual(fleet.row(0)["state"], "ready")
+
+    def test_FT_60_faults_in_any_order(self):
+        """Whatever a seed draws, one worker after the other and several at once: no client sees any of it, and all is back to zero."""
+        seed = int(os.environ.get("PELTON_SEED", "0")) or random.randrange(1, 10**6)
+        print(f"PELTON_SEED={seed}", flush=True)
+        fleet = self.fleet(4)
+        for run in range(100 if os.environ.get("PELTON_FULL") else 1):
+            draw = random.Random(seed + run)
+            over, raised, numbers = threading.Event(), [], iter(range(10**9))
+            self.addCleanup(over.set)
+
+            def load(over=over, raised=raised, numbers=numbers):
+                while not over.is_set() and not raised:
+                    number = next(numbers)
+                    try:
+                        check_stream(fleet.gateway.port, number, 20 + number % 150, number)
+                    except Exception as error:
+                        raised.append(repr(error)[:600])
+            threads = [threading.Thread(target=load) for _ in range(16)]
+            for one in threads:
+                one.start()
+            # Two are sound at each moment, so that there is always one to go on at.
+            for _ in range(6):
+                for bad in draw.sample(range(4), draw.choice((1, 2, 2))):
+                    faults = draw.choice(({"hang": True}, {"slow": draw.choice((3, 30))}, {"errors": draw.uniform(0, 0.3)}, {"drop_events": draw.random()},
+                                          {"lie_load": draw.choice((-1, 0, 1e18))}, {"slow": 20, "lie_load": 0}, {"errors": 0.2, "slow": 5}))
+                    fleet.fault(bad, **faults)
+                    command = draw.choice(("", "", "drain", "eject"))
+                    if command:
+                        self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/w-{bad}/{command}")[0], 200)
+                time.sleep(draw.uniform(0.1, 0.7))
+                for i in range(4):
+                    fleet.fault(i)
+                    for command in ("undrain", "restore"):
+                        ask(fleet.admin, "POST", f"/v1/workers/w-{i}/{command}")
+                fleet.wait_for(4)
+            over.set()
+            for one in threads:
+                one.join()
+            self.assertEqual(raised, [], seed + run)
+            self.assertEqual((fleet.metric("requests_open"), fleet.metric("queue_requests")), (0, 0), seed + run)
+            self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0, seed + run)
+        self.wait(fleet, lambda: all(row["running"] == 0 for row in fleet.rows()))
 
     def test_a_trial_whose_client_leaves_is_made_again(self):
         """The only worker is ejected; its time is over, and whoever would show that it is well again goes away."""

@@ -139,9 +139,16 @@ class Fleet:
             assert time.monotonic() < end, (self.rows(), list(self.gateway.log)[-20:])
             time.sleep(0.02)
 
-    def metric(self, name):
+    def metric(self, name, **labels):
+        """The sum of those that have these labels."""
         text = ask(self.admin, "GET", "/metrics")[1]
-        return int(re.search(rf"^pelton_gateway_{name} (\d+)$", text, re.M).group(1))
+        assert re.search(rf"^# TYPE pelton_gateway_{name.removesuffix('_count')} ", text, re.M), name
+        samples = re.findall(rf"^pelton_gateway_{name}(?:{{(.*)}})? (\S+)$", text, re.M)
+        return int(sum(float(value) for have, value in samples if all(f'{key}="{one}"' in have for key, one in labels.items())))
+
+    def begun(self):
+        """Requests of clients so far."""
+        return self.metric("requests_open") + self.metric("requests_total")
 
 
 class Replicas(Fleet):

@@ -124,6 +124,33 @@ class Policy(unittest.TestCase):
             self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(number, 2, 1), **{"x-request-timeout-ms": "3000"})[0], 200)
         self.assertEqual(fleet.metric("retries_total"), retries)
 
+    def test_a_route_falls_back_to_a_pool_that_has_room(self):
+        """Where its own has no worker, or those fail: before the first token only, in the file's order, and counted under the pool that answers."""
+        fleet = self.fleet(3, gateway=("resume_budget = 1\nretry_budget = 0.5\n",))
+        pools = "".join(f'[[pool]]\nname = "{name}"\nmodel = "pelton-box"\n[[worker]]\npool = "{name}"\nurl = "http://127.0.0.1:{fleet.ports[i]}"\n'
+                        for i, name in ((1, "spare"), (2, "last")))
+        fleet.configure(fleet.ports[:1], pools + '[[route]]\nmodel = "pelton-box"\nto = [{pool = "box"}]\nfallback = ["spare", "last"]\n')
+        self.wait(lambda: fleet.metric("config_reloads_total") > 0 and fleet.ready() == 3)
+
+        def asked():
+            before = {row["name"]: row["requests"] for row in fleet.rows()}
+            status, text = ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1))
+            after = {row["name"]: row["requests"] for row in fleet.rows()}
+            return status if status != 200 else [name for name in after if after[name] != before[name]]
+        self.assertEqual(asked(), ["w-0"])
+        for worker, then in (("w-0", ["w-1"]), ("w-1", ["w-2"]), ("w-2", 503)):
+            self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/{worker}/drain")[0], 200)
+            self.assertEqual(asked(), then)
+        for worker in ("w-0", "w-1", "w-2"):
+            ask(fleet.admin, "POST", f"/v1/workers/{worker}/undrain")
+        self.wait(lambda: fleet.ready() == 3)
+        self.assertEqual(asked(), ["w-0"])
+        fleet.fault(0, errors=1)
+        self.assertEqual(asked(), ["w-0", "w-1"], "it fails: the next pool answers")
+        self.assertEqual(fleet.metric("requests_total", pool="spare", outcome="ok"), 2)
+        self.assertEqual(fleet.metric("requests_total", pool="last", outcome="ok"), 1)
+        self.assertEqual(fleet.metric("fallbacks_total"), 6)  # 1 + 2 + 2 + 1
+
     def test_a_shadow_gets_copies_that_nobody_sees(self):
         fleet = self.fleet(2, gateway=("resume_budget = 2\n",))
 
@@ -422,6 +449,8 @@ class Policy(unittest.TestCase):
         self.assertEqual(post("key-l", **{"X-Forwarded-For": "10.9.9.9", "x-internal-tenant": "b", "User-Agent": "other"})[0], 429)
         self.assertEqual([post("key-r", **{"x-request-id": "same"}) for _ in range(2)], [(200, "4"), (200, "3")])
         fleet.fault(0, errors=1)
+        fleet.fault(1, lie_load=100000)  # so the first one is asked first
+        self.wait(lambda: fleet.row(1)["running"] > 1000)
         left = [post("key-r") for _ in range(3)]
         self.assertEqual(left, [(200, "2"), (200, "1"), (200, "0")])
         self.assertGreater(fleet.metric("retries_total"), 0, "one of them was tried at the other worker")
@@ -481,19 +510,19 @@ class Policy(unittest.TestCase):
         file, again = self.folder / "a.toml", self.folder / "b.toml"
         keys = self.folder / "keys"
         keys.write_text("key-a acme\n")
-        file.write_text(f'[gateway]\nadmin = "[::1]:9002"\nretries = 1\nkeys_file = "{keys}"\nallowed_cidrs = ["10.0.0.0/8"]\n'
+        file.write_text(f'[gateway]\nadmin = "[::1]:9002"\nretries = 1\nretry_budget = 0.25\nkeys_file = "{keys}"\nallowed_cidrs = ["10.0.0.0/8"]\n'
                         '[etcd]\nendpoints = ["10.0.0.9:2379"]\n[kubernetes]\napi = "http://10.0.0.1:80"\n'
                         '[[pool]]\nname = "a\\"b"\nmodel = ["m", "n"]\n[[pool]]\nname = "k"\nmodel = "m"\nkubernetes = "ml/x:fleet"\n'
                         '[[pool]]\nname = "copies"\nmodel = "m"\n[[route]]\nmodel = "m"\ntenant = "acme"\nto = [{pool = "a\\"b", weight = 3}, {pool = "k", arm = "z"}]\n'
-                        'sticky = "user"\nshadow = {pool = "copies", share = 0.25}\n'
-                        '[[tenant]]\nname = "acme"\nmodels = ["m"]\n[[worker]]\npool = "k"\nurl = "http://10.0.0.5:9000"\nzone = "x"\n')
+                        'sticky = "user"\nshadow = {pool = "copies", share = 0.25}\nfallback = ["k"]\n'
+                        '[[tenant]]\nname = "acme"\nmodels = ["m"]\nweight = 2.5\n[[worker]]\npool = "k"\nurl = "http://10.0.0.5:9000"\nzone = "x"\n')
 
         def printed(of):
             done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", of, "--print-config"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stdout
         text = printed(file)
-        for line in ("retries = 1", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "user"',
+        for line in ("retries = 1", "retry_budget = 0.25", 'fallback = ["k"]', "weight = 2.5", "resume_budget = 10", 'allowed_cidrs = ["10.0.0.0/8"]', 'prefix = "/pelton/v1/main"', 'sticky = "user"',
                      'shadow = {pool = "copies", share = 0.25, budget_tokens_per_minute = 20000}',
                      'to = [{pool = "a\\"b", arm = "a\\"b", weight = 3}, {pool = "k", arm = "z", weight = 1}]'):
             self.assertIn(line, text)

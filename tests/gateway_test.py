@@ -188,7 +188,7 @@ class Gateway(unittest.TestCase):
         """FT-22: SIGTERM; what is running goes on elsewhere at once, and nothing new comes."""
         fleet = self.fleet(2)
         streams = [self.stream(fleet, number, 1500) for number in range(100, 120)]
-        while fleet.metric("requests_total") < len(streams):
+        while fleet.begun() < len(streams):
             time.sleep(0.01)
         time.sleep(0.3)
         worker, fleet.workers[0] = fleet.workers[0], None
@@ -200,7 +200,7 @@ class Gateway(unittest.TestCase):
         for thread, raised in streams:
             thread.join()
             self.assertEqual(raised, [], list(fleet.gateway.log)[-20:])
-        self.assertEqual(fleet.metric("migrations_total") + fleet.metric("streams_interrupted_total"), 0, "left, not lost")
+        self.assertEqual(fleet.metric("migrations_total", kind="cold") + fleet.metric("streams_interrupted_total"), 0, "left, not lost")
 
     def test_a_worker_that_is_stopped_is_left_warm(self):
         """The next one computes prompt and answer while this one goes on; then it finds them, and computes some tokens."""
@@ -233,7 +233,9 @@ class Gateway(unittest.TestCase):
             self.assertEqual(said, (letters(3, number, count), ["stop"]), number)
         moved = fleet.metric("warm_moves_total")
         self.assertGreater(moved, 0, list(fleet.gateway.log)[-30:])
-        self.assertEqual((fleet.metric("drain_moves_total"), fleet.metric("migrations_total")), (moved, 0))
+        self.assertEqual((fleet.metric("drain_moves_total"), fleet.metric("migrations_total", kind="warm", result="continued")), (moved, moved))
+        self.assertEqual(fleet.metric("migrations_total"), moved)
+        self.assertGreater(fleet.metric("stream_gap_seconds_count"), 0)
         self.assertGreater(fleet.metric("warm_tokens_total"), moved, "it went on talking meanwhile")
         found = [usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values()]
         self.assertGreaterEqual(sum(cached > 400 for cached in found), moved, "found there, and not computed")
@@ -242,7 +244,7 @@ class Gateway(unittest.TestCase):
         """FT-22: nobody is there to go on; they have --drain-seconds."""
         fleet = self.fleet(1)
         streams = [self.stream(fleet, number, 200) for number in range(100, 110)]
-        while fleet.metric("requests_total") < len(streams):
+        while fleet.begun() < len(streams):
             time.sleep(0.01)
         time.sleep(0.2)
         worker, fleet.workers[0] = fleet.workers[0], None
@@ -275,7 +277,7 @@ class Gateway(unittest.TestCase):
         for name, answer in undisturbed.items():
             self.assertEqual(moved[name], answer, name)
         self.assertGreater(fleet.metric("drain_moves_total"), 0)
-        self.assertEqual(fleet.metric("migrations_total"), 0)
+        self.assertEqual(fleet.metric("migrations_total", kind="cold"), 0)
 
     def test_without_a_worker_there_is_one_error_and_it_recovers(self):
         """FT-14."""
@@ -428,7 +430,7 @@ class Gateway(unittest.TestCase):
             return answers
 
         def kill_two(fleet):
-            while fleet.metric("requests_total") < len(bodies):
+            while fleet.begun() < len(bodies):
                 time.sleep(0.01)
             for victim in (0, 1):
                 fleet.kill(victim)

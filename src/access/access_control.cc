@@ -105,6 +105,16 @@ void AccessControl::add_limits(const Principal& principal, net::HttpHeaders& hea
   add("tokens", levels.tokens);
 }
 
+std::vector<AccessControl::Use> AccessControl::uses() const {
+  std::vector<Use> all;
+  const int64_t now_ns = clock_.now_ns();
+  for (Principal& one : keys_.load()->limited()) {
+    RateLimiter::Levels levels = limiter_.levels(one.account, now_ns);
+    all.push_back({.principal = std::move(one), .levels = std::move(levels)});
+  }
+  return all;
+}
+
 AccessControl::AccessControl(ApiKeys keys, std::string secret, const base::Clock& clock)
     : clock_(clock),
       secret_(std::move(secret)),

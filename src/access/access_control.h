@@ -80,6 +80,13 @@ class AccessControl {
   // where there is none.
   void add_limits(const Principal& principal, net::HttpHeaders& headers) const;
 
+  // Whose keys have limits, and what those have used.
+  struct Use {
+    Principal principal;
+    admission::RateLimiter::Levels levels;
+  };
+  std::vector<Use> uses() const;
+
   // 429 if the key's requests are used up. `refusals`, here and below: those of the model that is
   // asked.
   std::variant<AdmissionTicket, api::ApiError> admit(Principal principal, RefusalCounts& refusals);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -207,6 +208,16 @@ Result<void> ApiKeys::add_file(std::string_view text, const std::string& file_na
 std::string billing_account(std::string_view tenant, std::string_view user) {
   if (!tenant.empty() || user.empty()) return std::string(tenant);
   return fmt::format("user {}", user);
+}
+
+std::vector<Principal> ApiKeys::limited() const {
+  std::vector<Principal> all;
+  for (const auto& [hash, principal] : principals_) {
+    if (principal.limits.any()) all.push_back(principal);
+  }
+  std::ranges::sort(all, {},
+                    [](const Principal& one) { return std::tie(one.tenant, one.account); });
+  return all;
 }
 
 bool ApiKeys::have_limits() const {

@@ -49,6 +49,8 @@ class ApiKeys {
 
   bool empty() const { return principals_.empty(); }
   bool have_limits() const;  // of any key
+  // Whose keys have limits: by tenant, then by account.
+  std::vector<Principal> limited() const;
 
   // Null if the key belongs to nobody.
   const Principal* principal_of(std::string_view key) const;

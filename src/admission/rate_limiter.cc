@@ -105,7 +105,8 @@ RateLimiter::Levels RateLimiter::levels(const std::string& account, int64_t now_
   const auto found = accounts_.find(account);
   if (found == accounts_.end()) return {};
   return {.requests = level_of(found->second.requests, now_ns),
-          .tokens = level_of(found->second.tokens, now_ns)};
+          .tokens = level_of(found->second.tokens, now_ns),
+          .open = found->second.open};
 }
 
 size_t RateLimiter::account_count() const {

@@ -48,6 +48,7 @@ class RateLimiter {
   struct Levels {
     std::optional<Level> requests;
     std::optional<Level> tokens;
+    int open = 0;  // requests that have entered and not left
   };
 
   // One request begins: it is counted at once, unless it is refused. `limits` are the account's as

@@ -97,6 +97,17 @@ class Fields {
     }
   }
 
+  void read(std::string_view name, std::map<std::string, std::string>& into) {
+    const Json* object = find(name, &Json::is_object, "must be an object");
+    if (object == nullptr) return;
+    for (const auto& [key, value] : object->as_object()) {
+      if (!value.is_string() || into.size() == kItemsMax) {
+        return fail(bad_field(name, fmt::format("must hold at most {} strings", kItemsMax)));
+      }
+      into.insert_or_assign(std::string(key), value.as_string());
+    }
+  }
+
   template <typename T>
   Result<T> finish(T value) {
     if (error_) return *std::move(error_);
@@ -265,6 +276,11 @@ std::string encode(const WorkerRecord& record) {
     for (const std::string& adapter : record.adapters) w.string(adapter);
     w.end_array();
   }
+  if (!record.fingerprints.empty()) {
+    w.key("fingerprints").begin_object();
+    for (const auto& [model, fingerprint] : record.fingerprints) w.key(model).string(fingerprint);
+    w.end_object();
+  }
   w.end_object();
   return out;
 }
@@ -288,6 +304,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read("block_name", record.block_name);
   fields.read("date", record.date);
   fields.read("adapters", record.adapters, kAdapterNamesMax);
+  fields.read("fingerprints", record.fingerprints);
   if (record.protocol != kProtocolVersion) {
     return bad_field("protocol", fmt::format("is {}; this gateway speaks {}", record.protocol,
                                              kProtocolVersion));

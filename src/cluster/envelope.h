@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,6 +83,9 @@ struct WorkerRecord {
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;
   std::vector<std::string> adapters;
+  // By each name of `models`, what its answers depend on (node/model_fingerprint.h): two workers
+  // that say the same go on with each other's answers. A model that is missing says nothing of it.
+  std::map<std::string, std::string> fingerprints = {};
 };
 
 // One that is in a worker's memory. Its digest is of its weights and its effective configuration;

@@ -88,12 +88,14 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .windows = {128, 0},
                             .block_name = "ff",
                             .date = "2026-11-23",
-                            .adapters = {"sql", "org/support"}};
+                            .adapters = {"sql", "org/support"},
+                            .fingerprints = {{"m", "0123"}, {"alias", "0123"}}};
   const Result<WorkerRecord> got = decode_worker_record(encode(record));
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(encode(*got), encode(record));
   EXPECT_EQ(got->windows, record.windows);
   EXPECT_EQ(got->adapters, record.adapters);
+  EXPECT_EQ(got->fingerprints, record.fingerprints);
   const WorkerLoad load{.running = 2,
                         .context_tokens = 500,
                         .kv_used = 0.5,
@@ -109,6 +111,12 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
   EXPECT_EQ(again->adapters, load.adapters);
   EXPECT_EQ(again->adapter_hits, 0.75);
   EXPECT_FALSE(decode_worker_record(R"({"protocol":1,"incarnation":"i","windows":[-1]})").ok());
+  for (const char* wrong : {R"("m")", R"(["m"])", R"({"m":1})"}) {
+    const Result<WorkerRecord> refused = decode_worker_record(
+        std::string(R"({"protocol":1,"incarnation":"i","fingerprints":)") + wrong + "}");
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_EQ(refused.error().field, "fingerprints");
+  }
 }
 
 TEST(TokenList, ComesBackAsItWas) {

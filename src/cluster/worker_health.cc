@@ -17,6 +17,8 @@ std::string_view worker_state_name(WorkerState state) {
       return "joining";
     case WorkerState::kProbing:
       return "probing";
+    case WorkerState::kUnverified:
+      return "unverified";
     case WorkerState::kReady:
       return "ready";
     case WorkerState::kSuspect:
@@ -105,6 +107,8 @@ void WorkerHealth::eject(Cause cause, int64_t now_ns) {
   const int64_t span = options_.eject_ns << std::min(ejections_, 16);
   ejected_until_ns_ = now_ns + std::min(span, options_.eject_max_ns);
   ++ejections_;
+  ++ejected_times_;
+  last_cause_ = cause;
   const Share lately = share(now_ns);
   ejection_ = {.cause = cause,
                .failures = cause == Cause::kInARow ? failures_ : lately.failures,
@@ -146,6 +150,7 @@ WorkerState WorkerHealth::state(int64_t now_ns) const {
   if (watch_lost_ || silence_ns > options_.suspect_after_ns) return WorkerState::kSuspect;
   if (drained_by_operator_ || load_.draining) return WorkerState::kDraining;
   if (!probed_ || !load_.ready) return WorkerState::kProbing;
+  if (unverified_) return WorkerState::kUnverified;
   if (ejection_.cause != Cause::kNone) return WorkerState::kEjected;
   return WorkerState::kReady;
 }

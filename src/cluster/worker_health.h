@@ -12,6 +12,7 @@
 //               the odd one out--> kEjected --5 s x 2^k, at most 60--> one trial request, which
 //               ends it, or begins it anew, or says nothing: then there is another trial
 //   any       --the worker says so, or an operator--> kDraining
+//   kReady    --it does not compute what its pool does--> kUnverified, until it does
 //
 // Silence and progress are judged by the listener's clock alone, between reports that it has heard:
 // how long a worker says that it has been busy is not compared with anything, as its clock may have
@@ -27,7 +28,16 @@
 
 namespace pelton::cluster {
 
-enum class WorkerState { kJoining, kProbing, kReady, kSuspect, kEjected, kDraining, kDown };
+enum class WorkerState {
+  kJoining,
+  kProbing,
+  kUnverified,
+  kReady,
+  kSuspect,
+  kEjected,
+  kDraining,
+  kDown
+};
 std::string_view worker_state_name(WorkerState state);
 
 class WorkerHealth {
@@ -56,8 +66,11 @@ class WorkerHealth {
   // reset, a 5xx of its own, broken framing); kNeither: it says nothing of the worker.
   enum class Outcome { kServed, kFailed, kNeither };
   void note_outcome(Outcome outcome, int64_t dispatch, int64_t now_ns);
+  // What it says of its model is not what its pool's owner expects: nothing is sent to it.
+  void set_unverified(bool unverified) { unverified_ = unverified; }
   void set_draining(bool by_operator) { drained_by_operator_ = by_operator; }
-  enum class Cause { kNone, kInARow, kShare, kOperator };
+  enum class Cause { kNone, kInARow, kShare, kSlow, kOperator };
+  static constexpr int kCauses = 5;
   void eject(Cause cause, int64_t now_ns);
   void restore();
   // Why it is ejected, and how many requests it had failed then: in a row, or of `requests`.
@@ -67,6 +80,9 @@ class WorkerHealth {
     int requests = 0;
   };
   const Ejection& ejection() const { return ejection_; }
+  // How often it was ejected, whenever and for whatever reason.
+  int64_t ejected_times() const { return ejected_times_; }
+  Cause last_cause() const { return last_cause_; }
   // Outcomes of the last ten seconds.
   struct Share {
     int requests = 0;
@@ -101,6 +117,7 @@ class WorkerHealth {
   std::string incarnation_;
   bool recorded_ = false;
   bool probed_ = false;
+  bool unverified_ = false;
   bool watch_lost_ = false;
   bool refused_ = false;
   bool drained_by_operator_ = false;
@@ -119,6 +136,8 @@ class WorkerHealth {
   static constexpr int64_t kSecondNs = 1'000'000'000;
   std::array<Second, 10> seconds_;
   int ejections_ = 0;
+  int64_t ejected_times_ = 0;
+  Cause last_cause_ = Cause::kNone;
   int64_t ejected_until_ns_ = 0;
   Ejection ejection_;
   int64_t trial_ = 0;  // the first one's number since it was ejected; 0: there was none

@@ -43,6 +43,27 @@ TEST_F(Health, GetsWorkOnceItsProbeHasPassed) {
   EXPECT_EQ(state(), WorkerState::kProbing);
 }
 
+// GW-05: whatever else it is, what is not what its pool computes gets nothing, not even a trial.
+TEST_F(Health, WhoComputesSomethingElseGetsNothing) {
+  join("a");
+  health_.set_unverified(true);
+  EXPECT_EQ(state(), WorkerState::kUnverified);
+  EXPECT_FALSE(health_.takes_requests(now_));
+  health_.eject(WorkerHealth::Cause::kSlow, now_);
+  EXPECT_FALSE(health_.is_worth_a_try(now_));
+  wait(10'000);
+  EXPECT_FALSE(health_.takes_requests(now_));
+  health_.set_draining(true);
+  EXPECT_EQ(state(), WorkerState::kDraining);
+  health_.set_draining(false);
+  health_.set_unverified(false);
+  EXPECT_EQ(state(), WorkerState::kEjected);
+  EXPECT_TRUE(health_.is_worth_a_try(now_));
+  EXPECT_TRUE(health_.takes_requests(now_)) << "its time is over";
+  EXPECT_EQ(health_.ejected_times(), 1);
+  EXPECT_EQ(health_.last_cause(), WorkerHealth::Cause::kSlow);
+}
+
 TEST_F(Health, SilenceMakesItSuspectThenDown) {
   join("a");
   now_ += 900 * kMs;

@@ -1,6 +1,5 @@
 #include "gateway/admin_pages.h"
 
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -12,6 +11,9 @@
 
 #include "api/error.h"
 #include "base/json_writer.h"
+#include "gateway/fleet_metrics.h"
+#include "gateway/limits_page.h"
+#include "net/url.h"
 #include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
@@ -51,6 +53,7 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("waiting").integer(row.load.waiting).key("uncounted").integer(row.uncounted);
   w.key("report_age_ms").integer(row.report_age_ms).key("requests").integer(row.requests);
   w.key("failures").integer(row.failures).key("reason").string(row.reason);
+  w.key("fingerprint").string(row.fingerprint);
   w.key("names_agree").boolean(row.names_agree).key("bias").number(row.bias);
   w.key("kv_used").number(row.load.kv_used).key("kind").string(worker_kind_name(row.kind));
   if (row.kind != WorkerKind::kPelton) w.key("level").string(row.abilities.level());
@@ -100,31 +103,18 @@ void add_limits(const AdminSource& source, telemetry::PrometheusText& text) {
   }
 }
 
-void add_kv_events(const Fleet::KvEvents& events, telemetry::PrometheusText& text) {
-  using Type = telemetry::PrometheusText::Type;
-  text.counter("pelton_gateway_kv_events_batches_total",
-               "Batches of KV events from foreign workers.", static_cast<double>(events.batches));
-  text.family("pelton_gateway_kv_events_resets_total", Type::kCounter,
-              "How often a foreign worker's part of the index began anew, by reason.");
-  for (size_t i = 0; i < events.resets.size(); ++i) {
-    text.sample({{"reason", name_of(static_cast<cluster::VllmSubscriber::Reset>(i))}},
-                static_cast<double>(events.resets[i]));
-  }
-}
-
 std::string metrics_text(const AdminSource& source) {
-  const std::vector<Fleet::Row> rows = source.fleet.rows();
-  const Fleet::IndexSize index = source.fleet.index_size();
   const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
   const auto counter = [&](std::string_view name, std::string_view help, int64_t value) {
     text.counter(fmt::format("pelton_gateway_{}", name), help, static_cast<double>(value));
   };
-  counter("requests_total", "Requests of clients.", counters.requests);
+  counters.figures.add_metrics(text);
+  text.gauge("pelton_gateway_retry_budget", "Retries that may be made just now.",
+             static_cast<double>(source.retry_budget.left(source.now_ns)));
   counter("answered_total", "Of these, answered wholly, whatever their status.", counters.answered);
-  counter("retries_total", "Requests sent to a further worker before the first token.",
-          counters.retries);
-  counter("migrations_total", "Answers that went on at another worker.", counters.moves);
+  counter("fallbacks_total", "Requests sent to a pool that their route falls back to.",
+          counters.fallbacks);
   counter("drain_moves_total", "Answers that left a worker which was being stopped.",
           counters.drain_moves);
   counter("warm_moves_total", "Of these, to a worker that had computed before what was said.",
@@ -153,10 +143,6 @@ std::string metrics_text(const AdminSource& source) {
           counters.adapter_requests);
   counter("adapter_resident_total", "Of these, to one that had it in memory, as it said.",
           counters.adapter_resident);
-  text.gauge("pelton_gateway_index_names", "KV blocks known of workers.",
-             static_cast<double>(index.names));
-  counter("index_evictions_total", "Names that made room for others.", index.evictions);
-  add_kv_events(source.fleet.kv_events(), text);
   counter("config_reloads_total", "Configurations read anew.", counters.reloads);
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);
@@ -169,14 +155,7 @@ std::string metrics_text(const AdminSource& source) {
   counter("shadow_cut_total", "Copies cut off, as clients' requests filled a pool.",
           source.shadow.cut);
   add_limits(source, text);
-  text.family("pelton_gateway_workers", telemetry::PrometheusText::Type::kGauge,
-              "Workers by state.");
-  for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
-    const auto state = static_cast<cluster::WorkerState>(i);
-    const auto count =
-        std::ranges::count_if(rows, [&](const Fleet::Row& row) { return row.state == state; });
-    text.sample({{"state", worker_state_name(state)}}, static_cast<double>(count));
-  }
+  add_fleet_metrics(source.fleet, text);
   add_held(source.held, text);
   source.more_metrics(text);
   return text.text();
@@ -228,11 +207,39 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
   return refusal(api::not_found(request.method, request.path));
 }
 
+net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSource& source) {
+  const std::string tenant = net::query_value(request.query, "tenant").value_or("");
+  return answer("application/json", limits_body(source.access, source.limit_shares, tenant));
+}
+
+// What is believed of a worker's prefix cache.
+net::HttpResponse index_answer(const net::HttpRequest& request, const AdminSource& source) {
+  const std::optional<std::string> name = net::query_value(request.query, "name");
+  if (!name)
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "?name= names a worker, as /v1/workers does", "name"}));
+  const std::optional<Fleet::WorkerIndex> index = source.fleet.index_of(*name);
+  if (!index) return refusal(no_worker(*name));
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("name").string(*name);
+  w.key("blocks").integer(static_cast<int64_t>(index->blocks));
+  w.key("block_tokens").integer(index->block_tokens);
+  w.key("names_agree").boolean(index->names_agree).key("believed").boolean(index->believed);
+  w.key("wrong_of_last_50").integer(static_cast<int64_t>(index->wrong));
+  w.key("fingerprint").string(index->fingerprint).end_object();
+  return answer("application/json", std::move(body));
+}
+
 }  // namespace
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
   if (path == kWorkers) return answer("application/json", workers_body(source.fleet.rows()));
+  if (path == "/v1/limits" || path == "/v1/index") {
+    if (request.method != "GET") return refusal(api::method_not_allowed(request.method, path));
+    return path == "/v1/limits" ? limits_answer(request, source) : index_answer(request, source);
+  }
   if (path == "/metrics") {
     return answer(std::string(telemetry::kPrometheusContentType), metrics_text(source));
   }

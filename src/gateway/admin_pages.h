@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "access/access_control.h"
 #include "access/refusal_counts.h"
 #include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
@@ -13,6 +14,7 @@
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/retry_budget.h"
 #include "gateway/shadow_traffic.h"
 #include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
@@ -21,6 +23,7 @@ namespace pelton::gateway {
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
+//   GET  /v1/limits?tenant=T, /v1/index?name=NAME
 //   GET  /metrics
 // Of a pool whose replicas come and go.
 struct HeldPool {
@@ -33,6 +36,9 @@ struct AdminSource {
   const RelayCounters& counters;
   const Quarantine& quarantine;
   const access::RefusalCounts& refusals;
+  const access::AccessControl& access;
+  RetryBudget& retry_budget;
+  int64_t now_ns;
   const LimitShares* limit_shares;  // null: limits are this gateway's own
   const ArmTable& arms;
   const ShadowTraffic::Counts& shadow;

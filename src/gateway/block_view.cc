@@ -74,6 +74,10 @@ void BlockView::sweep() {
   }
 }
 
+size_t BlockView::bytes() const {
+  return widest_.bytes() + tail_.bytes() + expected_.bytes() + expected_tail_.bytes();
+}
+
 std::span<const kv::BlockHash> BlockView::tail_of(std::span<const kv::BlockHash> names,
                                                   const Dispatch& dispatch) {
   return names.last(std::min(names.size(), static_cast<size_t>(dispatch.tail_blocks)));

@@ -72,6 +72,9 @@ class BlockView {
 
   size_t size() const { return widest_.size() + tail_.size(); }  // names
   int64_t evictions() const { return widest_.evictions() + tail_.evictions(); }
+  int64_t updates() const { return widest_.updates() + tail_.updates(); }
+  size_t held_by(int worker) const { return widest_.held_by(worker); }  // of the widest group
+  size_t bytes() const;                                                 // of all tables
 
  private:
   struct Expected {

@@ -218,8 +218,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
-                         "workers_file", "fleet_key_file", "retries", "resume_budget",
-                         "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
+                         "workers_file", "fleet_key_file", "retries", "retry_budget",
+                         "resume_budget", "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
   if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
@@ -239,6 +239,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("workers_file", config.workers_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
+  TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
   TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
   TRY(table.read("index_bytes", {kIndexBytesMin, kIndexBytesMax}, config.index_bytes));
   return check_listeners(table, config, rules);
@@ -251,7 +252,7 @@ bool is_routed(const GatewayConfig& config, const std::string& model) {
 
 // Before pools are known: which of them there are check_routes() says.
 Result<void> read_route(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow"}));
+  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback"}));
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
@@ -269,6 +270,7 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
   TRY(table.read_table(
       "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
+  TRY(table.read("fallback", route.fallback));
   double sum = 0;
   for (const RouteArm& arm : route.arms) sum += arm.weight;
   if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
@@ -284,6 +286,7 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
   TRY(table.read_tables("to", [&](const Table& arm) { return read_arm(arm, route); }));
   TRY(table.read_table(
       "shadow", [&](const Table& shadow) { return read_shadow(shadow, route.shadow.emplace()); }));
+  TRY(table.read("fallback", route.fallback));
   const auto check_pool = [&](std::string_view key, const std::string& name) -> Result<void> {
     const auto pool = std::ranges::find(config.pools, name, &PoolConfig::name);
     if (pool == config.pools.end()) {
@@ -298,9 +301,20 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
                                         "of requests would start some",
                                         name));
     }
+    if (pool->scaling && !route.fallback.empty()) {
+      return table.bad("fallback",
+                       fmt::format("is not for the pool '{}', whose replicas come and go: requests "
+                                   "are held for it instead",
+                                   name));
+    }
     return {};
   };
   for (const RouteArm& arm : route.arms) TRY(check_pool("to", arm.pool));
+  for (const std::string& pool : route.fallback) {
+    TRY(check_pool("fallback", pool));
+    if (std::ranges::count(route.fallback, pool) == 1) continue;
+    return table.bad("fallback", fmt::format("has '{}' twice", pool));
+  }
   if (!route.shadow) return {};
   TRY(check_pool("shadow", route.shadow->pool));
   if (std::ranges::find(route.arms, route.shadow->pool, &RouteArm::pool) != route.arms.end()) {
@@ -312,7 +326,7 @@ Result<void> check_route(const Table& table, GatewayConfig& config) {
 }
 
 Result<void> read_tenant(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "models", "pool", "region"}));
+  TRY(table.expect_only({"name", "models", "pool", "region", "weight"}));
   TenantConfig tenant;
   TRY(table.read_name("name", tenant.name));
   TRY(table.read("models", tenant.models));
@@ -323,6 +337,7 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
       });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
+  TRY(table.read("weight", {0.001, 1000}, tenant.weight));
   if (tenant.region == PoolConfig::kRegionOfWorker) {
     return table.bad("region", "is one region's name; without it any may answer");
   }
@@ -398,6 +413,23 @@ Result<void> read_dns_service(const Table& table, std::string& service) {
                    "say the ports");
 }
 
+Result<void> read_fingerprints(const Table& table, PoolConfig& pool) {
+  TRY(table.read("fingerprint", pool.fingerprints));
+  if (pool.fingerprints.empty()) return {};
+  if (pool.is_foreign())
+    return table.bad("fingerprint", "is for workers of our own: others say none");
+  if (pool.fingerprints.size() != pool.models.size()) {
+    return table.bad("fingerprint", "must be as many as 'model' has names, in their order");
+  }
+  for (const std::string& one : pool.fingerprints) {
+    const bool is_one =
+        one.size() == 32 && one.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_one)
+      return table.bad("fingerprint", "is 32 hexadecimal digits, as /server_info has it");
+  }
+  return {};
+}
+
 // Two that write one workload's number would write over each other.
 Result<void> check_workload(const Table& table, const GatewayConfig& config,
                             const PoolConfig& pool) {
@@ -421,7 +453,7 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
-                         "dns_srv", "kv_events_port", "kv_replay_port"}));
+                         "dns_srv", "kv_events_port", "kv_replay_port", "fingerprint"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -447,6 +479,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
       return table.bad("model", fmt::format("has '{}' twice", model));
     }
   }
+  TRY(read_fingerprints(table, pool));
   for (const PoolConfig& other : config.pools) {
     if (other.name == pool.name) return table.bad("name", "is another pool's too");
     for (const std::string& model : pool.models) {

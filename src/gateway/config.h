@@ -25,6 +25,9 @@ struct PoolConfig {  // workers that may stand for each other
   std::vector<std::string> models;  // names that its requests ask for
   // A model's folder or tokenizer.json: prompts' blocks are named with it; empty: they are not.
   std::string tokenizer;
+  // What its models' answers depend on (serve says it at /server_info), in their order: other
+  // workers get no requests. None: the first one that answers says it.
+  std::vector<std::string> fingerprints;
   // Where all of its workers stand, but for those that say another one; kRegionOfWorker: each says
   // it itself (serve --fleet-region). Who is tied to a region is never sent to workers of another.
   static constexpr std::string_view kRegionOfWorker = "*";
@@ -96,6 +99,8 @@ struct RouteConfig {
   Sticky sticky = Sticky::kSession;
   std::vector<RouteArm> arms;
   std::optional<ShadowConfig> shadow;
+  // Pools that are asked, in this order, where those of the arm that was drawn take nothing more.
+  std::vector<std::string> fallback;
 };
 std::string_view sticky_name(RouteConfig::Sticky sticky);
 
@@ -105,6 +110,7 @@ struct TenantConfig {
   std::vector<std::string> models;  // none: all
   std::string pool;                 // its requests go to no other one; empty: to any
   std::string region;               // nor to pools of another region; empty: to any
+  double weight = 0;                // its share beside others; 0: as its keys say
 };
 
 // Where the gateway stands, and how far away others do: there and back, in milliseconds.
@@ -151,6 +157,7 @@ struct GatewayConfig {
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
   std::string workers_file;    // further workers, as the configuration has them
   std::string fleet_key_file;  // empty: workers are spoken to without TLS
+  double retry_budget = 0.1;   // of requests, how many may be tried again where workers refuse
   int retries_max = 2;         // further workers that are tried before the client's first byte
   int64_t index_bytes = int64_t{32} << 20;    // for what workers hold of prompts
   double resume_budget_s = 10;                // how long a request waits for a worker to go on

@@ -123,6 +123,14 @@ TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
       {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"b\", share = "
               "0.1}\n",
        "f:7: [[route]]: 'shadow' names no [[pool]]: 'b'"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nfallback = [\"b\"]\n",
+       "f:7: [[route]]: 'fallback' names no [[pool]]: 'b'"},
+      {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nfallback = [\"a\", \"a\"]\n",
+       "f:7: [[route]]: 'fallback' has 'a' twice"},
+      {pool + "fingerprint = \"abc\"\n", "f:4: [[pool]]: 'fingerprint' is 32 hexadecimal digits"},
+      {pool + "kind = \"openai\"\nfingerprint = \"0123456789abcdef0123456789abcdef\"\n",
+       "f:5: [[pool]]: 'fingerprint' is for workers of our own"},
+      {"[gateway]\nretry_budget = 1.5\n" + pool, "f:2: [gateway]: 'retry_budget' must be a number"},
       {pool + "[[route]]\nmodel = \"m\"\nto = [{pool = \"a\"}]\nshadow = {pool = \"a\"}\n",
        "f:7: [[route]]: 'shadow': 'share' is missing"},
       {pool +

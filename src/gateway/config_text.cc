@@ -98,6 +98,7 @@ void put_pool(std::string& out, const PoolConfig& pool) {
   out += "\n[[pool]]\n";
   put_text(out, "name", pool.name);
   put(out, "model", list(pool.models));
+  if (!pool.fingerprints.empty()) put(out, "fingerprint", list(pool.fingerprints));
   put_text(out, "kind", worker_kind_name(pool.kind));
   if (pool.is_foreign()) {
     put(out, "continue", pool.continues ? "true" : "false");
@@ -132,6 +133,7 @@ void put_route(std::string& out, const RouteConfig& route) {
                         quoted(arm.pool), quoted(arm.name), arm.weight);
   }
   put(out, "to", "[" + arms + "]");
+  if (!route.fallback.empty()) put(out, "fallback", list(route.fallback));
   if (!route.shadow) return;
   put(out, "shadow",
       fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
@@ -180,6 +182,7 @@ std::string config_text(const GatewayConfig& config) {
   put_text(out, "workers_file", config.workers_file);
   put_text(out, "fleet_key_file", config.fleet_key_file);
   put(out, "retries", fmt::format("{}", config.retries_max));
+  put(out, "retry_budget", fmt::format("{}", config.retry_budget));
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
@@ -214,6 +217,7 @@ std::string config_text(const GatewayConfig& config) {
     put(out, "models", list(tenant.models));
     put_text(out, "pool", tenant.pool);
     put_text(out, "region", tenant.region);
+    if (tenant.weight > 0) put(out, "weight", fmt::format("{}", tenant.weight));
   }
   for (const WorkerConfig& worker : config.workers) {
     out += "\n[[worker]]\n";

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -17,8 +16,8 @@
 #include "base/log.h"
 #include "base/periodic_thread.h"
 #include "cluster/etcd_client.h"
-#include "cluster/registration.h"
 #include "gateway/config.h"
+#include "gateway/registry_view.h"
 
 namespace pelton::gateway {
 
@@ -42,19 +41,11 @@ class EtcdSource {
   std::vector<WorkerConfig> found() const;
 
  private:
-  struct Record {
-    cluster::Registration worker;
-    int64_t mod_revision = 0;
-    bool is_listed = true;  // false: its key is gone
-  };
-
   void run();
   Result<void> follow();
   bool wait(std::chrono::milliseconds time);  // false: it is over
-  void take(const cluster::EtcdClient::Snapshot& snapshot);
-  void take(const std::vector<cluster::EtcdClient::Change>& changes);
-  // True: that is another worker than before. Under mutex_.
-  bool locked_put(const cluster::EtcdClient::Entry& entry);
+  template <typename News>
+  void take(const News& news);
   void drop_gone();
 
   const Options options_;
@@ -63,8 +54,8 @@ class EtcdSource {
   std::string trouble_;  // the thread's own
   mutable std::mutex mutex_;
   std::condition_variable woken_;
-  bool stopping_ = false;                  // guarded by mutex_, as the next
-  std::map<std::string, Record> records_;  // by key
+  bool stopping_ = false;  // guarded by mutex_, as the next
+  RegistryView view_;
   std::thread thread_;
   base::PeriodicThread dropper_;
 };

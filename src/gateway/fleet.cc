@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "gateway/probe.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
@@ -23,6 +24,7 @@ constexpr std::chrono::milliseconds kTurn{50};
 // Between two looks at the clock. What is beyond that this process was stopped for, and not the
 // workers: the thread that tends them looks more often.
 constexpr std::chrono::milliseconds kGapMax{200};
+constexpr int kTurnsToVerify = 4;
 constexpr size_t kWorkersMax = 4095;
 constexpr size_t kLeavingMax = 16;  // of one worker at one turn
 constexpr int64_t kWatchAgainNs = 200'000'000;
@@ -47,38 +49,14 @@ std::string trouble_of_list(std::string_view body, const std::vector<std::string
   return "";
 }
 
-// What a probe has answered, as it comes.
-struct Probe {
-  cluster::FrameReader reader;
-  std::string body;
-  int status = 0;
-  bool whole = false;
-  bool broken = false;
-
-  void push(std::string_view bytes) {
-    reader.push(bytes);
-    while (!broken) {
-      const Result<std::optional<Frame>> frame = reader.next();
-      if (!frame.ok()) broken = true;
-      if (!frame.ok() || !*frame) return;
-      if ((*frame)->type == FrameType::kHead) {
-        const Result<cluster::AnswerHead> head = cluster::decode_answer_head((*frame)->payload);
-        status = head.ok() ? head->status : 0;
-      } else if ((*frame)->type == FrameType::kBytes) {
-        body += (*frame)->payload;
-        whole = (*frame)->has(Frame::kLast);
-      }
-    }
-  }
-
-  // Empty: it has passed.
-  std::string trouble(const Result<void>& result, const std::vector<std::string>& models) const {
-    if (!result.ok()) return "its probe: " + result.error().message;
-    if (broken || !whole) return "its probe: half an answer";
-    if (status != 200) return fmt::format("its probe: /v1/models answers {}", status);
-    return trouble_of_list(body, models);
-  }
-};
+// Empty: the probe has passed.
+std::string trouble_of(const Probe& probe, const Result<void>& result,
+                       const std::vector<std::string>& models) {
+  if (!result.ok()) return "its probe: " + result.error().message;
+  if (!probe.is_whole()) return "its probe: half an answer";
+  if (probe.status != 200) return fmt::format("its probe: /v1/models answers {}", probe.status);
+  return trouble_of_list(probe.body, models);
+}
 
 std::string ejection_text(const cluster::WorkerHealth::Ejection& ejection) {
   using Cause = cluster::WorkerHealth::Cause;
@@ -134,6 +112,7 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     (*place)->serial = ++serials_;
     (*place)->shown = net::format_host_port(config.host, config.port);
   }
+  for (const PoolConfig& pool : pools_) verify(pool.name, clock_.now_ns());
 }
 
 Fleet::Worker* Fleet::at(const Place& place) {
@@ -159,10 +138,14 @@ void Fleet::turn() {
   {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.now_ns();
+    if (++turns_ % kTurnsToVerify == 0) {
+      for (const PoolConfig& pool : pools_) verify(pool.name, now_ns);
+    }
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (workers_[i] == nullptr) continue;
       Worker& worker = *workers_[i];
       tend(worker, {.index = i, .serial = worker.serial}, now_ns);
+      count_ejections(worker);
       for (Listening& one : note_state(worker, now_ns)) lost.push_back(std::move(one));
       for (Listening& one : take_leaving(worker, now_ns)) leaving.push_back(std::move(one));
       if (!worker.leaves || worker.open > 0) continue;
@@ -192,6 +175,8 @@ void Fleet::tend(Worker& worker, const Place& place, int64_t now_ns) {
                       worker.health.load().ready && !worker.probing &&
                       now_ns >= worker.probe_again_ns;
   if (probes) probe(worker, place);
+  test_names(worker, place, now_ns);
+  end_name_test(worker, place, now_ns);
 }
 
 // Says in the log what has changed; gives back those who have to hear of it.
@@ -199,6 +184,7 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
   const WorkerState state = worker.health.state(now_ns);
   std::erase_if(worker.listening, [](const Listening& one) { return one.listener.expired(); });
   std::string why = worker.trouble.empty() ? missing_model(worker) : worker.trouble;
+  if (state == WorkerState::kUnverified) why = worker.mismatch;
   const bool is_out = state == WorkerState::kSuspect || state == WorkerState::kDown;
   if (is_out && worker.trouble.empty()) {
     why = worker.health.is_hung() ? "its step does not end" : "it is silent";
@@ -236,8 +222,12 @@ std::string Fleet::reason_of(const Worker& worker, int64_t now_ns) const {
     case WorkerState::kReady:
       return worker.config.draining ? "whoever found it says that it is being stopped"
                                     : missing_model(worker);
+    case WorkerState::kUnverified:
+      return worker.mismatch;
     case WorkerState::kEjected:
-      return ejection_text(health.ejection());
+      return health.ejection().cause == cluster::WorkerHealth::Cause::kSlow
+                 ? worker.slow_text
+                 : ejection_text(health.ejection());
     case WorkerState::kDraining:
       return health.load().draining ? "it says so itself" : "by an operator";
     case WorkerState::kJoining:
@@ -320,12 +310,17 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
       options_.block_seed && block_tokens > 0 &&
       worker.record.block_name == cluster::block_name_check(*options_.block_seed, block_tokens);
   worker.groups = cluster::routed_groups(worker.record.windows, std::max(block_tokens, 1));
+  verify(worker.config.pool, now_ns);
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.over_since_report = 0;
   worker.uncounted.clear();
   worker.expected_adapters.clear();
   worker.first_bias = worker.rest_bias = {};
+  worker.delays.clear();
   worker.probe_again_ns = 0;
+  worker.name_trust.begin_anew();
+  worker.testing_names = false;
+  worker.test_prompt.clear();
   return {};
 }
 
@@ -360,7 +355,7 @@ void Fleet::probe(Worker& worker, const Place& place) {
   net::HttpCallEvents events;
   events.on_body = [probe](std::string_view bytes) { probe->push(bytes); };
   events.on_done = [this, place, probe, record = worker.record](const Result<void>& result) {
-    on_probed(place, record.incarnation, probe->trouble(result, record.models));
+    on_probed(place, record.incarnation, trouble_of(*probe, result, record.models));
   };
   client_.start(std::move(call), std::move(events));
 }
@@ -377,6 +372,7 @@ void Fleet::on_probed(const Place& place, const std::string& incarnation,
     if (worker->record.incarnation != incarnation) return;
     worker->health.note_probe(trouble.empty());
     worker->trouble = trouble;
+    verify(worker->config.pool, clock_.now_ns());
     if (trouble.empty()) pool = worker->config.pool;
   }
   if (!pool.empty() && options_.on_ready) options_.on_ready(pool);
@@ -557,7 +553,8 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .requests = worker->requests,
                     .failures = worker->failures,
                     .reason = reason_of(*worker, now_ns),
-                    .names_agree = worker->names_agree,
+                    .names_agree = knows_names(*worker),
+                    .fingerprint = worker->fingerprint,
                     .bias = worker->first_bias.at(typical_bias(worker->config.pool).first, now_ns),
                     .kind = worker->kind,
                     .abilities = worker->abilities});

@@ -25,7 +25,9 @@
 #include "gateway/block_view.h"
 #include "gateway/config.h"
 #include "gateway/cost_router.h"
+#include "gateway/first_token_delays.h"
 #include "gateway/foreign_load.h"
+#include "gateway/name_trust.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
 #include "gateway/vllm_blocks.h"
@@ -73,7 +75,8 @@ class Fleet {
     WorkerKind kind = WorkerKind::kPelton;
     ForeignAbilities abilities;  // of a foreign one
     bool tls = false;
-    std::string api_key;  // that a foreign one asks for; empty: none
+    std::string api_key;      // that a foreign one asks for; empty: none
+    std::string fingerprint;  // of what it computes with; empty: it does not say
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
     bool has_adapter = false;  // that its request names is in the worker's memory, as it said
@@ -96,6 +99,8 @@ class Fleet {
     std::optional<Preferred> preferred = {};  // if it takes requests, whatever it costs
     ForeignNeed need = ForeignNeed::kNone;    // of an answer that goes on
     std::string_view region = {};             // workers of no other one; empty: of any
+    // Of an answer that goes on: those that compute it alike.
+    std::optional<std::string_view> fingerprint = {};
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -127,6 +132,12 @@ class Fleet {
   void note_first_token(const Assignment& assignment, double seconds);
   void note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens);
   void note_output(std::string_view pool, int64_t tokens);
+  // What it found of a prompt in its prefix cache.
+  struct Hit {
+    int64_t expected_tokens = 0;
+    int64_t real_tokens = 0;
+  };
+  void note_hit(const Assignment& assignment, const Hit& hit);
 
   enum class Command { kDrain, kUndrain, kEject, kRestore };
   // False: no worker of that name.
@@ -146,6 +157,7 @@ class Fleet {
     int64_t failures = 0;
     std::string reason;  // why it gets no requests, or none of its pool's; empty: it does
     bool names_agree = false;
+    std::string fingerprint;
     double bias = 1;
     WorkerKind kind = WorkerKind::kPelton;
     ForeignAbilities abilities;
@@ -155,8 +167,26 @@ class Fleet {
   struct IndexSize {
     size_t names = 0;
     int64_t evictions = 0;
+    size_t bytes = 0;
+    int64_t updates = 0;
+    int64_t resyncs = 0;  // times that a worker's part began anew
   };
   IndexSize index_size() const;
+  // The same of one worker, by its name.
+  struct WorkerIndex {
+    size_t blocks = 0;  // that it is known to hold
+    int block_tokens = 0;
+    bool names_agree = false;  // it names them under this fleet's key
+    bool believed = true;      // and has not been found wrong
+    size_t wrong = 0;          // of its last answers, NameTrust::kAnswers at most
+    std::string fingerprint;
+  };
+  std::optional<WorkerIndex> index_of(std::string_view name) const;
+  // Workers that were taken out for a while, by cluster::WorkerHealth::Cause.
+  using Ejections = std::array<int64_t, cluster::WorkerHealth::kCauses>;
+  Ejections ejections() const;
+  // Workers whose announcements were found wrong.
+  int64_t names_doubted() const;
 
   // What workers that are not ours have published of their prefix caches.
   struct KvEvents {
@@ -232,6 +262,18 @@ class Fleet {
     std::map<std::string, Uncounted, std::less<>> expected_adapters;
     bool names_agree = false;  // its blocks are named as ours
     cluster::RoutedGroups groups;
+    // What it computes with, of its pool's models, and why that is not what its pool does (empty:
+    // it is); fleet_trust.cc, as the next.
+    std::string fingerprint;
+    std::string mismatch;
+    int64_t ejected_times = 0;  // that are counted in ejections_
+    FirstTokenDelays delays;
+    std::string slow_text;  // where it was ejected for these
+    NameTrust name_trust;
+    bool testing_names = false;
+    int64_t name_test_ns = 0;          // none before
+    std::vector<TokenId> test_prompt;  // asked once; empty: none is to be asked again
+    int64_t test_again_ns = 0;
     PredictionBias first_bias;  // of the time to the first token, and for each further one
     PredictionBias rest_bias;
     int64_t requests = 0;
@@ -283,12 +325,24 @@ class Fleet {
   // As it says itself, else as its pool's configuration does.
   std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
+  void verify(std::string_view pool, int64_t now_ns);
+  static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);
+  static bool holds_fingerprint(const Worker& worker);
+  static bool knows_names(const Worker& worker) {
+    return worker.names_agree && worker.name_trust.believed();
+  }
+  void test_names(Worker& worker, const Place& place, int64_t now_ns);
+  void end_name_test(Worker& worker, const Place& place, int64_t now_ns);
+  void run_test(const Worker& worker, std::span<const TokenId> prompt,
+                std::function<void(std::optional<int64_t> found)> done);
   Result<void> note_blocks(size_t index, const Worker& worker, std::string_view payload);
   bool is_odd_one_out(const Worker& worker, int64_t now_ns) const;
   static bool is_tried_in_panic(const Worker& worker, const Wanted& wanted, int64_t now_ns);
   // Most of the pool takes no requests: then those that were ejected for their failures do (panic).
   bool panics(std::string_view pool, int64_t now_ns) const;
   bool is_half_ejected(std::string_view pool) const;
+  void count_ejections(Worker& worker);
+  void note_delay(Worker& worker, double measured_s, double predicted_s);
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
@@ -323,6 +377,11 @@ class Fleet {
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
+  std::map<std::string, std::string, std::less<>> fingerprints_;    // that pools' workers have
+  int64_t names_doubted_ = 0;
+  int64_t index_resyncs_ = 0;
+  Ejections ejections_{};
+  int turns_ = 0;
   uint64_t serials_ = 0;
   uint64_t subscriptions_ = 0;
   // Attempts so far, to whichever worker: one that leaves and comes back knows those that it had.

@@ -225,7 +225,10 @@ void Fleet::on_kv_news(const Place& place, uint64_t subscription, const KvNews& 
     log_.warning(fmt::format("worker {}: what its prefix cache holds is not known any more ({})",
                              worker->shown, name_of(*news.reset)));
   }
-  if (news.reset || news.changes.clears) blocks_.forget(index);
+  if (news.reset || news.changes.clears) {
+    blocks_.forget(index);
+    ++index_resyncs_;
+  }
   for (const VllmBlocks::Change& change : news.changes.changes) {
     change.stored ? blocks_.note_stored(index, BlockView::Group::kWidest, change.name)
                   : blocks_.note_removed(index, BlockView::Group::kWidest, change.name);

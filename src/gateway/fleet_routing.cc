@@ -41,7 +41,10 @@ cluster::StepCosts at_least(const cluster::StepCosts& costs, const cluster::Step
 Result<void> Fleet::note_blocks(size_t index, const Worker& worker, std::string_view payload) {
   TRY_ASSIGN(const cluster::BlockEvents announced, cluster::decode_block_events(payload));
   const int place = static_cast<int>(index);
-  if (announced.clears) blocks_.forget(place);
+  if (announced.clears) {
+    blocks_.forget(place);
+    ++index_resyncs_;
+  }
   if (!worker.names_agree) return {};
   for (const cluster::BlockEvent& event : announced.events) {
     blocks_.note({.worker = place,
@@ -128,7 +131,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
   std::vector<int> hits(workers_.size());
   // Windows are one model's: the same for all of a pool.
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || worker->config.pool != wanted.pool || !worker->names_agree) continue;
+    if (worker == nullptr || worker->config.pool != wanted.pool || !knows_names(*worker)) continue;
     blocks_.find(wanted.prompt.names, worker->groups.tail_blocks, now_ns, hits);
     break;
   }
@@ -160,6 +163,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
                       (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
                      meets(worker.abilities, wanted.need) &&
                      (wanted.region.empty() || region_of(worker) == wanted.region) &&
+                     (!wanted.fingerprint || worker.fingerprint == *wanted.fingerprint) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
@@ -171,7 +175,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     price_adapter(worker, wanted.model, one);
     one.rows += unreported;
     for (const Worker::Uncounted& sent : worker.uncounted) one.uncounted_tokens += sent.tokens;
-    if (worker.names_agree && worker.record.block_tokens == wanted.prompt.block_tokens) {
+    if (knows_names(worker) && worker.record.block_tokens == wanted.prompt.block_tokens) {
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;
     }
   }
@@ -215,6 +219,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .abilities = worker.abilities,
                         .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
                         .api_key = worker.api_key,
+                        .fingerprint = worker.fingerprint,
                         .dispatch = ++dispatched_,
                         .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
                         .has_adapter = terms.adapter_s == 0,
@@ -231,7 +236,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   worker.uncounted.push_back({.dispatch = assignment.dispatch,
                               .at_ns = now_ns,
                               .tokens = request.prompt_tokens - assignment.hit_tokens});
-  if (worker.names_agree) {
+  if (knows_names(worker)) {
     blocks_.expect(wanted.prompt.names,
                    {.worker = static_cast<int>(*chosen),
                     .tail_blocks = worker.groups.tail_blocks,
@@ -284,6 +289,9 @@ void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   if (worker == nullptr) return;
   note_ratio(worker->first_bias, typical_biases_[worker->config.pool].first, seconds,
              assignment.first_s);
+  if (worker->record.incarnation == assignment.incarnation) {
+    note_delay(*worker, seconds, assignment.first_s);
+  }
 }
 
 void Fleet::note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens) {
@@ -316,7 +324,11 @@ void Fleet::note_output(std::string_view pool, int64_t tokens) {
 
 Fleet::IndexSize Fleet::index_size() const {
   std::lock_guard lock(mutex_);
-  return {.names = blocks_.size(), .evictions = blocks_.evictions()};
+  return {.names = blocks_.size(),
+          .evictions = blocks_.evictions(),
+          .bytes = blocks_.bytes(),
+          .updates = blocks_.updates(),
+          .resyncs = index_resyncs_};
 }
 
 }  // namespace pelton::gateway

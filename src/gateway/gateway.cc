@@ -110,6 +110,13 @@ bool asks_why(const net::HttpRequest& request, const Asker& asker) {
          is_explained_path(request.path) && request.headers.get("x-pelton-explain") == "1";
 }
 
+access::Principal weighted(const GatewayConfig& config, const Asker& asker,
+                           access::Principal principal) {
+  const double weight = weight_of(config, asker);
+  if (weight > 0) principal.weight = weight;
+  return principal;
+}
+
 // GW-03.
 api::ApiError loop_detected() {
   return {.status = 508,
@@ -166,6 +173,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
         shadow_.yield();
       }) {
   add_gates(config_->config);
+  retry_budget_.set_share(config_->config.retry_budget);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
     limit_shares_ = std::make_unique<LimitShares>(
@@ -300,6 +308,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
     access_control_.replace_keys(std::move(keys));
     config_ = std::move(changed);
   }
+  retry_budget_.set_share(this->config()->config.retry_budget);
   watch_services(this->config()->config);
   set_members();
   dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
@@ -396,6 +405,7 @@ void Gateway::open_socket(net::HttpRequest request,
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                     Caller caller, Comments comments) {
+  const int64_t received_ns = clock_.now_ns();
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
     exchange->send(error_answer(request.path, error, request_id));
@@ -414,16 +424,17 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
-  const auto relayed =
-      std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
-                                                      .pool = pool->name,
-                                                      .model = std::move(routed->model),
-                                                      .region = region_of(config, asker),
-                                                      .request_id = request_id,
-                                                      .principal = *std::move(caller.principal),
-                                                      .seed = draw(),
-                                                      .created_ms = clock_.unix_ms(),
-                                                      .arm = std::move(routed->arm)});
+  const auto relayed = std::make_shared<Relay::Request>(
+      Relay::Request{.http = std::move(request),
+                     .pool = pool->name,
+                     .model = std::move(routed->model),
+                     .region = region_of(config, asker),
+                     .request_id = request_id,
+                     .principal = weighted(config, asker, *caller.principal),
+                     .seed = draw(),
+                     .created_ms = clock_.unix_ms(),
+                     .received_ns = received_ns,
+                     .arm = std::move(routed->arm)});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
@@ -431,7 +442,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
   relayed->speaks_of_response = response.has_value();
-  if (response) relayed->other_pools = std::move(routed->other_pools);
+  (response ? relayed->other_pools : relayed->fallback) =
+      std::move(response ? routed->other_pools : routed->fallback);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
@@ -481,15 +493,18 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   std::string user;
   if (is_split && known->sticky == Sticky::kSession) session = asked_session(request);
   if (is_split && known->sticky == Sticky::kUser) user = asked_user(request);
-  const auto choice = choose_route(config, {.model = model,
-                                            .asker = asker,
-                                            .session = session,
-                                            .user = user,
-                                            .home = home ? home->pool : std::string(),
-                                            .draw = draw()});
+  const std::string home_pool = home ? home->pool : std::string();
+  const RouteKey key{.model = model,
+                     .asker = asker,
+                     .session = session,
+                     .user = user,
+                     .home = home_pool,
+                     .draw = draw()};
+  const auto choice = choose_route(config, key);
   if (!choice) return route_adapter(config, std::move(model), asker);
   if (choice->pool == nullptr) return Routed{};
-  Routed routed{.pool = choice->pool, .model = std::move(model)};
+  std::vector<std::string> fallback = fallback_of(config, key, *choice);
+  Routed routed{.pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;
@@ -742,6 +757,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
                                         .counters = counters_,
                                         .quarantine = quarantine_,
                                         .refusals = refusals_,
+                                        .access = access_control_,
+                                        .retry_budget = retry_budget_,
+                                        .now_ns = clock_.now_ns(),
                                         .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
                                         .shadow = shadow_.counts(),

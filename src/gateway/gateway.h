@@ -150,6 +150,7 @@ class Gateway {
     std::shared_ptr<ArmFigures> arm = {};
     const ShadowConfig* shadow = nullptr;       // that gets a copy; null: none does
     std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
+    std::vector<std::string> fallback = {};     // that are asked where its own takes nothing more
   };
   using Home = std::optional<ResponseHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,

@@ -40,6 +40,12 @@ admission::Limits LimitShares::limits_for(const access::Principal& principal) {
   return part_of(principal.limits, limit_share(all_, options_.gateway, name));
 }
 
+admission::Limits LimitShares::part_of_limits(const access::Principal& principal) const {
+  const std::string name = name_of(principal);
+  std::lock_guard lock(mutex_);
+  return part_of(principal.limits, limit_share(all_, options_.gateway, name));
+}
+
 void LimitShares::note_tokens(const access::Principal& principal, int64_t tokens) {
   const std::string name = name_of(principal);
   std::lock_guard lock(mutex_);

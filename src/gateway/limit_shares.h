@@ -37,6 +37,8 @@ class LimitShares {
 
   // One request of that key's has come: its limits here, as of now.
   admission::Limits limits_for(const access::Principal& principal);
+  // The same, of nobody's request.
+  admission::Limits part_of_limits(const access::Principal& principal) const;
   // It will take so many tokens.
   void note_tokens(const access::Principal& principal, int64_t tokens);
 

@@ -25,7 +25,8 @@ PrefixIndex::PrefixIndex(size_t bytes_max)
     : slots_(std::bit_floor(std::max(bytes_max / sizeof(Slot), kSlotsMin))),
       generations_(kWorkersMax),
       forgets_(kWorkersMax),
-      size_max_(slots_.size() / 3 * 2) {}
+      size_max_(slots_.size() / 3 * 2),
+      held_(kWorkersMax) {}
 
 PrefixIndex::Slot* PrefixIndex::find_slot(uint64_t key) {
   for (size_t at = home(key); slots_[at].count != 0; at = (at + 1) & (slots_.size() - 1)) {
@@ -65,6 +66,7 @@ void PrefixIndex::free_list(Slot& slot) {
 
 void PrefixIndex::add(const kv::BlockHash& name, int worker) {
   CHECK(worker >= 0 && worker < kWorkersMax);
+  ++updates_;
   const uint64_t key = key_of(name);
   const uint16_t added = tag(worker);
   Slot* slot = find_slot(key);
@@ -78,11 +80,13 @@ void PrefixIndex::add(const kv::BlockHash& name, int worker) {
     slot = &slots_[at];
     *slot = {.key = key, .tags = {added}, .count = 1, .used = true};
     ++size_;
+    ++held_[static_cast<size_t>(worker)];
     return;
   }
   slot->used = true;
   const std::span<const uint16_t> known = tags_of(*slot);
   if (std::ranges::find(known, added) != known.end()) return;
+  ++held_[static_cast<size_t>(worker)];
   if (slot->count == kInPlace) make_list(*slot);
   if (slot->count == kListed) {
     lists_[list_of(*slot)].push_back(added);
@@ -111,8 +115,12 @@ bool PrefixIndex::take_out(size_t at, const Gone& gone) {
 }
 
 void PrefixIndex::remove(const kv::BlockHash& name, int worker) {
+  ++updates_;
   const Slot* slot = find_slot(key_of(name));
   if (slot == nullptr) return;
+  const std::span<const uint16_t> known = tags_of(*slot);
+  if (std::ranges::find(known, tag(worker)) == known.end()) return;
+  --held_[static_cast<size_t>(worker)];
   take_out(static_cast<size_t>(slot - slots_.data()),
            [removed = tag(worker)](uint16_t one) { return one == removed; });
 }
@@ -166,6 +174,9 @@ void PrefixIndex::evict_one() {
       continue;
     }
     ++evictions_;
+    for (const uint16_t one : tags_of(slot)) {
+      if (!is_void(one)) --held_[worker_of(one)];
+    }
     return erase(at);
   }
 }
@@ -177,6 +188,7 @@ void PrefixIndex::forget(int worker) {
   ++forgets_[at];
   generations_[at] = static_cast<uint8_t>((generations_[at] + 1) % kGenerations);
   sweep_left_ = slots_.size();
+  held_[at] = 0;
 }
 
 bool PrefixIndex::sweep(size_t slots_max) {

@@ -42,6 +42,9 @@ class PrefixIndex {
 
   size_t size() const { return size_; }  // names, with those that are still to be swept
   int64_t evictions() const { return evictions_; }
+  int64_t updates() const { return updates_; }  // what add() and remove() were asked for
+  size_t held_by(int worker) const { return held_[static_cast<size_t>(worker)]; }  // names
+  size_t bytes() const { return slots_.size() * sizeof(Slot); }                    // without lists
 
  private:
   static constexpr int kInPlace = 3;
@@ -85,6 +88,8 @@ class PrefixIndex {
   size_t size_max_ = 0;
   size_t hand_ = 0;
   int64_t evictions_ = 0;
+  int64_t updates_ = 0;
+  std::vector<uint32_t> held_;  // by worker
   std::vector<std::vector<uint16_t>> lists_;
   std::vector<uint32_t> free_lists_;
 };

@@ -64,6 +64,11 @@ TEST(PrefixIndex, IsWhatAMapWouldBe) {
     }
     std::erase_if(map, [](const auto& one) { return one.second.empty(); });
     EXPECT_EQ(index.size(), map.size()) << seed;
+    for (int worker = 0; worker < 9; ++worker) {
+      size_t held = 0;
+      for (const auto& [block, workers] : map) held += workers.count(worker);
+      EXPECT_EQ(index.held_by(worker), held) << seed;
+    }
     for (uint64_t block = 0; block < 300; ++block) {
       std::vector<int> hits(9);
       index.find(names(block, 1), nullptr, hits);
@@ -112,6 +117,8 @@ TEST(PrefixIndex, IsBounded) {
   EXPECT_GT(index.evictions(), 90'000);
   index.find(names(1, 1), nullptr, hits);
   EXPECT_EQ(hits[1], 1);
+  EXPECT_EQ(index.held_by(0) + index.held_by(1), index.size()) << "each of them by one";
+  EXPECT_EQ(index.updates(), static_cast<int64_t>(2 * count));
 }
 
 }  // namespace

@@ -58,7 +58,6 @@ bool is_busy(int status) {
 
 void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
                   const Services& services) {
-  ++services.counters.requests;
   ++services.counters.open;
   const auto relay =
       std::make_shared<Relay>(Key(), std::move(request), std::move(exchange), services);
@@ -92,6 +91,10 @@ std::optional<Fleet::Assignment> Relay::assign() {
                         static_cast<uint64_t>(attempt_);
   const bool goes_on = stream_ && stream_->said() > 0;
   const ForeignNeed need = goes_on ? stream_->need() : ForeignNeed::kNone;
+  // What has been said is gone on with by those that would have said the same.
+  const std::optional<std::string_view> alike =
+      begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
+  const int64_t begun_ns = services_.clock.now_ns();
   std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
                                                                         .model = request_.model,
                                                                         .excluded = tried_,
@@ -100,7 +103,10 @@ std::optional<Fleet::Assignment> Relay::assign() {
                                                                         .avoided = avoided,
                                                                         .preferred = preferred_,
                                                                         .need = need,
-                                                                        .region = request_.region});
+                                                                        .region = request_.region,
+                                                                        .fingerprint = alike});
+  services_.counters.figures.note_decision(
+      static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
   if (!assignment) return assignment;
   const auto trial = services_.quarantine.begin_trial(request_.http, assignment->incarnation);
@@ -138,6 +144,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
   preferred_.reset();
   warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
+  note_sent();
   reader_ = AnswerReader();
   foreign_.reset();
   if (assignment_.is_foreign) begin_foreign();
@@ -170,11 +177,14 @@ void Relay::send_to(Fleet::Assignment assignment) {
 
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
 void Relay::wait_for_worker() {
+  begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
   const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
                        services_.fleet.supply(request_.pool).ready == 0;
   if (is_held) return hold();
+  const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
+  if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
     if (request_.other_pools.empty()) return send_refusal();
     request_.pool = std::move(request_.other_pools.back());
@@ -192,6 +202,20 @@ void Relay::wait_for_worker() {
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
+}
+
+// Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
+// one. Whoever has begun an answer ends it.
+bool Relay::fall_back() {
+  if (begun() || request_.gate || request_.fallback.empty()) return false;
+  request_.pool = std::move(request_.fallback.front());
+  request_.fallback.erase(request_.fallback.begin());
+  tried_.clear();
+  failures_ = 0;
+  refusal_.reset();
+  stalled_ns_ = services_.clock.now_ns();
+  ++services_.counters.fallbacks;
+  return true;
 }
 
 std::string Relay::run_body(const Fleet::Assignment& assignment) const {
@@ -306,6 +330,7 @@ void Relay::note_harmless() {
 
 void Relay::note_progress() {
   stalled_ns_ = services_.clock.now_ns();
+  note_said(stalled_ns_);
   if (!progressed_) first_ns_ = stalled_ns_;
   if (answer_ns_ == 0) {
     answer_ns_ = stalled_ns_;
@@ -347,6 +372,8 @@ void Relay::note_end(const std::string& choice_end) {
   counters.real_hit_tokens += end->cached_tokens;
   const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
   if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
+  services_.fleet.note_hit(
+      assignment_, {.expected_tokens = assignment_.hit_tokens, .real_tokens = end->cached_tokens});
   if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 
@@ -424,7 +451,8 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (answer.status == 200) note_served();
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  note_arm(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError);
+  note_over(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError,
+            answer.status);
   send_answer(std::move(answer));
 }
 
@@ -451,22 +479,10 @@ void Relay::settle(Fleet::Outcome outcome) {
   ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
 }
 
-void Relay::note_arm(ArmFigures::Outcome outcome) {
-  if (!request_.arm) return;
-  const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
-  size_t longest = 0;
-  for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
-  request_.arm->note_end(
-      {.outcome = outcome,
-       .tokens = tokens,
-       .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
-       .further_s = answer_ns_ > 0 ? static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9 : 0.0});
-}
-
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
-  note_arm(ArmFigures::Outcome::kError);
+  note_over(ArmFigures::Outcome::kError, refusal_->status);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -494,7 +510,7 @@ void Relay::finish() {
   note_served();
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
-  note_arm(ArmFigures::Outcome::kOk);
+  note_over(ArmFigures::Outcome::kOk, head_->status);
   if (!streaming_) exchange_->start_stream(head_->status, head_headers());
   exchange_->finish();
 }
@@ -629,7 +645,7 @@ void Relay::go_on(Failure failure) {
     if (!is_for_now && ++failures_ > kMovesMax) {
       return give_up(502, "worker_failed", "the workers that were tried failed");
     }
-    ++services_.counters.moves;
+    begin_move(GatewayFigures::Move::kCold);
     return attempt();
   }
   const bool is_charged =
@@ -641,10 +657,11 @@ void Relay::go_on(Failure failure) {
                        (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
+    if (fall_back()) return attempt();
     if (refusal_) return send_refusal();
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
-  if (failure != Failure::kUnknown) ++services_.counters.retries;
+  if (failure != Failure::kUnknown) services_.counters.figures.note_retry(retry_of(failure));
   attempt();
 }
 
@@ -665,7 +682,7 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
 
 void Relay::give_up(api::ApiError error) {
   over_ = true;
-  note_arm(ArmFigures::Outcome::kError);
+  note_over(ArmFigures::Outcome::kError, streaming_ ? 200 : error.status);
   in_flight_.reset();
   settle(Fleet::Outcome::kFailed);
   move_to(PoolGate::Place::kOver);
@@ -684,7 +701,7 @@ void Relay::give_up(api::ApiError error) {
 void Relay::client_left() {
   if (over_) return;
   ++services_.counters.left;
-  note_arm(ArmFigures::Outcome::kLeft);
+  note_over(ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);

@@ -21,6 +21,7 @@
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
 #include "gateway/foreign_stream.h"
+#include "gateway/gateway_figures.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
@@ -59,6 +60,7 @@ class Relay final : public WorkerListener,
     access::Principal principal;
     uint64_t seed = 0;
     int64_t created_ms = 0;
+    int64_t received_ns = 0;  // 0: it is not known
     std::optional<int64_t> deadline_ns;
     std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
     bool keeps_alive = false;        // a stream of events: comments may go before its first one
@@ -71,6 +73,7 @@ class Relay final : public WorkerListener,
     bool speaks_of_response = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
     std::vector<std::string> other_pools = {};
+    std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
     bool is_copy =
         false;  // of a client's, whose answer nobody gets: one attempt, behind all others
     std::shared_ptr<ArmFigures> arm = {};  // of the route that has it; null: none does
@@ -115,8 +118,9 @@ class Relay final : public WorkerListener,
   bool is_warm() const;
   void fail_warm_up(int number, Fleet::Outcome outcome);
   void drop_warm_up(Fleet::Outcome outcome);
-  void hand_over(Fleet::Assignment next);
+  void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
   void wait_for_worker();
+  bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
   void hold();
@@ -153,7 +157,15 @@ class Relay final : public WorkerListener,
   void note_response(std::string_view bytes);
   void note_progress();
   void note_served();
-  void note_arm(ArmFigures::Outcome outcome);  // its answer is over
+  // Of its figures (relay_figures.cc).
+  void begin_wait();
+  void end_wait();
+  void note_sent();
+  void begin_move(GatewayFigures::Move kind);
+  void end_move(GatewayFigures::MoveEnd end);
+  void note_said(int64_t now_ns);
+  void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
+  static GatewayFigures::Retry retry_of(Failure failure);
   void note_end(const std::string& choice_end);
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
@@ -199,6 +211,10 @@ class Relay final : public WorkerListener,
   int64_t first_ns_ = 0;   // when the running attempt said something first
   int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
   bool was_paused_ = false;
+  bool has_waited_ = false;
+  int64_t waiting_since_ns_ = 0;                // 0: it does not wait
+  int64_t said_ns_ = 0;                         // when it last said something
+  std::optional<GatewayFigures::Move> moving_;  // and has said nothing since
   int64_t stalled_ns_ = 0;  // since when no worker has it, for the resume budget
   AnswerReader reader_;
   std::optional<ForeignAnswer> foreign_;  // instead, of a worker that is no Pelton

@@ -4,13 +4,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "gateway/gateway_figures.h"
+
 namespace pelton::gateway {
 
 struct RelayCounters {
-  std::atomic<int64_t> requests{0};
+  GatewayFigures figures;
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
-  std::atomic<int64_t> retries{0};      // sent again before the client had a byte
-  std::atomic<int64_t> moves{0};        // sent on amid an answer
+  std::atomic<int64_t> fallbacks{0};    // sent to another pool of their route
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped
   std::atomic<int64_t> warm_moves{0};   // of these, to one that had computed what was said before
   std::atomic<int64_t> warm_tokens{0};  // said meanwhile by those that were left

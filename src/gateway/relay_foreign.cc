@@ -113,7 +113,7 @@ bool Relay::go_on_foreign() {
     settle(Fleet::Outcome::kServed);
     --services_.counters.open;
     ++services_.counters.answered;
-    note_arm(ArmFigures::Outcome::kOk);
+    note_over(ArmFigures::Outcome::kOk, 200);
     move_to(PoolGate::Place::kOver);
     exchange_->finish();
     return true;

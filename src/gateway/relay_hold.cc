@@ -39,6 +39,7 @@ void Relay::begin() {
 // What has begun already waits like the others, in its client's place.
 void Relay::hold() {
   if (held_) return;
+  begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const HoldConfig& config = request_.gate->config().hold;
   int64_t wait_max_ns = nanoseconds(config.time_max_s) - held_ns_;

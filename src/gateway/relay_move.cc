@@ -32,7 +32,8 @@ void Relay::leave_worker() {
   if (!next) return;
   // Nothing that its client would miss, or what may be ending workers: one at a time of those.
   const bool is_cold = said_count() == 0 || is_trial_ || warm_ups_failed_ >= kWarmUpsMax;
-  is_cold ? hand_over(*std::move(next)) : start_warm_up(*std::move(next));
+  is_cold ? hand_over(*std::move(next), GatewayFigures::Move::kDrain)
+          : start_warm_up(*std::move(next));
 }
 
 void Relay::start_warm_up(Fleet::Assignment target) {
@@ -73,7 +74,7 @@ void Relay::on_warm_up_bytes(int number, const std::string& bytes) {
     // None: it has been filled meanwhile. It is asked again, as long as this one talks.
     if (!next) return;
     ++services_.counters.warm_moves;
-    return hand_over(*std::move(next));
+    return hand_over(*std::move(next), GatewayFigures::Move::kWarm);
   }
 }
 
@@ -111,7 +112,8 @@ void Relay::drop_warm_up(Fleet::Outcome outcome) {
 }
 
 // What the worker has said and the client has not got yet is said again by the next one.
-void Relay::hand_over(Fleet::Assignment next) {
+void Relay::hand_over(Fleet::Assignment next, GatewayFigures::Move kind) {
+  begin_move(kind);
   services_.client.cancel(call_);
   services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
   services_.log.info(

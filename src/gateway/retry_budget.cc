@@ -16,9 +16,13 @@ void RetryBudget::note_request(int64_t now_ns) {
   ++second_of(now_ns).requests;
 }
 
-bool RetryBudget::take(int64_t now_ns) {
+void RetryBudget::set_share(double share) {
   std::lock_guard lock(mutex_);
-  Second& now = second_of(now_ns);
+  options_.share = share;
+}
+
+int64_t RetryBudget::left_locked(int64_t now_ns) {
+  const Second& now = second_of(now_ns);
   int64_t requests = 0;
   int64_t retries = 0;
   for (const Second& second : seconds_) {
@@ -26,10 +30,21 @@ bool RetryBudget::take(int64_t now_ns) {
     requests += second.requests;
     retries += second.retries;
   }
+  if (options_.share == 0) return 0;
   const double most =
       std::max<double>(options_.least, options_.share * static_cast<double>(requests));
-  if (static_cast<double>(retries + 1) > most) return false;
-  ++now.retries;
+  return std::max<int64_t>(static_cast<int64_t>(most) - retries, 0);
+}
+
+int64_t RetryBudget::left(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  return left_locked(now_ns);
+}
+
+bool RetryBudget::take(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  if (left_locked(now_ns) < 1) return false;
+  ++second_of(now_ns).retries;
   return true;
 }
 

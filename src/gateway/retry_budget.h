@@ -20,9 +20,14 @@ class RetryBudget {
 
   explicit RetryBudget(const Options& options) : options_(options) {}
 
+  // From the next retry on; 0: there are none.
+  void set_share(double share);
+
   void note_request(int64_t now_ns);
   // Takes one if there is one left.
   bool take(int64_t now_ns);
+  // How many there are left just now.
+  int64_t left(int64_t now_ns);
 
  private:
   static constexpr int kSeconds = 10;
@@ -33,9 +38,10 @@ class RetryBudget {
   };
 
   Second& second_of(int64_t now_ns);
+  int64_t left_locked(int64_t now_ns);
 
-  const Options options_;
   std::mutex mutex_;
+  Options options_;                       // guarded by mutex_
   std::array<Second, kSeconds> seconds_;  // guarded by mutex_; second n stands at n % 10
 };
 

@@ -23,5 +23,18 @@ TEST(RetryBudget, IsAShareOfTheLastRequests) {
   EXPECT_FALSE(budget.take(110 * kS));
 }
 
+TEST(RetryBudget, IsWhatIsAskedFor) {
+  RetryBudget budget({});
+  for (int i = 0; i < 100; ++i) budget.note_request(100 * kS);
+  EXPECT_EQ(budget.left(100 * kS), 10);
+  budget.set_share(0.5);
+  EXPECT_EQ(budget.left(100 * kS), 50);
+  EXPECT_TRUE(budget.take(100 * kS));
+  EXPECT_EQ(budget.left(100 * kS), 49);
+  budget.set_share(0);
+  EXPECT_EQ(budget.left(100 * kS), 0);
+  EXPECT_FALSE(budget.take(100 * kS));
+}
+
 }  // namespace
 }  // namespace pelton::gateway

@@ -120,6 +120,25 @@ std::string region_of(const GatewayConfig& config, const Asker& asker) {
   return rules == nullptr ? std::string() : rules->region;
 }
 
+double weight_of(const GatewayConfig& config, const Asker& asker) {
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return rules == nullptr ? 0 : rules->weight;
+}
+
+std::vector<std::string> fallback_of(const GatewayConfig& config, const RouteKey& key,
+                                     const RouteChoice& choice) {
+  std::vector<std::string> pools;
+  if (choice.route == nullptr || choice.pool == nullptr) return pools;
+  for (const std::string& name : choice.route->fallback) {
+    const PoolConfig* pool = pool_named(config, name);
+    if (pool == nullptr || pool == choice.pool || !may_use(config, key.asker, *pool, key.model)) {
+      continue;
+    }
+    pools.push_back(name);
+  }
+  return pools;
+}
+
 bool is_limited_to_models(const GatewayConfig& config, const Asker& asker) {
   const TenantConfig* rules = tenant_of(config, asker.tenant);
   return (rules != nullptr && !rules->models.empty()) ||

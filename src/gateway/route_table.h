@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "access/api_keys.h"
 #include "gateway/config.h"
@@ -31,6 +32,9 @@ struct Asker {
 
 // The region that its requests stay in, by its key or its tenant; empty: any.
 std::string region_of(const GatewayConfig& config, const Asker& asker);
+
+// Its tenant's share beside others, if the configuration says one; 0: it does not.
+double weight_of(const GatewayConfig& config, const Asker& asker);
 
 struct RouteKey {
   std::string_view model;  // empty: none is named
@@ -55,6 +59,10 @@ const RouteConfig* find_route(const GatewayConfig& config, std::string_view mode
 
 // None: nobody answers to that model, or the asker may not know of it.
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key);
+// Of the pools that the route falls back to, those that the asker may be sent to and that the
+// request does not go to anyhow.
+std::vector<std::string> fallback_of(const GatewayConfig& config, const RouteKey& key,
+                                     const RouteChoice& choice);
 // Whether it may ask for some models only: these it has to name.
 bool is_limited_to_models(const GatewayConfig& config, const Asker& asker);
 // Whether requests of clients go there, and not only a shadow's copies.

@@ -1,7 +1,9 @@
 #include "gateway/route_table.h"
 
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -183,6 +185,30 @@ TEST(RouteTable, AKeyAndItsTenantStayInTheirRegion) {
   config.routes.clear();
   EXPECT_EQ(pool_of("acme", nullptr), "503");
   EXPECT_EQ(pool_of("", &in_us), "us");
+}
+
+TEST(RouteTable, FallsBackToWhatTheAskerMayUse) {
+  GatewayConfig config = split(50);
+  config.pools.push_back({.name = "spare", .models = {"m"}, .region = "us"});
+  config.routes.front().fallback = {"spare", "new"};
+  const auto fallback = [&](std::string_view tenant, uint64_t draw) {
+    const RouteKey key{.model = "m", .asker = {.tenant = tenant}, .draw = draw};
+    const auto choice = choose_route(config, key);
+    std::vector<std::string> pools = fallback_of(config, key, *choice);
+    if (choice->pool->name == "new") pools.insert(pools.begin(), "went to new");
+    return pools;
+  };
+  std::set<std::vector<std::string>> seen;
+  for (uint64_t i = 0; i < 200; ++i) seen.insert(fallback("", base::random_bits(5, i)));
+  EXPECT_EQ(seen, (std::set<std::vector<std::string>>{{"spare", "new"}, {"went to new", "spare"}}));
+  config.tenants = {{.name = "eu", .models = {}, .pool = {}, .region = "eu", .weight = 3}};
+  config.pools[0].region = config.pools[1].region = "eu";
+  seen.clear();
+  for (uint64_t i = 0; i < 200; ++i) seen.insert(fallback("eu", base::random_bits(5, i)));
+  EXPECT_EQ(seen, (std::set<std::vector<std::string>>{{"new"}, {"went to new"}}))
+      << "never to another region";
+  EXPECT_EQ(weight_of(config, {.tenant = "eu"}), 3);
+  EXPECT_EQ(weight_of(config, {.tenant = "other"}), 0);
 }
 
 // Its worker would choose one.

@@ -13,6 +13,7 @@
 #include "cost_model/footprint.h"
 #include "engine/step_log.h"
 #include "node/kept_measurement.h"
+#include "node/model_fingerprint.h"
 #include "node/model_template.h"
 #include "node/model_tokenizer.h"
 #include "node/packed_cache.h"
@@ -116,6 +117,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   Phases phases(clock, options.phases_before);
   // Before anything is packed: beside packed weights there are no texts.
   TRY(loaded->load_tokenizer(options));
+  ModelFingerprint fingerprint(loaded->checkpoint_);
   if (!options.make_executor) TRY(loaded->choose_device(options, log));
   if (!options.make_executor && !loaded->device_) TRY(loaded->pack(options, log));
   phases.end("files");
@@ -132,6 +134,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   if (!options.make_executor && !loaded->device_) TRY(loaded->read_weights(options, log));
   phases.end("weights");
   TRY(loaded->make_executor(options, log));
+  loaded->fingerprint_ = fingerprint.of({.tokenizer = loaded->tokenizer_.get(),
+                                         .chat_format = loaded->chat_ ? loaded->chat_->name() : "",
+                                         .chat_template = loaded->template_text_,
+                                         .settings = loaded->numeric_settings()});
   if (!options.step_log.empty()) {
     TRY_ASSIGN(loaded->executor_,
                engine::LoggedExecutor::make(std::move(loaded->executor_), options.step_log, clock));
@@ -364,6 +370,14 @@ Result<void> LoadedModel::hold_compact(const Options& options, base::Log& log) {
 }
 
 // A folder without a tokenizer is no error here; a broken one is.
+// What is chosen of how it computes, and changes what it computes; which of the machine's
+// instructions do it is no choice.
+std::string LoadedModel::numeric_settings() const {
+  if (local_executor_ == nullptr) return "modelled";
+  return fmt::format("{}; KV cache {}", weights_text(),
+                     tensor::kv_type_name(local_executor_->footprint().kv.dtype));
+}
+
 Result<void> LoadedModel::load_tokenizer(const Options& options) {
   TokenizerCache own;
   TokenizerCache& cache = options.tokenizers == nullptr ? own : *options.tokenizers;
@@ -405,6 +419,7 @@ Result<void> LoadedModel::check_draft_tokens(const std::string& draft_model) con
 // That there is none is no error here; a template that cannot be read is.
 Result<void> LoadedModel::load_chat_format(const ChatOptions& chat) {
   TRY_ASSIGN(auto chat_template, read_model_template(checkpoint_, chat.template_file));
+  if (chat_template) template_text_ = chat_template->text + chat_template->for_tools;
   Result<std::shared_ptr<const chat::ChatFormat>> format =
       chat::format_of({.tokenizer = *tokenizer_,
                        .chat_template = std::move(chat_template),

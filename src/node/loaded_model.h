@@ -111,6 +111,9 @@ class LoadedModel {
   // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
   std::string weights_text() const;
 
+  // What its answers depend on besides their requests (node/model_fingerprint.h).
+  const std::string& fingerprint() const { return fingerprint_; }
+
   // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
 
@@ -136,6 +139,7 @@ class LoadedModel {
   Result<void> load_chat_format(const ChatOptions& chat);
   Result<void> check_draft_tokens(const std::string& draft_model) const;
   void unite_stop_tokens();
+  std::string numeric_settings() const;
   Result<cost_model::Footprint> take_memory(const Options& options);
   Result<void> read_weights(const Options& options, base::Log& log);
   Result<void> hold_compact(const Options& options, base::Log& log);
@@ -151,7 +155,9 @@ class LoadedModel {
   Error no_tokenizer_;                                     // why, where there is none
   const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();
   std::shared_ptr<const chat::ChatFormat> chat_;
-  Error no_chat_;  // likewise
+  Error no_chat_;              // likewise
+  std::string template_text_;  // that its chat format was made of; empty: none was
+  std::string fingerprint_;
   std::optional<executor::Device> device_;
   checkpoint::LoadChoice load_choice_;
   LoadPhases load_phases_;

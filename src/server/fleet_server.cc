@@ -368,6 +368,12 @@ cluster::WorkerRecord FleetServer::record() const {
   for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);
     record.models.insert(record.models.end(), model->aliases.begin(), model->aliases.end());
+    if (!model->fingerprint.empty()) {
+      record.fingerprints[model->id] = model->fingerprint;
+      for (const std::string& alias : model->aliases) {
+        record.fingerprints[alias] = model->fingerprint;
+      }
+    }
     record.slots += model->engine.capacity().sequences_max;
     record.batch_tokens = std::max(record.batch_tokens, model->engine.capacity().batch_tokens_max);
     record.context_tokens = std::max(record.context_tokens, model->context_max);

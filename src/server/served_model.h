@@ -112,6 +112,7 @@ struct ServedModel {
   api::UnknownFields unknown_fields = api::UnknownFields::kWarn;
   int top_logprobs_max = api::kTopLogprobsMax;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
+  std::string fingerprint = {};        // node/model_fingerprint.h
   uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
   std::shared_ptr<ModelState> state;  // made by whoever fills this in
   // LoRA adapters that requests may name instead of it; null: none.

@@ -1,0 +1,97 @@
+// The part of gateway::Relay that counts: what it waited for, how its answer moved, what became of
+// it.
+#include <algorithm>
+#include <utility>
+
+#include "gateway/relay.h"
+
+namespace pelton::gateway {
+namespace {
+
+double seconds(int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+}  // namespace
+
+void Relay::begin_wait() {
+  has_waited_ = true;
+  if (waiting_since_ns_ != 0) return;
+  waiting_since_ns_ = services_.clock.now_ns();
+  services_.counters.figures.begin_wait();
+}
+
+void Relay::end_wait() {
+  const int64_t since_ns = std::exchange(waiting_since_ns_, 0);
+  if (since_ns == 0) return;
+  services_.counters.figures.end_wait(seconds(services_.clock.now_ns() - since_ns));
+}
+
+// It is on its way to a worker.
+void Relay::note_sent() {
+  end_wait();
+  if (attempt_ > 0 || has_waited_ || request_.received_ns == 0) return;
+  services_.counters.figures.note_added(seconds(attempted_ns_ - request_.received_ns));
+}
+
+void Relay::begin_move(GatewayFigures::Move kind) {
+  end_move(GatewayFigures::MoveEnd::kFailed);  // one that had come to nothing yet
+  if (begun()) moving_ = kind;
+}
+
+void Relay::end_move(GatewayFigures::MoveEnd end) {
+  if (!moving_) return;
+  services_.counters.figures.note_move(*std::exchange(moving_, std::nullopt), end);
+}
+
+// A token, or an event, that is new.
+void Relay::note_said(int64_t now_ns) {
+  const int64_t before_ns = std::exchange(said_ns_, now_ns);
+  if (!moving_) return;
+  services_.counters.figures.note_stream_gap(seconds(now_ns - before_ns));
+  end_move(GatewayFigures::MoveEnd::kContinued);
+}
+
+void Relay::note_over(ArmFigures::Outcome outcome, int status) {
+  end_wait();
+  // Who leaves does not hear whether it would have gone on.
+  if (outcome == ArmFigures::Outcome::kLeft) moving_.reset();
+  end_move(outcome == ArmFigures::Outcome::kError ? GatewayFigures::MoveEnd::kFailed
+                                                  : GatewayFigures::MoveEnd::kContinued);
+  services_.counters.figures.note_end(
+      {.pool = request_.pool,
+       .status = status,
+       .outcome = GatewayFigures::kOutcomes[static_cast<size_t>(outcome)]});
+  if (!request_.arm) return;
+  const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
+  size_t longest = 0;
+  for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
+  request_.arm->note_end({.outcome = outcome,
+                          .tokens = tokens,
+                          .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
+                          .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
+}
+
+GatewayFigures::Retry Relay::retry_of(Failure failure) {
+  using Retry = GatewayFigures::Retry;
+  switch (failure) {
+    case Failure::kUnreached:
+      return Retry::kUnreached;
+    case Failure::kLost:
+      return Retry::kLost;
+    case Failure::kDown:
+      return Retry::kDown;
+    case Failure::kBusy:
+      return Retry::kBusy;
+    case Failure::kAnother:
+      return Retry::kRestarted;
+    case Failure::kRefused:
+    case Failure::kUnknown:
+      return Retry::kRefused;
+    case Failure::kError:
+      break;
+  }
+  return Retry::kFailed;
+}
+
+}  // namespace pelton::gateway
