@@ -40,13 +40,16 @@ net::HttpHeaders passed_on(const net::HttpHeaders& headers) {
 
 // None where the header is missing or is no number; then the gateway's own bounds hold.
 std::optional<int64_t> time_left_ms(const net::HttpHeaders& headers) {
+  std::optional<int64_t> least;  // the soonest counts
   for (const char* name : {"x-request-timeout-ms", "x-request-deadline-ms"}) {
     const std::string_view text = headers.get(name);
     int64_t ms = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), ms);
-    if (failed == std::errc() && end == text.data() + text.size() && ms > 0) return ms;
+    if (failed == std::errc() && end == text.data() + text.size() && ms > 0) {
+      least = std::min(least.value_or(ms), ms);
+    }
   }
-  return std::nullopt;
+  return least;
 }
 
 }  // namespace

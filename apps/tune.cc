@@ -110,7 +110,7 @@ Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag
                               ? result.scaling->replica_s / std::max(result.duration_s, 1e-9)
                               : play->options.replica_count;
   point.per_replica = point.tokens_per_s / std::max(replicas, 1e-9);
-  point.keeps = summary.failed == 0;
+  point.keeps = summary.failed == 0 && result.unfinished == 0 && summary.completed > 0;
   for (const report::Objective& one : objectives) {
     const auto values = summary.values_ms.find(one.metric);
     const double p90_ms =

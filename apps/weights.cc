@@ -300,7 +300,14 @@ Result<void> manifest(const cli::Arguments& arguments) {
   TRY_ASSIGN(const weights::MakeOptions making, make_options(arguments));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("FOLDER"), ""));
   const cli::Interrupt interrupt;
-  TRY_ASSIGN(const weights::Manifest made, hash_folder(folder, making, interrupt, clock));
+  cli::PhasedProgress progress(clock);
+  const std::string what = "hashing " + name_of(folder);
+  // Whatever manifest lies there: this one is to be right.
+  TRY_ASSIGN(const weights::Manifest made,
+             weights::make_manifest(folder, making, [&](int64_t done, int64_t total) {
+               if (total > 0) progress.update(what, done, total);
+               return !interrupt.pending();
+             }));
   return write_output(made.to_json() + "\n");
 }
 

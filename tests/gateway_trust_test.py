@@ -229,6 +229,7 @@ class Trust(unittest.TestCase):
             one.start()
         self.wait(lambda: all(fleet.row(i)["requests"] > 60 for i in range(3)))
         self.assertEqual(fleet.ready(), 3)
+        time.sleep(10)  # younger ones are not judged
         fleet.fault(1, slow=10)
         self.wait(lambda: fleet.metric("ejections_total", reason="slow_first_token") > 0, lambda: (fleet.rows(), list(fleet.gateway.log)[-5:]))
         over.set()

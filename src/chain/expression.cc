@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,8 @@
 
 namespace pelton::chain {
 namespace {
+
+constexpr size_t kJsonTextMax = size_t{32} << 20;
 
 using Kind = Expression::Kind;
 using PartKind = Expression::Part::Kind;
@@ -313,7 +316,14 @@ Result<Evaluated> call_value(const Expression& call, const std::vector<Evaluated
         text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
     return Evaluated(Json(static_cast<int64_t>(count)));
   }
-  if (call.name == "json") return Evaluated(Json(first.dump()));
+  if (call.name == "json") {
+    // Quotes within quotes: each further json() doubles them.
+    std::string text = first.dump();
+    if (text.size() > kJsonTextMax) {
+      return bad(fmt::format("json() of more than {} MiB", kJsonTextMax >> 20));
+    }
+    return Evaluated(Json(std::move(text)));
+  }
   if (call.name == "text") {
     if (first.is_string()) return Evaluated(first);
     return Evaluated(Json(first.is_null() ? std::string() : first.dump()));
@@ -324,8 +334,12 @@ Result<Evaluated> call_value(const Expression& call, const std::vector<Evaluated
     return bad(fmt::format("{}() of {} and {}", call.name, first.kind_name(), second.kind_name()));
   }
   const bool starts = call.name == "starts_with";
-  return Evaluated(Json(starts ? first.as_string().starts_with(second.as_string())
-                               : first.as_string().find(second.as_string()) != std::string::npos));
+  const std::string& text = first.as_string();
+  const std::string& part = second.as_string();
+  // memmem: in the time of their lengths' sum, whatever they are.
+  return Evaluated(
+      Json(starts ? text.starts_with(part)
+                  : ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr));
 }
 
 // 1 is 1.0; all else is compared as it stands.

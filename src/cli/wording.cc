@@ -50,6 +50,8 @@ Error with_origin(Error error, const std::string& origin) {
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates) {
   std::optional<std::string> best;
+  constexpr size_t kWordMax = 64;  // nobody has mistyped that
+  if (word.size() > kWordMax) return best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);

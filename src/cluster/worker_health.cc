@@ -104,6 +104,8 @@ WorkerHealth::Share WorkerHealth::share(int64_t now_ns) const {
 }
 
 void WorkerHealth::eject(Cause cause, int64_t now_ns) {
+  constexpr int64_t kForgottenNs = 300'000'000'000;
+  if (now_ns - ejected_until_ns_ > kForgottenNs) ejections_ = 0;
   const int64_t span = options_.eject_ns << std::min(ejections_, 16);
   ejected_until_ns_ = now_ns + std::min(span, options_.eject_max_ns);
   ++ejections_;
@@ -119,10 +121,12 @@ void WorkerHealth::eject(Cause cause, int64_t now_ns) {
 }
 
 void WorkerHealth::restore() {
+  // One request that was served says nothing of how late it is: the next time is a longer one.
+  if (ejection_.cause != Cause::kSlow) ejections_ = 0;
   ejection_ = {};
   trial_ = 0;
   trials_ = 0;
-  failures_ = ejections_ = 0;
+  failures_ = 0;
   seconds_ = {};
 }
 

@@ -110,9 +110,9 @@ bool changes_arithmetic(std::string_view key) {
       "norm_after", "post_norm", "softmax1", "lambda_init", "num_loops", "num_recurrent",
       "decoder_architecture", "grouped_topk"};
   // Of training alone, or of what is written elsewhere.
-  constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
-                                            "max_window_layers",    "activation_scheme",
-                                            "initializer_factor",   "pretraining_tp"};
+  constexpr std::string_view kHarmless[] = {
+      "output_router_logits", "router_z_loss_coef", "max_window_layers",      "activation_scheme",
+      "initializer_factor",   "pretraining_tp",     "chunk_size_feed_forward"};
   if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) {
     return false;
   }
@@ -397,7 +397,7 @@ Result<void> check_left_out(const ConfigFields& fields, std::string_view key) {
   for (const Json& name : list->as_array()) {
     const std::string text = name.is_string() ? name.as_string() : name.dump();
     const bool known = text == "lm_head" || text.find("gate") != std::string::npos ||
-                       text.find("router") != std::string::npos ||
+                       text.find("router") != std::string::npos || text.ends_with("norm") ||
                        text.find("vision") != std::string::npos ||
                        text.find("multi_modal") != std::string::npos;
     const bool of_mlp = text.find("gate_proj") != std::string::npos;

@@ -178,6 +178,13 @@ void complete(Json& config) {
   if (is_v2 && config.integer("n_group").value_or(1) > 1) {
     config.set("topk_method", "group_limited_greedy");
   }
+  // Older files do not say how many groups there are: V3 and R1 have eight, others of its kind
+  // none.
+  if (!is_v2 && config.find("n_group") == nullptr) {
+    constexpr int64_t kV3Experts = 256;
+    const bool is_v3 = config.integer("n_routed_experts") == kV3Experts;
+    config.set("n_group", is_v3 ? 8 : 1).set("topk_group", is_v3 ? 4 : 1);
+  }
 }
 
 void prepare(Json& config) {

@@ -239,7 +239,6 @@ TEST(ModelConfig, RefusesWhatOtherFamiliesDo) {
                                                        {"norm_type", "\"layernorm\""},
                                                        {"use_mup", "true"},
                                                        {"pre_norm", "true"},
-                                                       {"use_qk_norm", "true"},
                                                        {"qk_layernorm", "true"},
                                                        {"attention_sink_size", "4"},
                                                        {"local_attention", "128"},

@@ -9,6 +9,7 @@ namespace {
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_decoder(fields, config));
+  TRY(fields.only("use_qk_norm", Json(true)));  // as its layers have it
   TRY(read_attention_bias(fields, config));
   TRY(read_upper_window(fields, config));
   config.qk_norm = true;

@@ -39,6 +39,7 @@ Result<void> read_expert_layers(const ConfigFields& fields, ModelConfig& config)
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_decoder(fields, config));
+  TRY(fields.only("use_qk_norm", Json(true)));  // as its layers have it
   TRY(read_attention_bias(fields, config));
   TRY(read_experts(fields, "num_experts", "moe_intermediate_size", config));
   TRY(read_expert_layers(fields, config));

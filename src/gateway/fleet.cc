@@ -312,6 +312,7 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   worker.groups = cluster::routed_groups(worker.record.windows, std::max(block_tokens, 1));
   verify(worker.config.pool, now_ns);
   if (news == cluster::WorkerHealth::News::kSame) return {};
+  worker.begun_ns = now_ns;
   worker.over_since_report = 0;
   worker.uncounted.clear();
   worker.expected_adapters.clear();

@@ -79,6 +79,7 @@ class Fleet {
     std::string fingerprint;  // of what it computes with; empty: it does not say
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
+    bool is_counted = false;   // of its prompt's tokens more is known than the body's length
     bool has_adapter = false;  // that its request names is in the worker's memory, as it said
     double first_s = 0;        // predicted, to the first token
     double step_s = 0;         // likewise, for each further one
@@ -265,6 +266,8 @@ class Fleet {
     // What it computes with, of its pool's models, and why that is not what its pool does (empty:
     // it is); fleet_trust.cc, as the next.
     std::string fingerprint;
+    int64_t well_ns = 0;   // when its probe last had passed, and it was there; 0: never
+    int64_t begun_ns = 0;  // when this incarnation was first heard
     std::string mismatch;
     int64_t ejected_times = 0;  // that are counted in ejections_
     FirstTokenDelays delays;
@@ -327,7 +330,8 @@ class Fleet {
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
   static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);
-  static bool holds_fingerprint(const Worker& worker);
+  static bool holds_fingerprint(const Worker& worker, int64_t now_ns);
+  void choose_fingerprint(const PoolConfig& pool, std::string& held, int64_t now_ns);
   static bool knows_names(const Worker& worker) {
     return worker.names_agree && worker.name_trust.believed();
   }

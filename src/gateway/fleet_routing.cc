@@ -12,6 +12,8 @@ namespace {
 
 // What a worker was sent it has in its reports by then, or has never had.
 constexpr int64_t kUncountedNs = 2'000'000'000;
+constexpr int64_t kShortTokens = 1024;  // an estimate by the body's length is good enough
+constexpr int64_t kYoungNs = 10'000'000'000;
 constexpr double kTypicalOutput = 256;  // tokens, where nothing is known
 constexpr double kNewestShare = 0.05;   // of the newest answer in the averages
 // No step takes less: who says so is not believed.
@@ -131,7 +133,10 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
   std::vector<int> hits(workers_.size());
   // Windows are one model's: the same for all of a pool.
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || worker->config.pool != wanted.pool || !knows_names(*worker)) continue;
+    if (worker == nullptr || worker->config.pool != wanted.pool || !knows_names(*worker) ||
+        worker->record.block_tokens != wanted.prompt.block_tokens) {
+      continue;
+    }
     blocks_.find(wanted.prompt.names, worker->groups.tail_blocks, now_ns, hits);
     break;
   }
@@ -208,23 +213,25 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   ++worker.open;
   const CostCandidate& candidate = all[*chosen];
   const CostTerms terms = cost_of(request, candidate);
-  Assignment assignment{.worker = *chosen,
-                        .serial = worker.serial,
-                        .host = worker.config.host,
-                        .port = worker.config.port,
-                        .trust = worker.is_foreign ? worker.trust : options_.trust,
-                        .incarnation = worker.record.incarnation,
-                        .is_foreign = worker.is_foreign,
-                        .kind = worker.kind,
-                        .abilities = worker.abilities,
-                        .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
-                        .api_key = worker.api_key,
-                        .fingerprint = worker.fingerprint,
-                        .dispatch = ++dispatched_,
-                        .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
-                        .has_adapter = terms.adapter_s == 0,
-                        .first_s = terms.first_s,
-                        .step_s = terms.step_s};
+  Assignment assignment{
+      .worker = *chosen,
+      .serial = worker.serial,
+      .host = worker.config.host,
+      .port = worker.config.port,
+      .trust = worker.is_foreign ? worker.trust : options_.trust,
+      .incarnation = worker.record.incarnation,
+      .is_foreign = worker.is_foreign,
+      .kind = worker.kind,
+      .abilities = worker.abilities,
+      .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
+      .api_key = worker.api_key,
+      .fingerprint = worker.fingerprint,
+      .dispatch = ++dispatched_,
+      .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
+      .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,
+      .has_adapter = terms.adapter_s == 0,
+      .first_s = terms.first_s,
+      .step_s = terms.step_s};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }
@@ -274,11 +281,15 @@ int64_t Fleet::expected_output(std::string_view pool) const {
 
 Fleet::Naming Fleet::naming(std::string_view pool) const {
   std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  const Worker* any = nullptr;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool || !worker->names_agree) continue;
-    return {.block_tokens = worker->record.block_tokens, .date = worker->record.date};
+    if (any == nullptr || worker->health.takes_requests(now_ns)) any = worker.get();
+    if (worker->health.takes_requests(now_ns)) break;
   }
-  return {};
+  if (any == nullptr) return {};
+  return {.block_tokens = any->record.block_tokens, .date = any->record.date};
 }
 
 // A worker that takes longer than it leads to expect, or lies about its load, prices itself out
@@ -289,7 +300,11 @@ void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   if (worker == nullptr) return;
   note_ratio(worker->first_bias, typical_biases_[worker->config.pool].first, seconds,
              assignment.first_s);
-  if (worker->record.incarnation == assignment.incarnation) {
+  // One of another kind says nothing of what waits there; of a long body without counted tokens (a
+  // picture) nothing was expected; and a young one's costs are not measured yet.
+  const bool is_measured =
+      !worker->is_foreign && assignment.is_counted && clock_.now_ns() - worker->begun_ns > kYoungNs;
+  if (worker->record.incarnation == assignment.incarnation && is_measured) {
     note_delay(*worker, seconds, assignment.first_s);
   }
 }

@@ -1,7 +1,7 @@
 // The part of gateway::Fleet that says whether a worker is what its pool takes it for: whether it
 // computes what the others do, and whether its blocks are what it calls them.
 #include <algorithm>
-#include <cstdlib>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +21,8 @@ constexpr int kTestBlocks = 3;
 constexpr int64_t kTestAgainNs = 60'000'000'000;
 constexpr int64_t kHearNs = 500'000'000;  // what a test stored is announced with a report
 constexpr size_t kShownDigits = 12;
-constexpr std::chrono::milliseconds kTestTime{2'000};
+constexpr std::chrono::milliseconds kTestTime{30'000};
+constexpr int64_t kHeldNs = 60'000'000'000;
 
 std::string shown(std::string_view fingerprint) {
   return fingerprint.empty() ? "none" : std::string(fingerprint.substr(0, kShownDigits));
@@ -62,10 +63,46 @@ std::string Fleet::fingerprint_of(const PoolConfig& pool, const Worker& worker) 
   return all;
 }
 
-// What was seen first is what the pool computes, until nobody is there who does: a worker that is
-// only down will be back, one that is being stopped makes room for the next version.
-bool Fleet::holds_fingerprint(const Worker& worker) {
-  return !worker.leaves && !worker.config.draining && !worker.health.load().draining;
+// Whose fingerprint counts: not of one that is being stopped, or that an operator has taken out;
+// one that is down will be back, and counts for a minute.
+bool Fleet::holds_fingerprint(const Worker& worker, int64_t now_ns) {
+  const bool leaves = worker.leaves || worker.config.draining || worker.health.load().draining ||
+                      worker.health.state(now_ns) == WorkerState::kDraining;
+  return !leaves && worker.well_ns > 0 && now_ns - worker.well_ns < kHeldNs;
+}
+
+// What a pool computes: as configured; else what its workers do whose probe has passed, and of
+// several fingerprints the one that most have. It passes to another one only when more have that:
+// the first worker may be the wrong one, and in an update the new ones take over at the half.
+void Fleet::choose_fingerprint(const PoolConfig& pool, std::string& held, int64_t now_ns) {
+  if (!pool.fingerprints.empty()) {
+    held = fmt::format("{}", fmt::join(pool.fingerprints, "+"));
+    return;
+  }
+  std::map<std::string_view, int> votes;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.pool != pool.name || worker->fingerprint.empty()) {
+      continue;
+    }
+    const WorkerState state = worker->health.state(now_ns);
+    if (state == WorkerState::kReady || state == WorkerState::kUnverified) worker->well_ns = now_ns;
+    if (holds_fingerprint(*worker, now_ns)) ++votes[worker->fingerprint];
+  }
+  const auto before = votes.find(held);
+  int most = before == votes.end() ? 0 : before->second;
+  std::string chosen = held;
+  for (const auto& [fingerprint, count] : votes) {
+    if (count <= most) continue;
+    most = count;
+    chosen = fingerprint;
+  }
+  if (!held.empty() && chosen != held) {
+    log_.warning(
+        fmt::format("pool '{}' computes another thing from now on: fingerprint {} of {} "
+                    "workers, instead of {}",
+                    pool.name, shown(chosen), most, shown(held)));
+  }
+  held = std::move(chosen);
 }
 
 void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
@@ -73,19 +110,13 @@ void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
   if (pool == pools_.end() || pool->is_foreign()) return;
   std::string& held = fingerprints_[pool->name];
   const bool is_configured = !pool->fingerprints.empty();
-  if (is_configured) held = fmt::format("{}", fmt::join(pool->fingerprints, "+"));
-  const Worker* first = nullptr;
-  bool is_held = is_configured;
+  // Of several models a worker may have some, or some asleep: what it has as a whole says nothing.
+  const bool is_compared = is_configured || pool->models.size() == 1;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool->name) continue;
-    worker->fingerprint = fingerprint_of(*pool, *worker);
-    if (worker->fingerprint.empty() || !holds_fingerprint(*worker)) continue;
-    is_held = is_held || worker->fingerprint == held;
-    const WorkerState state = worker->health.state(now_ns);
-    const bool is_probed = state == WorkerState::kReady || state == WorkerState::kUnverified;
-    if (first == nullptr && is_probed) first = worker.get();
+    worker->fingerprint = is_compared ? fingerprint_of(*pool, *worker) : "";
   }
-  if (!is_held && first != nullptr) held = first->fingerprint;
+  choose_fingerprint(*pool, held, now_ns);
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool->name) continue;
     const bool says_nothing = worker->fingerprint.empty();
@@ -96,8 +127,7 @@ void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
       worker->mismatch = fmt::format(
           "its weights, tokenizer, template or settings are not its pool's: fingerprint "
           "{}, {} {}",
-          shown(worker->fingerprint), is_configured ? "configured" : "the workers' before it",
-          shown(held));
+          shown(worker->fingerprint), is_configured ? "configured" : "most workers'", shown(held));
     }
     worker->health.set_unverified(differs);
   }
@@ -109,7 +139,8 @@ void Fleet::note_hit(const Assignment& assignment, const Hit& hit) {
   if (worker == nullptr || worker->record.incarnation != assignment.incarnation) return;
   if (!worker->names_agree || !worker->name_trust.believed()) return;
   const int64_t difference = hit.expected_tokens - hit.real_tokens;
-  worker->name_trust.note(std::abs(difference) >= worker->record.block_tokens);
+  // What it has beyond that may have come from another gateway, or under names that made room here.
+  worker->name_trust.note(difference >= worker->record.block_tokens);
   if (worker->name_trust.believed()) return;
   ++names_doubted_;
   worker->name_test_ns = 0;

@@ -561,8 +561,8 @@ void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result)
                        "another start of the worker answers");
   }
   if (end.status == kAlreadyBegun && end.sent_again) {
-    // It lives, so the request has done it no harm.
-    return end_attempt(Failure::kUnreached, "the connection broke with the attempt begun");
+    // It lives: the request has done it no harm, and it has failed nobody.
+    return end_attempt(Failure::kAnother, "the connection broke with the attempt begun");
   }
   if (end.status != 200) {
     return end_attempt(Failure::kBusy, fmt::format("fleet status {}", end.status));

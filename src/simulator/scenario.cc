@@ -78,6 +78,10 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario&
     };
     // They would lead to another scenario, or to nowhere.
     if (one.name == "scenario" || one.name == "list") return bad("has no place in a scenario");
+    // Whoever plays a file of somebody else's says himself what is written where.
+    if (one.name == "html" || one.name == "json" || one.name == "record-facts") {
+      return bad("writes a file, which a scenario may not: give it beside --scenario");
+    }
     std::string text;
     switch (one.value.kind) {
       case TomlNode::Kind::kBoolean:

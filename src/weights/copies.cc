@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNote = ".pelton-copy.json";
+constexpr const char* kNote = kCopyNote;
 constexpr std::string_view kPartial = ".partial.";
 constexpr size_t kDigestChars = 12;
 constexpr size_t kNoteBytesMax = 64 << 10;
@@ -88,6 +88,15 @@ Result<void> sync_folder(const fs::path& folder) {
   if (done) return {};
   return Error{ErrorCode::kIo,
                fmt::format("{}: cannot sync: {}", folder.string(), std::strerror(code))};
+}
+
+Result<void> sync_file(const std::string& file) {
+  const int number = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool done = number >= 0 && ::fsync(number) == 0;
+  const int code = errno;
+  if (number >= 0) ::close(number);
+  if (done) return {};
+  return Error{ErrorCode::kIo, fmt::format("{}: cannot sync: {}", file, std::strerror(code))};
 }
 
 Copy copy_at(const fs::path& folder) {
@@ -178,6 +187,9 @@ Result<void> finish_copy(const std::string& folder, const ChunkFolder& chunks,
   note.set("from", from);
   note.set("manifest", chunks.digest());
   TRY(base::write_file(partial + "/" + kNote, note.dump()));
+  // A name is given to what lies on the disk: a copy with an empty manifest would be nobody's.
+  for (const char* file : {kManifestName, kNote}) TRY(sync_file(partial + "/" + file));
+  TRY(sync_folder(partial));
   if (::rename(partial.c_str(), path.c_str()) != 0) {
     return Error{ErrorCode::kIo, fmt::format("{}: cannot rename to {}: {}", partial, path.string(),
                                              std::strerror(errno))};
@@ -195,7 +207,10 @@ Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& optio
              : base::read_file((path / kManifestName).string(), kManifestBytesMax);
   if (text.ok()) {
     Result<Manifest> manifest = parse_manifest(*text);
-    bool same = manifest.ok();
+    const Result<std::vector<ManifestFile>> there = files_below(folder);
+    // A file that came beside those that are listed would be nobody's.
+    bool same = manifest.ok() && there.ok() && there->size() == manifest->files.size() &&
+                manifest->chunk_bytes == options.chunk_bytes;
     for (size_t i = 0; same && i < manifest->files.size(); ++i) {
       const fs::path file = path / manifest->files[i].path;
       same = fs::file_size(file, failed) == static_cast<uintmax_t>(manifest->files[i].bytes) &&

@@ -200,9 +200,6 @@ void Fetch::poll_ended(Poll& poll, const hub::TransferEnd& end) {
     if (have.error().field != "text") return refuse(source, have.error().message);
   }
   const bool is_final = answered && status != 0 && !hub::worth_a_retry(status);
-  if (is_final && !source.origin && !source.place.derived_key && status != 200 && status != 404) {
-    return drop(source, refusal(source.place, poll.head).message);
-  }
   if (is_final && source.kind == Source::Kind::kUnknown && !source.place.derived_key) {
     return source.offer_all();  // a web server, which knows nothing of chunks
   }
@@ -461,6 +458,7 @@ bool Fetch::lead(Download& download) {
 void Fetch::failed(Download& download, const std::string& why) {
   Source& source = *sources_[static_cast<size_t>(download.source())];
   download.led_to.reset();
+  download.redirects = 0;
   // Connections that fall together have failed once.
   if (clock_.now_ns() < source.retry.not_before_ns()) return;
   const std::string text = fmt::format("{}: {}", source.place.text, why);

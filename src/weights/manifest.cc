@@ -44,6 +44,7 @@ Result<ManifestFile> parse_file(const Json& json, int64_t chunk_bytes, const std
     return bad(at + ".path", "is " + hub::shown(*path) + ", no path inside a model's folder");
   }
   if (*path == kManifestName) return bad(at + ".path", "is the manifest's own name");
+  if (*path == kCopyNote) return bad(at + ".path", "is the name of a copy's own note");
   file.path = *path;
   const std::optional<int64_t> bytes = json.integer("bytes");
   if (!bytes || *bytes < 0 || *bytes > kChunksMax * chunk_bytes) {
@@ -98,7 +99,8 @@ bool is_hidden(const fs::path& path) {
   return path.filename().string().starts_with('.');
 }
 
-// Each file below the folder, by its path there.
+}  // namespace
+
 Result<std::vector<ManifestFile>> files_below(const std::string& folder) {
   std::error_code error;
   std::vector<ManifestFile> files;
@@ -136,6 +138,8 @@ Result<std::vector<ManifestFile>> files_below(const std::string& folder) {
             [](const ManifestFile& a, const ManifestFile& b) { return a.path < b.path; });
   return files;
 }
+
+namespace {
 
 Result<std::string> digest_of_chunk(const std::string& name, const Chunk& chunk) {
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -24,6 +24,7 @@ inline constexpr int64_t kChunksMax = 512 * 1024;  // of 16 MiB: 8 TiB of weight
 inline constexpr size_t kManifestBytesMax = size_t{64} << 20;
 // What a manifest's own file is called, in a folder and in a bucket; no manifest lists it.
 inline constexpr const char* kManifestName = "pelton-manifest.json";
+inline constexpr const char* kCopyNote = ".pelton-copy.json";  // in a copy: what it is of
 
 struct ManifestFile {
   std::string path;  // relative, with slashes
@@ -66,6 +67,9 @@ struct MakeOptions {
 // Of bytes so far, in all; false: kCancelled.
 using MakeProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 
+// The folder's files with their sizes, by their paths there, without what make_manifest() leaves
+// out. Errors: as it has them.
+Result<std::vector<ManifestFile>> files_below(const std::string& folder);
 // Reads every byte of the folder's files, but of those whose names, or whose folders' names, begin
 // with a dot, and of kManifestName. Links to files are followed, as a hub's cache has them. Errors:
 // kBadCheckpoint for a pipe, a link to a folder, a name that no manifest may hold, or too much;

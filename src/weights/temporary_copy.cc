@@ -12,12 +12,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 namespace pelton::weights {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "pelton-weights-";
+constexpr size_t kRandom = 6;  // characters of mkdtemp's
+// In every one that was made here: a name alone is no reason to delete anything.
+constexpr const char* kMark = ".pelton-temporary-copy";
+
+bool is_leftover(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  std::error_code ignored;
+  return name.starts_with(kPrefix) && name.size() == kPrefix.size() + kRandom &&
+         fs::is_regular_file(fs::symlink_status(folder / kMark, ignored));
+}
 
 // -1: another process has it, or it is not ours.
 int try_lock(const fs::path& folder) {
@@ -34,7 +46,7 @@ int try_lock(const fs::path& folder) {
 void remove_leftovers(const fs::path& parent) {
   std::error_code failed;
   for (fs::directory_iterator at(parent, failed), end; !failed && at != end; at.increment(failed)) {
-    if (!at->path().filename().string().starts_with(kPrefix)) continue;
+    if (!is_leftover(at->path())) continue;
     const int lock = try_lock(at->path());
     if (lock < 0) continue;
     std::error_code ignored;
@@ -55,7 +67,11 @@ Result<TemporaryCopy> TemporaryCopy::make() {
   for (int tries = 0; tries < 10; ++tries) {
     std::string made = path;
     if (::mkdtemp(made.data()) == nullptr) break;
-    if (const int lock = try_lock(made); lock >= 0) return TemporaryCopy(std::move(made), lock);
+    const int lock = try_lock(made);
+    if (lock < 0) continue;
+    TemporaryCopy copy(made, lock);
+    TRY(base::write_file(made + "/" + kMark, ""));
+    return copy;
   }
   return Error{ErrorCode::kIo, fmt::format("{}: cannot create: {}", path, std::strerror(errno))};
 }
