@@ -206,6 +206,13 @@ Result<void> run(const cli::Arguments& arguments) {
     axes = {{.flag = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
             {.flag = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
   }
+  for (const Axis& axis : axes) {
+    if (!arguments.knows("--" + axis.flag) || !arguments.has("--" + axis.flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--{} is varied: give one of them, it or a --vary of something else",
+                             axis.flag),
+                 axis.flag};
+  }
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
   const std::vector<Flag> flags = tune_verb().flags;

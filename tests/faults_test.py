@@ -441,7 +441,8 @@ class Faults(unittest.TestCase):
                    "server/chat_completions.cc", "server/completions.cc", "server/responses.cc", "server/response_plan.cc", "server/services.cc", "server/request_pipeline.cc",
                    "server/response_answer.cc", "server/embeddings.cc",  # "created", and the date that models are told
                    "server/live_history.cc", "server/live_history.h", "server/live_console.cc",  # when a sample was taken, as its plot says
-                   "server/adapter_registry.cc", "server/adapter_registry.h", "server/metrics_page.cc",  # "created"; vLLM's lora_requests_info is a date
+                   "server/adapter_registry.cc", "server/adapter_registry.h", "server/metrics_page.cc",
+                   "server/adapter_reports.cc", "server/server_endpoints.cc",  # "created"; vLLM's lora_requests_info is a date
                    "server/kv_event_publisher.cc",  # a batch of events is dated, as vLLM has it
                    "server/ollama.cc", "server/ollama_answer.cc", "store/batch_store.cc",  # "created_at", and when a batch is over
                    "store/sqlite_response_store.cc"}  # ages that outlive the process; steady from the start on

@@ -248,6 +248,7 @@ class Flags(unittest.TestCase):
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
                    ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
                    ("simulate", "--record-facts"): self.folder / "facts3", ("whatif", "--facts"): self.hour, ("whatif", "--pool"): "simulated",
+                   ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,
                    ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",

@@ -32,8 +32,12 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   if (options.zones < 1 || options.zones > options.gateways) {
     return bad("zones", "zones must be from 1 to as many as there are gateways");
   }
-  if (options.autoscaling && (options.gateways > 1 || options.report_s > 0)) {
+  if (options.autoscaling && options.gateways > 1) {
     return bad("gateways", "gateways must be 1 where a fleet is scaled: the one there sees all");
+  }
+  if (options.autoscaling && options.report_s > 0) {
+    return bad("report-interval",
+               "report-interval must be 0 where a fleet is scaled: its gateway sees all at once");
   }
   if (options.adapters.count > 0 &&
       (options.replica.adapters.resident_max < 1 || options.replica.capacity.adapters_max < 1)) {
