@@ -82,7 +82,7 @@ class Trust(unittest.TestCase):
         mine, theirs = row("w0")["fingerprint"], row("other")["fingerprint"]
         self.assertRegex(mine, "^[0-9a-f]{32}$")
         self.assertNotEqual(mine, theirs)
-        self.assertIn(f"fingerprint {theirs[:12]}, the workers' before it {mine[:12]}", row("other")["reason"])
+        self.assertIn(f"fingerprint {theirs[:12]}, most workers' {mine[:12]}", row("other")["reason"])
         self.assertRegex(self.verb(fleet, "ls"), "other .*unverified .*its weights, tokenizer, template or settings are not its pool's")
         self.assertEqual(fleet.metric("workers", state="unverified"), 1)
         self.assertIn("worker other is unverified: its weights", "".join(fleet.gateway.log))

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include <msgpuck.h>
@@ -21,7 +23,7 @@ Error bad(const char* what) {
   return {ErrorCode::kInvalidArgument, std::string("KV events ") + what};
 }
 
-// A position in bytes that mp_check() has found whole: each value can be decoded or passed over.
+// A position in bytes that is_whole() has found so: each value can be decoded or passed over.
 using Cursor = const char*;
 
 std::string_view read_text(Cursor& at) {
@@ -273,13 +275,75 @@ Cursor events_of(Cursor at) {
   return at;
 }
 
+// What follows a value's first byte: this many bytes of a number, which is how many bytes or values
+// come next; and bytes whatever that says.
+struct Header {
+  int length_bytes = 0;
+  int values_each = 0;  // 0: the number is of bytes
+  int more_bytes = 0;
+};
+
+// Of the first bytes 0xc0 to 0xdf; none: it begins nothing.
+std::optional<Header> header_of(uint8_t first) {
+  constexpr int kFirst = 0xc0;
+  constexpr std::array<Header, 32> kHeaders = {
+      {{},        {},        {},        {},                     // nil, unused, false, true
+       {1},       {2},       {4},                               // bin
+       {1, 0, 1}, {2, 0, 1}, {4, 0, 1},                         // ext
+       {0, 0, 4}, {0, 0, 8},                                    // float
+       {0, 0, 1}, {0, 0, 2}, {0, 0, 4}, {0, 0, 8},              // uint
+       {0, 0, 1}, {0, 0, 2}, {0, 0, 4}, {0, 0, 8},              // int
+       {0, 0, 2}, {0, 0, 3}, {0, 0, 5}, {0, 0, 9}, {0, 0, 17},  // fixext
+       {1},       {2},       {4},                               // str
+       {2, 1},    {4, 1},    {2, 2},    {4, 2}}};               // array, map
+  constexpr uint8_t kUnused = 0xc1;
+  if (first == kUnused) return std::nullopt;
+  return kHeaders[static_cast<size_t>(first - kFirst)];
+}
+
+// One value of msgpack and nothing else. mp_check() counts values in 32 bits, so that a map of 2^31
+// passes it; here no more values may be due than there are bytes.
+bool is_whole(std::string_view payload) {
+  constexpr uint8_t kFixMap = 0x80;
+  constexpr uint8_t kFixArray = 0x90;
+  constexpr uint8_t kFixText = 0xa0;
+  constexpr uint8_t kHeader = 0xc0;
+  constexpr uint8_t kNegative = 0xe0;
+  if (payload.size() > static_cast<size_t>(std::numeric_limits<int>::max())) return false;
+  size_t at = 0;
+  uint64_t due = 1;
+  while (due > 0) {
+    if (due > payload.size() - at) return false;
+    --due;
+    const auto first = static_cast<uint8_t>(payload[at++]);
+    uint64_t skipped = 0;
+    if (first < kFixMap || first >= kNegative) continue;
+    if (first < kFixArray) {
+      due += 2 * static_cast<uint64_t>(first - kFixMap);
+    } else if (first < kFixText) {
+      due += static_cast<uint64_t>(first - kFixArray);
+    } else if (first < kHeader) {
+      skipped = static_cast<uint64_t>(first - kFixText);
+    } else {
+      const std::optional<Header> header = header_of(first);
+      if (!header || static_cast<size_t>(header->length_bytes) > payload.size() - at) return false;
+      uint64_t length = 0;
+      for (int i = 0; i < header->length_bytes; ++i) {
+        length = length << 8 | static_cast<uint8_t>(payload[at++]);
+      }
+      due += length * static_cast<uint64_t>(header->values_each);
+      skipped = static_cast<uint64_t>(header->more_bytes) + (header->values_each == 0 ? length : 0);
+    }
+    if (skipped > payload.size() - at) return false;
+    at += skipped;
+  }
+  return at == payload.size();
+}
+
 }  // namespace
 
 Result<std::vector<VllmEvent>> parse_vllm_batch(std::string_view payload) {
-  Cursor end = payload.data();
-  const bool is_whole = !payload.empty() && mp_check(&end, payload.data() + payload.size()) == 0 &&
-                        end == payload.data() + payload.size();
-  if (!is_whole) return bad("are no msgpack");
+  if (!is_whole(payload)) return bad("are no msgpack");
   Cursor at = events_of(payload.data());
   if (at == nullptr || mp_typeof(*at) != MP_ARRAY) return bad("have no list of events");
   const uint32_t count = mp_decode_array(&at);

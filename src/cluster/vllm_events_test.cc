@@ -189,5 +189,18 @@ TEST(VllmEvents, WhatIsWrittenIsReadInBothForms) {
             encode_vllm_batch(events, VllmForm::kArray, 1));
 }
 
+// Counts that are more than the bytes could hold, also those that a count of 32 bits wraps round:
+// found by the replay of its fuzz target, one run in fifty.
+TEST(VllmEvents, CountsBeyondTheirBytesAreNoMsgpack) {
+  using namespace std::string_literals;
+  for (const std::string& payload :
+       {"\xdf\x80\x00\x00\x00"s, "\xdf\x80\x00\x00\x00\xa4type"s, "\xdd\xff\xff\xff\xff"s,
+        "\x92\xcb\x00\x00\x00\x00\x00\x00\x00\x00\xdd\xff\xff\xff\xff"s,
+        "\x92\x01\x91\xdf\x80\x00\x00\x00"s, "\xdf\x7f\xff\xff\xff"s, "\xc1"s, ""s, "\xdb\xff"s,
+        "\xc9\xff\xff\xff\xff\x01"s}) {
+    EXPECT_FALSE(parse_vllm_batch(payload).ok()) << payload.size();
+  }
+}
+
 }  // namespace
 }  // namespace pelton::cluster

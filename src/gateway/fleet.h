@@ -137,6 +137,7 @@ class Fleet {
   struct Hit {
     int64_t expected_tokens = 0;
     int64_t real_tokens = 0;
+    int block_tokens = 0;  // as its prompt was named, which may have been for another pool
   };
   void note_hit(const Assignment& assignment, const Hit& hit);
 

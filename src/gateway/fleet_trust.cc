@@ -1,6 +1,7 @@
 // The part of gateway::Fleet that says whether a worker is what its pool takes it for: whether it
 // computes what the others do, and whether its blocks are what it calls them.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -138,9 +139,11 @@ void Fleet::note_hit(const Assignment& assignment, const Hit& hit) {
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   if (worker == nullptr || worker->record.incarnation != assignment.incarnation) return;
   if (!worker->names_agree || !worker->name_trust.believed()) return;
-  const int64_t difference = hit.expected_tokens - hit.real_tokens;
-  // What it has beyond that may have come from another gateway, or under names that made room here.
-  worker->name_trust.note(difference >= worker->record.block_tokens);
+  if (hit.block_tokens != worker->record.block_tokens) return;
+  // What it finds beyond that may have had names that made room here.
+  const bool is_forgotten = hit.real_tokens > hit.expected_tokens && blocks_.evictions() > 0;
+  const int64_t difference = std::abs(hit.expected_tokens - hit.real_tokens);
+  worker->name_trust.note(!is_forgotten && difference >= worker->record.block_tokens);
   if (worker->name_trust.believed()) return;
   ++names_doubted_;
   worker->name_test_ns = 0;

@@ -372,8 +372,9 @@ void Relay::note_end(const std::string& choice_end) {
   counters.real_hit_tokens += end->cached_tokens;
   const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
   if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
-  services_.fleet.note_hit(
-      assignment_, {.expected_tokens = assignment_.hit_tokens, .real_tokens = end->cached_tokens});
+  services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
+                                         .real_tokens = end->cached_tokens,
+                                         .block_tokens = request_.prompt.block_tokens});
   if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 

@@ -284,7 +284,7 @@ void PoolControl::note_gone(int replica, int64_t now_ns) {
   Replica& one = replicas_[static_cast<size_t>(replica)];
   if (one.phase == Phase::kGone) return;
   one.phase = Phase::kGone;
-  past_seconds_ += seconds(now_ns - std::max<int64_t>(one.ordered_ns, 0));
+  past_.push_back({.from_ns = std::max<int64_t>(one.ordered_ns, 0), .to_ns = now_ns});
 }
 
 void PoolControl::note_died(int replica, int64_t now_ns) {
@@ -299,7 +299,9 @@ bool PoolControl::empty() const {
 }
 
 double PoolControl::replica_seconds(int64_t now_ns) const {
-  double sum = past_seconds_;
+  double sum = 0;
+  for (const Past& one : past_)
+    sum += seconds(std::max<int64_t>(std::min(one.to_ns, now_ns) - one.from_ns, 0));
   for (const Replica& one : replicas_) {
     if (one.phase != Phase::kGone) sum += seconds(now_ns - std::max<int64_t>(one.ordered_ns, 0));
   }

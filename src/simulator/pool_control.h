@@ -129,7 +129,11 @@ class PoolControl {
   int64_t passed_ns_ = 0;
   int held_ = 0;
   int in_service_ = 0;
-  double past_seconds_ = 0;  // of replicas that are gone
+  struct Past {
+    int64_t from_ns = 0;
+    int64_t to_ns = 0;
+  };
+  std::vector<Past> past_;  // of replicas that are gone
   uint64_t draws_ = 0;
   int most_ = 0;
   int started_ = 0;

@@ -210,7 +210,8 @@ Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& optio
     const Result<std::vector<ManifestFile>> there = files_below(folder);
     // A file that came beside those that are listed would be nobody's.
     bool same = manifest.ok() && there.ok() && there->size() == manifest->files.size() &&
-                manifest->chunk_bytes == options.chunk_bytes;
+                (options.chunk_bytes == MakeOptions().chunk_bytes ||
+                 manifest->chunk_bytes == options.chunk_bytes);
     for (size_t i = 0; same && i < manifest->files.size(); ++i) {
       const fs::path file = path / manifest->files[i].path;
       same = fs::file_size(file, failed) == static_cast<uintmax_t>(manifest->files[i].bytes) &&

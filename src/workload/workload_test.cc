@@ -415,7 +415,7 @@ TEST(Trace, BurstGpt) {
 
 TEST(Trace, IsBoundedInTokens) {
   std::string text;
-  for (int i = 0; i < 11; ++i) {
+  for (int i = 0; i < 16; ++i) {
     text += R"({"timestamp":1,"input_length":10000000,"output_length":1})"
             "\n";
   }
