@@ -39,8 +39,8 @@ void Scheduler::name_blocks(Sequence& sequence) const {
   const size_t block_tokens = static_cast<size_t>(capacity_.block_tokens);
   while ((sequence.hashes.size() + 1) * block_tokens <= sequence.tokens.size()) {
     const size_t at = sequence.hashes.size() * block_tokens;
-    sequence.hashes.push_back(hasher_.extend(
-        parent_of_next(sequence), std::span(sequence.tokens).subspan(at, block_tokens)));
+    sequence.hashes.push_back(hasher_.extend(parent_of_next(sequence),
+                                             std::span(sequence.tokens).subspan(at, block_tokens)));
   }
 }
 

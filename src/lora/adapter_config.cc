@@ -59,9 +59,9 @@ constexpr std::string_view kKeepsBase[] = {"gaussian", "eva", "orthogonal"};
 // of the sum.
 constexpr std::string_view kKnown[] = {
     // read
-    "alora_invocation_tokens", "alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "layers_pattern",
-    "layers_to_transform", "lora_alpha", "peft_type", "peft_version", "r", "rank_pattern",
-    "target_modules", "target_parameters", "use_rslora",
+    "alora_invocation_tokens", "alpha_pattern", "bias", "exclude_modules", "init_lora_weights",
+    "layers_pattern", "layers_to_transform", "lora_alpha", "peft_type", "peft_version", "r",
+    "rank_pattern", "target_modules", "target_parameters", "use_rslora",
     // of training, of initialising, of switches that are off, or for people
     "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
     "inference_mode", "lora_dropout", "lora_ga_config", "megatron_core", "qalora_group_size",
