@@ -664,7 +664,7 @@ TEST_F(AdapterRegistryTest, who_leaves_as_it_is_loaded_leaves_nothing_behind) {
 TEST_F(AdapterRegistryTest, LR_05_names_come_and_go_under_streams) {
   const bool is_full = std::getenv("PELTON_FULL") != nullptr;
   const int streams = is_full ? 50 : 12;
-  const int rounds = is_full ? 400 : 60;
+  const int rounds = is_full ? 400 : 30;
   start(options(3));
   std::atomic<bool> over = false;
   std::atomic<int> wrong = 0;
