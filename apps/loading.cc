@@ -152,7 +152,8 @@ std::vector<Flag> model_flags() {
                    .help = "how ranks hand each other numbers: shared memory, as they are on one "
                            "host (auto, shm); TCP on the loopback address (tcp)",
                    .default_text = "auto",
-                   .choices = {"auto", "shm", "tcp"}});
+                   .choices = {"auto", "shm", "tcp"},
+                   .only_with = {{"--tensor-parallel-size"}}});
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =

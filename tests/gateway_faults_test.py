@@ -166,6 +166,31 @@ class Faults(unittest.TestCase):
         self.assertRegex(fleet.row(0)["reason"], "in ten seconds|in a row")
         self.assertEqual([fleet.row(i)["state"] for i in (1, 2)], ["ready", "ready"])
 
+    def test_in_panic_the_ejected_are_tried(self):
+        """FT-13: most of the pool takes no requests; then who was ejected for its failures is better than nobody, before its time is over."""
+        fleet = self.fleet(3)
+        fleet.fault(0, errors=1)
+        for i in (1, 2):
+            self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/w-{i}/drain")[0], 200)
+        end = time.monotonic() + 30
+        while fleet.row(0)["state"] != "ejected" and time.monotonic() < end:
+            ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(1, 3, 1), **{"x-request-timeout-ms": "500"})
+        fleet.fault(0)
+        before = fleet.row(0)["requests"]
+        statuses = []
+
+        def post(number):
+            statuses.append(ask(fleet.gateway.port, "POST", "/v1/chat/completions", chat(number, 30, 1), **{"x-request-timeout-ms": "2500"})[0])
+        # Several on their way at once: the first that is served ends the ejection, whatever was sent behind it.
+        threads = [threading.Thread(target=post, args=(number,)) for number in range(6)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(statuses, [200] * 6)
+        self.assertEqual(fleet.row(0)["requests"] - before, 6)
+        self.assertEqual(fleet.row(0)["state"], "ready")
+
     def test_a_trial_whose_client_leaves_is_made_again(self):
         """The only worker is ejected; its time is over, and whoever would show that it is well again goes away."""
         fleet = self.fleet(2)

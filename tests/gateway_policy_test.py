@@ -107,6 +107,23 @@ class Policy(unittest.TestCase):
         split(100, 0)
         self.assertEqual({arm_of(session) for session in sessions[:10]}, {"box"})
 
+    def test_a_worker_that_leaves_the_list_and_comes_back_is_as_before(self):
+        """RB-03: it knows the attempts that it has had; the gateway numbers none of them again."""
+        fleet = self.fleet(2)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w-0/drain")[0], 200)
+        for number in range(12):
+            self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(number, 2, 1))[0], 200)
+        for workers in 1, 2:
+            reloads = fleet.metric("config_reloads_total")
+            fleet.configure(fleet.ports[:workers])
+            self.wait(lambda: fleet.metric("config_reloads_total") > reloads)
+            self.wait(lambda: len(fleet.rows()) == workers)
+        self.wait(lambda: fleet.ready() == 1)
+        retries = fleet.metric("retries_total")
+        for number in range(12):
+            self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(number, 2, 1), **{"x-request-timeout-ms": "3000"})[0], 200)
+        self.assertEqual(fleet.metric("retries_total"), retries)
+
     def test_a_shadow_gets_copies_that_nobody_sees(self):
         fleet = self.fleet(2, gateway=("resume_budget = 2\n",))
 
@@ -328,7 +345,7 @@ class Policy(unittest.TestCase):
         """`explain` beside a key: x-pelton-explain is answered with the decision and nothing is sent; for others it is not there. What a
         tenant's workers hold of its own prompt shows in it, and in nobody else's (TN-02, TN-03)."""
         keys = self.folder / "keys"
-        keys.write_text("key-a a explain\nkey-b b explain\nkey-c c\n")
+        keys.write_text("key-a a explain\nkey-b b explain\nkey-c c\nkey-d d explain rpm=1\n")
         fleet = self.fleet(2, gateway=(f'keys_file = "{keys}"\n',), pool=f'tokenizer = "{gateway_fixture.BOX}"\n')
         body = chat(1, 3, 1)
         body["messages"][0]["content"] += " The miller counts his sacks by the river." * 40
@@ -347,6 +364,11 @@ class Policy(unittest.TestCase):
         self.assertEqual(hit("key-b"), 0, "another tenant's")
         self.assertIn("choices", post("key-c", **{"x-pelton-explain": "1"}), "it may not: the header is nobody's")
         self.assertIn("choices", post("key-a", **{"x-pelton-explain": "0"}))
+        # Of what names no model by a body there is no decision to be shown, and a key's limit holds for it as for any request.
+        self.assertEqual(json.loads(ask(fleet.gateway.port, "POST", "/tokenize", {"model": "pelton-box", "prompt": "a"}, Authorization="Bearer key-a",
+                                        **{"x-pelton-explain": "1"})[1])["count"], 1)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, body, Authorization="Bearer key-d", **{"x-pelton-explain": "1"})[0], 200)
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, body, Authorization="Bearer key-d", **{"x-pelton-explain": "1"})[0], 429)
         decision = post("key-a", **{"x-pelton-explain": "1"})
         self.assertEqual({one["name"] for one in decision["candidates"]}, {"w-0", "w-1"})
         for one in decision["candidates"]:

@@ -81,8 +81,11 @@ class WorkerHealth {
   bool is_worth_a_try(int64_t now_ns) const {
     return state(now_ns) == WorkerState::kEjected && ejection_.cause != Cause::kOperator;
   }
-  // The request of this number is its trial.
-  void note_trial(int64_t dispatch) { trial_ = dispatch; }
+  // A request of this number goes to it though it is ejected: the trial, unless one is on its way
+  // (in panic there are several at a time).
+  void note_trial(int64_t dispatch) {
+    if (trial_ == 0) trial_ = dispatch;
+  }
 
   const WorkerLoad& load() const { return load_; }
   int64_t report_age_ns(int64_t now_ns) const { return now_ns - heard_ns_; }

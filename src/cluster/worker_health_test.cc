@@ -187,6 +187,18 @@ TEST_F(Health, WhatWasSentBeforeIsNoTrial) {
   EXPECT_FALSE(health_.takes_requests(now_)) << "and doubled the time";
 }
 
+// In panic several are on their way at a time: the first is the trial, whatever comes after it.
+TEST_F(Health, TheFirstOfSeveralTrialsCounts) {
+  join("a");
+  for (int i = 0; i < 5; ++i) fail();
+  health_.note_trial(100);
+  health_.note_trial(101);
+  health_.note_outcome(Outcome::kServed, 100, now_);
+  EXPECT_EQ(state(), WorkerState::kReady);
+  health_.note_outcome(Outcome::kFailed, 101, now_);
+  EXPECT_EQ(state(), WorkerState::kReady) << "one failure, as any other";
+}
+
 TEST_F(Health, HalfOfManyRequestsFailed) {
   join("a");
   for (int i = 0; i < 9; ++i) {

@@ -100,14 +100,23 @@ std::vector<TokenId> SlotGrammars::take_forced(engine::Slot slot) {
   return state.follower.take_forced();
 }
 
-void SlotGrammars::cut(const engine::StepPlan& plan, Drafts& drafts) const {
+void SlotGrammars::cut(const engine::StepPlan& plan, Drafts& drafts) {
+  cut_.clear();
   for (size_t i = 0; i < drafts.rows.size(); ++i) {
     const State& state = at(plan.sequences[i].slot);
     if (!state.follower.active() || state.deferral || state.held) continue;
-    engine::Slice& row = drafts.rows[i];
-    const size_t allowed = state.follower.count_allowed(drafts.of(i), work_max_ / kGuessWorkShare);
-    row.count = static_cast<decltype(row.count)>(allowed);
+    if (drafts.rows[i].count > 0) cut_.push_back(i);
   }
+  if (cut_.empty()) return;
+  pool_.parallel_for(static_cast<int64_t>(cut_.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at_cut = begin; at_cut < end; ++at_cut) {
+      const size_t i = cut_[static_cast<size_t>(at_cut)];
+      const GuideFollower& follower = at(plan.sequences[i].slot).follower;
+      engine::Slice& row = drafts.rows[i];
+      const size_t allowed = follower.count_allowed(drafts.of(i), work_max_ / kGuessWorkShare);
+      row.count = static_cast<decltype(row.count)>(allowed);
+    }
+  });
 }
 
 // Whoever samples finds the mask there. Where it takes long it is found out beside the steps that

@@ -67,7 +67,7 @@ class SlotGrammars {
 
   // Of a plan that is applied: guesses that may not come are cut off, with all behind them, before
   // they are computed.
-  void cut(const engine::StepPlan& plan, Drafts& drafts) const;
+  void cut(const engine::StepPlan& plan, Drafts& drafts);
 
   // What may come next is known as soon as the last token is, so it is found out between two steps,
   // when nothing else is computed: for all rows of the plan that is done.
@@ -93,6 +93,7 @@ class SlotGrammars {
   base::ThreadPool& pool_;
   std::vector<State> states_;
   std::vector<State*> wanted_;  // scratch of fill_masks
+  std::vector<size_t> cut_;     // scratch of cut: rows of drafts
   int64_t work_max_ = 0;        // of one grammar, in the step at hand
   int64_t bytes_ = 0;
   GuideThreads threads_;

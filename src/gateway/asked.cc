@@ -132,6 +132,13 @@ bool asks_for_work(const net::HttpRequest& request) {
          std::ranges::none_of(kFree, [&](std::string_view end) { return path.ends_with(end); });
 }
 
+bool is_explained_path(std::string_view path) {
+  constexpr std::array<std::string_view, 6> kPaths = {"/v1/chat/completions",   "/v1/completions",
+                                                      "/v1/messages",           "/v1/responses",
+                                                      "/inference/v1/generate", "/v1/embeddings"};
+  return std::ranges::find(kPaths, path) != kPaths.end();
+}
+
 std::string response_id_of(std::string_view bytes) {
   constexpr std::string_view kBegin = R"("id":"resp_)";
   constexpr std::string_view kKey = R"("id":")";

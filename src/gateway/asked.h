@@ -34,6 +34,10 @@ std::string asked_user(const net::HttpRequest& request);
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
 
+// Whether POST of this path asks a model for something by a body of JSON: what x-pelton-explain and
+// `pelton fleet explain` say the decision of.
+bool is_explained_path(std::string_view path);
+
 // The id of the response that these first bytes of an answer to POST /v1/responses are of; empty:
 // they do not say.
 std::string response_id_of(std::string_view bytes);

@@ -323,6 +323,9 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
       });
   if (!is_pool) return table.bad("pool", fmt::format("names no [[pool]]: '{}'", tenant.pool));
   TRY(table.read("region", tenant.region));
+  if (tenant.region == PoolConfig::kRegionOfWorker) {
+    return table.bad("region", "is one region's name; without it any may answer");
+  }
   const bool is_region =
       tenant.region.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
         return pool.region == tenant.region || pool.region == PoolConfig::kRegionOfWorker;

@@ -321,7 +321,6 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
       worker.record.block_name == cluster::block_name_check(*options_.block_seed, block_tokens);
   worker.groups = cluster::routed_groups(worker.record.windows, std::max(block_tokens, 1));
   if (news == cluster::WorkerHealth::News::kSame) return {};
-  worker.dispatched = 0;
   worker.over_since_report = 0;
   worker.uncounted.clear();
   worker.expected_adapters.clear();
@@ -471,7 +470,7 @@ void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
   }
   if (outcome == Outcome::kFailed) ++worker->failures;
   const int64_t now_ns = clock_.now_ns();
-  const bool is_ejected = worker->health.state(now_ns) == WorkerState::kEjected;
+  const bool is_ejected = worker->health.ejection().cause != cluster::WorkerHealth::Cause::kNone;
   if (outcome == Outcome::kFailed && !is_ejected && is_half_ejected(worker->config.pool)) return;
   worker->health.note_outcome(outcome, assignment.dispatch, now_ns);
   if (outcome == Outcome::kFailed && is_odd_one_out(*worker, now_ns)) {

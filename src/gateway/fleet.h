@@ -219,7 +219,6 @@ class Fleet {
     std::string trouble;    // the last: of its watch, its record, its probe
     bool probing = false;
     int64_t probe_again_ns = 0;
-    int64_t dispatched = 0;  // to this incarnation
     // Requests that its reports may not count yet, in their order.
     struct Uncounted {
       int64_t dispatch = 0;
@@ -326,6 +325,8 @@ class Fleet {
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
   uint64_t serials_ = 0;
   uint64_t subscriptions_ = 0;
+  // Attempts so far, to whichever worker: one that leaves and comes back knows those that it had.
+  int64_t dispatched_ = 0;
   // In this order: what they call back works with all above. By workers' serials; those that are
   // retired wait for turn().
   std::map<uint64_t, std::unique_ptr<cluster::VllmSubscriber>> subscribers_;

@@ -172,7 +172,7 @@ void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>
   worker->health.note_load({.progress = worker->health.load().progress + 1,
                             .running = running,
                             .waiting = is_fresh ? worker->said_load.waiting : 0,
-                            .dispatch = worker->dispatched,
+                            .dispatch = dispatched_,
                             .kv_used = is_fresh ? worker->said_load.kv_used : 0},
                            now_ns);
   worker->over_since_report = 0;

@@ -85,7 +85,8 @@ void Fleet::price_adapter(const Worker& worker, std::string_view adapter, CostCa
 std::string Fleet::region_of(const Worker& worker) const {
   if (!worker.record.region.empty()) return worker.record.region;
   const auto pool = std::ranges::find(pools_, worker.config.pool, &PoolConfig::name);
-  return pool == pools_.end() ? std::string() : pool->region;
+  if (pool == pools_.end() || pool->region == PoolConfig::kRegionOfWorker) return {};
+  return pool->region;
 }
 
 cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
@@ -214,7 +215,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .abilities = worker.abilities,
                         .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
                         .api_key = worker.api_key,
-                        .dispatch = ++worker.dispatched,
+                        .dispatch = ++dispatched_,
                         .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
                         .has_adapter = terms.adapter_s == 0,
                         .first_s = terms.first_s,

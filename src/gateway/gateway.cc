@@ -106,8 +106,8 @@ bool is_foreign(const GatewayConfig& config, const std::string& pool) {
 }
 
 bool asks_why(const net::HttpRequest& request, const Asker& asker) {
-  return asker.scope != nullptr && asker.scope->may_explain &&
-         request.headers.get("x-pelton-explain") == "1";
+  return asker.scope != nullptr && asker.scope->may_explain && request.method == "POST" &&
+         is_explained_path(request.path) && request.headers.get("x-pelton-explain") == "1";
 }
 
 // GW-03.
@@ -412,9 +412,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!routed && response) routed = route_of_response(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
-  if (comments == Comments::kMayCome && asks_why(request, asker)) {
-    return explain_beside(std::move(request), exchange, settings, *routed, asker);
-  }
+  const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   const auto relayed =
       std::make_shared<Relay::Request>(Relay::Request{.http = std::move(request),
@@ -431,6 +429,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   }
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
+  if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
   relayed->speaks_of_response = response.has_value();
   if (response) relayed->other_pools = std::move(routed->other_pools);
   if (home && home->pool == pool->name) {

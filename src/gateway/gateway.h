@@ -169,8 +169,9 @@ class Gateway {
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
   // The same of a client's request, whose key may ask for it, in place of its answer.
-  void explain_beside(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                      const Config& settings, const Routed& routed, const Asker& asker);
+  void explain_beside(const std::shared_ptr<Relay::Request>& request,
+                      const std::shared_ptr<net::Exchange>& exchange, const Config& settings,
+                      const PoolConfig& pool);
   struct Explained {
     const PoolConfig& pool;
     std::string_view model;

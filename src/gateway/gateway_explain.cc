@@ -22,14 +22,6 @@ net::HttpResponse json_answer(std::string body) {
   return response;
 }
 
-// Where a model is asked for something by a body of JSON.
-bool is_explained(std::string_view path) {
-  constexpr std::array<std::string_view, 6> kPaths = {"/v1/chat/completions",   "/v1/completions",
-                                                      "/v1/messages",           "/v1/responses",
-                                                      "/inference/v1/generate", "/v1/embeddings"};
-  return std::ranges::find(kPaths, path) != kPaths.end();
-}
-
 }  // namespace
 
 Gateway::NamedFor Gateway::named_for(const Relay::Request& request) {
@@ -73,7 +65,7 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                .headers = {},
                                .body = request.body,
                                .remote = {}};
-  if (!is_explained(asked.path)) {
+  if (!is_explained_path(asked.path)) {
     return error_answer("/", api::not_found(asked.method, asked.path), "");
   }
   const Result<std::string> readable = asked_model(asked);
@@ -104,20 +96,15 @@ net::HttpResponse Gateway::explanation(const Explained& explained) {
                                        .considered = considered}));
 }
 
-void Gateway::explain_beside(net::HttpRequest request,
+void Gateway::explain_beside(const std::shared_ptr<Relay::Request>& request,
                              const std::shared_ptr<net::Exchange>& exchange, const Config& settings,
-                             const Routed& routed, const Asker& asker) {
-  const auto asked = std::make_shared<net::HttpRequest>(std::move(request));
-  PromptNamer::Naming naming =
-      naming_of(*settings, *routed.pool,
-                {.created_ms = clock_.unix_ms(),
-                 .adapter = routed.is_adapter ? std::string_view(routed.model) : "",
-                 .tenant = asker.tenant});
-  namer_.name_beside(*asked, std::move(naming), exchange,
-                     [this, asked, exchange, settings, pool = routed.pool, model = routed.model,
-                      region = region_of(settings->config, asker)](const RoutedPrompt& prompt) {
-                       exchange->send(explanation(
-                           {.pool = *pool, .model = model, .region = region, .prompt = prompt}));
+                             const PoolConfig& pool) {
+  namer_.name_beside(request->http, naming_of(*settings, pool, named_for(*request)), exchange,
+                     [this, request, exchange, settings, &pool](const RoutedPrompt& prompt) {
+                       exchange->send(explanation({.pool = pool,  // of the settings, which are held
+                                                   .model = request->model,
+                                                   .region = request->region,
+                                                   .prompt = prompt}));
                      });
 }
 

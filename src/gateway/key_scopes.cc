@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
+#include "gateway/config.h"
 
 namespace pelton::gateway {
 namespace {
@@ -36,6 +37,9 @@ std::string read_word(std::string_view word, KeyScope& scope, bool& is_said) {
   if (name != "models") {
     std::string& into = name == "pool" ? scope.pool : scope.region;
     if (!into.empty()) return fmt::format("'{}' is said twice", name);
+    if (name == "region" && value == PoolConfig::kRegionOfWorker) {
+      return "'region' is one region's name; without it any may answer";
+    }
     into = value;
     return "";
   }

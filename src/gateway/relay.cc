@@ -24,7 +24,9 @@ constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kQuietTime{600'000};
 // Amid an answer, and without a further token of it.
 constexpr int kMovesMax = 16;
+// What a worker answers instead of running an attempt.
 constexpr int kWrongIncarnation = 409;
+constexpr int kAlreadyBegun = 425;
 constexpr int kMeasuredMin = 8;  // tokens, from which an answer's speed means something
 constexpr size_t kWholeMax = size_t{256} << 20;
 
@@ -39,7 +41,8 @@ bool is_unknown_response(const net::HttpResponse& answer) {
 // The worker has the adapter no more, or another version than the answer began with; another one
 // may.
 bool is_unknown_adapter(const net::HttpResponse& answer) {
-  return answer.status == 404 || answer.status == 409;
+  return answer.status == 404 ||
+         (answer.status == 409 && answer.body.find("adapter_changed") != std::string::npos);
 }
 
 // An answer that another worker might give better.
@@ -522,6 +525,9 @@ void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result)
     // because of that.
     return end_attempt(end.sent_again ? Failure::kLost : Failure::kAnother,
                        "another start of the worker answers");
+  }
+  if (end.status == kAlreadyBegun && end.sent_again) {
+    return end_attempt(Failure::kLost, "the connection broke with the attempt begun");
   }
   if (end.status != 200) {
     return end_attempt(Failure::kBusy, fmt::format("fleet status {}", end.status));

@@ -158,7 +158,7 @@ void add_adapters(const AdapterRegistry& adapters, cluster::WorkerLoad& load) {
 }
 
 api::ApiError already_begun() {
-  return {.status = 409,
+  return {.status = 425,
           .message = "this attempt has come before",
           .type = "server_error",
           .param = {},

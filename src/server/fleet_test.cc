@@ -140,7 +140,7 @@ std::string chat(const std::string& words, const std::string& more) {
 // one.
 TEST_F(FleetListener, RB_03_an_attempt_is_begun_once) {
   EXPECT_EQ(status_of(7, "g"), 200);
-  EXPECT_EQ(status_of(7, "g"), 409);
+  EXPECT_EQ(status_of(7, "g"), 425);
   EXPECT_EQ(status_of(8, "g"), 200);
   EXPECT_EQ(status_of(7, "another"), 200);
 }

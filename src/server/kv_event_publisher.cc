@@ -12,6 +12,8 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{20};
 constexpr int kEventsMax = 4096;               // of one batch
 constexpr size_t kKnownMax = size_t{1} << 16;  // blocks whose tokens are kept: some ten MiB
+// Prompts that wait for the thread; what comes beyond that is published when a later prompt has it.
+constexpr size_t kWaitingTokensMax = size_t{1} << 22;
 
 }  // namespace
 
@@ -35,7 +37,9 @@ void KvEventPublisher::note_prompt(const ServedModel& model,
   if (!request.cache_salt.empty() || request.adapter.identity != 0) return;
   const int block_tokens = model.engine.capacity().block_tokens;
   std::lock_guard lock(mutex_);
-  blocks_.learn(request.prompt, block_tokens);
+  if (prompt_tokens_ + request.prompt.size() > kWaitingTokensMax) return;
+  prompt_tokens_ += request.prompt.size();
+  prompts_.push_back({.tokens = request.prompt, .block_tokens = block_tokens});
 }
 
 void KvEventPublisher::start(const ModelCatalogue& catalogue) {
@@ -49,7 +53,13 @@ void KvEventPublisher::turn(const ModelCatalogue& catalogue) {
   std::vector<cluster::VllmEvent> said;
   const std::optional<uint64_t> serial =
       models.size() == 1 ? std::optional(models.front()->serial) : std::nullopt;
-  std::unique_lock lock(mutex_);
+  std::vector<Prompt> prompts;
+  {
+    std::lock_guard lock(mutex_);
+    prompts.swap(prompts_);
+    prompt_tokens_ = 0;
+  }
+  for (const Prompt& prompt : prompts) blocks_.learn(prompt.tokens, prompt.block_tokens);
   if (serial != model_) {
     blocks_.clear(said);
     next_event_ = 0;
@@ -67,7 +77,6 @@ void KvEventPublisher::turn(const ModelCatalogue& catalogue) {
     }
     blocks_.say_learnt(said);
   }
-  lock.unlock();
   if (said.empty()) return;
   publisher_->publish(said, options_.form, static_cast<double>(clock_.unix_ms()) * 1e-3);
 }

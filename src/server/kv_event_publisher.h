@@ -46,11 +46,18 @@ class KvEventPublisher {
   const Options options_;
   const base::Clock& clock_;
   const std::unique_ptr<cluster::VllmPublisher> publisher_;
+  // A prompt as it came: its blocks' names are computed by the thread.
+  struct Prompt {
+    std::vector<TokenId> tokens;
+    int block_tokens = 0;
+  };
+  std::mutex mutex_;
+  std::vector<Prompt> prompts_;  // guarded by mutex_
+  size_t prompt_tokens_ = 0;     // of all of prompts_; guarded by mutex_
   // The thread's.
   std::optional<uint64_t> model_;  // whose events are read, by its serial
   int64_t next_event_ = 0;
-  std::mutex mutex_;
-  cluster::PublishedBlocks blocks_;  // guarded by mutex_
+  cluster::PublishedBlocks blocks_;
   std::unique_ptr<base::PeriodicThread> thread_;
 };
 
