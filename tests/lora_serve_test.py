@@ -324,7 +324,7 @@ class Served(unittest.TestCase):
         self.tokens("forbox", [5, 6, 7])
         status, text = self.http("/v1/completions", {"model": "astray", "prompt": PROMPT})
         self.assertEqual(status, 503)
-        self.assertIn("rank and base ask for", text)
+        self.assertIn("the base has no layer", text)
         # By name, too: only from the model's own folder, and into the model that is said.
         load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
         for base, status in (("pelton-box", 400), ("tiny", 200), (None, 400)):
