@@ -19,6 +19,9 @@
 #include "base/json.h"
 #include "cli/interrupt.h"
 #include "gateway/config.h"
+#include "launch/etcd_lead_store.h"
+#include "launch/keda_scaler.h"
+#include "launch/kubernetes_lead_store.h"
 #include "launch/lead.h"
 #include "launch/remote_fleet.h"
 #include "launch/scaler_pages.h"
@@ -113,7 +116,8 @@ Result<void> check(const gateway::GatewayConfig& config) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] needs 'gateways': the URLs of their admin listeners", "config"};
   }
-  if (config.autoscaler.leads_by_etcd && config.etcd.endpoints.empty()) {
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kEtcd &&
+      config.etcd.endpoints.empty()) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] lead = \"etcd\" needs [etcd] with its endpoints", "config"};
   }
@@ -165,6 +169,7 @@ class Deciding {
   std::unique_ptr<launch::RemoteFleet> fleet_;
   std::unique_ptr<launch::FleetScaler> scaler_;
   std::unique_ptr<net::HttpServer> listener_;
+  std::unique_ptr<launch::KedaScaler> keda_;
 };
 
 // To gateways an epoch of whoever leads is newer than every one of somebody who does not, which is
@@ -219,6 +224,13 @@ void Deciding::hand_over() {
 }
 
 Result<void> Deciding::listen() {
+  if (config_.autoscaler.keda_port >= 0) {
+    TRY_ASSIGN(keda_, launch::KedaScaler::open({.host = config_.autoscaler.keda_host,
+                                                .port = config_.autoscaler.keda_port},
+                                               [this] { return scaler_->states(); }));
+    log_.info(fmt::format("KEDA's scaler listens on {}",
+                          net::format_host_port(config_.autoscaler.keda_host, keda_->port())));
+  }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
   listener_ = make_listener(config_, hosts, *scaler_, log_);
@@ -238,6 +250,7 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
     const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
     if (leads()) next = scaler_->turn(asked);
   }
+  keda_.reset();
   if (listener_ != nullptr) listener_->stop(std::chrono::milliseconds(0));
   if (!leads()) return Error{ErrorCode::kIo, "the lead is lost: another autoscaler decides", {}};
   if (fleet_->is_superseded()) {
@@ -248,25 +261,41 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
   return {};
 }
 
+Result<std::unique_ptr<launch::LeadStore>> open_lead_store(const gateway::GatewayConfig& config,
+                                                           std::chrono::seconds lease,
+                                                           const base::Clock& clock) {
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kKubernetes) {
+    TRY_ASSIGN(cluster::KubernetesApi::Options api, kubernetes_api_options(config.kubernetes));
+    return std::unique_ptr<launch::LeadStore>(std::make_unique<launch::KubernetesLeadStore>(
+        launch::KubernetesLeadStore::Options{.api = std::move(api),
+                                             .name_space = config.autoscaler.lease_namespace,
+                                             .name = config.autoscaler.lease_name,
+                                             .lease = lease},
+        clock));
+  }
+  launch::EtcdLeadStore::Options options{.prefix = config.etcd.prefix, .lease = lease};
+  TRY_ASSIGN(options.etcd, etcd_options(config.etcd));
+  return std::unique_ptr<launch::LeadStore>(
+      std::make_unique<launch::EtcdLeadStore>(std::move(options)));
+}
+
 Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
                                   const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt;
-  if (!config.autoscaler.leads_by_etcd) {
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone) {
     Deciding deciding(config, arguments, clock, log);
     TRY(deciding.begin(nullptr));
     return deciding.go_on(interrupt);
   }
   launch::SharedClock shared;
-  launch::Lead::Options options{.prefix = config.etcd.prefix,
-                                .lease = std::chrono::seconds(config.autoscaler.lease_s)};
-  TRY_ASSIGN(options.etcd, etcd_options(config.etcd));
-  launch::Lead lead(std::move(options), shared, log);
-  constexpr std::chrono::milliseconds kLook{300};
+  const std::chrono::seconds lease(config.autoscaler.lease_s);
+  TRY_ASSIGN(std::unique_ptr<launch::LeadStore> store, open_lead_store(config, lease, shared));
+  launch::Lead lead(std::move(store), lease, shared, log);
   for (bool is_first = true; !lead.try_to_lead(); is_first = false) {
-    if (is_first) log.info("stands by: another autoscaler leads, or etcd does not answer");
-    std::this_thread::sleep_for(kLook);
+    if (is_first) log.info("stands by: another autoscaler leads, or nobody says who does");
+    std::this_thread::sleep_for(lead.look_again());
     if (interrupt.pending()) return {};
   }
   Deciding deciding(config, arguments, shared, log);

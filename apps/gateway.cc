@@ -88,6 +88,24 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
   return listeners;
 }
 
+// A gateway's own autoscaler starts replicas of its machine, and is the only one.
+Result<void> check_alone(const gateway::GatewayConfig& config) {
+  const auto refused = [](std::string_view key, std::string_view why) {
+    return Error{
+        ErrorCode::kBadConfig,
+        fmt::format("[autoscaler] '{}' is for pelton autoscale: a gateway's own autoscaler {}", key,
+                    why),
+        "with-autoscaler"};
+  };
+  if (config.autoscaler.keda_port >= 0) {
+    return refused("keda_listen", "starts replicas of its machine");
+  }
+  if (config.autoscaler.lead != gateway::AutoscalerConfig::Lead::kNone) {
+    return refused("lead", "is alone");
+  }
+  return {};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
   if (!arguments.has("--config")) {
@@ -103,11 +121,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool scales = arguments.has("--with-autoscaler");
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
-  if (scales && config.autoscaler.leads_by_etcd) {
-    return Error{ErrorCode::kBadConfig,
-                 "[autoscaler] 'lead' is for pelton autoscale: a gateway's own autoscaler is alone",
-                 "with-autoscaler"};
-  }
+  if (scales) TRY(check_alone(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));

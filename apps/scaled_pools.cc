@@ -78,13 +78,8 @@ Result<std::unique_ptr<launch::Launcher>> open_site(std::unique_ptr<launch::Repl
 Result<std::unique_ptr<launch::Launcher>> open_kubernetes(const gateway::GatewayConfig& config,
                                                           uint64_t epoch, const base::Clock& clock,
                                                           base::Log& log) {
-  const gateway::KubernetesConfig& api = config.kubernetes;
-  launch::KubernetesSite::Options options{.api = {.api = api.api, .token_file = api.token_file},
-                                          .epoch = epoch};
-  if (api.api.starts_with("https://") && !api.ca_file.empty()) {
-    TRY_ASSIGN(options.api.trust,
-               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
-  }
+  launch::KubernetesSite::Options options{.epoch = epoch};
+  TRY_ASSIGN(options.api, kubernetes_api_options(config.kubernetes));
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kKubernetes);
     if (launch == nullptr) continue;
@@ -129,6 +124,16 @@ bool is_silent(cluster::WorkerState state) {
 
 }  // namespace
 
+Result<cluster::KubernetesApi::Options> kubernetes_api_options(
+    const gateway::KubernetesConfig& config) {
+  cluster::KubernetesApi::Options options{.api = config.api, .token_file = config.token_file};
+  if (config.api.starts_with("https://") && !config.ca_file.empty()) {
+    TRY_ASSIGN(options.trust,
+               net::TlsTrust::load({.ca = config.ca_file, .certificate = {}, .key = {}}));
+  }
+  return options;
+}
+
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
@@ -164,6 +169,22 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
   return all;
 }
 
+// One of another kind says nothing of its steps. What its KV cache holds is known once it holds
+// some.
+autoscaler::ReplicaModel model_of(const gateway::Fleet::Row& row) {
+  if (row.kind != gateway::WorkerKind::kPelton) return {};
+  constexpr double kUsedMin = 0.02;
+  const cluster::WorkerLoad& load = row.load;
+  const bool is_used = load.kv_used > kUsedMin && load.context_tokens > 0;
+  return {.fixed_s = load.costs.fixed_s,
+          .prefill_token_s = load.costs.prefill_token_s,
+          .row_s = load.costs.row_s,
+          .context_token_s = load.costs.context_token_s,
+          .slots = std::max(row.record.slots, 1),
+          .step_tokens = row.record.batch_tokens,
+          .kv_tokens = is_used ? static_cast<double>(load.context_tokens) / load.kv_used : 0};
+}
+
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,
                                                         const std::string& pool) {
   std::vector<launch::ScaledFleet::Worker> workers;
@@ -178,7 +199,8 @@ std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& 
                        .open = row.open,
                        .running = row.load.running,
                        .waiting = row.load.waiting,
-                       .kv_used = row.load.kv_used});
+                       .kv_used = row.load.kv_used,
+                       .model = model_of(row)});
   }
   return workers;
 }

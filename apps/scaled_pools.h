@@ -8,12 +8,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/kubernetes_api.h"
 #include "gateway/gateway.h"
 #include "launch/fleet_scaler.h"
 #include "launch/launcher_set.h"
 
 namespace pelton::apps {
 
+// Errors: kIo: the file of its authority cannot be read.
+Result<cluster::KubernetesApi::Options> kubernetes_api_options(
+    const gateway::KubernetesConfig& config);
 // Those with [pool.scale] and [pool.launch].
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
 // One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of

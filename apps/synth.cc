@@ -70,7 +70,7 @@ Result<void> set_ends(const tokenizer::SyntheticTokenizer& made,
 
 Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
                                              const tokenizer::SyntheticTokenizer& tokenizer,
-                                             int vocab_size) {
+                                             int vocab_size, std::string_view model_type) {
   checkpoint::GgufOptions options;
   const std::string& type = arguments.text("--gguf-type");
   if (type == "q8_0") options.matrices = tensor::DType::kQ8_0;
@@ -82,6 +82,7 @@ Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
   options.vocabulary.tokens = std::move(tables.tokens);
   options.vocabulary.merges = std::move(tables.merges);
   options.vocabulary.types = std::move(tables.types);
+  options.vocabulary.chat_template = chat::synthetic_template(model_type);
   return options;
 }
 
@@ -160,7 +161,7 @@ Result<void> run(const cli::Arguments& arguments) {
     };
     if (format == "gguf") {
       TRY_ASSIGN(const checkpoint::GgufOptions gguf,
-                 gguf_options(arguments, tokenizer, vocab_size));
+                 gguf_options(arguments, tokenizer, vocab_size, model_type));
       const std::string file = out.ends_with(".gguf") ? out : out + "/model.gguf";
       TRY(checkpoint::write_synthetic_gguf(options, gguf, file, pool, report));
     } else if (format == "original") {

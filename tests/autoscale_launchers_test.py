@@ -169,6 +169,37 @@ start_seconds = 1
                 scaler.end(signal.SIGTERM)
                 self.gateway.end()
 
+    @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
+    def test_keda_asks_over_grpc(self):
+        """An external push scaler: inactive while nobody asks, active as soon as a request is held, and the number that is desired."""
+        api = WorkloadApi(None, lambda address: subprocess.Popen(["sleep", "60"]))
+        self.addCleanup(api.close)
+        port = free_port()
+        self.configure(autoscaler=f'keda_listen = "127.0.0.1:{port}"', scale='max = 2\nmode = "advise"',
+                       launch='kind = "kubernetes"\nworkload = "ml/deployment/box"\nport = 1',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = ""')
+        scaler = self.scaler()
+        self.wait(lambda: scaler.said("KEDA's scaler listens on"))
+
+        def call(method, message):
+            frame = b"\0" + len(message).to_bytes(4, "big") + message
+            done = subprocess.run(["curl", "--silent", "--http2-prior-knowledge", "--max-time", "10", "--data-binary", "@-",
+                                   "--header", "Content-Type: application/grpc", "--header", "TE: trailers",
+                                   f"http://127.0.0.1:{port}/externalscaler.ExternalScaler/{method}"], input=frame, capture_output=True, check=True)
+            return done.stdout[5:]
+        entry = b"\x0a\x04pool\x12\x03box"
+        box = b"\x1a" + bytes([len(entry)]) + entry
+        self.assertEqual(call("IsActive", box), b"", "a message whose only field is false")
+        held = threading.Thread(target=lambda: ask(self.gateway.port, "POST", "/v1/chat/completions", {
+            "model": "pelton-box", "messages": [{"role": "user", "content": "hi"}]}, **{"x-request-timeout-ms": "8000"}))
+        held.start()
+        self.wait(lambda: call("IsActive", box) == b"\x08\x01", 8)
+        metrics = call("GetMetrics", b"\x0a" + bytes([len(box)]) + box + b"\x12\x01m")
+        self.assertIn(b"\x0a\x01m\x10\x01", metrics, "metric 'm' is 1")
+        held.join()
+        self.assertEqual(api.writes, [], "KEDA writes, and nobody else")
+        self.assertEqual(scaler.end(signal.SIGTERM), 0)
+
     @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is not installed")
     def test_kubectl_scales_as_we_do(self):
         """The double takes what the real kubectl sends, which is what ours is compared with above."""
@@ -184,10 +215,25 @@ start_seconds = 1
     def test_of_two_autoscalers_one_leads_and_the_other_takes_over(self):
         etcd = Etcd(str(self.folder / "etcd"))
         self.addCleanup(lambda: etcd.process.poll() is None and etcd.end())
+        self.check_lead('lead = "etcd"', f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
+
+    def test_a_lease_of_kubernetes_says_who_leads(self):
+        api = WorkloadApi("secret", lambda address: None)
+        self.addCleanup(api.close)
+        token = self.folder / "token"
+        token.write_text("secret")
+        self.check_lead('lead = "kubernetes"\nlease = "ml/box-autoscaler"',
+                        f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{token}"')
+        self.assertEqual(list(api.leases), ["box-autoscaler"])
+        self.assertEqual([one["data"]["pool"] for one in api.maps.values()], ["box"])
+        kinds = {(method, path.split("/namespaces/ml/")[1].split("/")[0]) for method, path, body in api.writes}
+        self.assertEqual(kinds, {("POST", "leases"), ("PATCH", "leases"), ("POST", "configmaps"), ("PATCH", "configmaps")}, "no more rights")
+
+    def check_lead(self, lead, store):
+        """FT-36: of several autoscalers one decides; it is killed, stopped beyond its lease, ended in order: the next goes on from what it knew."""
         state = self.folder / "replicas"
-        self.configure(autoscaler=f'state_dir = "{state}"\nlead = "etcd"\nlease_seconds = 3', scale="max = 2",
-                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}',
-                       more=f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
+        self.configure(autoscaler=f'state_dir = "{state}"\n{lead}\nlease_seconds = 3', scale="max = 2",
+                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}', more=store)
         first = self.scaler()
         self.wait(lambda: first.said("leads, epoch"))
         record = self.folder / "facts.jsonl"

@@ -227,6 +227,42 @@ class Autoscale(unittest.TestCase):
         self.assertFalse(alive(replica))
         fleet.start()
 
+    def test_an_objective_is_kept_by_more_replicas(self):
+        """policy = "slo": four streams at a time fit into one replica's eight slots, and its gaps are longer than asked for. Two keep them."""
+        script = pathlib.Path(self.folder) / "slow.json"
+        script.write_text(json.dumps({**SCRIPT, "step_ms": 4, "us_per_row": 4000}))
+        fleet = Scaled(self.folder, most=3, scale='policy = "slo"\nitl = 0.017\nscale_down_delay = 1\n',
+                       serve=[str(BOX), "--executor", f"modelled:{script}"])
+        self.addCleanup(fleet.close)
+        over, raised, kept = threading.Event(), [], []
+
+        def load(number):
+            while not over.is_set():
+                try:
+                    check_stream(fleet.port, number, 30, number)
+                except Exception as error:
+                    raised.append(repr(error)[:500])
+                    return
+        threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+        for one in threads:
+            one.start()
+
+        def pool():
+            return json.loads(ask(fleet.admin, "GET", "/v1/autoscaler")[1])["pools"][0]
+        try:
+            fleet.wait(lambda: (said := pool())["reason"] == "objective" and said["desired"] > 1 and kept.append(said) is None, 60)
+            said = kept[0]
+        finally:
+            over.set()
+            for one in threads:
+                one.join()
+        self.assertEqual(raised, [])
+        self.assertIn(said["desired"], (2, 3))
+        self.assertGreater(said["terms"]["slo"]["itl_s"], 0)
+        self.assertGreaterEqual(said["terms"]["slo"]["output_tokens"], 30, "and those of control")
+        self.assertFalse(said["terms"]["slo"]["itl_unattainable"])
+        self.assertRegex(ask(fleet.admin, "GET", "/metrics")[1], r'pelton_autoscaler_itl_seconds\{pool="box"\} 0\.')
+
     def test_an_autoscaler_that_is_a_process_of_its_own(self):
         """From nothing to one and back; it is killed amid a start, and the next one goes on with what is there."""
         fleet = self.scaled(apart=True)

@@ -99,6 +99,22 @@ class ChatFormats(unittest.TestCase):
         status, answer = served.post("/v1/responses", {"input": "hello", "max_output_tokens": 5})
         self.assertEqual(200, status, answer)
 
+    def test_a_gguf_file_chats_as_the_folder_of_its_shape(self):
+        shape = pathlib.Path(self.scratch.name) / "llama.json"
+        shape.write_text(json.dumps({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 64,
+            "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+            "vocab_size": 512, "max_position_embeddings": 512, "rms_norm_eps": 1e-05, "bos_token_id": 1, "eos_token_id": 2}))
+        prompts = []
+        for name, flags in (("llama", []), ("llama.gguf", ["--format", "gguf"])):
+            model = pathlib.Path(self.scratch.name) / name
+            subprocess.run([BINARY, "synth", "--like", shape, *flags, model], check=True, capture_output=True, timeout=200)
+            status, rendered = Served(self, model).post("/v1/chat/completions/render", CHAT)
+            self.assertEqual(200, status, rendered)
+            prompts.append((rendered["prompt"], rendered["token_ids"]))
+        self.assertEqual(*prompts)
+        self.assertIn("Be brief.", prompts[0][0])
+
     def with_template(self, text, then, *flags):
         """Served by a script that writes `then`, with a chat template of that text in the folder."""
         template = self.folder / "chat_template.jinja"

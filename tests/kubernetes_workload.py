@@ -26,6 +26,19 @@ DISCOVERY = {
 }
 
 
+def merged(into, patch):
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    into = dict(into) if isinstance(into, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            into.pop(key, None)
+        else:
+            into[key] = merged(into.get(key), value)
+    return into
+
+
 class WorkloadApi(http.server.ThreadingHTTPServer):
     """Deployment ml/box. `token`: None: nobody is asked for one. `start(address)` starts a pod's process; pods have addresses 127.0.0.2, 127.0.0.3, ..."""
     daemon_threads = True
@@ -33,7 +46,7 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
     def __init__(self, token, start):
         self.token, self.start, self.version = token, start, 10
         self.changed, self.events = threading.Condition(), []
-        self.replicas, self.scale_version, self.leases, self.pods, self.created = 0, 1, {}, {}, 0
+        self.replicas, self.scale_version, self.leases, self.maps, self.pods, self.created = 0, 1, {}, {}, {}, 0
         self.writes, self.types, self.refused = [], [], 0
 
         class Handler(JsonHandler):
@@ -61,7 +74,13 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
             if url.path == "/apis/apps/v1/namespaces/ml/deployments/box/scale":
                 return handler.whole(*self.scale(method, body))
             if place := re.fullmatch(r"/apis/coordination\.k8s\.io/v1/namespaces/ml/leases(?:/(.+))?", url.path):
-                return handler.whole(*self.lease(method, place.group(1), body))
+                return handler.whole(*self.keep(self.leases, method, place.group(1), body))
+            if place := re.fullmatch(r"/api/v1/namespaces/ml/configmaps(?:/(.+))?", url.path):
+                if method == "GET" and not place.group(1):
+                    key, value = query["labelSelector"].split("=")
+                    found = [one for one in self.maps.values() if one["metadata"].get("labels", {}).get(key) == value]
+                    return handler.whole(200, {"metadata": {"resourceVersion": str(self.version)}, "items": found})
+                return handler.whole(*self.keep(self.maps, method, place.group(1), body))
             if place := re.fullmatch(r"/api/v1/namespaces/ml/pods/(.+)", url.path):
                 return handler.whole(*self.mark(place.group(1), body))
             if url.path != "/api/v1/namespaces/ml/pods" or query.get("labelSelector") != "app=box":
@@ -79,16 +98,18 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
         return 200, {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "box", "resourceVersion": str(self.scale_version)},
                      "spec": {"replicas": self.replicas}, "status": {"replicas": len(self.pods), "selector": "app=box"}}
 
-    def lease(self, method, name, body):
+    def keep(self, objects, method, name, body):
+        """Objects that nobody but their writers understands: created once, patched over the version that was read."""
         name = name or body["metadata"]["name"]
-        known = self.leases.get(name)
+        known = objects.get(name)
         if method == "GET" or (method == "PATCH" and not known):
             return (200, known) if known else (404, {"kind": "Status", "code": 404})
         if known and (method == "POST" or body["metadata"].get("resourceVersion") != known["metadata"]["resourceVersion"]):
             return 409, {"kind": "Status", "code": 409, "message": "the object has been modified"}
         self.version += 1
-        self.leases[name] = {"metadata": {"name": name, "resourceVersion": str(self.version), "annotations": body["metadata"]["annotations"]}}
-        return 200, self.leases[name]
+        objects[name] = merged(known or {}, body)
+        objects[name]["metadata"] |= {"name": name, "resourceVersion": str(self.version)}
+        return 201 if method == "POST" else 200, objects[name]
 
     def mark(self, name, body):
         if name not in self.pods:

@@ -20,7 +20,7 @@ LEFT_OUT = {
     "the script goes on from a header that a forced call opens in Harmony, or waits for its words": """
         *.ToolChoiceMakesTheModelCall LegacyFunctions.B7_function_call_is_obeyed Generate.AForcedCallIsPartOfTheRenderedPrompt
         RequestFields.D6_a_constraint_beside_a_forced_call_is_refused MessagesClients.B4_TheModelCallsWhatWasLoaded
-        OmittedThinking.ComesBackByItsSignature Ollama.CallsHaveTheirArgumentsAsAnObject StructuredOutput.AScriptThatObeysIsHeard
+        OmittedThinking.ComesBackByItsSignature Ollama.CallsHaveTheirArgumentsAsAnObject
         JsRows.JS_05_ToolsWithABrokenSchema ApiParameters.C_ASchemaThatIsTooLongIsNamed""",
     "numbers of tokens, ids and ends of the other vocabulary": """
         *AP18* BeamCompletion.AStopTokenEndsABeam BeamCompletion.EveryPromptHasItsOwn Bodies/DocumentedObjects.D6* DocumentedFields.D6_fields_where_they_stand
@@ -29,7 +29,9 @@ LEFT_OUT = {
         Extras.RepetitionEndsAnAnswer Extras.TellsTokens Extras.TokenizesAChatThatBeginsNoAnswer Grpc.TextAndTokens PromptTruncation.*
         RequestFields.D6_the_page_says_what_a_server_does_with_each Rerank.* Responses.WholeAndStreamed SdkFields.each_is_obeyed_let_be_told_of_or_refused
         Server.ChatsWholeAndStreamed Server.RefusesBadRequestsAsOpenAiDoes Server.SeveralAnswersToOnePrompt
-        SeveralModels.EveryApiChoosesByName StructuredOutput.JumpsChangeNoCount""",
+        SeveralModels.EveryApiChoosesByName""",
+    "its vocabulary has runs of letters: a forced text is more than one row of tokens, and a jump writes the tokenizer's": """
+        StructuredOutput.JumpsChangeNoCount""",
 }
 
 

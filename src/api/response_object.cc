@@ -76,7 +76,9 @@ void write_item(JsonWriter& writer, const OutputItem& item, Extent extent) {
       break;
     case Kind::kMessage:
       writer.key("type").string("message").key("role").string("assistant");
-      writer.key("phase").string(item.commentary ? "commentary" : "final_answer");
+      if (extent == Extent::kWhole || !item.open_phase) {
+        writer.key("phase").string(item.commentary ? "commentary" : "final_answer");
+      }
       write_content();
       break;
     case Kind::kCall:

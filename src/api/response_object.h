@@ -23,6 +23,7 @@ struct OutputItem {
   Kind kind = Kind::kMessage;
   Status status = Status::kInProgress;
   bool commentary = false;              // of a message: said before the answer
+  bool open_phase = false;              // only its end will say whether it is
   std::string id;                       // "rs_…", "msg_…", "fc_…"
   std::string text;                     // of reasoning or a message; a call's arguments
   std::string call_id;                  // "call_…"

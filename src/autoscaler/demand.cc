@@ -12,6 +12,22 @@ bool is_count(double value) {
   return std::isfinite(value) && value >= 0;
 }
 
+void write_served(base::JsonWriter& w, const ServedSums& served) {
+  if (served.is_empty()) return;
+  w.key("served");
+  served.write(w);
+}
+
+// Sums that no gateway can have counted would spoil the window's.
+ServedSums read_served(const StateReader& state) {
+  const Json* json = state.optional("served");
+  if (json == nullptr) return {};
+  bool ok = true;
+  const ServedSums served = ServedSums::read(*json, ok);
+  if (!ok || !served.follows({})) state.fail();
+  return ok ? served : ServedSums{};
+}
+
 }  // namespace
 
 Demand::Demand(double window_s)
@@ -59,13 +75,15 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
       seen.finished = report.finished;
       seen.in_service_s = report.in_service_s;
       seen.held_s = report.held_s;
+      seen.served = report.served;
       if (report.in_service > 0 || report.held > 0) last_request_ns_ = now_ns;
     }
   } else if (report.sequence <= seen.sequence) {
     return false;
   }
   if (report.requests < seen.requests || report.finished < seen.finished ||
-      report.in_service_s < seen.in_service_s || report.held_s < seen.held_s) {
+      report.in_service_s < seen.in_service_s || report.held_s < seen.held_s ||
+      !report.served.follows(seen.served)) {
     ++rejected_;
     return false;
   }
@@ -73,6 +91,7 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
   bucket.finished += report.finished - seen.finished;
   bucket.in_service_s += report.in_service_s - seen.in_service_s;
   bucket.held_s += report.held_s - seen.held_s;
+  bucket.served.add(report.served.since(seen.served));
   if (report.requests > seen.requests || report.in_service > 0 || report.held > 0) {
     last_request_ns_ = std::max(last_request_ns_, now_ns);
   }
@@ -81,7 +100,8 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
           .requests = report.requests,
           .finished = report.finished,
           .in_service_s = report.in_service_s,
-          .held_s = report.held_s};
+          .held_s = report.held_s,
+          .served = report.served};
   last_report_ns_ = std::max(last_report_ns_, now_ns);
   return true;
 }
@@ -103,6 +123,7 @@ Demand::Window Demand::over(double seconds, int64_t now_ns) const {
     in_service_s += one.in_service_s;
     held_s += one.held_s;
     window.span_s += one.span_s;
+    window.served.add(one.served);
   }
   // The first moments alone would make a rate of one request: what was not observed counts as
   // quiet.
@@ -127,6 +148,7 @@ void Demand::save(base::JsonWriter& w) const {
     write_exact(w, one.held_s);
     w.key("span_s");
     write_exact(w, one.span_s);
+    write_served(w, one.served);
     w.end_object();
   }
   w.end_array().key("seen").begin_array();
@@ -139,6 +161,7 @@ void Demand::save(base::JsonWriter& w) const {
     write_exact(w, seen.in_service_s);
     w.key("held_s");
     write_exact(w, seen.held_s);
+    write_served(w, seen.served);
     w.end_object();
   }
   w.end_array().end_object();
@@ -161,7 +184,8 @@ void Demand::load(StateReader state) {
         .finished = one.integer("finished", 0, kCountMax),
         .in_service_s = one.number("in_service_s"),
         .held_s = one.number("held_s"),
-        .span_s = one.number("span_s")};
+        .span_s = one.number("span_s"),
+        .served = read_served(one)};
   });
   state.each("seen", kGatewaysMax, [&](StateReader one) {
     seen_[one.text("gateway")] = {.incarnation = one.bits("incarnation"),
@@ -169,7 +193,8 @@ void Demand::load(StateReader state) {
                                   .requests = one.integer("requests", 0, kCountMax),
                                   .finished = one.integer("finished", 0, kCountMax),
                                   .in_service_s = one.number("in_service_s"),
-                                  .held_s = one.number("held_s")};
+                                  .held_s = one.number("held_s"),
+                                  .served = read_served(one)};
   });
 }
 

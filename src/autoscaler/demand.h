@@ -36,6 +36,7 @@ class Demand {
     double held = 0;        // on average
     int64_t finished = 0;
     double service_s = 0;  // of a request; 0: none has finished
+    ServedSums served;
   };
   // The last `seconds` before `now_ns`, at most the window.
   Window over(double seconds, int64_t now_ns) const;
@@ -58,6 +59,7 @@ class Demand {
     double in_service_s = 0;
     double held_s = 0;
     double span_s = 0;
+    ServedSums served;
   };
   struct Seen {
     uint64_t incarnation = 0;
@@ -66,6 +68,7 @@ class Demand {
     int64_t finished = 0;
     double in_service_s = 0;
     double held_s = 0;
+    ServedSums served;
   };
 
   Bucket& bucket(int64_t now_ns);

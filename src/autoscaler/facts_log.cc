@@ -88,6 +88,16 @@ class MemberReader {
     ok_ = false;
     return {};
   }
+  ServedSums served(std::string_view key) const {
+    const Json* value = json_.find(key);
+    return value == nullptr ? ServedSums{} : ServedSums::read(*value, ok_);
+  }
+  // An object; of one that is absent all has its default.
+  MemberReader at(std::string_view key) const {
+    static const Json kNothing = Json::parse("{}").value();
+    const Json* value = json_.find(key);
+    return {value == nullptr ? kNothing : *value, ok_};
+  }
   template <typename Read>
   void each(std::string_view key, size_t most, const Read& read) const {
     const Json* value = json_.find(key);
@@ -114,6 +124,11 @@ void write_schedule(base::JsonWriter& w, const Schedule& one) {
 void write_policy(base::JsonWriter& w, const PoolPolicy& policy) {
   Members members(w);
   members.put_flag("kpa", policy.rule == PoolPolicy::Rule::kKnative, false);
+  if (policy.rule == PoolPolicy::Rule::kSlo) {
+    members.put_optional("first_token_s", policy.slo.first_token_s);
+    members.put_optional("gap_s", policy.slo.gap_s);
+    members.put_number("percentile", policy.slo.percentile, -1);
+  }
   members.put("min", policy.replicas_min);
   members.put("max", policy.replicas_max);
   members.put_number("window_s", policy.window_s);
@@ -144,6 +159,12 @@ PoolPolicy read_policy(const Json& json, bool& ok) {
     return static_cast<int>(of.integer(key, -kMost, kMost));
   };
   policy.rule = in.flag("kpa", false) ? PoolPolicy::Rule::kKnative : PoolPolicy::Rule::kConcurrency;
+  if (json.find("percentile") != nullptr) {
+    policy.rule = PoolPolicy::Rule::kSlo;
+    policy.slo = {.first_token_s = in.optional("first_token_s"),
+                  .gap_s = in.optional("gap_s"),
+                  .percentile = in.number("percentile")};
+  }
   policy.replicas_min = count(in, "min");
   policy.replicas_max = count(in, "max");
   policy.window_s = in.number("window_s");
@@ -188,8 +209,34 @@ GatewayReport read_gateway(const MemberReader& in) {
           .held_s = in.number("held_s"),
           .in_service = static_cast<int>(in.integer("in_service", -1, kHeldMax)),
           .held = static_cast<int>(in.integer("held", -1, kHeldMax)),
+          .served = in.served("served"),
           .holds_for = in.bits("holds_for"),
           .at_ns = in.time("at_ns")};
+}
+
+void write_model(base::JsonWriter& w, const ReplicaModel& model) {
+  if (model == ReplicaModel{}) return;
+  w.key("model");
+  Members members(w);
+  members.put_number("fixed_s", model.fixed_s);
+  members.put_number("prefill_token_s", model.prefill_token_s);
+  members.put_number("row_s", model.row_s);
+  members.put_number("context_token_s", model.context_token_s);
+  members.put("slots", model.slots, 1);
+  members.put("step_tokens", model.step_tokens);
+  members.put_number("kv_tokens", model.kv_tokens);
+  members.end();
+}
+
+ReplicaModel read_model(const MemberReader& in) {
+  constexpr int64_t kTokensMax = int64_t{1} << 30;
+  return {.fixed_s = in.number("fixed_s"),
+          .prefill_token_s = in.number("prefill_token_s"),
+          .row_s = in.number("row_s"),
+          .context_token_s = in.number("context_token_s"),
+          .slots = in.small("slots", 1),
+          .step_tokens = static_cast<int>(in.integer("step_tokens", 0, kTokensMax)),
+          .kv_tokens = in.number("kv_tokens")};
 }
 
 void write_replica(base::JsonWriter& w, const ReplicaFacts& one) {
@@ -203,6 +250,7 @@ void write_replica(base::JsonWriter& w, const ReplicaFacts& one) {
   members.put("waiting", one.waiting);
   members.put_number("kv_used", one.kv_used);
   members.put_number("price", one.price);
+  write_model(w, one.model);
   members.put_number("kept_value", one.kept_value);
   members.put_flag("reclaimed", one.reclaimed, false);
   members.put_flag("healthy", one.healthy, true);
@@ -220,6 +268,7 @@ ReplicaFacts read_replica(const MemberReader& in) {
           .running = in.small("running"),
           .waiting = in.small("waiting"),
           .kv_used = in.number("kv_used"),
+          .model = read_model(in.at("model")),
           .price = in.number("price"),
           .kept_value = in.number("kept_value"),
           .reclaimed = in.flag("reclaimed", false),
@@ -278,6 +327,16 @@ void write_decision(base::JsonWriter& w, const PoolDecision& decision) {
   w.end_object();
 }
 
+void write_slo(base::JsonWriter& w, const PoolDecision::Slo& slo) {
+  w.key("slo").begin_object().key("ttft_s").number(slo.first_token_s);
+  w.key("itl_s").number(slo.gap_s);
+  w.key("ttft_correction").number(slo.correction.first_token);
+  w.key("itl_correction").number(slo.correction.gap);
+  w.key("computed_tokens").number(slo.shape.computed).key("output_tokens").number(slo.shape.output);
+  w.key("ttft_unattainable").boolean(slo.first_token_unattainable);
+  w.key("itl_unattainable").boolean(slo.gap_unattainable).end_object();
+}
+
 Error not_ours(std::string what) {
   return {ErrorCode::kInvalidArgument, std::move(what), {}};
 }
@@ -294,6 +353,10 @@ void write_report(base::JsonWriter& w, const GatewayReport& one) {
   w.key("held_s");
   write_exact(w, one.held_s);
   w.key("in_service").integer(one.in_service).key("held").integer(one.held);
+  if (!one.served.is_empty()) {
+    w.key("served");
+    one.served.write(w);
+  }
   w.key("holds_for").integer(static_cast<int64_t>(one.holds_for));
   w.key("at_ns").integer(one.at_ns).end_object();
 }
@@ -319,6 +382,7 @@ void write_terms(base::JsonWriter& w, const PoolDecision::Terms& terms) {
   w.key("ready").integer(terms.ready).key("coming").integer(terms.coming);
   w.key("draining").integer(terms.draining).key("standby").integer(terms.standby);
   w.key("held").integer(terms.held).key("waiting").integer(terms.waiting);
+  if (terms.slo.is_known) write_slo(w, terms.slo);
   w.end_object();
 }
 

@@ -77,6 +77,43 @@ TEST(FactsLogTest, AStateThatIsHandedOverDecidesAsTheOldOneWouldHave) {
   }
 }
 
+TEST(FactsLogTest, ObjectivesAreRecordedToo) {
+  const TestPool::Options options{
+      .policy = {.rule = PoolPolicy::Rule::kSlo,
+                 .slo = {.first_token_s = 1.0 / 3, .gap_s = 0.031, .percentile = 0.9},
+                 .replicas_max = 20},
+      .slots = 64,
+      .service_s = 3,
+      .start_s = 5,
+      .model = {.fixed_s = 0.01 / 3,
+                .prefill_token_s = 2e-5,
+                .row_s = 1e-4,
+                .context_token_s = 1e-8,
+                .slots = 64,
+                .step_tokens = 512,
+                .kv_tokens = 1e6},
+      .request = ServedSums::Request{.input = 700,
+                                     .computed = 300,
+                                     .output = 90,
+                                     .first_token_s = 0.1 / 3,
+                                     .further_s = 89 * 0.013}};
+  for (const int from_s : {0, 90}) {
+    TestPool pool(options);
+    pool.give(1);
+    PoolScaler scaler(options.policy);
+    std::vector<std::string> lines = {begin_line("p", options.policy, "")};
+    for (int second = 0; second < 300; ++second) {
+      if (second == from_s) lines = {begin_line("p", options.policy, scaler.state())};
+      pool.second(second < 150 ? 30 : 8);
+      const int64_t now_ns = pool.now_s() * TestPool::kSecond;
+      const PoolDecision decision = scaler.decide(pool.facts(), now_ns);
+      EXPECT_EQ(decision.terms.slo.is_known, second > 2) << second;
+      lines.push_back(decision_line("p", now_ns, pool.facts(), decision));
+    }
+    expect_same(lines);
+  }
+}
+
 TEST(FactsLogTest, AnotherDecisionIsSeen) {
   std::vector<std::string> lines = recorded(-1);
   FactsReplay replay;

@@ -10,6 +10,8 @@ std::string_view reason_name(Reason reason) {
       return "demand";
     case Reason::kPanic:
       return "panic";
+    case Reason::kObjective:
+      return "objective";
     case Reason::kForecast:
       return "forecast";
     case Reason::kGuard:
@@ -38,6 +40,23 @@ std::string_view reason_name(Reason reason) {
   return "";
 }
 
+namespace {
+
+std::string slo_text(const PoolDecision::Slo& slo) {
+  std::string text;
+  if (slo.gap_s > 0) {
+    text = fmt::format("; first token {:.3g} s, gap {:.1f} ms at the percentile", slo.first_token_s,
+                       slo.gap_s * 1e3);
+  } else {
+    text = "; too few replicas to keep up";
+  }
+  if (slo.first_token_unattainable) text += "; a first token takes longer than asked for, alone";
+  if (slo.gap_unattainable) text += "; a gap is longer than asked for, alone";
+  return text;
+}
+
+}  // namespace
+
 std::string PoolDecision::text() const {
   std::string text = fmt::format("{} replica{}", desired, desired == 1 ? "" : "s");
   if (start > 0) text += fmt::format(", {} to start", start);
@@ -47,6 +66,7 @@ std::string PoolDecision::text() const {
   text += fmt::format(
       ": {} (flow {:.2f} from {:.3g} requests/s x {:.3g} s, backlog {:.2f}, {} held)",
       reason_name(reason), terms.flow, terms.rate, terms.service_s, terms.backlog, terms.held);
+  if (terms.slo.is_known) text += slo_text(terms.slo);
   return text;
 }
 

@@ -6,12 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "autoscaler/slo_capacity.h"
+
 namespace pelton::autoscaler {
 
 // Which of the rules set the number.
 enum class Reason {
   kDemand,        // flow and backlog (or Knative's average)
   kPanic,         // the panic window's
+  kObjective,     // what keeps first tokens and gaps within the objective
   kForecast,      // a climbing load, so far ahead as a start takes
   kGuard,         // the KV cache or the queues are nearly full
   kDelay,         // less would do, but not yet for scale_down_delay_s
@@ -40,6 +43,18 @@ struct PoolDecision {
   uint64_t retirement = 0;
   bool alarm = false;  // facts are missing, old or impossible
 
+  // Under PoolPolicy::Rule::kSlo, once enough is known: at the objective's percentile, corrected.
+  struct Slo {
+    bool is_known = false;
+    double first_token_s = 0;  // by the rate of now and the replicas that are ready; 0: too few are
+    double gap_s = 0;
+    SloCapacity::Correction correction;
+    RequestShape shape;
+    // No number of replicas keeps it.
+    bool first_token_unattainable = false;
+    bool gap_unattainable = false;
+  };
+
   struct Terms {
     double rate_fast = 0;  // requests a second
     double rate_slow = 0;
@@ -62,6 +77,7 @@ struct PoolDecision {
     int standby = 0;
     int held = 0;
     int waiting = 0;  // in replicas, beyond their free slots
+    Slo slo;
   };
   Terms terms;
 

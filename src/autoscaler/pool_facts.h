@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "autoscaler/served_sums.h"
+#include "autoscaler/slo_capacity.h"
+
 namespace pelton::autoscaler {
 
 // Of one gateway and this pool, since the gateway began.
@@ -21,6 +24,7 @@ struct GatewayReport {
   double held_s = 0;        // the same of those that wait in the gateway
   int in_service = 0;       // now
   int held = 0;             // now
+  ServedSums served;        // of those that were answered, and not held
   // The retirement (PoolDecision::retirement) under which this gateway holds new requests.
   uint64_t holds_for = 0;
   int64_t at_ns = 0;  // when the report was received, by the decider's clock
@@ -44,6 +48,7 @@ struct ReplicaFacts {
   int running = 0;
   int waiting = 0;         // in its own queue
   double kv_used = 0;      // 0 to 1
+  ReplicaModel model;      // as its steps lately were; its slots are those above
   double price = 0;        // per hour
   double kept_value = 0;   // of what its prefix cache gave lately
   bool reclaimed = false;  // its provider takes it back

@@ -169,6 +169,17 @@ Result<void> PoolPolicy::check() const {
   if (backlog_s) TRY(in_range("backlog_s", *backlog_s, 1, kHour));
   TRY(in_range("idle_to_zero_s", idle_to_zero_s, 1, 24 * kHour));
   TRY(in_range("standby", standby, 0, kReplicasMax));
+  if (slo.first_token_s) TRY(in_range("slo.first_token_s", *slo.first_token_s, 1e-3, kHour));
+  if (slo.gap_s) TRY(in_range("slo.gap_s", *slo.gap_s, 1e-4, 60));
+  TRY(in_range("slo.percentile", slo.percentile, 0.5, 0.999));
+  const bool has_objective = slo.first_token_s || slo.gap_s;
+  if (has_objective != (rule == Rule::kSlo)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 has_objective
+                     ? "an objective is kept by the rule slo alone"
+                     : "the rule slo needs an objective: of first tokens, of gaps, or both",
+                 "slo"};
+  }
   TRY(check_schedules());
   return check_limits();
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autoscaler/slo_capacity.h"
 #include "base/result.h"
 
 namespace pelton::autoscaler {
@@ -31,14 +32,17 @@ struct PoolPolicy {
   enum class Rule {
     kConcurrency,  // flow and backlog apart (pool_scaler.h)
     kKnative,      // Knative's KPA, exactly (knative_policy.h)
+    kSlo,          // as kConcurrency, its flow by what keeps `slo` (slo_capacity.h)
   };
   Rule rule = Rule::kConcurrency;
+  SloObjective slo;  // of kSlo
   int replicas_min = 0;
   int replicas_max = 1;
   double window_s = 60;
   double panic_window_share = 0.1;  // of the window
   double panic_threshold = 2;       // desired by the panic window, over ready replicas
-  // Requests in service at a replica; none: the slots that it has.
+  // Requests in service at a replica; none: the slots that it has, and under kSlo nothing beyond
+  // what keeps the objective.
   std::optional<double> concurrency_target;
   // Of that target, planned to be in use; none: square-root staffing.
   std::optional<double> target_utilization;

@@ -15,6 +15,12 @@ constexpr double kRateRises = 1.3;        // fast over slow: the fast one is bel
 constexpr double kStaffing = 1.3;         // deviations of a Poisson load kept free
 constexpr double kSurvivorLoadMax = 0.8;  // of slots and of the KV cache
 constexpr double kKvNearlyFull = 0.8;
+// Under an objective: left free of what a replica could bear when it is reached for, and before one
+// may go.
+constexpr double kSpare = 0.15;
+constexpr double kSpareToGo = 0.3;
+constexpr double kCorrectionMin = 0.5;
+constexpr double kCorrectionMax = 3;
 constexpr int kQueueLong = 5;  // requests waiting, per ready replica
 constexpr int64_t kVictimAgeMin_ns = 60'000'000'000;
 
@@ -112,6 +118,7 @@ void PoolScaler::learn(const PoolFacts& facts) {
   int slots = 0;
   for (const ReplicaFacts& one : facts.replicas) slots = std::max(slots, one.slots);
   if (slots > 0) slots_ = slots;
+  if (policy_.rule == PoolPolicy::Rule::kSlo) learn_model(facts);
   std::map<std::string, bool> seen;
   for (const ReplicaFacts& one : facts.replicas) {
     const auto before = seen_ready_.find(one.id);
@@ -124,6 +131,37 @@ void PoolScaler::learn(const PoolFacts& facts) {
     seen[one.id] = was_ready || is_ready;
   }
   seen_ready_ = std::move(seen);
+}
+
+// The median of those ready, number by number: one that is slow, or lies, is not the pool's.
+void PoolScaler::learn_model(const PoolFacts& facts) {
+  std::vector<double> values;
+  const auto median = [&](double ReplicaModel::*member) {
+    values.clear();
+    for (const ReplicaFacts& one : facts.replicas) {
+      const double value = one.model.*member;
+      if (one.phase != ReplicaPhase::kReady || !one.model.is_known()) continue;
+      if (std::isfinite(value) && value >= 0) values.push_back(value);
+    }
+    if (values.empty()) return 0.0;
+    const auto middle = values.begin() + std::ssize(values) / 2;
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  const double fixed_s = median(&ReplicaModel::fixed_s);
+  if (fixed_s <= 0) return;
+  model_ = {.fixed_s = fixed_s,
+            .prefill_token_s = median(&ReplicaModel::prefill_token_s),
+            .row_s = median(&ReplicaModel::row_s),
+            .context_token_s = median(&ReplicaModel::context_token_s),
+            .slots = std::max(slots_, 1),
+            .step_tokens = 0,
+            .kv_tokens = median(&ReplicaModel::kv_tokens)};
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (one.phase == ReplicaPhase::kReady) {
+      model_.step_tokens = std::max(model_.step_tokens, one.model.step_tokens);
+    }
+  }
 }
 
 PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) const {
@@ -193,7 +231,7 @@ PoolScaler::Need PoolScaler::need(const PoolFacts& facts, const Supply& supply, 
     return need;
   }
   need = concurrency_need(facts, supply, now_ns, terms);
-  terms.by_guard = guard_need(facts, supply, now_ns);
+  terms.by_guard = guard_need(facts, supply, now_ns, terms);
   if (terms.by_guard > need.replicas) need = {terms.by_guard, Reason::kGuard};
   return need;
 }
@@ -223,6 +261,62 @@ double PoolScaler::backlog_ahead(const Supply& supply, const PoolDecision::Terms
   return std::max(waiting, 0.0);
 }
 
+double PoolScaler::flow(double rate, double spare, const Supply& supply,
+                        const PoolDecision::Terms& terms) const {
+  const double in_service = rate * terms.service_s;
+  const double slots =
+      policy_.target_utilization ? in_service / *policy_.target_utilization : staffed(in_service);
+  const double by_slots = slots / terms.concurrency_target;
+  if (!slo_) return by_slots;
+  // Nothing comes: nothing is needed. A number that is out of reach is bounded later, so its bound
+  // must lie beyond what there may be.
+  const int most = std::max(bounds_.most, supply.present()) + 1;
+  const double by_objective = rate > 0 ? slo_->least(rate / (1 - spare), most) : 0;
+  return policy_.concurrency_target ? std::max(by_slots, by_objective) : by_objective;
+}
+
+// What the objective needs is computed from means of a window, and corrected by how the means of
+// that window were: not while the number of replicas changes, when they are of neither.
+void PoolScaler::update_slo(const Demand::Window& window, const Supply& supply, int64_t now_ns,
+                            PoolDecision::Terms& terms) {
+  slo_.reset();
+  const ServedSums& served = window.served;
+  const auto requests = static_cast<double>(served.requests());
+  if (policy_.rule != PoolPolicy::Rule::kSlo || !model_.is_known() ||
+      served.requests() < kFinishedFewest) {
+    return;
+  }
+  const double output = static_cast<double>(served.output) / requests;
+  const RequestShape shape{.computed = static_cast<double>(served.computed()) / requests,
+                           .computed_at_percentile = served.computed_at(policy_.slo.percentile),
+                           .context = static_cast<double>(served.input) / requests + output / 2,
+                           .output = output};
+  slo_.emplace(model_, shape, policy_.slo);
+  const SloCapacity::Forecast now = slo_->at(window.rate, std::max(supply.ready, 1));
+  const bool is_steady = supply.ready > 0 && supply.coming + supply.draining == 0;
+  if (is_steady && now.is_stable) {
+    const double since_s = static_cast<double>(now_ns - corrected_ns_) * 1e-9;
+    const double share = corrected_ns_ < 0 ? 0 : 1 - std::exp(-since_s / policy_.window_s);
+    const auto correct = [&](double& correction, double measured, double predicted) {
+      if (!(measured > 0) || !(predicted > 0)) return;
+      correction +=
+          share * (std::clamp(measured / predicted, kCorrectionMin, kCorrectionMax) - correction);
+    };
+    const double gaps = static_cast<double>(served.output) - requests;
+    correct(correction_.first_token, served.first_token_s / requests, now.first_token_s);
+    if (gaps > 0) correct(correction_.gap, served.further_s / gaps, now.gap_s);
+  }
+  corrected_ns_ = now_ns;
+  slo_->set_correction(correction_);
+  terms.slo = {.is_known = true,
+               .first_token_s = now.first_token_at_percentile_s * correction_.first_token,
+               .gap_s = now.gap_at_percentile_s * correction_.gap,
+               .correction = correction_,
+               .shape = shape,
+               .first_token_unattainable = slo_->is_first_token_unattainable(),
+               .gap_unattainable = slo_->is_gap_unattainable()};
+}
+
 PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supply& supply,
                                               int64_t now_ns, PoolDecision::Terms& terms) {
   const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
@@ -233,20 +327,17 @@ PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supp
   terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
   terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
 
-  const auto flow = [&](double rate) {
-    const double in_service = rate * terms.service_s;
-    const double slots =
-        policy_.target_utilization ? in_service / *policy_.target_utilization : staffed(in_service);
-    return slots / terms.concurrency_target;
-  };
+  update_slo(slow, supply, now_ns, terms);
+  const auto flow = [&](double rate) { return this->flow(rate, kSpare, supply, terms); };
   terms.flow = flow(terms.rate);
   terms.backlog_ahead = backlog_ahead(supply, terms);
   terms.backlog =
       terms.backlog_ahead * terms.service_s / (terms.concurrency_target * backlog_s(supply));
   // A backlog is worked off and gone, a burst passes: only what has come for a whole window is held
   // against scaling down.
-  terms.by_flow = replica_count(flow(slow.rate));
+  terms.by_flow = replica_count(this->flow(slow.rate, kSpareToGo, supply, terms));
   Need need;
+  if (slo_) need.reason = Reason::kObjective;
   // Nothing runs and requests wait: their rate since a moment ago says little, their number all.
   const bool from_zero = supply.present() == 0 && supply.held > 0;
   if (from_zero) {
@@ -281,15 +372,22 @@ PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supp
   return need;
 }
 
+bool PoolScaler::wait_is_long(const Supply& supply, const PoolDecision::Terms& terms) const {
+  if (!policy_.slo.first_token_s || supply.waiting == 0) return false;
+  const double wait_s = supply.waiting * terms.service_s / (supply.slots * supply.ready);
+  return wait_s > *policy_.slo.first_token_s / 2;
+}
+
 // One more than there are, once in the time that a start takes.
-int PoolScaler::guard_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns) {
+int PoolScaler::guard_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                           const PoolDecision::Terms& terms) {
   if (supply.ready == 0) return 0;
   int queued = 0;
   for (const ReplicaFacts& one : facts.replicas) {
     if (one.phase == ReplicaPhase::kReady) queued += std::max(one.waiting, 0);
   }
   const bool kv_full = supply.kv_used / supply.ready >= kKvNearlyFull;
-  const bool queue_long = queued >= kQueueLong * supply.ready;
+  const bool queue_long = queued >= kQueueLong * supply.ready || wait_is_long(supply, terms);
   if (!kv_full && !queue_long) {
     guarded_ns_ = -1;
     return 0;
@@ -314,7 +412,7 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
                                      PoolDecision::Terms& terms) {
   const int64_t delay_ns = scale_down_delay_ns(supply);
   const int64_t window_ns = nanoseconds(policy_.window_s);
-  const bool by_concurrency = policy_.rule == PoolPolicy::Rule::kConcurrency;
+  const bool by_concurrency = policy_.rule != PoolPolicy::Rule::kKnative;
   const int lasting = by_concurrency ? std::max(terms.by_flow, terms.by_forecast) : need.replicas;
   terms.over_delay = greatest_need_.note(std::min(lasting, bounds_.most), now_ns, delay_ns);
   const int present = supply.present();

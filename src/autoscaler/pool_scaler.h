@@ -10,6 +10,8 @@
 //   desired = ceil(flow + backlog),  flow = rate x S / (target x utilization),
 //   backlog = B x S / (target x backlog_s)
 //
+// Under an objective (PoolPolicy::Rule::kSlo) flow is what keeps it instead (slo_capacity.h).
+//
 // Up at once and to the whole number; down in steps, after a delay, if those that stay can bear it.
 // The number is absolute, never a multiple of what there is: replicas that start do not make it
 // grow.
@@ -22,6 +24,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +35,7 @@
 #include "autoscaler/pool_facts.h"
 #include "autoscaler/pool_policy.h"
 #include "autoscaler/sliding_max.h"
+#include "autoscaler/slo_capacity.h"
 #include "autoscaler/start_times.h"
 #include "autoscaler/trend.h"
 
@@ -58,14 +62,25 @@ class PoolScaler {
 
   Supply supply(const PoolFacts& facts, int64_t now_ns) const;
   void learn(const PoolFacts& facts);
+  void learn_model(const PoolFacts& facts);
   Need need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
             PoolDecision::Terms& terms);
   Need concurrency_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                         PoolDecision::Terms& terms);
+  // Replicas that a rate needs, by their slots or by the objective. `spare`: of the highest rate
+  // that a replica could bear, what is left free.
+  double flow(double rate, double spare, const Supply& supply,
+              const PoolDecision::Terms& terms) const;
+  // Under kSlo, once costs and requests are known: what `slo_` says.
+  void update_slo(const Demand::Window& window, const Supply& supply, int64_t now_ns,
+                  PoolDecision::Terms& terms);
   double backlog_s(const Supply& supply) const;
   int64_t scale_down_delay_ns(const Supply& supply) const;
   static double backlog_ahead(const Supply& supply, const PoolDecision::Terms& terms);
-  int guard_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns);
+  int guard_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                 const PoolDecision::Terms& terms);
+  // What waits beyond free slots takes half of the objective's first token to be served.
+  bool wait_is_long(const Supply& supply, const PoolDecision::Terms& terms) const;
   Need bounded(Need need) const;
   Need delayed(Need need, const Supply& supply, int64_t now_ns, PoolDecision::Terms& terms);
   int affordable_drop(int drop, const Supply& supply, const PoolDecision::Terms& terms) const;
@@ -75,6 +90,8 @@ class PoolScaler {
   void note_direction(const PoolDecision& decision, const Supply& supply, int64_t now_ns);
 
   void load(StateReader state);
+  void save_slo(base::JsonWriter& w) const;
+  void load_slo(const StateReader& slo);
 
   const PoolPolicy policy_;
   PoolPolicy::Bounds bounds_;  // of this decision
@@ -89,9 +106,13 @@ class PoolScaler {
   int panic_max_ = 0;        // the greatest need of this panic
   int64_t guarded_ns_ = -1;  // when the guard last asked for one more
   int64_t last_up_ns_ = -1;
-  int64_t last_down_ns_ = -1;  // when the current step down began
-  int step_left_ = 0;          // of that step: replicas that may still go
-  int slots_ = 0;              // of a replica, as last seen
+  int64_t last_down_ns_ = -1;       // when the current step down began
+  int step_left_ = 0;               // of that step: replicas that may still go
+  int slots_ = 0;                   // of a replica, as last seen
+  ReplicaModel model_;              // of a replica, as last seen
+  std::optional<SloCapacity> slo_;  // of this decision; none: not known, or not asked for
+  SloCapacity::Correction correction_;
+  int64_t corrected_ns_ = -1;  // when that was last learnt
   uint64_t retirement_ = 0;    // the current one; 0: none
   uint64_t retirements_ = 0;
   int64_t retirement_ns_ = 0;

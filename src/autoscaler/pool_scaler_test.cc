@@ -360,6 +360,68 @@ TEST(PoolScalerExample, AScheduleHoldsReplicasThroughItsHours) {
   EXPECT_EQ(gone, 3u) << "to nothing, once it is over";
 }
 
+// Steps of 10 ms + 0.1 ms a row + 20 us a prompt token; 1000 tokens in, 100 out.
+TestPool::Options with_objective(double measured_gap_s) {
+  return {.policy = {.rule = PoolPolicy::Rule::kSlo,
+                     .slo = {.first_token_s = 0.5, .gap_s = 0.038},
+                     .replicas_max = 50},
+          .slots = 128,
+          .service_s = 3,
+          .start_s = 5,
+          .model = {.fixed_s = 0.010,
+                    .prefill_token_s = 20e-6,
+                    .row_s = 0.1e-3,
+                    .slots = 128,
+                    .step_tokens = 2048},
+          .request = ServedSums::Request{.input = 1000,
+                                         .computed = 1000,
+                                         .output = 100,
+                                         .first_token_s = 0.05,
+                                         .further_s = 99 * measured_gap_s}};
+}
+
+TEST(PoolScalerExample, AnObjectiveBuysWhatKeepsIt) {
+  TestPool pool(with_objective(0));  // nothing is measured, nothing corrected
+  pool.give(1);
+  pool.seconds(2, 60);
+  EXPECT_FALSE(pool.decision().terms.slo.is_known) << "20 requests have to finish first";
+  pool.seconds(1200, 60);
+  const PoolDecision& decision = pool.decision();
+  ASSERT_TRUE(decision.terms.slo.is_known);
+  EXPECT_TRUE(decision.reason == Reason::kObjective || decision.reason == Reason::kDelay);
+  EXPECT_LE(decision.terms.slo.gap_s, 0.038);
+  // 60 / 0.85 a second over 5 are 14.1 each, with 30 ms of work: steps of 17.3 ms, 24 rows, 33 at
+  // the percentile, and gaps of 10 + 34 x 0.1 + 20 ms with a prompt; over 4 more than a twentieth
+  // of the steps have two prompts. Before one of six goes, 60 / 0.7 would have to fit.
+  EXPECT_EQ(pool.ready(), decision.desired);
+  EXPECT_GE(decision.desired, 5);
+  EXPECT_LE(decision.desired, 6);
+  EXPECT_EQ(decision.text().find("too few"), std::string::npos) << decision.text();
+}
+
+TEST(PoolScalerTest, GapsThatAreLongerThanTheyShouldBeBuyMore) {
+  TestPool as_computed(with_objective(0));
+  TestPool slower(with_objective(0.040));
+  for (TestPool* pool : {&as_computed, &slower}) {
+    pool->give(1);
+    pool->seconds(600, 60);
+  }
+  EXPECT_GT(slower.decision().terms.slo.correction.gap, 1.3);
+  EXPECT_LE(slower.decision().terms.slo.correction.gap, 3);
+  EXPECT_GT(slower.decision().desired, as_computed.decision().desired);
+}
+
+TEST(PoolScalerTest, WhatNoNumberKeepsIsSaid) {
+  TestPool::Options options = with_objective(0);
+  options.policy.slo = {.gap_s = 0.005};
+  TestPool pool(options);
+  pool.give(1);
+  pool.seconds(300, 20);
+  EXPECT_TRUE(pool.decision().terms.slo.gap_unattainable);
+  EXPECT_LT(pool.decision().desired, 4);
+  EXPECT_NE(pool.decision().text().find("a gap is longer than asked for"), std::string::npos);
+}
+
 TEST(PoolScalerTest, NoMoreThanGpusAndPriceAllow) {
   for (const bool by_price : {false, true}) {
     PoolPolicy asked = policy(64);

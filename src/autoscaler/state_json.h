@@ -55,7 +55,7 @@ class StateReader {
   }
 
   bool ok() const { return ok_; }
-  void fail() { ok_ = false; }
+  void fail() const { ok_ = false; }
   StateReader at(std::string_view key) const { return {find(key), ok_}; }
 
   int64_t integer(std::string_view key, int64_t least = std::numeric_limits<int64_t>::min(),
@@ -99,6 +99,8 @@ class StateReader {
     }
     return value->as_string();
   }
+  // None: it has no such member.
+  const Json* optional(std::string_view key) const { return find(key); }
   // Each of a list of at most `most`.
   template <typename Read>
   void each(std::string_view key, size_t most, const Read& read) const {

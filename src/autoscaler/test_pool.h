@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class TestPool {
     double service_s = 8;
     int64_t start_s = 30;
     double late_s = 2;  // a request that waited longer is late
+    ReplicaModel model;
+    std::optional<ServedSums::Request> request;  // what gateways count of each that finishes
   };
 
   explicit TestPool(const Options& options) : options_(options), scaler_(options.policy) {
@@ -34,7 +37,8 @@ class TestPool {
       replicas_.push_back({.id = "r" + std::to_string(++started_),
                            .phase = ReplicaPhase::kReady,
                            .ready_ns = -3600 * kSecond,
-                           .slots = options_.slots});
+                           .slots = options_.slots,
+                           .model = options_.model});
     }
   }
   // One second with `rate` requests; a decision at its end.
@@ -108,6 +112,7 @@ class TestPool {
   void finish() {
     while (!running_.empty() && running_.front().until_s <= static_cast<double>(now_s_)) {
       ++report_.finished;
+      if (options_.request) report_.served.add(*options_.request);
       if (ReplicaFacts* one = find(running_.front().replica)) --one->running;
       running_.pop_front();
     }
@@ -140,7 +145,8 @@ class TestPool {
       replicas_.push_back({.id = "r" + std::to_string(++started_),
                            .phase = ReplicaPhase::kOrdered,
                            .ordered_ns = now_s_ * kSecond,
-                           .slots = options_.slots});
+                           .slots = options_.slots,
+                           .model = options_.model});
     }
     const int up = decision_.start > 0 || !decision_.recall.empty() ? 1 : 0;
     const int direction = up - (decision_.drain.empty() ? 0 : 1);

@@ -206,9 +206,16 @@ class GrammarBuilder {
     const std::optional<TokenId> begin = token_of(of_.tokenizer, reasoning.begin);
     const std::optional<TokenId> end = token_of(of_.tokenizer, reasoning.end);
     if (!begin || !end) return;
+    // With or without the blank line that models write there, of one token or of two.
+    std::vector<TokenId> blank;
+    if (const std::optional<TokenId> one = token_of(of_.tokenizer, "\n\n")) {
+      blank = {*one};
+    } else {
+      blank = of_.tokenizer.encode("\n\n");
+    }
     std::vector<int> behind = answers;
-    if (const std::optional<TokenId> blank = token_of(of_.tokenizer, "\n\n")) {
-      behind.push_back(add_exits({{*blank, answers}}));
+    if (of_.tokenizer.decode(blank) == "\n\n") {
+      for (const int row : add_row(blank, answers)) behind.push_back(row);
     }
     const int thought = add_text(nullptr, {{*end, behind}});
     parts_.starts.push_back(add_exits({{*begin, {thought}}}));

@@ -103,9 +103,9 @@ void DialectParser::end_turn(PartEnd::By by, Events& events) {
     if (state_ == State::kBegin) state_ = State::kContent;
     emit(last, events);
   }
-  close(by, events);
+  close({.by = by}, events);
   enter(State::kBegin);
-  first_turn_ = false;
+  first_turn_ = answered_ = false;
 }
 
 void DialectParser::read(std::string_view text, Events& events) {
@@ -207,7 +207,7 @@ size_t DialectParser::read_reasoning(std::string_view text, Events& events) {
     return done;
   }
   add_text(text.substr(0, end), events);
-  close(PartEnd::By::kModel, events);
+  close({.by = PartEnd::By::kModel}, events);
   enter(State::kContent);
   after_marker_ = marked_ = true;
   return end + think_end.size();
@@ -324,7 +324,7 @@ std::string DialectParser::without_control_tokens(std::string text) const {
 
 void DialectParser::emit_call(WrittenCall call, Events& events) {
   space_.clear();
-  close(PartEnd::By::kModel, events);
+  close({.by = PartEnd::By::kModel, .call_follows = true}, events);
   events.emplace_back(
       PartBegin{.kind = PartKind::kCall,
                 .call = {.name = call.name, .recipient = call.name, .is_function = true}});
@@ -360,12 +360,17 @@ void DialectParser::emit(std::string_view text, Events& events) {
 void DialectParser::open(PartKind kind, Events& events) {
   part_open_ = true;
   place_ = kind;
-  events.emplace_back(PartBegin{.kind = kind});
+  PartBegin begin{.kind = kind};
+  if (kind == PartKind::kAnswer) {
+    begin.continues = std::exchange(answered_, true);
+    begin.may_lead = options_.calls == Calls::kRead && dialect_.calls->read != nullptr;
+  }
+  events.emplace_back(std::move(begin));
 }
 
-void DialectParser::close(PartEnd::By by, Events& events) {
+void DialectParser::close(PartEnd end, Events& events) {
   place_.reset();
-  if (std::exchange(part_open_, false)) events.emplace_back(PartEnd{by});
+  if (std::exchange(part_open_, false)) events.emplace_back(end);
 }
 
 void DialectParser::enter(State state) {

@@ -68,7 +68,7 @@ class DialectParser final : public TurnParser {
   void add_text(std::string_view text, Events& events);
   void emit(std::string_view text, Events& events);
   void open(PartKind kind, Events& events);
-  void close(PartEnd::By by, Events& events);
+  void close(PartEnd end, Events& events);
   void end_turn(PartEnd::By by, Events& events);
   void enter(State state);
   std::string without_control_tokens(std::string text) const;
@@ -90,6 +90,7 @@ class DialectParser final : public TurnParser {
   bool escaped_ = false;
   bool first_turn_ = true;  // no turn has ended yet
   bool marked_ = false;     // the pushed token completed a marker
+  bool answered_ = false;   // text of this turn has been read as an answer
   int repair_count_ = 0;
 };
 

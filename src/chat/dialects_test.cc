@@ -7,6 +7,7 @@
 #include "chat/checked_reply.h"
 #include "chat/dialect_grammar.h"
 #include "chat/dialect_parser.h"
+#include "chat/python_values.h"
 #include "grammar/ebnf.h"
 
 namespace pelton::chat {
@@ -67,6 +68,10 @@ constexpr Case kCases[] = {
      "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"s\": \"]\"}, \"id\": \"abcdef123\"}, "
      "{\"name\": \"g\", \"arguments\": {}}]",
      " |  | f {\"s\": \"]\"} | g {}"},
+    {"mistral", "hello [TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]tail",
+     " | hellotail | f {}"},
+    {"hermes", "A.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\nB.",
+     " | A.B. | f {}"},
     {"mistral_args", "Now.[TOOL_CALLS]f[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
      " | Now. | f {\"a\": 1} | g {}"},
     {"qwen3_coder",
@@ -76,6 +81,37 @@ constexpr Case kCases[] = {
      " | Go. | f {\"s\": \"7\", \"n\": 7, \"t\": \"a\\n<b>\\\"c\\\"</b>\"}"},
     {"phi4_mini", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>",
      " |  | f {}"},
+};
+
+// A value as Qwen3-Coder's models write it, and what it is in the call's arguments.
+struct WrittenValue {
+  std::string_view parameter;
+  std::string_view text;
+  std::string_view json;
+};
+
+// Of a function with these parameters (Dialects::functions_); "x" is none of them.
+constexpr WrittenValue kWrittenValues[] = {
+    {"o", "123", "\"123\""},
+    {"o", "null", "null"},
+    {"o", "None", "null"},
+    {"e", "1", "\"1\""},
+    {"r", "7", "\"7\""},
+    {"s", "null", "\"null\""},
+    {"n", "12345678901234567890123", "12345678901234567890123"},
+    {"n", "1.50", "1.50"},
+    {"x", "12345678901234567890123", "12345678901234567890123"},
+    {"x", "{\"a\":[1,98765432109876543210]}", "{\"a\": [1, 98765432109876543210]}"},
+    {"x", "True", "\"True\""},
+    {"b", "True", "true"},
+    {"b", "false", "false"},
+    {"b", "None", "null"},
+    {"b", "yes", "\"yes\""},
+    {"l", "[\"a\", 1]", "[\"a\", 1]"},
+    {"l", "7", "\"7\""},
+    {"d", "{'a': True, 'b': (1, None)}", "{\"a\": true, \"b\": [1, null]}"},
+    {"d", "{'a': open(1)}", "\"{'a': open(1)}\""},
+    {"w", "7", "7"},
 };
 
 std::string shown(const Reply& reply) {
@@ -105,12 +141,18 @@ class Dialects : public testing::TestWithParam<bool> {
 
   const tokenizer::Tokenizer tokenizer_ = byte_tokenizer(GetParam());
   const std::shared_ptr<const std::vector<FunctionTool>> functions_ =
-      std::make_shared<const std::vector<FunctionTool>>(std::vector<FunctionTool>{
-          {.name = "f",
-           .description = {},
-           .parameters = Json::parse(R"({"properties":{"s":{"type":"string"},"n":{"type":"integer"},
-                                         "t":{"type":"string"}}})")
-                             .value()}});
+      std::make_shared<const std::vector<FunctionTool>>(
+          std::vector<FunctionTool>{{.name = "f",
+                                     .description = {},
+                                     .parameters = Json::parse(R"({
+             "properties": {"s": {"type": "string"}, "n": {"type": "integer"},
+               "t": {"type": "string"}, "o": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+               "e": {"enum": ["1", "2"]}, "b": {"type": ["boolean", "null"]},
+               "l": {"oneOf": [{"type": "string"}, {"type": "array"}]},
+               "r": {"$ref": "#/$defs/unit"}, "d": {"type": "object"},
+               "w": {"anyOf": [{"$ref": "#/properties/w"}, {"$ref": "#/properties/w"}]}},
+             "$defs": {"unit": {"enum": ["7", "8"]}}})")
+                                                       .value()}});
 };
 
 INSTANTIATE_TEST_SUITE_P(MarkersAre, Dialects, testing::Bool(),
@@ -123,6 +165,51 @@ TEST(PythonCalls, ANameGivenTwiceIsNoCall) {
   EXPECT_TRUE(read_python_call("f(a=1, b=2, c=3)", at).has_value());
 }
 
+TEST(PythonCalls, NumbersAreAsPythonHasThem) {
+  const std::pair<std::string_view, std::string_view> kNumbers[] = {
+      {"7", "7"},
+      {"-7", "-7"},
+      {"+7", "7"},
+      {".5", "0.5"},
+      {"-.5", "-0.5"},
+      {"5.", "5.0"},
+      {"1.50", "1.50"},
+      {"007.5", "7.5"},
+      {"1e5", "1e5"},
+      {"1.E+05", "1.0e+05"},
+      {"0x1f", "31"},
+      {"-0b101", "-5"},
+      {"0o17", "15"},
+      {"0xFFFFFFFFFFFFFFFFFF", "4722366482869645213695"},
+      {"1_000", "1000"},
+      {"000", "0"},
+      {"12345678901234567890123", "12345678901234567890123"},
+      {"0.12345678901234567890123", "0.12345678901234567890123"},
+  };
+  for (const auto& [written, json] : kNumbers) {
+    const auto value = python_value_as_json(written);
+    ASSERT_TRUE(value.has_value()) << written;
+    EXPECT_EQ(*value, json);
+  }
+  for (const std::string_view written : {"007", ".", "1__0", "1_", "0x", "1j", "1e", "1e999", "--1",
+                                         "1.2.3", "0b2", "inf", "5px", "_1"}) {
+    EXPECT_FALSE(python_value_as_json(written).has_value()) << written;
+  }
+  EXPECT_FALSE(python_value_as_json("0x" + std::string(2000, 'f')).has_value());
+}
+
+TEST(PythonCalls, StringsBesideEachOtherAreOne) {
+  size_t at = 0;
+  const auto call = read_python_call(
+      R"(f(a="x" 'y'
+      "z", b=("p" "q"), c=(1,), d="""say "hi" now""", e=((1)), f=(), g=''))",
+      at);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(
+      call->arguments,
+      R"({"a": "xyz", "b": "pq", "c": [1], "d": "say \"hi\" now", "e": 1, "f": [], "g": ""})");
+}
+
 // Each byte is a token, so that a stream is cut wherever it can be.
 TEST_P(Dialects, AreRead) {
   for (const Case& row : kCases) {
@@ -133,6 +220,29 @@ TEST_P(Dialects, AreRead) {
     const StopCause cause = row.cut ? StopCause::kLength : StopCause::kStopToken;
     EXPECT_EQ(shown(reply_to(dialect, tokens, cause)), row.shown);
   }
+}
+
+// Tags say nothing of a value's type: the schema does.
+TEST_P(Dialects, ValuesInTagsAreOfTheirSchemasKind) {
+  const Dialect dialect = this->dialect("qwen3_coder");
+  for (const WrittenValue& row : kWrittenValues) {
+    const std::string output =
+        "<tool_call>\n<function=f>\n<parameter=" + std::string(row.parameter) + ">\n" +
+        std::string(row.text) + "\n</parameter>\n</function>\n</tool_call>";
+    EXPECT_EQ(shown(reply_to(dialect, ids(output), StopCause::kStopToken)),
+              " |  | f {\"" + std::string(row.parameter) + "\": " + std::string(row.json) + "}")
+        << output;
+  }
+}
+
+// One of the values would be lost: a client that reads JSON keeps one.
+TEST_P(Dialects, AParameterGivenTwiceIsNoCall) {
+  const std::string output =
+      "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n<parameter=s>\nb\n</parameter>\n"
+      "</function>\n</tool_call>";
+  const Reply reply = reply_to(this->dialect("qwen3_coder"), ids(output), StopCause::kStopToken);
+  EXPECT_TRUE(reply.tool_calls.empty());
+  EXPECT_NE(reply.content.value_or("").find("<parameter=s>\nb"), std::string::npos);
 }
 
 // At each length a reply; and what was not known to be a call is there as text.
@@ -239,6 +349,22 @@ TEST_P(Dialects, ForcedCallsFollowTheirArguments) {
       EXPECT_TRUE(guide.over());
       EXPECT_EQ(shown(reply_to(dialect, tokens, StopCause::kStopToken)), " |  | f {\"a\": 1}");
     }
+  }
+}
+
+// Where the vocabulary has no token for the blank line behind reasoning, it is two.
+TEST_P(Dialects, AnAnswerThatIsForcedMayStandBehindReasoningAndABlankLine) {
+  if (!GetParam()) return;  // markers that are no tokens bound no segment
+  const auto trie = grammar::TokenTrie::of(tokenizer_);
+  const std::vector<std::string> said = {"x"};
+  const auto answer =
+      grammar::TokenGrammar::make(grammar::compile_choice(said).value(), trie).value();
+  const Dialect dialect = this->dialect("hermes");
+  const TurnRules rules{.answer = answer, .functions = {}, .begin = TurnRules::Begin::kTurn};
+  for (const std::string_view turn : {"<think>\nhm\n</think>\n\nx", "<think>hm</think>x"}) {
+    grammar::GrammarState guide(dialect_grammar(rules, {dialect, tokenizer_}, trie).value());
+    for (const TokenId token : ids(turn)) ASSERT_TRUE(guide.accept(token)) << turn;
+    EXPECT_TRUE(guide.accept(dialect.stops[0])) << turn;
   }
 }
 

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "chat/call_syntax.h"
 #include "chat/json_extent.h"
-#include "chat/spaced_json.h"
+#include "chat/python_values.h"
 
 namespace pelton::chat {
 namespace {
@@ -21,7 +21,7 @@ bool in_identifier(char c) {
   return begins_identifier(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
 }
 
-// Literals of Python as JSON values.
+// Literals of Python, written as JSON: not by way of values, so that numbers keep their digits.
 class PythonReader {
  public:
   PythonReader(std::string_view text, size_t at) : text_(text), at_(at) {}
@@ -39,58 +39,74 @@ class PythonReader {
   }
 
   bool take(char c) {
-    skip_space();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
+    if (!is_next(c)) return false;
     ++at_;
     return true;
   }
 
-  // As deep as JSON may be.
-  std::optional<Json> value(int depth) {
+  // As deep as JSON may be. False: there is none here; `out` may have a part of one.
+  bool value(int depth, std::string& out) {
     skip_space();
-    if (at_ >= text_.size() || depth > Json::kDepthMax) return std::nullopt;
+    if (at_ >= text_.size() || depth > Json::kDepthMax) return false;
     const char c = text_[at_];
-    if (c == '"' || c == '\'') return string(c);
-    if (c == '[') return list('[', ']', depth);
-    if (c == '(') return list('(', ')', depth);
-    if (c == '{') return dict(depth);
-    if (begins_identifier(c)) return word();
-    return number();
+    if (c == '"' || c == '\'') {
+      std::string read;
+      if (!strings(read)) return false;
+      base::append_json_string(out, read);
+      return true;
+    }
+    if (c == '[') return list(depth, out);
+    if (c == '(') return tuple(depth, out);
+    if (c == '{') return dict(depth, out);
+    if (begins_identifier(c)) return word(out);
+    const std::optional<PythonNumber> number = read_python_number(text_.substr(at_));
+    if (!number) return false;
+    out += number->json;
+    at_ += number->size;
+    return true;
   }
 
  private:
   void skip_space() { at_ = skip_json_space(text_, at_); }
+  bool is_next(char c) {
+    skip_space();
+    return at_ < text_.size() && text_[at_] == c;
+  }
 
-  std::optional<Json> word() {
+  bool word(std::string& out) {
     const std::string_view name = identifier();
-    if (name == "True" || name == "true") return Json(true);
-    if (name == "False" || name == "false") return Json(false);
-    if (name == "None" || name == "null") return Json();
-    return std::nullopt;
+    const std::string_view json = json_of_python_word(name);
+    out += json;
+    return !json.empty();
   }
 
-  std::optional<Json> number() {
-    const size_t end = std::min(text_.find_first_not_of("0123456789+-.eE_", at_), text_.size());
-    std::string digits(text_.substr(at_, end - at_));
-    std::erase(digits, '_');
-    const Result<Json> read = Json::parse(digits.starts_with('+') ? digits.substr(1) : digits);
-    if (!read.ok() || !read->is_number()) return std::nullopt;
-    at_ = end;
-    return *read;
+  // One behind the other they are one.
+  bool strings(std::string& out) {
+    do {
+      if (!string(out)) return false;
+      skip_space();
+    } while (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\''));
+    return true;
   }
 
-  std::optional<Json> string(char quote) {
-    std::string out;
-    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
-      if (text_[at_] != '\\' || at_ + 1 == text_.size()) {
-        out += text_[at_];
-        continue;
+  // Of one quote or of three.
+  bool string(std::string& out) {
+    const std::string_view three = text_.substr(at_, 3);
+    const char quote = text_[at_];
+    const bool is_long = three == "\"\"\"" || three == "'''";
+    const std::string_view end = is_long ? three : three.substr(0, 1);
+    for (at_ += end.size(); at_ < text_.size(); ++at_) {
+      if (text_[at_] == quote && text_.substr(at_).starts_with(end)) {
+        at_ += end.size();
+        return true;
       }
-      escape(out);
+      if (text_[at_] == '\\' && at_ + 1 < text_.size()) {
+        escape(out);
+      } else {
+        out += text_[at_];
+      }
     }
-    if (at_ >= text_.size()) return std::nullopt;
-    ++at_;
-    return Json(std::move(out));
+    return false;
   }
 
   // At the backslash; ends at the escape's last character.
@@ -119,32 +135,57 @@ class PythonReader {
     }
   }
 
-  std::optional<Json> list(char opening, char closing, int depth) {
-    Json::Array items;
-    take(opening);
-    while (!take(closing)) {
-      if (!items.empty() && !take(',')) return std::nullopt;
-      if (!items.empty() && take(closing)) break;
-      std::optional<Json> item = value(depth + 1);
-      if (!item) return std::nullopt;
-      items.push_back(std::move(*item));
-    }
-    return Json(std::move(items));
+  bool list(int depth, std::string& out) {
+    take('[');
+    out += '[';
+    size_t count = 0;
+    if (!items(']', depth, out, count)) return false;
+    out += ']';
+    return true;
   }
 
-  std::optional<Json> dict(int depth) {
-    Json::Object members;
-    take('{');
-    while (!take('}')) {
-      if (!members.empty() && !take(',')) return std::nullopt;
-      if (!members.empty() && take('}')) break;
-      std::optional<Json> key = value(depth + 1);
-      if (!key || !key->is_string() || !take(':')) return std::nullopt;
-      std::optional<Json> member = value(depth + 1);
-      if (!member) return std::nullopt;
-      members.push_back({key->as_string(), std::move(*member)});
+  // A single value in parentheses, with no comma behind it, is that value.
+  bool tuple(int depth, std::string& out) {
+    take('(');
+    const size_t begin = out.size();
+    out += '[';
+    size_t count = 0;
+    if (!items(')', depth, out, count)) return false;
+    size_t last = at_ - 2;  // ahead of the closing one
+    while (kJsonSpace.find(text_[last]) != std::string_view::npos) --last;
+    if (count == 1 && text_[last] != ',') {
+      out.erase(begin, 1);
+    } else {
+      out += ']';
     }
-    return Json(std::move(members));
+    return true;
+  }
+
+  // Up to the closing one, which is taken.
+  bool items(char closing, int depth, std::string& out, size_t& count) {
+    for (; !take(closing); ++count) {
+      if (count > 0 && !take(',')) return false;
+      if (count > 0 && take(closing)) return true;
+      if (count > 0) out += ", ";
+      if (!value(depth + 1, out)) return false;
+    }
+    return true;
+  }
+
+  bool dict(int depth, std::string& out) {
+    take('{');
+    out += '{';
+    for (bool first = true; !take('}'); first = false) {
+      if (!first && !take(',')) return false;
+      if (!first && take('}')) break;
+      if (!first) out += ", ";
+      if (!is_next('"') && !is_next('\'')) return false;
+      if (!value(depth + 1, out) || !take(':')) return false;
+      out += ": ";
+      if (!value(depth + 1, out)) return false;
+    }
+    out += '}';
+    return true;
   }
 
   const std::string_view text_;
@@ -153,25 +194,41 @@ class PythonReader {
 
 }  // namespace
 
+std::string_view json_of_python_word(std::string_view word) {
+  if (word == "True" || word == "true") return "true";
+  if (word == "False" || word == "false") return "false";
+  if (word == "None" || word == "null") return "null";
+  return {};
+}
+
+std::optional<std::string> python_value_as_json(std::string_view text) {
+  PythonReader reader(text, 0);
+  std::string out;
+  if (!reader.value(1, out) || skip_json_space(text, reader.at()) < text.size()) {
+    return std::nullopt;
+  }
+  return out;
+}
+
 std::optional<WrittenCall> read_python_call(std::string_view text, size_t& at) {
   PythonReader reader(text, at);
   const std::string_view name = reader.identifier();
   if (name.empty() || !reader.take('(')) return std::nullopt;
-  Json::Object arguments;
+  WrittenCall call{.name = std::string(name), .arguments = "{"};
   std::unordered_set<std::string_view> names;
   for (bool first = true; !reader.take(')'); first = false) {
     if (!first && !reader.take(',')) return std::nullopt;
     if (!first && reader.take(')')) break;
     const std::string_view key = reader.identifier();
-    if (key.empty() || !reader.take('=')) return std::nullopt;
-    std::optional<Json> value = reader.value(1);
     // A name given twice is an error in Python, too: one of the values would be lost.
-    if (!value || !names.insert(key).second) return std::nullopt;
-    arguments.push_back({std::string(key), std::move(*value)});
+    if (key.empty() || !reader.take('=') || !names.insert(key).second) return std::nullopt;
+    if (!first) call.arguments += ", ";
+    base::append_json_string(call.arguments, key);
+    call.arguments += ": ";
+    if (!reader.value(1, call.arguments)) return std::nullopt;
   }
+  call.arguments += '}';
   at = reader.at();
-  WrittenCall call{.name = std::string(name), .arguments = {}};
-  append_spaced_json(call.arguments, Json(std::move(arguments)));
   return call;
 }
 

@@ -131,7 +131,7 @@ void ReplyBuilder::begin(const PartBegin& part, ReplyDelta& delta) {
       break;
     case Field::kContent:
       if (!reply_.content) reply_.content.emplace();
-      separate_ = !reply_.content->empty();
+      separate_ = !reply_.content->empty() && !part.continues;
       break;
     case Field::kToolArguments: {
       const CallTarget& call = part.call;

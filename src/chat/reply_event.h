@@ -27,6 +27,8 @@ struct PartBegin {
   PartKind kind = PartKind::kAnswer;
   CallTarget call = {};       // kCall
   bool call_as_text = false;  // kPreamble: a call that nobody can take, shown as text
+  bool continues = false;     // kAnswer: one and the same text, which calls have interrupted
+  bool may_lead = false;      // kAnswer: only its end says whether it leads to a call
 };
 
 struct PartText {
@@ -40,6 +42,7 @@ struct PartEnd {
     kEndOfStream,  // nothing more came
   };
   By by = By::kModel;
+  bool call_follows = false;  // of a kAnswer: it was said before a call
 };
 
 using ReplyEvent = std::variant<PartBegin, PartText, PartEnd>;

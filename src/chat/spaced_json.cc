@@ -1,6 +1,7 @@
 #include "chat/spaced_json.h"
 
 #include "base/json_writer.h"
+#include "chat/json_extent.h"
 
 namespace pelton::chat {
 
@@ -27,6 +28,23 @@ void append_spaced_json(std::string& out, const Json& value) {
     out += ']';
   } else {
     out += value.dump();
+  }
+}
+
+void append_spaced_json_text(std::string& out, std::string_view text) {
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      out += c;
+      if (c == '\\') out += text[++at];
+      in_string = c != '"';
+      continue;
+    }
+    if (kJsonSpace.find(c) != std::string_view::npos) continue;
+    out += c;
+    in_string = c == '"';
+    if (c == ',' || c == ':') out += ' ';
   }
 }
 

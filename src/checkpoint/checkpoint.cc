@@ -59,6 +59,21 @@ Result<base::MappedFile> map_regular_file(const std::string& path) {
   return base::MappedFile::open(path);
 }
 
+// Whether two matrices of one type hold other values: at places all over them, so that little of
+// their files is read. Of different types nothing is said.
+bool differ(const TensorView& a, const TensorView& b) {
+  constexpr size_t kPlaces = 256;
+  constexpr size_t kBytes = 64;
+  if (a.dtype != b.dtype) return false;
+  if (a.bytes.size() != b.bytes.size()) return true;
+  const size_t size = std::min(kBytes, a.bytes.size());
+  for (size_t i = 0; i < kPlaces; ++i) {
+    const size_t at = (a.bytes.size() - size) / (kPlaces - 1) * i;
+    if (std::memcmp(a.bytes.data() + at, b.bytes.data() + at, size) != 0) return true;
+  }
+  return false;
+}
+
 struct Index {
   std::map<std::string, std::string, std::less<>> file_of_tensor;
   std::vector<std::string> files;  // each once, sorted
@@ -124,6 +139,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model, const families::Re
   checkpoint.weight_bytes_ -= checkpoint.unused_.bytes;
   checkpoint.find_weight_layout();
   checkpoint.leave_out_tied_head();
+  checkpoint.find_f8_scales();
   TRY(checkpoint.check_tensors());
   return checkpoint;
 }
@@ -454,8 +470,24 @@ void Checkpoint::find_weight_layout() {
 void Checkpoint::leave_out_tied_head() {
   const auto head = tensors_.find("lm_head.weight");
   if (!config_.tied_head || head == tensors_.end()) return;
+  const auto embedding = tensors_.find("model.embed_tokens.weight");
+  unused_.other_head = embedding != tensors_.end() && differ(head->second, embedding->second);
   weight_bytes_ -= static_cast<int64_t>(head->second.bytes.size());
   tensors_.erase(head);
+}
+
+// "fp8" leaves open whether a scale belongs to a row or to the whole tensor: their number says it.
+// Those of rows may be (rows) or (rows, 1).
+void Checkpoint::find_f8_scales() {
+  using families::WeightQuantization;
+  const bool by_rows = config_.quantization == WeightQuantization::kF8Rows;
+  if (!by_rows && config_.quantization != WeightQuantization::kF8Tensor) return;
+  for (auto& [name, view] : tensors_) {
+    if (!name.ends_with(".weight_scale")) continue;
+    if (!by_rows && view.element_count() <= 1) continue;
+    config_.quantization = WeightQuantization::kF8Rows;
+    if (view.shape.size() == 1) view.shape.push_back(1);
+  }
 }
 
 void Checkpoint::replace(std::string_view name, TensorView view,

@@ -95,6 +95,9 @@ class Checkpoint {
   struct Unused {
     int tensors = 0;
     int64_t bytes = 0;
+    // An output head of its own, whose weights are others than the embedding's, although the
+    // configuration ties the two. Some of the weights are compared.
+    bool other_head = false;
   };
   const Unused& unused() const { return unused_; }
   // The files of weights, mapped.
@@ -116,6 +119,7 @@ class Checkpoint {
   Result<void> take_rope_divisors();
   void find_weight_layout();
   void leave_out_tied_head();
+  void find_f8_scales();
   std::vector<families::ExpectedTensor> asked() const;
   Result<void> check_tensors() const;
 

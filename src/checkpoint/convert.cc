@@ -326,6 +326,9 @@ void add_vocabulary(const Json& config, const GgufVocabulary& vocabulary, GgufHe
   header.texts("tokenizer.ggml.tokens", vocabulary.tokens);
   header.i32s("tokenizer.ggml.token_type", vocabulary.types);
   header.texts("tokenizer.ggml.merges", vocabulary.merges);
+  if (!vocabulary.chat_template.empty()) {
+    header.text("tokenizer.chat_template", vocabulary.chat_template);
+  }
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct GgufVocabulary {
   std::vector<int32_t> types;
   std::string split = "gpt-4o";
   bool begins_with_bos = false;  // prompts do; its id is the configuration's
+  std::string chat_template;     // empty: none
 };
 
 struct GgufOptions {

@@ -164,6 +164,12 @@ std::string family_line(const families::ModelConfig& config) {
                      layers_text(config), context_text(config));
 }
 
+std::string left_out_warning(const Checkpoint& checkpoint) {
+  if (!checkpoint.unused().other_head) return {};
+  return "lm_head.weight is left out, though it differs from the embedding: config.json says "
+         "tie_word_embeddings, so the embedding is the output head";
+}
+
 std::string describe(const Checkpoint& checkpoint) {
   const families::ModelConfig& config = checkpoint.config();
   const WeightCounts counts = count_weights(checkpoint);
@@ -197,6 +203,9 @@ std::string describe(const Checkpoint& checkpoint) {
     line("  left out",
          fmt::format("{} of other modalities or that draft tokens, {}", checkpoint.unused().tensors,
                      bytes_text(checkpoint.unused().bytes)));
+  }
+  if (const std::string warning = left_out_warning(checkpoint); !warning.empty()) {
+    line("  warning", warning);
   }
   line("layers", layers_text(config));
   line("hidden", hidden_text(config));

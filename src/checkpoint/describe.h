@@ -43,6 +43,8 @@ std::string weight_types(const Checkpoint& checkpoint);
 
 // The family, its layers and its context, in one line.
 std::string family_line(const families::ModelConfig& config);
+// What was left out of the computation although it looks like a part of it; empty: nothing.
+std::string left_out_warning(const Checkpoint& checkpoint);
 
 std::string describe(const Checkpoint& checkpoint);
 Json describe_json(const Checkpoint& checkpoint);

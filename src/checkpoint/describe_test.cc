@@ -7,8 +7,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/check.h"
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/family_golden.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/synthetic.h"
 #include "families/expected_tensors.h"
 #include "families/published_config.h"
@@ -77,6 +81,47 @@ TEST(Describe, SaysWhichGgufFile) {
   EXPECT_THAT(describe(*checkpoint), testing::StartsWith("file              " + file + "\n"));
   EXPECT_EQ(describe_json(*checkpoint).string("file"), file);
   std::filesystem::remove(file);
+}
+
+// transformers ignores such a head, too; whoever has trained one wants to know.
+TEST(Describe, SaysThatAHeadOfItsOwnIsLeftOutOfATiedModel) {
+  const std::string folder = testing::TempDir() + fmt::format("described_{}", ::getpid());
+  Json config = Json::parse(R"({"architectures":["LlamaForCausalLM"],"model_type":"llama",
+      "hidden_act":"silu","num_hidden_layers":1,"num_attention_heads":2,"hidden_size":64,
+      "intermediate_size":64,"vocab_size":64,"max_position_embeddings":64,"rms_norm_eps":1e-05,
+      "tie_word_embeddings":false})")
+                    .value();
+  const auto untied =
+      family_golden_safetensors(config, Json::parse(R"({"seed":1})").value()).value();
+  const auto warning_of = [&](bool tied, bool same) {
+    std::filesystem::create_directories(folder + "/source");
+    CHECK(base::write_file(folder + "/source/config.json", config.dump()).ok());
+    CHECK(base::write_file(folder + "/source/model.safetensors",
+                           {reinterpret_cast<const char*>(untied.data()), untied.size()})
+              .ok());
+    const Checkpoint source = Checkpoint::open(folder + "/source").value();
+    std::vector<PlannedTensor> plan;
+    std::string data;
+    for (const auto& [name, view] : source.tensors()) {
+      const bool copies = same && name == "lm_head.weight";
+      const auto& bytes =
+          copies ? source.tensors().at("model.embed_tokens.weight").bytes : view.bytes;
+      plan.push_back({name, view.dtype, view.shape});
+      data.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    Json made = config;
+    made.set("tie_word_embeddings", tied);
+    CHECK(base::write_file(folder + "/config.json", made.dump()).ok());
+    CHECK(base::write_file(folder + "/model.safetensors", safetensors_header(plan) + data).ok());
+    const Checkpoint checkpoint = Checkpoint::open(folder).value();
+    const std::string warning = left_out_warning(checkpoint);
+    EXPECT_EQ(describe(checkpoint).find("  warning") != std::string::npos, !warning.empty());
+    return warning;
+  };
+  EXPECT_THAT(warning_of(true, false), testing::HasSubstr("lm_head.weight is left out"));
+  EXPECT_EQ(warning_of(true, true), "");
+  EXPECT_EQ(warning_of(false, false), "");
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

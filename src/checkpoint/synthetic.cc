@@ -49,8 +49,23 @@ double logit_deviation(int vocab) {
   return std::sqrt(2.0 * std::max(std::log(static_cast<double>(vocab)) - 2.1, 0.5));
 }
 
+// An embedding that is the head, too, and multiplied on its way in (Gemma): a token's own logit
+// would outweigh all others, and the model say its last token without end. So what comes in is
+// small beside what layers add, and the last norm gives the logits their size.
+std::optional<Normal> scaled_embedding(const families::ModelConfig& config, std::string_view name) {
+  constexpr double kIncoming = 0.1;
+  if (!config.tied_head || config.embedding_scale == 1.0) return std::nullopt;
+  const double deviation = kIncoming / config.embedding_scale;
+  if (name == "model.embed_tokens.weight") return Normal{.deviation = deviation, .mean = 0.0};
+  if (name != "model.norm.weight") return std::nullopt;
+  const double gain = logit_deviation(config.vocab_size) /
+                      (deviation * std::sqrt(static_cast<double>(config.hidden_size)));
+  return Normal{.deviation = 0.1 * gain, .mean = config.norm_adds_one ? gain - 1.0 : gain};
+}
+
 Normal synthetic_distribution(const families::ModelConfig& config, std::string_view name) {
   if (config.is_encoder()) return weight_distribution(config, name);
+  if (const std::optional<Normal> scaled = scaled_embedding(config, name)) return *scaled;
   const bool is_head =
       config.tied_head ? name == "model.embed_tokens.weight" : name.ends_with("lm_head.weight");
   if (!is_head) return weight_distribution(config, name);

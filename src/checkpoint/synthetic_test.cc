@@ -138,7 +138,8 @@ TEST_F(SyntheticFolder, EveryShapeIsWrittenAndOpens) {
         if (view.dtype != tensor::DType::kBf16) continue;
         const double rms = rms_of(view);
         EXPECT_GT(rms, 1e-3) << name;
-        EXPECT_LT(rms, 10.0) << name;
+        // The last norm of a tied head with a scaled embedding gives the logits their size.
+        EXPECT_LT(rms, name == "model.norm.weight" ? 50.0 : 10.0) << name;
       }
     }
     std::filesystem::remove_all(root_);

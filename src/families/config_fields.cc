@@ -107,8 +107,8 @@ bool changes_arithmetic(std::string_view key) {
       // Norms without weights or elsewhere; what attention sees, and what becomes of its output.
       "norm_type", "qk_norm", "qk_layernorm", "pre_norm", "sink", "local_attention", "global_attn",
       "output_gate", "index_topk", "use_mup", "layer_types", "norm_1p", "zero_centered",
-      "norm_after", "post_norm", "mup_width", "softmax1", "lambda_init", "num_loops",
-      "num_recurrent"};
+      "norm_after", "post_norm", "softmax1", "lambda_init", "num_loops", "num_recurrent",
+      "decoder_architecture", "grouped_topk"};
   // Of training alone, or of what is written elsewhere.
   constexpr std::string_view kHarmless[] = {"output_router_logits", "router_z_loss_coef",
                                             "max_window_layers",    "activation_scheme",
@@ -116,9 +116,16 @@ bool changes_arithmetic(std::string_view key) {
   if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) {
     return false;
   }
+  if (key.starts_with("mup_")) return true;  // and not "warmup_steps"
   return std::any_of(std::begin(kStems), std::end(kStems), [&](std::string_view stem) {
     return key.find(stem) != std::string_view::npos;
   });
+}
+
+// What norms of other architectures call their epsilon.
+bool is_epsilon(std::string_view key) {
+  return key.find("norm") != std::string_view::npos &&
+         (key.ends_with("eps") || key.ends_with("epsilon"));
 }
 
 bool says_no(std::string_view key, const Json& value) {
@@ -157,6 +164,12 @@ const Json* ConfigFields::find(std::string_view key) const {
   read_.emplace(key);
   const Json* found = json_.find(key);
   return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+bool ConfigFields::is_null(std::string_view key) const {
+  read_.emplace(key);
+  const Json* found = json_.find(key);
+  return found != nullptr && found->is_null();
 }
 
 ConfigFields ConfigFields::inner(const Json& object, std::string_view key) const {
@@ -222,11 +235,14 @@ Result<void> ConfigFields::not_set(std::string_view key) const {
 }
 
 Result<void> ConfigFields::refuse_unread_arithmetic() const {
+  // Beside the name that is read another one means nothing.
+  const Json* const epsilon = json_.find("rms_norm_eps");
+  const bool has_epsilon = epsilon != nullptr && !epsilon->is_null();
   for (const Json::Member& member : json_.as_object()) {
-    if (read_.contains(member.key) || !changes_arithmetic(member.key) ||
-        says_no(member.key, member.value)) {
-      continue;
-    }
+    if (read_.contains(member.key)) continue;
+    const bool is_other_epsilon = !has_epsilon && is_epsilon(member.key) && !member.value.is_null();
+    const bool changes = changes_arithmetic(member.key) && !says_no(member.key, member.value);
+    if (!changes && !is_other_epsilon) continue;
     return unsupported(member.key,
                        fmt::format("is {}, which this family does not compute; supported: not "
                                    "there, or null",
@@ -292,6 +308,12 @@ Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, Rop
   TRY_ASSIGN(rope.theta, scaling.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
   const Json* type = scaling.find("rope_type");
   const Json* older = scaling.find("type");
+  // rope_parameters may hold the base alone.
+  if (type == nullptr && older == nullptr) return scaling.refuse_unread_arithmetic();
+  if (type != nullptr && older != nullptr && *type != *older) {
+    return scaling.bad("rope_type", fmt::format("is {}, but type, its older name, is {}",
+                                                shown(*type), shown(*older)));
+  }
   if (type == nullptr) type = older;
   TRY_ASSIGN(rope.scaling,
              scaling_of(scaling, type != nullptr && type->is_string() ? type->as_string() : ""));
@@ -420,7 +442,9 @@ Result<void> read_gptq(const ConfigFields& fields, ModelConfig& config) {
 
 Result<void> read_awq(const ConfigFields& fields, ModelConfig& config) {
   TRY(fields.only("bits", Json(4)));
-  TRY(fields.only("version", Json("gemm")));
+  const Json* version = fields.find("version");
+  const bool is_gemm = version != nullptr && (*version == Json("GEMM") || *version == Json("Gemm"));
+  if (!is_gemm) TRY(fields.only("version", Json("gemm")));
   TRY(fields.only("zero_point", Json(true)));
   TRY(check_left_out(fields, "modules_to_not_convert"));
   TRY(read_group_size(fields, config));
@@ -463,6 +487,10 @@ Result<void> read_packed_integers(const ConfigFields& fields, const ConfigFields
 Result<void> read_compressed_tensors(const ConfigFields& fields, ModelConfig& config) {
   TRY(check_left_out(fields, "ignore"));
   TRY(fields.not_set("transform_config"));
+  if (const Json* sparsity = fields.find("sparsity_config"); sparsity != nullptr) {
+    if (!sparsity->is_object()) return fields.bad("sparsity_config", "must be an object");
+    TRY(fields.inner(*sparsity, "sparsity_config").only("format", Json("dense")));
+  }
   const Json* groups = fields.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->as_object().size() != 1) {
     return fields.unsupported("config_groups", "is missing or not one group; supported: one");
@@ -553,8 +581,10 @@ Result<void> read_experts(const ConfigFields& fields, const char* count_key, con
   return {};
 }
 
-Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config) {
-  TRY_ASSIGN(config.sliding_window, fields.integer_or("sliding_window", 0, {1, kContextMax}));
+Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config, int unsaid) {
+  const int fallback = fields.is_null("sliding_window") ? 0 : unsaid;
+  TRY_ASSIGN(config.sliding_window,
+             fields.integer_or("sliding_window", fallback, {1, kContextMax}));
   if (config.sliding_window > 0) return {};
   for (LayerConfig& layer : config.layers) {
     if (layer.attention == AttentionKind::kSliding) layer.attention = AttentionKind::kFull;

@@ -38,6 +38,8 @@ class ConfigFields {
 
   // Null if absent or JSON null.
   const Json* find(std::string_view key) const;
+  // There, and JSON null: where a family's own default stands for what is absent.
+  bool is_null(std::string_view key) const;
   // kUnsupported where it is there and says something: null, false and what is empty do not.
   Result<void> not_set(std::string_view key) const;
   // The members of the object that `key` holds.
@@ -57,7 +59,8 @@ class ConfigFields {
   Result<void> only(std::string_view key, const Json& supported) const;
 
   // kUnsupported if a member that nobody has asked for looks as if it changed arithmetic (a scale,
-  // a cap, an activation, a window, ...) and does not say that it does not (null, false, 1, empty).
+  // a cap, an activation, a window, ...) and does not say that it does not (null, false, 1, empty);
+  // or if it is the epsilon of a norm under another name than the only one that is read.
   Result<void> refuse_unread_arithmetic() const;
 
  private:
@@ -78,7 +81,8 @@ Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config);
 // rope_theta and rope_scaling, or transformers 5's rope_parameters, which holds both. `config.rope`
 // holds the family's defaults.
 Result<void> read_rope(const ConfigFields& fields, ModelConfig& config);
-// One rope of the members of `scaling`: "rope_type", its factors, perhaps "rope_theta".
+// One rope of the members of `scaling`: "rope_type" (absent: not scaled), its factors, perhaps
+// "rope_theta".
 Result<void> read_rope_scaling(const ConfigFields& scaling, int context_max, RopeConfig& rope);
 // quantization_config: none, or FP8 with scales of blocks, rows or whole tensors.
 Result<void> read_quantization(const ConfigFields& fields, ModelConfig& config);
@@ -90,8 +94,9 @@ Result<void> read_attention_bias(const ConfigFields& fields, ModelConfig& config
 // num_experts_per_tok of as many experts as `count_key` says, of this width.
 Result<void> read_experts(const ConfigFields& fields, const char* count_key, const char* width_key,
                           ModelConfig& config);
-// sliding_window, or null; `config.layers` says which layers slide, which changes nothing if null.
-Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config);
+// sliding_window, or null; absent: `unsaid` (0: as null). `config.layers` says which layers slide,
+// which changes nothing if null.
+Result<void> read_sliding_window(const ConfigFields& fields, ModelConfig& config, int unsaid = 0);
 // Qwen's: sliding_window counts only where use_sliding_window is true, and then for the layers from
 // max_window_layers on, or as layer_types says.
 Result<void> read_upper_window(const ConfigFields& fields, ModelConfig& config);

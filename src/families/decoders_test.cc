@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "families/expected_tensors.h"
+#include "families/mistral_original.h"
 #include "families/published_config.h"
 #include "families/tensor_names.h"
 
@@ -58,6 +59,35 @@ TEST(Mistral, SlidesOnEveryLayerOrNone) {
   EXPECT_EQ(with("mistral-7b-v0.3", "head_dim", "160")->q_size(), 5120);  // not hidden_size
 }
 
+// MistralConfig's window where the file says nothing; null is none.
+TEST(Mistral, AWindowThatIsNotSaidIsTransformersOwn) {
+  Json json = published_config("mistral-7b-v0.3").value();
+  std::erase_if(json.as_object(), [](const Json::Member& m) { return m.key == "sliding_window"; });
+  EXPECT_EQ(read(json)->sliding_window, 4096);
+  EXPECT_EQ(read(json)->count(AttentionKind::kSliding), 32);
+  json.set("sliding_window", nullptr);
+  EXPECT_EQ(read(json)->sliding_window, 0);
+  EXPECT_EQ(read(json)->count(AttentionKind::kSliding), 0);
+}
+
+// Mistral's own files: mistral-inference's defaults.
+TEST(Mistral, ItsOwnFilesHaveABaseForLongTextsWithoutAWindow) {
+  const auto from = [](const char* params) {
+    return read(config_from_mistral(Json::parse(params).value(), "params.json").value());
+  };
+  const Result<ModelConfig> later = from(R"({"dim": 64, "n_layers": 2, "head_dim": 32,
+      "hidden_dim": 64, "n_heads": 2, "n_kv_heads": 1, "norm_eps": 1e-05, "vocab_size": 64})");
+  ASSERT_TRUE(later.ok()) << later.error().message;
+  EXPECT_EQ(later->sliding_window, 0);
+  EXPECT_EQ(later->rope.theta, 1e6);
+  const Result<ModelConfig> first = from(R"({"dim": 64, "n_layers": 2, "head_dim": 32,
+      "hidden_dim": 64, "n_heads": 2, "n_kv_heads": 1, "norm_eps": 1e-05, "vocab_size": 64,
+      "sliding_window": 16})");
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_EQ(first->sliding_window, 16);
+  EXPECT_EQ(first->rope.theta, 1e4);
+}
+
 // Small 3.1 and later: the text's part of a model that also sees.
 TEST(Mistral, IsReadOutOfItsWrapper) {
   Json text = published_config("mistral-7b-v0.3").value();
@@ -85,6 +115,19 @@ TEST(Mixtral, SoftmaxOverTheBestTwo) {
   EXPECT_EQ(config->expert_intermediate_size, 14336);
   EXPECT_EQ(config->widest_mlp(), 0);
   EXPECT_EQ(config->router.kind, RouterKind::kSoftmaxOfTopK);
+}
+
+// Not Mistral's, whose class has other ones.
+TEST(Mixtral, WhatItsFileDoesNotSayIsMixtralConfigs) {
+  Json json = published_config("mixtral-8x7b").value();
+  std::erase_if(json.as_object(), [](const Json::Member& m) {
+    return m.key == "sliding_window" || m.key == "rope_theta" || m.key == "rms_norm_eps";
+  });
+  const Result<ModelConfig> config = read(json);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->sliding_window, 0);
+  EXPECT_EQ(config->rope.theta, 1e6);
+  EXPECT_EQ(config->rms_norm_epsilon, 1e-5);
 }
 
 TEST(Mixtral, NamesOfItsFiles) {
@@ -128,6 +171,9 @@ TEST(Qwen3Moe, DenseLayersStandBetweenExperts) {
   EXPECT_TRUE(config->layers[5].has_experts);
   EXPECT_EQ(config->widest_mlp(), 6144);
   expect_refused(with("qwen3-30b-a3b", "mlp_only_layers", "7"), "mlp_only_layers");
+  for (const char* layers : {"[0, \"1\"]", "[0, 48]", "[0, -1]", "[0, 1.5]"}) {
+    expect_refused(with("qwen3-30b-a3b", "mlp_only_layers", layers), "mlp_only_layers[1]");
+  }
 }
 
 // 128 experts of three matrices each, a router, attention's six tensors, two norms, and the three

@@ -44,6 +44,8 @@ Result<void> read_groups(const ConfigFields& fields, ModelConfig& config) {
   RouterConfig& router = config.router;
   TRY_ASSIGN(router.groups, fields.integer_or("n_group", 1, {1, config.expert_count}));
   TRY_ASSIGN(router.groups_kept, fields.integer_or("topk_group", 1, {1, router.groups}));
+  if (router.groups > 1) TRY(fields.only("use_grouped_topk", Json(true)));
+  fields.find("use_grouped_topk");  // of one group it says nothing
   if (config.expert_count % router.groups != 0) {
     return fields.bad("n_group", fmt::format("({}) must divide n_routed_experts ({})",
                                              router.groups, config.expert_count));
@@ -78,6 +80,10 @@ Result<void> read_common(const ConfigFields& fields, ModelConfig& config) {
   TRY(fields.only("rope_interleave", Json(true)));
   TRY(read_latent(fields, config));
   TRY(read_decoder(fields, config));
+  if (config.rotary_part != 0) {
+    return fields.unsupported("partial_rotary_factor",
+                              "is not 1; supported: 1, as qk_rope_head_dim is what is rotated");
+  }
   for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
   grow_scores(config);
   return read_mixture(fields, config);

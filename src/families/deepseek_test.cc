@@ -114,12 +114,17 @@ TEST(DeepseekV3, RefusesVariantsThatItWouldComputeWrongly) {
   for (const auto& [key, value] :
        {std::pair{"scoring_func", "\"softmax\""}, std::pair{"topk_method", "\"greedy\""},
         std::pair{"rope_interleave", "false"}, std::pair{"moe_layer_freq", "2"},
-        std::pair{"attention_bias", "true"}}) {
+        std::pair{"attention_bias", "true"}, std::pair{"partial_rotary_factor", "0.5"},
+        std::pair{"use_grouped_topk", "false"}}) {
     const Result<ModelConfig> config = with(v3(), key, value);
     ASSERT_FALSE(config.ok()) << key;
     EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
     EXPECT_THAT(config.error().message, HasSubstr(key));
   }
+  EXPECT_TRUE(with(v3(), "use_grouped_topk", "true").ok());
+  Json one_group = v3();
+  one_group.set("n_group", 1).set("topk_group", 1).set("use_grouped_topk", false);
+  EXPECT_TRUE(read(one_group).ok());
   EXPECT_FALSE(with(v3(), "n_group", "7").ok());
   EXPECT_FALSE(with(v3(), "num_experts_per_tok", "200").ok());  // 4 of 8 groups have 128
   EXPECT_FALSE(with(v3(), "qk_rope_head_dim", "63").ok());

@@ -69,7 +69,7 @@ class List {
   void integers(const std::string& name, int64_t rows, int64_t columns, TensorKind kind) {
     const std::string base = name.substr(0, name.size() - std::string_view("weight").size());
     const int64_t group = int_weights_.group_size > 0 ? int_weights_.group_size : columns;
-    const int64_t groups = columns / group;
+    const int64_t groups = (columns + group - 1) / group;
     const int per_word = 32 / int_weights_.bits;
     const auto add = [&](const char* suffix, DType dtype, std::vector<int64_t> shape) {
       tensors_.push_back({base + suffix, dtype, std::move(shape), kind, true});

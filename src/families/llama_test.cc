@@ -86,6 +86,20 @@ TEST(Llama, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("rope_scaling", R"({"type":"ntk","factor":2.0})"), "\"ntk\"");
 }
 
+TEST(Llama, ReadsWhatWritersOfQuantizedWeightsSay) {
+  const char* const kGemm = R"({"quant_method":"awq","bits":4,"version":"GEMM","zero_point":true})";
+  EXPECT_TRUE(with("quantization_config", kGemm).ok());
+  Json compressed = Json::parse(R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+      "config_groups":{"group_0":{"targets":["Linear"],"weights":{"type":"int","num_bits":4,
+      "strategy":"group","group_size":128}}}})")
+                        .value();
+  compressed.set("sparsity_config", Json::parse(R"({"format":"dense"})").value());
+  EXPECT_TRUE(with("quantization_config", compressed.dump().c_str()).ok());
+  compressed.set("sparsity_config", Json::parse(R"({"format":"sparse-24-bitmask"})").value());
+  expect_refused(with("quantization_config", compressed.dump().c_str()),
+                 "quantization_config.sparsity_config.format is \"sparse-24-bitmask\"");
+}
+
 // Mixtral's files say "llama" too.
 TEST(Llama, ItsGgufArchitectureHasExpertsOrNot) {
   const Registry& registry = Registry::built_in();

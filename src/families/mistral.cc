@@ -1,16 +1,20 @@
-// Mistral: Llama's arithmetic, with a sliding window on every layer (7B v0.1) or none.
+// Mistral: Llama's arithmetic, with a sliding window on every layer (7B v0.1) or none (later ones,
+// whose files say null). Source: transformers' models/mistral.
 #include "families/gguf_tables.h"
 #include "families/published_config.h"
 
 namespace pelton::families {
 namespace {
 
+// Of files that do not say it: MistralConfig's.
+constexpr int kWindowUnsaid = 4096;
+
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY(fields.only("attention_bias", Json(false)));
   TRY(read_decoder(fields, config));
   for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kSliding;
   TRY(read_layer_types(fields, config));
-  return read_sliding_window(fields, config);
+  return read_sliding_window(fields, config, kWindowUnsaid);
 }
 
 constexpr GgufInteger kGgufNumbers[] = {{"feed_forward_length", "intermediate_size", true},

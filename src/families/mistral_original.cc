@@ -75,6 +75,11 @@ Result<Json> config_from_mistral(const Json& params, const std::string& file) {
   }
   TRY(fields.only("use_biases", Json(false)));
   TRY(fields.only("causal", Json(true)));
+  // What mistral-inference has where the file says nothing: no window, and without one a base for
+  // long texts. 7B v0.1's file says its window, and no base.
+  const bool slides = config.find("sliding_window") != nullptr;
+  if (!slides) config.set("sliding_window", nullptr);
+  if (config.find("rope_theta") == nullptr) config.set("rope_theta", slides ? 1e4 : 1e6);
   return config;
 }
 

@@ -6,7 +6,10 @@ namespace pelton::families {
 namespace {
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
+  // What transformers' MixtralConfig has where the file says nothing.
+  config.rope.theta = 1e6;
   TRY(read_decoder(fields, config));
+  TRY_ASSIGN(config.rms_norm_epsilon, fields.number("rms_norm_eps", 1e-5, 0.0, 1.0));
   TRY(read_experts(fields, "num_local_experts", "intermediate_size", config));
   config.intermediate_size = 0;
   for (LayerConfig& layer : config.layers) {

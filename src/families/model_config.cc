@@ -40,7 +40,9 @@ Json unwrapped(const Json& json) {
 Json with_defaults(const Family& family, const Json& file) {
   Json filled = Json::parse(family.defaults).value();
   for (const Json::Member& member : file.as_object()) {
-    if (!member.value.is_null()) filled.set(member.key, member.value);
+    if (!member.value.is_null() || filled.find(member.key) == nullptr) {
+      filled.set(member.key, member.value);
+    }
   }
   return filled;
 }

@@ -190,6 +190,9 @@ TEST(ModelConfig, RefusesWrongRope) {  // CF-06
         R"({"rope_type":"yarn","factor":32,"original_max_position_embeddings":0})"}) {
     expect_refused(with("rope_scaling", rope), ErrorCode::kBadCheckpoint, "rope_scaling.");
   }
+  expect_refused(with("rope_scaling", R"({"rope_type":"yarn","type":"linear","factor":2})"),
+                 ErrorCode::kBadCheckpoint,
+                 "rope_type is \"yarn\", but type, its older name, is \"linear\"");
   expect_refused(with("rope_scaling", R"({"rope_type":"su","factor":2})"), ErrorCode::kUnsupported,
                  "is \"su\"; supported: \"default\", \"linear\", \"llama3\", "
                  "\"yarn\"");
@@ -243,6 +246,17 @@ TEST(ModelConfig, RefusesWhatOtherFamiliesDo) {
                                                        {"global_attn_every_n_layers", "3"},
                                                        {"attn_output_gate", "true"},
                                                        {"index_topk", "2048"},
+                                                       {"apply_layernorm_1p", "true"},
+                                                       {"zero_centered_gamma", "true"},
+                                                       {"norm_after", "true"},
+                                                       {"use_post_norm", "true"},
+                                                       {"mup_width", "256"},
+                                                       {"mup_attn_scale", "8"},
+                                                       {"softmax1", "true"},
+                                                       {"lambda_init", "0.8"},
+                                                       {"num_loops", "2"},
+                                                       {"new_decoder_architecture", "true"},
+                                                       {"use_grouped_topk", "true"},
                                                        {"layer_types", "[\"linear_attention\"]"}};
   for (const char* model : {"llama-3.1-8b", "qwen3-30b-a3b"}) {
     for (const auto& [key, value] : kKeys) {
@@ -255,6 +269,37 @@ TEST(ModelConfig, RefusesWhatOtherFamiliesDo) {
     config.set("layer_types", Json::Array{"full_attention", "full_attention"});
     EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok());
   }
+}
+
+// Another norm's epsilon is not taken for ours, and not passed over where ours is missing.
+TEST(ModelConfig, RefusesAnEpsilonUnderAnotherName) {
+  for (const char* model : {"llama-3.1-8b", "mixtral-8x7b", "gemma-3-4b"}) {
+    for (const char* key : {"layer_norm_eps", "layer_norm_epsilon", "norm_eps"}) {
+      Json config = published_config(model).value();
+      config.set(key, 0.1);
+      EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok()) << key;
+      config.set("rms_norm_eps", nullptr);
+      expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                     key);
+    }
+  }
+  Json config = published_config("llama-3.1-8b").value();
+  config.set("num_warmup_steps", 100);  // no "mup_"
+  EXPECT_TRUE(parse_model_config(config, nullptr, "config.json").ok());
+}
+
+// transformers 5 writes the base alone where nothing is scaled.
+TEST(ModelConfig, RopeParametersWithoutATypeAreNotScaled) {
+  Json config = published_config("llama-3.1-8b").value();
+  config.set("rope_scaling", nullptr).set("rope_theta", nullptr);
+  config.set("rope_parameters", parse_text(R"({"rope_theta": 5e5})"));
+  const auto plain = parse_model_config(config, nullptr, "config.json");
+  ASSERT_TRUE(plain.ok()) << plain.error().message;
+  EXPECT_EQ(plain->rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(plain->rope.theta, 5e5);
+  config.set("rope_parameters", parse_text(R"({"rope_theta": 5e5, "factor": 4.0})"));
+  expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kUnsupported,
+                 "rope_parameters.factor");
 }
 
 // A bias that is said and not computed, a mask that is not causal, in any family.

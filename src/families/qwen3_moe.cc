@@ -1,6 +1,8 @@
 // Qwen 3 with experts: Qwen 3's attention; layers of experts, with dense ones between on request.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "families/gguf_tables.h"
 #include "families/published_config.h"
 
@@ -13,6 +15,16 @@ Result<void> read_expert_layers(const ConfigFields& fields, ModelConfig& config)
   const Json* dense = fields.find("mlp_only_layers");
   if (dense != nullptr && !dense->is_array()) {
     return fields.bad("mlp_only_layers", "must be an array of layers, found " + shown(*dense));
+  }
+  for (size_t i = 0; dense != nullptr && i < dense->as_array().size(); ++i) {
+    const Json& layer = dense->as_array()[i];
+    if (layer.is_integer() && layer.as_integer() >= 0 &&
+        layer.as_integer() < config.layer_count()) {
+      continue;
+    }
+    return fields.bad(fmt::format("mlp_only_layers[{}]", i),
+                      fmt::format("must be a layer, from 0 to {}, found {}",
+                                  config.layer_count() - 1, shown(layer)));
   }
   const auto is_dense = [&](int layer) {
     if (dense == nullptr) return false;

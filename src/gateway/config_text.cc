@@ -49,7 +49,12 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   out += "\n[pool.scale]\n";
   put(out, "min", fmt::format("{}", policy.replicas_min));
   put(out, "max", fmt::format("{}", policy.replicas_max));
-  put_text(out, "policy", policy.rule == PoolPolicy::Rule::kKnative ? "kpa" : "concurrency");
+  put_text(out, "policy", rule_name(policy.rule));
+  if (policy.rule == PoolPolicy::Rule::kSlo) {
+    put_number(out, "ttft", policy.slo.first_token_s);
+    put_number(out, "itl", policy.slo.gap_s);
+    put_percent(out, "percentile", policy.slo.percentile);
+  }
   put_text(out, "mode", scaling.is_advised_only ? "advise" : "act");
   put_number(out, "window", policy.window_s);
   put_percent(out, "panic_window", policy.panic_window_share);
@@ -134,6 +139,24 @@ void put_route(std::string& out, const RouteConfig& route) {
                   route.shadow->tokens_per_minute));
 }
 
+void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
+  out += "\n[autoscaler]\n";
+  put_text(out, "state_dir", autoscaler.state_dir);
+  put(out, "gateways", list(autoscaler.gateways));
+  if (autoscaler.lead == AutoscalerConfig::Lead::kEtcd) put_text(out, "lead", "etcd");
+  if (autoscaler.lead == AutoscalerConfig::Lead::kKubernetes) {
+    put_text(out, "lead", "kubernetes");
+    put_text(out, "lease", autoscaler.lease_namespace + "/" + autoscaler.lease_name);
+  }
+  put(out, "lease_seconds", fmt::format("{}", autoscaler.lease_s));
+  if (autoscaler.port >= 0) {
+    put_text(out, "listen", net::format_host_port(autoscaler.host, autoscaler.port));
+  }
+  if (autoscaler.keda_port >= 0) {
+    put_text(out, "keda_listen", net::format_host_port(autoscaler.keda_host, autoscaler.keda_port));
+  }
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -167,14 +190,7 @@ std::string config_text(const GatewayConfig& config) {
   }
   if (!config.zones.distance_ms.empty()) out += "\n[zones]\n";
   for (const auto& [zone, ms] : config.zones.distance_ms) put_number(out, quoted(zone), ms);
-  out += "\n[autoscaler]\n";
-  put_text(out, "state_dir", config.autoscaler.state_dir);
-  put(out, "gateways", list(config.autoscaler.gateways));
-  if (config.autoscaler.leads_by_etcd) put_text(out, "lead", "etcd");
-  put(out, "lease_seconds", fmt::format("{}", config.autoscaler.lease_s));
-  if (config.autoscaler.port >= 0) {
-    put_text(out, "listen", net::format_host_port(config.autoscaler.host, config.autoscaler.port));
-  }
+  put_autoscaler(out, config.autoscaler);
   if (!config.etcd.endpoints.empty()) {
     out += "\n[etcd]\n";
     put(out, "endpoints", list(config.etcd.endpoints));

@@ -52,6 +52,11 @@ void PoolGate::move(Place from, Place to) {
   if (from == Place::kInService && to == Place::kOver) ++report_.finished;
 }
 
+void PoolGate::note_served(const autoscaler::ServedSums::Request& request) {
+  std::lock_guard lock(mutex_);
+  report_.served.add(request);
+}
+
 bool PoolGate::is_retired(int64_t now_ns) const {
   return retirement_ != 0 && now_ns - retired_ns_ < kRetirementNs;
 }

@@ -54,6 +54,8 @@ class PoolGate {
   void note_request();
   void note_refused();
   void move(Place from, Place to);
+  // Of one that a single replica has answered.
+  void note_served(const autoscaler::ServedSums::Request& request);
 
   // Whether a request that comes now is held.
   bool holds(const PoolSupply& supply) const;

@@ -327,6 +327,7 @@ void Relay::note_end(const std::string& choice_end) {
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
   prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
+  cached_tokens_ = end->cached_tokens;
   if (request_.ticket != nullptr) {
     request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
                                .output_tokens = end->output_tokens,
@@ -473,7 +474,23 @@ void Relay::send_refusal() {
   send_answer(*std::move(refusal_));
 }
 
+// What the autoscaler counts of it: of one answer, that one worker has given and no client held up.
+void Relay::note_served() {
+  const auto output = static_cast<int64_t>(said_count());
+  if (!request_.gate || foreign_ || attempt_ > 0 || said_.size() != 1 || output == 0 ||
+      answer_ns_ == 0 || was_paused_) {
+    return;
+  }
+  request_.gate->note_served(
+      {.input = prompt_tokens_,
+       .computed = std::max<int64_t>(prompt_tokens_ - cached_tokens_, 1),
+       .output = output,
+       .first_token_s = static_cast<double>(answer_ns_ - attempted_ns_) * 1e-9,
+       .further_s = static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
+}
+
 void Relay::finish() {
+  note_served();
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   note_arm(ArmFigures::Outcome::kOk);

@@ -152,6 +152,7 @@ class Relay final : public WorkerListener,
   bool relay(AnswerUpdate& update);
   void note_response(std::string_view bytes);
   void note_progress();
+  void note_served();
   void note_arm(ArmFigures::Outcome outcome);  // its answer is over
   void note_end(const std::string& choice_end);
   void note_harmless();       // the worker has begun it and lives
@@ -190,6 +191,7 @@ class Relay final : public WorkerListener,
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;
   int64_t prompt_tokens_ = 0;  // of the longest one, as workers say
+  int64_t cached_tokens_ = 0;  // of the last one that has ended
   bool progressed_ = false;    // the running attempt has said something new
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;

@@ -17,6 +17,9 @@ using autoscaler::PoolPolicy;
 constexpr std::array<std::string_view, 6> kOfLauncher = {
     "--port", "--host", "--fleet-port", "--fleet-host", "--fleet-name", "--fleet-key-file"};
 
+constexpr std::array<PoolPolicy::Rule, 3> kRules = {
+    PoolPolicy::Rule::kConcurrency, PoolPolicy::Rule::kKnative, PoolPolicy::Rule::kSlo};
+
 // In per cent in the file, a share in the policy.
 Result<void> read_percent(const ConfigTable& table, std::string_view key,
                           std::optional<double>& share) {
@@ -27,12 +30,31 @@ Result<void> read_percent(const ConfigTable& table, std::string_view key,
 }
 
 Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
-  std::string rule = "concurrency";
+  std::string rule = std::string(rule_name(PoolPolicy::Rule::kConcurrency));
   TRY(table.read("policy", rule));
-  if (rule != "concurrency" && rule != "kpa") {
-    return table.bad("policy", "must be concurrency, or kpa for Knative's arithmetic");
+  const auto found = std::ranges::find(kRules, rule, rule_name);
+  if (found == kRules.end()) {
+    return table.bad("policy",
+                     "must be concurrency, slo to keep 'ttft' and 'itl', or kpa for Knative's "
+                     "arithmetic");
   }
-  policy.rule = rule == "kpa" ? PoolPolicy::Rule::kKnative : PoolPolicy::Rule::kConcurrency;
+  policy.rule = *found;
+  TRY(table.read("ttft", {1e-3, 3600}, policy.slo.first_token_s));
+  TRY(table.read("itl", {1e-4, 60}, policy.slo.gap_s));
+  std::optional<double> percent;
+  TRY(table.read("percentile", {50, 99.9}, percent));
+  if (percent) policy.slo.percentile = *percent / 100;
+  const bool has_objective = policy.slo.first_token_s || policy.slo.gap_s;
+  if (policy.rule == PoolPolicy::Rule::kSlo && !has_objective) {
+    return table.bad("policy", "slo needs 'ttft', 'itl' or both, in seconds");
+  }
+  if (policy.rule != PoolPolicy::Rule::kSlo && has_objective) {
+    return table.bad(policy.slo.first_token_s ? "ttft" : "itl",
+                     "is kept by policy = \"slo\" alone");
+  }
+  if (policy.rule != PoolPolicy::Rule::kSlo && percent) {
+    return table.bad("percentile", "says nothing without policy = \"slo\"");
+  }
   return {};
 }
 
@@ -67,6 +89,9 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(table.expect_only({"min",
                          "max",
                          "policy",
+                         "ttft",
+                         "itl",
+                         "percentile",
                          "mode",
                          "window",
                          "panic_window",
@@ -227,7 +252,54 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
   return table.read("stop_grace", {0, 86'400}, launch.stop_grace_s);
 }
 
+Result<void> read_lead(const ConfigTable& table, AutoscalerConfig& autoscaler) {
+  using Lead = AutoscalerConfig::Lead;
+  std::string lead;
+  TRY(table.read("lead", lead));
+  std::string lease;
+  TRY(table.read("lease", lease));
+  if (!lead.empty() && lead != "etcd" && lead != "kubernetes") {
+    return table.bad("lead",
+                     "must be etcd or kubernetes: of several autoscalers one decides, by a lease "
+                     "there");
+  }
+  if (lead != "kubernetes") {
+    if (!lease.empty()) return table.bad("lease", "says nothing without lead = \"kubernetes\"");
+    autoscaler.lead = lead.empty() ? Lead::kNone : Lead::kEtcd;
+    return {};
+  }
+  autoscaler.lead = Lead::kKubernetes;
+  constexpr std::string_view kDns = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+  constexpr size_t kNameMax = 63;  // as a label's value, which it becomes
+  const size_t slash = lease.find('/');
+  const std::string space = lease.substr(0, slash);
+  const std::string name = slash == std::string::npos ? "" : lease.substr(slash + 1);
+  const auto is_name = [&](const std::string& one) {
+    return !one.empty() && one.size() <= kNameMax &&
+           one.find_first_not_of(kDns) == std::string::npos &&
+           kDns.find(one.front()) < kDns.find('-') && kDns.find(one.back()) < kDns.find('-');
+  };
+  if (!is_name(space) || !is_name(name)) {
+    return table.bad("lease", "must be NAMESPACE/NAME of a Lease, as in ml/pelton-autoscaler");
+  }
+  autoscaler.lease_namespace = space;
+  autoscaler.lease_name = name;
+  return {};
+}
+
 }  // namespace
+
+std::string_view rule_name(PoolPolicy::Rule rule) {
+  switch (rule) {
+    case PoolPolicy::Rule::kConcurrency:
+      return "concurrency";
+    case PoolPolicy::Rule::kKnative:
+      return "kpa";
+    case PoolPolicy::Rule::kSlo:
+      return "slo";
+  }
+  return "";
+}
 
 std::string_view launch_kind_name(LaunchConfig::Kind kind) {
   switch (kind) {
@@ -266,13 +338,9 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only({"state_dir", "gateways", "listen", "lead", "lease_seconds"}));
-  std::string lead;
-  TRY(table.read("lead", lead));
-  if (!lead.empty() && lead != "etcd") {
-    return table.bad("lead", "must be etcd: of several autoscalers one decides, by a lease there");
-  }
-  autoscaler.leads_by_etcd = !lead.empty();
+  TRY(table.expect_only(
+      {"state_dir", "gateways", "listen", "keda_listen", "lead", "lease", "lease_seconds"}));
+  TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {
@@ -285,7 +353,8 @@ Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autosca
     return table.bad("gateways",
                      "must be URLs of admin listeners without a path, as in http://127.0.0.1:8091");
   }
-  return table.read_address("listen", autoscaler.host, autoscaler.port);
+  TRY(table.read_address("listen", autoscaler.host, autoscaler.port));
+  return table.read_address("keda_listen", autoscaler.keda_host, autoscaler.keda_port);
 }
 
 }  // namespace pelton::gateway

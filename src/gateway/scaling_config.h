@@ -58,10 +58,17 @@ struct AutoscalerConfig {
   std::vector<std::string> gateways;          // URLs of their admin listeners
   std::string host = "127.0.0.1";             // where it says what it decides
   int port = -1;                              // -1: nowhere
-  bool leads_by_etcd = false;  // of several autoscalers one decides, by a lease there
-  int lease_s = 6;             // after which another one leads
+  std::string keda_host = "127.0.0.1";        // where KEDA asks
+  int keda_port = -1;                         // -1: nowhere
+  // Of several autoscalers one decides, by a lease there.
+  enum class Lead { kNone, kEtcd, kKubernetes };
+  Lead lead = Lead::kNone;
+  std::string lease_namespace;  // of kKubernetes: its Lease
+  std::string lease_name;
+  int lease_s = 6;  // after which another one leads
 };
 
+std::string_view rule_name(autoscaler::PoolPolicy::Rule rule);
 std::string_view launch_kind_name(LaunchConfig::Kind kind);
 std::string_view workload_kind_name(LaunchConfig::Workload workload);
 

@@ -14,6 +14,7 @@ const std::string kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
 TEST(ScalingConfig, IsReadAndWrittenAgain) {
   const std::string text =
       "[autoscaler]\nstate_dir = \"/tmp/r\"\nlisten = \"127.0.0.1:8092\"\n"
+      "keda_listen = \"0.0.0.0:9090\"\n"
       "gateways = [\"http://127.0.0.1:8091\"]\nlead = \"etcd\"\nlease_seconds = 9\n" +
       kPool +
       "[pool.scale]\nmin = 1\nmax = 9\npolicy = \"kpa\"\nmode = \"advise\"\n"
@@ -57,19 +58,40 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(again->autoscaler.state_dir, read->autoscaler.state_dir);
   EXPECT_EQ(again->autoscaler.gateways, read->autoscaler.gateways);
   EXPECT_EQ(again->autoscaler.port, 8092);
-  EXPECT_TRUE(again->autoscaler.leads_by_etcd);
+  EXPECT_EQ(again->autoscaler.keda_host, "0.0.0.0");
+  EXPECT_EQ(again->autoscaler.keda_port, 9090);
+  EXPECT_EQ(again->autoscaler.lead, AutoscalerConfig::Lead::kEtcd);
   EXPECT_EQ(again->autoscaler.lease_s, 9);
+}
+
+TEST(ScalingConfig, AnObjectiveIsReadAndWrittenAgain) {
+  const std::string text = kPool +
+                           "[pool.scale]\nmax = 9\npolicy = \"slo\"\nttft = 0.8\nitl = 0.04\n"
+                           "percentile = 99\n";
+  const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const autoscaler::PoolPolicy& policy = read->pools.at(0).scaling->policy;
+  EXPECT_EQ(policy.rule, autoscaler::PoolPolicy::Rule::kSlo);
+  EXPECT_EQ(policy.slo.first_token_s, 0.8);
+  EXPECT_EQ(policy.slo.gap_s, 0.04);
+  EXPECT_EQ(policy.slo.percentile, 0.99);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
 }
 
 TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
   const std::string text =
-      kPool +
+      "[autoscaler]\nlead = \"kubernetes\"\nlease = \"ml/pelton-autoscaler\"\n" + kPool +
       "[pool.scale]\nmax = 2\n[pool.launch]\nkind = \"kubernetes\"\n"
       "workload = \"ml/statefulset/w\"\nport = 8001\n"
       "[[pool]]\nname = \"b\"\nmodel = \"n\"\n[pool.scale]\n[pool.launch]\nkind = \"slurm\"\n"
       "serve = [\"n\"]\nsbatch = [\"--partition=gpu\", \"--time=1:00:00\"]\ndrain_seconds = 90\n";
   const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
   ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->autoscaler.lead, AutoscalerConfig::Lead::kKubernetes);
+  EXPECT_EQ(read->autoscaler.lease_namespace, "ml");
+  EXPECT_EQ(read->autoscaler.lease_name, "pelton-autoscaler");
   const LaunchConfig& pods = read->pools.at(0).scaling->launch.value();
   EXPECT_EQ(pods.kind, LaunchConfig::Kind::kKubernetes);
   EXPECT_EQ(pods.workload, LaunchConfig::Workload::kStatefulSet);
@@ -101,6 +123,10 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
   const std::string launch = kPool + "[pool.scale]\n[pool.launch]\n";
   const Bad bads[] = {
       {"[autoscaler]\nlead = \"zookeeper\"\n" + kPool, "f:2: [autoscaler]: 'lead' must be etcd"},
+      {"[autoscaler]\nlead = \"kubernetes\"\n" + kPool, "f:1: [autoscaler]: 'lease' must be"},
+      {"[autoscaler]\nlead = \"kubernetes\"\nlease = \"a/B\"\n" + kPool,
+       "f:3: [autoscaler]: 'lease' must be NAMESPACE/NAME"},
+      {"[autoscaler]\nlease = \"a/b\"\n" + kPool, "f:2: [autoscaler]: 'lease' says nothing"},
       {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
       {launch + "kind = \"slurn\"\n",
        "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes or "
@@ -155,6 +181,12 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "window = 0\n", "f:5: [[pool]]: 'scale': 'window' must be"},
       {scale + "window = \"60\"\n", "f:5: [[pool]]: 'scale': 'window' must be"},
       {scale + "policy = \"hpa\"\n", "f:5: [[pool]]: 'scale': 'policy' must be concurrency"},
+      {scale + "policy = \"slo\"\n", "f:5: [[pool]]: 'scale': 'policy' slo needs 'ttft', 'itl'"},
+      {scale + "itl = 0.05\n", "f:5: [[pool]]: 'scale': 'itl' is kept by policy"},
+      {scale + "percentile = 99\n", "f:5: [[pool]]: 'scale': 'percentile' says nothing without"},
+      {scale + "policy = \"slo\"\nttft = 0\n", "f:6: [[pool]]: 'scale': 'ttft' must be"},
+      {scale + "policy = \"slo\"\nttft = 1\npercentile = 100\n",
+       "f:7: [[pool]]: 'scale': 'percentile' must be"},
       {scale + "mode = \"talk\"\n", "f:5: [[pool]]: 'scale': 'mode' must be act or advise"},
       {scale + "hold_requests = 0\n", "f:5: [[pool]]: 'scale': 'hold_requests' must be"},
       {scale + "max_gpus = 4\n", "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: gpus_max says"},

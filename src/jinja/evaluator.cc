@@ -85,7 +85,8 @@ Result<Value> Evaluator::evaluate_here(const Expression& expression) {
 
 Result<Value> Evaluator::look_up(const std::string& name) {
   for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->outer.get()) {
-    TRY(charge(scope->names.size() / 16));
+    const size_t count = scope->names.size();
+    TRY(charge(count / 16 + count * (name.size() / 64)));
     for (auto held = scope->names.rbegin(); held != scope->names.rend(); ++held) {
       if (held->first == name) return held->second;
     }
@@ -116,11 +117,9 @@ Result<Value> Evaluator::evaluate_dict(const Expression& expression) {
     if (key.is_list() || key.is_dict()) {
       return failure(fmt::format("a dict's key cannot be a '{}'", key.type_name()));
     }
-    TRY(charge(dict.members.size() / 16));
-    const auto found = std::find_if(dict.members.begin(), dict.members.end(),
-                                    [&](const auto& member) { return member.first == key; });
-    if (found != dict.members.end()) {
-      found->second = std::move(value);
+    TRY_ASSIGN(const size_t at, find_member(*this, dict, key));
+    if (at < dict.members.size()) {
+      dict.members[at].second = std::move(value);
     } else {
       dict.members.emplace_back(std::move(key), std::move(value));
     }
@@ -173,7 +172,11 @@ Result<Value> Evaluator::evaluate_call(const Expression& expression, Value calle
     namespaces_.push_back(made);
     if (!arguments.positional.empty() && arguments.positional[0].is_dict()) {
       for (const auto& [key, value] : arguments.positional[0].as_dict().members) {
-        if (key.is_string()) made->set(key.as_string(), value);
+        if (!key.is_string()) continue;
+        // A namespace holds names, not values: it has a copy.
+        TRY(allocate(key.as_string().size()));
+        TRY(charge(count * (key.as_string().size() / 64)));
+        made->set(key.as_string(), value);
       }
     }
     for (auto& [name, value] : arguments.named) made->set(name, std::move(value));

@@ -114,13 +114,11 @@ Result<Value> make_dict(Runtime& runtime, const Arguments& arguments) {
     dict.members = arguments.positional[0].as_dict().members;
   }
   for (const auto& [name, value] : arguments.named) {
-    TRY(runtime.charge(dict.members.size() / 4));
     TRY(runtime.allocate_objects(2));
-    const auto found =
-        std::find_if(dict.members.begin(), dict.members.end(),
-                     [&name = name](const auto& m) { return m.first == Value::own(name); });
-    if (found != dict.members.end()) {
-      found->second = value;
+    TRY(runtime.allocate(name.size()));
+    TRY_ASSIGN(const size_t at, find_member(runtime, dict, std::string_view(name)));
+    if (at < dict.members.size()) {
+      dict.members[at].second = value;
     } else {
       dict.members.emplace_back(Value::own(name), value);
     }

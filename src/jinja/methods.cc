@@ -48,8 +48,9 @@ Result<Value> items(Runtime& runtime, const Value& self, const Arguments& argume
 
 Result<Value> get(Runtime& runtime, const Value& self, const Arguments& arguments) {
   TRY_ASSIGN(const auto bound, bind("get", arguments, {"key", "default"}, 1));
-  TRY(runtime.charge(self.as_dict().members.size() / 16));
-  if (const Value* member = self.as_dict().find(*bound[0])) return *member;
+  const auto& members = self.as_dict().members;
+  TRY_ASSIGN(const size_t at, find_member(runtime, self.as_dict(), *bound[0]));
+  if (at < members.size()) return members[at].second;
   return bound[1] != nullptr ? *bound[1] : Value(None{});
 }
 

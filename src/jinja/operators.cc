@@ -225,12 +225,14 @@ Result<Value> attribute_of(Runtime& runtime, const Value& value, std::string_vie
     return std::move(*method);
   }
   if (Object* object = value.object()) {
-    TRY(runtime.charge(object->attribute_count() / 16));
+    const size_t count = object->attribute_count();
+    TRY(runtime.charge(count / 16 + count * (name.size() / 64)));
     if (std::optional<Value> attribute = object->attribute(name)) return std::move(*attribute);
   }
   if (value.is_dict()) {
-    TRY(runtime.charge(value.as_dict().members.size() / 16));
-    if (const Value* member = value.as_dict().find(name)) return *member;
+    const auto& members = value.as_dict().members;
+    TRY_ASSIGN(const size_t at, find_member(runtime, value.as_dict(), name));
+    if (at < members.size()) return members[at].second;
   }
   TRY(runtime.allocate_objects(2));
   TRY(runtime.allocate(2 * name.size()));
@@ -241,8 +243,9 @@ Result<Value> item_of(Runtime& runtime, const Value& value, const Value& key) {
   if (value.is_undefined()) return failure(value.why_undefined());
   TRY(runtime.charge(1));
   if (value.is_dict()) {
-    TRY(runtime.charge(value.as_dict().members.size() / 16));
-    if (const Value* member = value.as_dict().find(key)) return *member;
+    const auto& members = value.as_dict().members;
+    TRY_ASSIGN(const size_t at, find_member(runtime, value.as_dict(), key));
+    if (at < members.size()) return members[at].second;
   } else if (value.is_sequence()) {
     const std::vector<Value>& items = value.as_list().items;
     if (const std::optional<size_t> at = index_in(key, items.size())) return items[*at];

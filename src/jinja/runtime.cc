@@ -40,6 +40,31 @@ Result<void> Runtime::allocate_objects(size_t count) {
   return allocate(std::min(count, limits_.bytes) * (kObjectBytes + 2 * sizeof(Value)));
 }
 
+Result<size_t> find_member(Runtime& runtime, const Dict& dict, const Value& key) {
+  if (key.is_string()) return find_member(runtime, dict, std::string_view(key.as_string()));
+  const size_t count = dict.members.size();
+  TRY(runtime.charge(count / 16));
+  for (size_t i = 0; i < count; ++i) {
+    const Value& name = dict.members[i].first;
+    TRY(runtime.charge(std::min(name.comparison(), key.comparison()) - 1));
+    if (name == key) return i;
+  }
+  return count;
+}
+
+// Strings of another length differ at once.
+Result<size_t> find_member(Runtime& runtime, const Dict& dict, std::string_view key) {
+  const size_t count = dict.members.size();
+  TRY(runtime.charge(count / 16));
+  for (size_t i = 0; i < count; ++i) {
+    const Value& name = dict.members[i].first;
+    if (!name.is_string() || name.as_string().size() != key.size()) continue;
+    TRY(runtime.charge(key.size() / 64));
+    if (name.as_string() == key) return i;
+  }
+  return count;
+}
+
 Result<std::vector<Value>> items_of(Runtime& runtime, const Value& value) {
   std::vector<Value> items;
   if (value.is_undefined()) return items;

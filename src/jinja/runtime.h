@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/result.h"
 #include "jinja/value.h"
@@ -50,6 +51,11 @@ class Runtime {
   size_t steps_ = 0;
   size_t bytes_ = 0;
 };
+
+// Which member of a dict has this key; as many as there are: none. Charged for what is compared:
+// keys may be long.
+Result<size_t> find_member(Runtime& runtime, const Dict& dict, const Value& key);
+Result<size_t> find_member(Runtime& runtime, const Dict& dict, std::string_view key);
 
 // The items that a loop goes over: of a list; a dict's keys; a string's characters; none of an
 // undefined value. Error: anything else.

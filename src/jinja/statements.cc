@@ -3,11 +3,25 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "jinja/evaluator.h"
 #include "jinja/lexer.h"
 #include "jinja/python_format.h"
 
 namespace pelton::jinja {
+namespace {
+
+// A template's own words, and values that its errors show, may be of any length; a client gets
+// these many.
+constexpr size_t kMessageBytesMax = 4096;
+
+std::string shortened(std::string_view message) {
+  if (message.size() <= kMessageBytesMax) return std::string(message);
+  const std::string_view cut = message.substr(0, kMessageBytesMax);
+  return std::string(cut.substr(0, base::valid_utf8_prefix(cut))) + "...";
+}
+
+}  // namespace
 
 // A macro remembers where it was defined, and does not keep that alive: the scope holds the macro.
 class Evaluator::Macro final : public Object {
@@ -49,13 +63,15 @@ Result<Text> Evaluator::run(const Body& body, const Dict& context) {
   out_ = &out;
   const Result<Flow> flow = run_body(body);
   if (!flow.ok()) {
-    return error_line_ > 0 ? at_line(error_line_, flow.error().message) : flow.error();
+    const std::string message = shortened(flow.error().message);
+    return error_line_ > 0 ? at_line(error_line_, message) : failure(message);
   }
   return out;
 }
 
 Result<void> Evaluator::define(std::string_view name, Value value) {
-  TRY(charge(scope_->names.size() / 16));
+  const size_t count = scope_->names.size();
+  TRY(charge(count / 16 + count * (name.size() / 64)));
   for (auto& [defined, held] : scope_->names) {
     if (defined != name) continue;
     held = std::move(value);
@@ -210,7 +226,8 @@ Result<void> Evaluator::assign_one(const Target& target, const Value& value) {
   TRY_ASSIGN(const Value held, look_up(target.name));
   auto* const found = dynamic_cast<Namespace*>(held.object());
   if (found == nullptr) return failure("cannot assign an attribute of anything but a namespace");
-  TRY(charge(1 + found->attribute_count() / 16));
+  const size_t count = found->attribute_count();
+  TRY(charge(1 + count / 16 + count * (target.attribute.size() / 64)));
   TRY(allocate_objects(1));
   found->set(target.attribute, value);
   return {};

@@ -269,6 +269,15 @@ TEST(JinjaFunctions, ExceptionsAreTheTemplatesOwnWords) {
             "error: line 3: roles must alternate");
 }
 
+// A client gets the error whole: what a template says in it is cut, between characters.
+TEST(JinjaFunctions, AnExceptionsWordsAreCut) {
+  const std::string cut = rendered("{{ raise_exception('x' ~ 'é' * 500000) }}");
+  EXPECT_LT(cut.size(), 4200u);
+  EXPECT_EQ(cut.find("error: line 1: xé"), 0u);
+  EXPECT_TRUE(cut.ends_with("é...")) << cut.substr(cut.size() - 9);
+  EXPECT_LT(rendered("{{ {}['x' * 500000].y }}").size(), 4200u);
+}
+
 TEST(JinjaErrors, NameTheLine) {
   EXPECT_EQ(rendered("a\n{% if %}"),
             "error: line 2: expected an expression, not the end of the tag");
@@ -302,6 +311,27 @@ TEST(JinjaLimits, AreErrors) {
                        std::string(filter) + " %}{% endfor %}"),
               "error: line 1: the template takes more than 5000000 steps");
   }
+  // A key that is as long as the one looked for is compared with it.
+  for (const char* expression : {"{s: 1}.get(t)", "{s: 1}[t] is defined", "{s: 1, t: 2}",
+                                 "{(1, s): 1}.get((1, t))", "{s: {t: 1}} == {s: {s: 1}}"}) {
+    EXPECT_EQ(rendered("{% set s = ' ' * 5000000 %}{% set t = ' ' * 4999999 ~ '.' %}"
+                       "{% for i in range(100000) %}{% set x = " +
+                       std::string(expression) + " %}{% endfor %}"),
+              "error: line 1: the template takes more than 5000000 steps")
+        << expression;
+  }
+  const std::string name(1000, 'x');
+  EXPECT_EQ(rendered("{% for i in range(100000) %}{% set " + name + " = " + name +
+                     "y %}"
+                     "{% set " +
+                     name + "z = 1 %}{% endfor %}"),
+            "error: line 1: the template takes more than 5000000 steps");
+  // Names in a namespace are copies.
+  EXPECT_EQ(rendered("{% set s = ' ' * 5000000 %}{% for i in range(1000) %}"
+                     "{% set x = namespace({s: 1}) %}{% endfor %}",
+                     "{}", {.steps = 50'000'000})
+                .find("error: line 1: the template makes more than"),
+            0u);
   // Twice as long each time: what is shared is counted each time it is shown.
   EXPECT_EQ(
       rendered("{% set n = namespace(x=[1]) %}{% for i in range(100) %}{% set n.x = [n.x, n.x] %}"

@@ -74,12 +74,16 @@ Result<Value> Value::tuple(std::vector<Value> items) {
 }
 
 Result<Value> Value::dict(Dict dict) {
+  size_t of_keys = 0;  // beyond a step each
   for (const auto& [key, value] : dict.members) {
     hold(dict, key);
     hold(dict, value);
+    of_keys = std::min(of_keys + key.comparison() - 1, kWeightMax / (size_t{1} << 24));
   }
-  const size_t members = dict.members.size();
-  dict.comparison = std::min(dict.comparison + members * members / 16, kWeightMax);
+  // Each key is looked for among the other's.
+  const size_t members = std::min(dict.members.size(), size_t{1} << 24);
+  dict.comparison =
+      std::min(dict.comparison + members * members / 16 + members * of_keys, kWeightMax);
   if (dict.depth > kValueDepthMax) return failure("dicts nest too deeply");
   Value value;
   value.value_ = std::make_shared<const Dict>(std::move(dict));

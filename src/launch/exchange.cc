@@ -93,6 +93,29 @@ int count_of(const Json& json, std::string_view key) {
   return static_cast<int>(std::clamp<int64_t>(json.integer(key).value_or(0), 0, kCountMax));
 }
 
+// Of a worker that says nothing of its steps: none.
+autoscaler::ReplicaModel read_model(const Json& worker) {
+  const Json* json = worker.find("model");
+  if (json == nullptr) return {};
+  constexpr double kTokensMax = 1e12;
+  return {.fixed_s = seconds_of(*json, "fixed_s"),
+          .prefill_token_s = seconds_of(*json, "prefill_token_s"),
+          .row_s = seconds_of(*json, "row_s"),
+          .context_token_s = seconds_of(*json, "context_token_s"),
+          .slots = std::max(count_of(*json, "slots"), 1),
+          .step_tokens = count_of(*json, "step_tokens"),
+          .kv_tokens = std::clamp(json->number("kv_tokens").value_or(0), 0.0, kTokensMax)};
+}
+
+void write_model(base::JsonWriter& w, const autoscaler::ReplicaModel& model) {
+  if (!model.is_known()) return;
+  w.key("model").begin_object().key("fixed_s").number(model.fixed_s);
+  w.key("prefill_token_s").number(model.prefill_token_s).key("row_s").number(model.row_s);
+  w.key("context_token_s").number(model.context_token_s).key("slots").integer(model.slots);
+  w.key("step_tokens").integer(model.step_tokens);
+  w.key("kv_tokens").number(model.kv_tokens).end_object();
+}
+
 ScaledFleet::Worker read_worker(const Json& json) {
   return {.host = json.string("host").value_or(""),
           .port = count_of(json, "port"),
@@ -102,7 +125,8 @@ ScaledFleet::Worker read_worker(const Json& json) {
           .open = count_of(json, "open"),
           .running = count_of(json, "running"),
           .waiting = count_of(json, "waiting"),
-          .kv_used = std::clamp(json.number("kv_used").value_or(0), 0.0, 1.0)};
+          .kv_used = std::clamp(json.number("kv_used").value_or(0), 0.0, 1.0),
+          .model = read_model(json)};
 }
 
 void write_worker(base::JsonWriter& w, const ScaledFleet::Worker& one) {
@@ -110,7 +134,9 @@ void write_worker(base::JsonWriter& w, const ScaledFleet::Worker& one) {
   w.key("ready").boolean(one.is_ready).key("silent").boolean(one.is_silent);
   w.key("slots").integer(one.slots).key("open").integer(one.open);
   w.key("running").integer(one.running).key("waiting").integer(one.waiting);
-  w.key("kv_used").number(one.kv_used).end_object();
+  w.key("kv_used").number(one.kv_used);
+  write_model(w, one.model);
+  w.end_object();
 }
 
 }  // namespace

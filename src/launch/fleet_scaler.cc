@@ -69,6 +69,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
+    pool.state.acts = !pool.asked.is_advised_only;
     if (!pool.is_known) {
       states.push_back(pool.state);
       continue;
@@ -294,6 +295,7 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
          .running = replica.worker.running,
          .waiting = replica.worker.waiting,
          .kv_used = replica.worker.kv_used,
+         .model = replica.worker.model,
          // One that has been asked to end cannot be recalled.
          .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0});
     if (replica.phase == Phase::kStarting) facts.replicas.back().slots = 0;

@@ -50,6 +50,7 @@ class ScaledFleet {
     int running = 0;
     int waiting = 0;
     double kv_used = 0;
+    autoscaler::ReplicaModel model;  // its costs are those of its steps lately
   };
 
   virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
@@ -108,6 +109,7 @@ class FleetScaler {
     int64_t starts = 0;
     int64_t failed_starts = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
+    bool acts = true;  // false: it is advised only
   };
   std::vector<PoolState> states() const;
 

@@ -27,13 +27,9 @@ std::string random_name() {
 
 }  // namespace
 
-Lead::Lead(Options options, SharedClock& clock, base::Log& log)
-    : options_(std::move(options)),
-      clock_(clock),
-      log_(log),
-      name_(random_name()),
-      client_(options_.etcd),
-      writing_client_(options_.etcd) {}
+Lead::Lead(std::unique_ptr<LeadStore> store, std::chrono::seconds lease, SharedClock& clock,
+           base::Log& log)
+    : store_(std::move(store)), lease_(lease), clock_(clock), log_(log), name_(random_name()) {}
 
 Lead::~Lead() {
   {
@@ -43,9 +39,8 @@ Lead::~Lead() {
   woken_.notify_all();
   if (renewing_.joinable()) renewing_.join();
   if (writing_.joinable()) writing_.join();
-  if (lease_ == 0) return;
-  const Result<void> revoked = client_.revoke(lease_);
-  if (!revoked.ok()) log_.info("the lead ends with its lease");
+  const Result<void> given_up = store_->give_up();
+  if (!given_up.ok()) log_.info("the lead ends with its lease");
 }
 
 bool Lead::leads() const {
@@ -58,40 +53,18 @@ void Lead::note(const Result<void>& done) {
   trouble_ = trouble;
 }
 
-Result<bool> Lead::enter() {
-  const int64_t asked_ns = steady_ns();
-  if (lease_ == 0) {
-    TRY_ASSIGN(lease_, client_.grant(options_.lease));
-  } else {
-    // While another one leads ours stays, so that there is no new one with each look.
-    const Result<std::chrono::seconds> left = client_.renew(lease_);
-    if (!left.ok()) {
-      if (left.error().code == ErrorCode::kNotFound) lease_ = 0;
-      return left.error();
-    }
-  }
-  TRY_ASSIGN(const bool is_ours, client_.create(key(), name_, lease_));
-  if (!is_ours) return false;
-  TRY_ASSIGN(const cluster::EtcdClient::Snapshot seen, client_.range(key()));
-  for (const cluster::EtcdClient::Entry& one : seen.entries) {
-    if (one.key == key() && one.value == name_) revision_ = one.mod_revision;
-  }
-  if (revision_ == 0) return false;
-  const int64_t lease_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(options_.lease).count();
-  leads_until_ns_ = asked_ns + lease_ns - kMargin_ns;
-  return true;
-}
-
 bool Lead::try_to_lead() {
-  const Result<bool> entered = enter();
+  const int64_t asked_ns = steady_ns();
+  const Result<std::optional<LeadStore::Term>> entered = store_->enter(name_);
   if (!entered.ok()) {
     note(entered.error());
     return false;
   }
   note({});
   if (!*entered) return false;
-  log_.info(fmt::format("leads, epoch {}", revision_));
+  epoch_ = (*entered)->epoch;
+  leads_until_ns_ = asked_ns + (*entered)->left.count() - kMargin_ns;
+  log_.info(fmt::format("leads, epoch {}", epoch_));
   renewing_ = std::thread([this] { renew(); });
   pthread_setname_np(renewing_.native_handle(), "pelton-lead");
   writing_ = std::thread([this] { write_kept(); });
@@ -100,7 +73,7 @@ bool Lead::try_to_lead() {
 }
 
 void Lead::renew() {
-  const std::chrono::milliseconds pause(options_.lease.count() * 1000 / 4);
+  const std::chrono::milliseconds pause(std::chrono::milliseconds(lease_) / 4);
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -109,14 +82,13 @@ void Lead::renew() {
     const int64_t asked_ns = steady_ns();
     // One whose time was over has acted as if it had none: it is not to lead again.
     if (!leads()) return;
-    const Result<std::chrono::seconds> left = client_.renew(lease_);
+    const Result<std::chrono::nanoseconds> left = store_->renew();
     note(left.ok() ? Result<void>() : left.error());
     if (!left.ok()) {
       if (left.error().code == ErrorCode::kNotFound) leads_until_ns_ = 0;
       continue;
     }
-    const int64_t left_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(*left).count();
-    const int64_t until_ns = asked_ns + left_ns - kMargin_ns;
+    const int64_t until_ns = asked_ns + left->count() - kMargin_ns;
     // Whoever writes may have seen meanwhile that another one leads.
     int64_t before_ns = leads_until_ns_.load();
     while (before_ns != 0 && !leads_until_ns_.compare_exchange_weak(before_ns, until_ns)) {
@@ -144,21 +116,21 @@ void Lead::write_kept() {
 }
 
 Result<std::vector<FleetScaler::Memory>> Lead::memories() {
-  TRY_ASSIGN(const cluster::EtcdClient::Snapshot seen, client_.range(memory_key()));
+  TRY_ASSIGN(const std::vector<LeadStore::Entry> entries, store_->read());
   std::vector<FleetScaler::Memory> all;
-  for (const cluster::EtcdClient::Entry& one : seen.entries) {
-    const Result<Json> json = Json::parse(one.value);
+  for (const LeadStore::Entry& one : entries) {
+    const Result<Json> json = Json::parse(one.text);
     const Json* memory = json.ok() && json->is_object() ? json->find("memory") : nullptr;
     const std::optional<int64_t> at_ns = memory == nullptr ? std::nullopt : json->integer("at_ns");
     if (!at_ns) {
-      log_.warning(fmt::format("lead: what is kept at {} is passed over", one.key));
+      log_.warning(fmt::format("lead: what is kept of pool '{}' is passed over", one.pool));
       continue;
     }
     // A minute is a clock that is set wrong; what is ahead by more is not waited for.
     constexpr int64_t kAheadMax_ns = 60'000'000'000;
     if (*at_ns - clock_.now_ns() > kAheadMax_ns) continue;
     clock_.advance_to(*at_ns);
-    all.push_back({.pool = one.key.substr(memory_key().size()), .text = memory->dump()});
+    all.push_back({.pool = one.pool, .text = memory->dump()});
   }
   return all;
 }
@@ -177,8 +149,7 @@ Result<void> Lead::write(const std::vector<FleetScaler::Memory>& memories) {
     std::string text;
     base::JsonWriter w(text);
     w.begin_object().key("at_ns").integer(clock_.now_ns()).key("memory").raw(one.text).end_object();
-    TRY_ASSIGN(const bool is_ours,
-               writing_client_.put_while(key(), revision_, memory_key() + one.pool, text));
+    TRY_ASSIGN(const bool is_ours, store_->write({.pool = one.pool, .text = std::move(text)}));
     if (is_ours) continue;
     leads_until_ns_ = 0;
     return Error{ErrorCode::kUnavailable, "another one leads", {}};

@@ -1,10 +1,7 @@
-// Of several autoscalers one decides: whoever holds a key in etcd under a lease. The key's revision
-// is its epoch, which rises from one to the next and fences its orders; what it remembers is kept
-// there, so that the next one decides as it would have. It leads for as long as its lease surely
-// lasts, by its own clock, and never again afterwards.
-//
-//   PREFIX/autoscaler/lead           who
-//   PREFIX/autoscaler/memory/POOL    what it remembers: written only by whoever leads
+// Of several autoscalers one decides: whoever has the lead in a store that all of them see
+// (lead_store.h). The lead's epoch rises from one to the next and fences its orders; what it
+// remembers is kept in the store, so that the next one decides as it would have. It leads for as
+// long as its lease surely lasts, by its own clock, and never again afterwards.
 //
 // Owned by the verb; any thread may ask leads(), the rest is the owner's. Two threads of its own.
 #pragma once
@@ -12,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -19,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cluster/etcd_client.h"
 #include "launch/fleet_scaler.h"
+#include "launch/lead_store.h"
 
 namespace pelton::launch {
 
@@ -46,22 +44,19 @@ class SharedClock final : public base::Clock {
 
 class Lead {
  public:
-  struct Options {
-    cluster::EtcdClient::Options etcd;
-    std::string prefix;
-    std::chrono::seconds lease{6};
-  };
-  // `clock` and `log` outlive it.
-  Lead(Options options, SharedClock& clock, base::Log& log);
+  // `lease`: of the store's. `clock` and `log` outlive it.
+  Lead(std::unique_ptr<LeadStore> store, std::chrono::seconds lease, SharedClock& clock,
+       base::Log& log);
   // Gives the lead up, if it has it, so that another one need not wait.
   ~Lead();
   Lead(const Lead&) = delete;
   Lead& operator=(const Lead&) = delete;
 
-  // Once more: whether it leads now. False: another one does, or etcd does not answer.
+  // Once more: whether it leads now. False: another one does, or the store does not answer.
   bool try_to_lead();
   bool leads() const;
-  uint64_t epoch() const { return static_cast<uint64_t>(revision_); }
+  uint64_t epoch() const { return epoch_; }
+  std::chrono::milliseconds look_again() const { return store_->look_again(); }
 
   // What the last one remembered; the clock is not behind it afterwards.
   Result<std::vector<FleetScaler::Memory>> memories();
@@ -70,22 +65,17 @@ class Lead {
   void keep(std::vector<FleetScaler::Memory> memories);
 
  private:
-  Result<bool> enter();
   void renew();
   void write_kept();
   Result<void> write(const std::vector<FleetScaler::Memory>& memories);
   void note(const Result<void>& done);
-  std::string key() const { return options_.prefix + "/autoscaler/lead"; }
-  std::string memory_key() const { return options_.prefix + "/autoscaler/memory/"; }
 
-  const Options options_;
+  const std::unique_ptr<LeadStore> store_;
+  const std::chrono::seconds lease_;
   SharedClock& clock_;
   base::Log& log_;
   const std::string name_;
-  cluster::EtcdClient client_;
-  cluster::EtcdClient writing_client_;       // of the thread that writes
-  int64_t lease_ = 0;                        // 0: none
-  int64_t revision_ = 0;                     // of the key; 0: it does not lead
+  uint64_t epoch_ = 0;                       // 0: it does not lead
   std::string trouble_;                      // of the lease
   std::atomic<int64_t> leads_until_ns_ = 0;  // by the machine's clock
   std::mutex mutex_;

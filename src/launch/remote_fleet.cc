@@ -172,6 +172,7 @@ std::vector<ScaledFleet::Worker> RemoteFleet::workers(const std::string& pool) {
         known.running = std::max(known.running, seen.running);
         known.waiting = std::max(known.waiting, seen.waiting);
         known.kv_used = std::max(known.kv_used, seen.kv_used);
+        if (seen.model.is_known()) known.model = seen.model;  // all hear the same of it
       }
     }
   }

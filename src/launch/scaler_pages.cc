@@ -63,6 +63,13 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
   add("pelton_autoscaler_lost_replicas_total", kCounter,
       "Replicas that ended by themselves after they were ready.",
       [](const State& one) { return one.lost; });
+  add("pelton_autoscaler_ttft_seconds", kGauge,
+      "Time to the first token that the objective's share of requests keeps, as forecast for the "
+      "replicas that are ready; 0: no objective, or not known.",
+      [](const State& one) { return one.decision.terms.slo.first_token_s; });
+  add("pelton_autoscaler_itl_seconds", kGauge,
+      "Time between two tokens that the objective's share of gaps keeps, likewise.",
+      [](const State& one) { return one.decision.terms.slo.gap_s; });
   add("pelton_autoscaler_alarm", kGauge, "1: facts are missing, old or impossible.",
       [](const State& one) { return one.decision.alarm ? 1 : 0; });
 }

@@ -27,15 +27,16 @@ class IntMatrix {
         rows_(rows),
         cols_(cols),
         group_(config_.group_size > 0 ? config_.group_size : cols),
-        groups_(cols / group_) {}
+        groups_((cols + group_ - 1) / group_) {}
 
   Result<void> open() {
-    if (cols_ % group_ != 0 || group_ % 32 != 0 || rows_ % 8 != 0) {
+    // The last group of a row may be smaller than the others.
+    if (cols_ % 32 != 0 || group_ % 32 != 0 || rows_ % 8 != 0) {
       return Error{
           ErrorCode::kUnsupported,
-          fmt::format("tensors {}*: groups of {} in rows of {}; supported: whole groups, of "
-                      "a multiple of 32",
-                      base_, group_, cols_)};
+          fmt::format("tensors {}*: groups of {} in {} rows of {}; supported: groups and rows of a "
+                      "multiple of 32, a multiple of 8 rows",
+                      base_, group_, rows_, cols_)};
     }
     switch (kind_) {
       case families::WeightQuantization::kGptq:
@@ -148,10 +149,12 @@ class IntMatrix {
                    fmt::format("element {} is {}, but there are {} groups", i, g, groups_));
       }
       int64_t& place = filled[static_cast<size_t>(g)];
-      if (place == group_) {
-        return bad(ErrorCode::kUnsupported, fmt::format("group {} has more than {} inputs; "
-                                                        "supported: groups of one size",
-                                                        g, group_));
+      const int64_t size = std::min(group_, cols_ - g * group_);
+      if (place == size) {
+        return bad(ErrorCode::kUnsupported,
+                   fmt::format("group {} has more than {} inputs; supported: groups of one size, "
+                               "but for the last",
+                               g, size));
       }
       order_[static_cast<size_t>(g * group_ + place++)] = static_cast<int32_t>(i);
     }

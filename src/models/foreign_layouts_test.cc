@@ -242,6 +242,7 @@ struct F8Scales {
   Of of;
   const char* suffix;
   const char* config;
+  bool flat = false;  // of rows: (rows), not (rows, 1)
 
   int64_t rows(int64_t rows) const { return of == Of::kRows ? 1 : of == Of::kBlocks ? 128 : rows; }
   int64_t cols(int64_t cols) const { return of == Of::kBlocks ? 128 : cols; }
@@ -250,6 +251,14 @@ constexpr F8Scales kF8Scales[] = {
     {"rows", F8Scales::Of::kRows, "_scale", R"({"quant_method": "compressed-tensors",
       "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
       "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})"},
+    {"rows, flat", F8Scales::Of::kRows, "_scale", R"({"quant_method": "compressed-tensors",
+      "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})",
+     true},
+    {"rows, said by the file alone", F8Scales::Of::kRows, "_scale",
+     R"({"quant_method": "fp8", "activation_scheme": "dynamic"})"},
+    {"rows, said by the file alone, flat", F8Scales::Of::kRows, "_scale",
+     R"({"quant_method": "fp8", "activation_scheme": "dynamic"})", true},
     {"tensor", F8Scales::Of::kTensor, "_scale",
      R"({"quant_method": "fp8", "activation_scheme": "dynamic"})"},
     // Qwen 3's: DeepSeek's, but for the scales' type.
@@ -302,6 +311,7 @@ void write_f8(const checkpoint::Checkpoint& source, const F8Scales& kind, bool w
     append(codes.data(), codes.size());
     std::vector<int64_t> shape;  // of one: a scalar
     if (kind.of != F8Scales::Of::kTensor) shape = {down, across};
+    if (kind.flat) shape = {down};
     plan.push_back({name + kind.suffix, tensor::DType::kBf16, shape});
     append(scales.data(), scales.size() * 2);
   }

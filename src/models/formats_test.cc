@@ -261,6 +261,27 @@ TEST_P(FormatsTest, SyntheticModelsAreTheSameInEveryLayout) {
   EXPECT_TRUE(same_bits(logits(root_ + "/g"), exact));
 }
 
+// Of tied heads: an embedding that is scaled on its way in is not louder than the layers.
+TEST_P(FormatsTest, SyntheticModelsDoNotSayTheirLastTokenAgain) {
+  for (const char* family : {"gemma3", "qwen3"}) {
+    auto options = checkpoint::synthetic_like(
+        std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + family + "/config.json", 0);
+    ASSERT_TRUE(options.ok()) << options.error().message;
+    options->config.set("tie_word_embeddings", true);
+    const std::string folder = root_ + "/" + family;
+    ASSERT_TRUE(checkpoint::write_synthetic(*options, folder, pool_, ignore_progress).ok());
+    const std::vector<float> all = logits(folder);
+    const size_t vocab = all.size() / kTokens;
+    int repeated = 0;
+    for (int i = 0; i < kTokens; ++i) {
+      const auto row = all.begin() + static_cast<std::ptrdiff_t>(vocab) * i;
+      const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(vocab)) - row;
+      repeated += best == (i * 37 + 11) % 500 ? 1 : 0;
+    }
+    EXPECT_LT(repeated, kTokens / 4) << family;
+  }
+}
+
 std::string kernels_name(const ::testing::TestParamInfo<KernelChoice>& info) {
   static constexpr const char* kNames[] = {"auto", "reference", "avx512", "avx2"};
   return kNames[static_cast<int>(info.param)];

@@ -30,6 +30,7 @@ class IntWeightsFile {
     bool symmetric = true;  // all zero points in the middle
     bool widened = false;   // float32 in place of integers
     bool marked = true;     // GPTQ: the configuration says desc_act
+    int64_t group = 32;     // inputs in a group; the last one of a row may have fewer
   };
 
   // config.json and model.safetensors of two layers in `folder`.
@@ -63,14 +64,12 @@ class IntWeightsFile {
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 48,
     "vocab_size": 256, "max_position_embeddings": 512, "rms_norm_eps": 1e-05,
     "tie_word_embeddings": false})";
-  static constexpr int64_t kGroup = 32;
-
   explicit IntWeightsFile(const Options& options) : options_(options) {}
 
   static Json quantization(const Options& options) {
     if (options.kind != Kind::kGptqInAnyOrder) return compressed(options);
     Json json;
-    json.set("quant_method", "gptq").set("bits", 4).set("group_size", kGroup);
+    json.set("quant_method", "gptq").set("bits", 4).set("group_size", options.group);
     json.set("sym", options.symmetric).set("desc_act", options.marked);
     return json.set("checkpoint_format", "gptq_v2");
   }
@@ -80,7 +79,7 @@ class IntWeightsFile {
     Json weights;
     weights.set("type", "int").set("num_bits", options.kind == Kind::kPacked4 ? 4 : 8);
     weights.set("strategy", bytes ? "channel" : "group").set("symmetric", true);
-    if (!bytes) weights.set("group_size", kGroup).set("actorder", "weight");
+    if (!bytes) weights.set("group_size", options.group).set("actorder", "weight");
     Json group;
     group.set("weights", std::move(weights)).set("targets", Json::Array{"Linear"});
     Json groups;
@@ -99,12 +98,14 @@ class IntWeightsFile {
 
   bool in_words() const { return options_.kind != Kind::kBytes; }
   int bits() const { return options_.kind >= Kind::kPacked8 ? 8 : 4; }
-  int64_t groups_of(int64_t cols) const { return in_words() ? cols / kGroup : 1; }
+  int64_t groups_of(int64_t cols) const {
+    return in_words() ? (cols + options_.group - 1) / options_.group : 1;
+  }
   int64_t group_of(int64_t column, int64_t cols) const {
     if (!in_words()) return 0;
     // 37 divides none of the widths, so that every place is some column's.
     const bool any = options_.kind == Kind::kGptqInAnyOrder;
-    return (any ? column * 37 % cols : column) / kGroup;
+    return (any ? column * 37 % cols : column) / options_.group;
   }
   int code(int64_t o, int64_t i) const {
     return static_cast<int>((o * 37 + i * 11 + o * i) % (1 << bits()));
@@ -136,7 +137,7 @@ class IntWeightsFile {
       return add(base + "weight", tensor::DType::kF32, {rows, cols}, values);
     }
     if (options_.kind != Kind::kGptqInAnyOrder) return add_compressed(base, rows, cols);
-    const int64_t groups = cols / kGroup;
+    const int64_t groups = groups_of(cols);
     std::vector<uint32_t> codes(static_cast<size_t>(cols / 8 * rows));
     std::vector<int32_t> order;
     for (int64_t i = 0; i < cols; ++i) {

@@ -88,6 +88,23 @@ TEST_F(ReorderedWeights, CompressedTensorsComputeTheirValues) {
   }
 }
 
+// Rows of 128, 160 and 192 inputs: the last group of some has half as many as the others.
+TEST_F(ReorderedWeights, TheLastGroupOfARowMayBeSmaller) {
+  using Kind = IntWeightsFile::Kind;
+  for (const Kind kind : {Kind::kGptqInAnyOrder, Kind::kPacked4, Kind::kPacked8}) {
+    for (const int64_t group : {64, 128}) {
+      const std::string integers =
+          folder_ + "/" + std::to_string(static_cast<int>(kind)) + "_" + std::to_string(group);
+      IntWeightsFile::write(integers, {.kind = kind, .group = group});
+      IntWeightsFile::write(integers + "_f32", {.kind = kind, .widened = true, .group = group});
+      const auto choice = kernels::KernelChoice::kReference;
+      EXPECT_LT(relative_error(logits_of(integers, choice), logits_of(integers + "_f32", choice)),
+                2e-6)
+          << static_cast<int>(kind) << " in groups of " << group;
+    }
+  }
+}
+
 TEST_F(ReorderedWeights, AnOrderThatTheConfigurationDoesNotSayIsRefused) {
   IntWeightsFile::write(folder_, {.marked = false});
   base::ThreadPool pool({.threads = 1, .pin = false});

@@ -118,6 +118,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY(loaded->check_draft_tokens(options.executor.speculation.model));
   loaded->unite_stop_tokens();
   log.info("model: " + checkpoint::family_line(loaded->config()));
+  if (const std::string warning = checkpoint::left_out_warning(loaded->checkpoint_);
+      !warning.empty()) {
+    log.warning(warning);
+  }
   log.info("chat format: " +
            (loaded->chat_ ? loaded->chat_->choice() : "none: " + loaded->no_chat_.message));
   phases.end("tokenizer");

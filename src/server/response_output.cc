@@ -63,7 +63,7 @@ void ResponseOutput::apply_events() {
     } else if (const auto* text = std::get_if<chat::PartText>(&event)) {
       add_text(text->text);
     } else {
-      end(std::get<chat::PartEnd>(event).by);
+      end(std::get<chat::PartEnd>(event));
     }
   }
   parsed_.clear();
@@ -83,6 +83,7 @@ void ResponseOutput::begin(chat::PartBegin& part) {
     default:
       begin_item({.kind = Kind::kMessage,
                   .commentary = part.kind == chat::PartKind::kPreamble && !part.call_as_text,
+                  .open_phase = part.may_lead && options_.may_call,
                   .id = new_id("msg_")});
       if (!options_.stop.strings.empty()) stop_filter_.emplace(options_.stop);
   }
@@ -111,8 +112,9 @@ void ResponseOutput::show(std::string_view text) {
   if (!held_logprobs_.empty()) release_logprobs(items_.back().text.size());
 }
 
-void ResponseOutput::end(chat::PartEnd::By by) {
+void ResponseOutput::end(chat::PartEnd part_end) {
   using By = chat::PartEnd::By;
+  const By by = part_end.by;
   if (stop_filter_) {
     scratch_.clear();
     stop_filter_->finish(scratch_);
@@ -122,6 +124,7 @@ void ResponseOutput::end(chat::PartEnd::By by) {
   // Half a code point's tokens may stand at the very end, with no text of their own.
   if (!stopped_) release_logprobs(items_.back().text.size() + 1);
   const bool of_call = items_.back().kind == Kind::kCall;
+  if (part_end.call_follows && !stopped_) items_.back().commentary = true;
   const bool whole = of_call ? by == By::kModel : by != By::kEndOfStream || !cut_off_;
   close_item(whole ? OutputItem::Status::kCompleted : OutputItem::Status::kIncomplete);
 }

@@ -77,7 +77,7 @@ class ResponseOutput {
   void begin_item(api::OutputItem item);
   void add_text(std::string_view text);
   void show(std::string_view text);
-  void end(chat::PartEnd::By by);
+  void end(chat::PartEnd part_end);
   void close_item(api::OutputItem::Status status);
   void release_logprobs(size_t text_end);
   void emit_text();

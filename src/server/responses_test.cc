@@ -166,6 +166,30 @@ TEST(Responses, ToolRoundTrip) {
   EXPECT_EQ(answer.items[0].text, "It is sunny \xF0\x9F\x92\x96.");
 }
 
+// A dialect has no channel for it: only the call behind it says what the text was.
+TEST(Responses, WhatStandsBeforeACallIsCommentaryWithoutChannelsToo) {
+  ServerFixture fixture(R"({"rules": [
+    {"when": "", "then": "Fine.<|im_end|>"},
+    {"when": "storm", "then": "Look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call><|im_end|>"}
+  ]})",
+                        {.tokenizer = chat::tiny_chatml_tokenizer});
+  const auto phase = [&](std::string_view input) {
+    const Json whole =
+        parsed(fixture.post("/v1/responses", body_of(quoted(input), std::string(kTools))).body);
+    return whole.find("output")->as_array().at(0).string("phase").value_or("none");
+  };
+  EXPECT_EQ(phase("storm?"), "commentary");
+  EXPECT_EQ(phase("hi"), "final_answer");
+  EXPECT_EQ(ask(fixture, quoted("storm?"), std::string(kTools)).items.size(), 2u);
+  const std::string stream =
+      fixture
+          .post("/v1/responses",
+                body_of(quoted("storm?"), std::string(kTools) + R"(,"stream":true)"))
+          .body;
+  EXPECT_EQ(stream.find("final_answer"), std::string::npos) << stream;  // nothing is taken back
+  EXPECT_NE(stream.find("commentary"), std::string::npos);
+}
+
 TEST(Responses, AStatelessToolLoopFindsAllThatWasComputed) {
   ServerFixture fixture(kScript, {});
   const Json first =

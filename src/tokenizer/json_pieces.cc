@@ -67,6 +67,7 @@ Result<void> read_unigram_splitter(const Json& step, const std::string& type,
   const bool adds = step.boolean("add_prefix_space").value_or(true);
   const std::string scheme = step.string("prepend_scheme").value_or(adds ? "always" : "never");
   model.prefixes_space = scheme != "never";
+  model.prefix_where_missing = true;
   return {};
 }
 

@@ -106,6 +106,7 @@ class PartsBuilder {
   Result<void> finish_normalizer() {
     using Prefix = SentencePieces::Prefix;
     pieces_.prefix = model_.prefixes_space ? Prefix::kAlways : Prefix::kNever;
+    pieces_.prefix_where_missing = model_.prefix_where_missing;
     pieces_.removes_extra_spaces = model_.removes_extra_spaces;
     if (model_.charsmap.empty()) return {};
     Result<Charsmap> map = Charsmap::parse(model_.charsmap);

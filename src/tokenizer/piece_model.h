@@ -31,6 +31,7 @@ struct PieceModel {
   std::vector<Piece> pieces;  // by id
   std::string charsmap;       // as the file has it (tokenizer/charsmap.h); empty: none
   bool prefixes_space = true;
+  bool prefix_where_missing = false;  // SentencePieces::prefix_where_missing
   bool removes_extra_spaces = true;
 };
 

@@ -21,12 +21,15 @@ class SpaceRules {
  public:
   explicit SpaceRules(const std::string& name) : name_(name) {}
 
-  Result<SentencePieces::Prefix> read(const Draft& draft) {
+  Result<void> read(const Draft& draft) {
     TRY(read_normalizer(draft.document.find("normalizer"), "normalizer"));
     TRY(read_pre_tokenizer(draft.document.find("pre_tokenizer"), "pre_tokenizer"));
-    if (marks_spaces_) return prefix_;
+    if (marks_spaces_) return {};
     return unsupported_tokenizer(name_, "normalizer", "does not write spaces as \"▁\"");
   }
+
+  SentencePieces::Prefix prefix() const { return prefix_; }
+  bool where_missing() const { return where_missing_; }
 
  private:
   Result<void> read_normalizer(const Json* step, const std::string& field) {
@@ -76,8 +79,11 @@ class SpaceRules {
     }
     const bool adds = step->boolean("add_prefix_space").value_or(true);
     const std::string scheme = step->string("prepend_scheme").value_or(adds ? "always" : "never");
+    // Behind a Prepend every text has its "▁".
+    const bool prepends = prefix_ == SentencePieces::Prefix::kAlways;
+    where_missing_ = !prepends;
     if (scheme == "always") prefix_ = SentencePieces::Prefix::kAlways;
-    if (scheme == "first") prefix_ = SentencePieces::Prefix::kFirst;
+    if (scheme == "first" && !prepends) prefix_ = SentencePieces::Prefix::kFirst;
     marks_spaces_ = true;
     return {};
   }
@@ -85,6 +91,7 @@ class SpaceRules {
   const std::string& name_;
   bool marks_spaces_ = false;
   SentencePieces::Prefix prefix_ = SentencePieces::Prefix::kNever;
+  bool where_missing_ = false;
 };
 
 class PieceReader {
@@ -190,9 +197,10 @@ std::string normalized(const SentencePieces& pieces, std::string_view text, bool
   std::string out;
   if (text.empty()) return out;
   using Prefix = SentencePieces::Prefix;
-  if (pieces.prefix == Prefix::kAlways || (pieces.prefix == Prefix::kFirst && at_start)) {
-    out += kSpaceMark;
-  }
+  const bool has_own = text.starts_with(' ') || text.starts_with(kSpaceMark);
+  const bool may_begin =
+      pieces.prefix == Prefix::kAlways || (pieces.prefix == Prefix::kFirst && at_start);
+  if (may_begin && !(pieces.prefix_where_missing && has_own)) out += kSpaceMark;
   for (size_t at = 0; at < text.size(); ++at) {
     if (text[at] != ' ') {
       out += text[at];
@@ -271,12 +279,14 @@ bool is_sentence_pieces(const Draft& draft) {
 
 Result<TokenizerParts> read_sentence_pieces(const Draft& draft, std::vector<AddedToken> added,
                                             const std::string& name) {
-  TRY_ASSIGN(const SentencePieces::Prefix prefix, SpaceRules(name).read(draft));
+  SpaceRules spaces(name);
+  TRY(spaces.read(draft));
   PieceReader reader(draft, name);
   TRY(reader.read(added));
   TRY_ASSIGN(MergeTable merges, reader.read_merges());
   SentencePieces pieces = reader.take_pieces();
-  pieces.prefix = prefix;
+  pieces.prefix = spaces.prefix();
+  pieces.prefix_where_missing = spaces.where_missing();
   return TokenizerParts{.tokens = reader.take_tokens(),
                         .lookup = TokenLookup(0),
                         .merges = std::move(merges),

@@ -83,6 +83,21 @@ TEST(SentencePieces, APrefixIsNeverAlwaysOrFirst) {
   EXPECT_EQ(tokenizer(kFirst).encode_with_special("<s>h"), (Ids{0, piece("h")}));
 }
 
+// As Hugging Face's Metaspace has it, unlike a Prepend and unlike SentencePiece's dummy prefix: a
+// space at the beginning is the prefix.
+TEST(SentencePieces, MetaspacePrependsWhereNoSpaceStands) {
+  for (const char* scheme : {"first", "always"}) {
+    std::string spaces(kFirst);
+    spaces.replace(spaces.find("first"), 5, scheme);
+    const Tokenizer t = tokenizer(spaces);
+    EXPECT_EQ(t.encode("hi"), (Ids{piece("▁hi")})) << scheme;
+    EXPECT_EQ(t.encode(" hi"), (Ids{piece("▁hi")})) << scheme;
+    EXPECT_EQ(t.encode("▁hi"), (Ids{piece("▁hi")})) << scheme;
+    EXPECT_EQ(t.encode("  hi"), (Ids{piece("▁▁"), piece("hi")})) << scheme;
+  }
+  EXPECT_EQ(tokenizer(kPrepend).encode(" hi"), (Ids{piece("▁▁"), piece("hi")}));
+}
+
 TEST(SentencePieces, OrdinaryTextIsNoControlToken) {
   const Tokenizer t = tokenizer(kPrepend);
   for (const TokenId id : t.encode("<s>")) EXPECT_NE(id, 0);

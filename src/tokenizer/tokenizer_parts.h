@@ -35,7 +35,7 @@ struct AddedToken {
 struct SentencePieces {
   explicit SentencePieces(size_t pieces) : lookup(pieces) {}
 
-  // Where a "▁" is put before a text that has none of its own.
+  // Where a "▁" is put before a text.
   enum class Prefix : uint8_t {
     kNever,
     kAlways,  // before every part of a text, also behind a control token
@@ -47,6 +47,9 @@ struct SentencePieces {
   bool has_bytes = true;  // else a character that is no token is `unknown`, a run of them one
   TokenId unknown = kNoToken;
   Prefix prefix = Prefix::kNever;
+  // Not before a text that begins with a space or a "▁" of its own: as Hugging Face's Metaspace has
+  // it. SentencePiece's own dummy prefix, and a Prepend, come there, too.
+  bool prefix_where_missing = false;
   bool removes_extra_spaces = false;
   SpecialTexts words;  // stand as one, whatever is around them; spelled as pieces are
   std::optional<Charsmap> charsmap = std::nullopt;
