@@ -362,6 +362,13 @@ class Served(unittest.TestCase):
         self.assertNotEqual(invoked, ask("base", past + [500, 501, 7])[0])
         self.assertEqual(ask("activated", past)[0], base)
 
+        def embedding(model, prompt):
+            status, text = self.http("/v1/embeddings", {"model": model, "input": prompt})
+            self.assertEqual(status, 200, text)
+            return json.loads(text)["data"][0]["embedding"]
+        self.assertEqual(embedding("activated", past), embedding("base", past))
+        self.assertNotEqual(embedding("activated", past + [500, 501]), embedding("base", past + [500, 501]))
+
     def test_a_folder_that_is_gone_is_a_404(self):
         many = self.root / "many"
         for name in ("late", "stays"):

@@ -132,6 +132,8 @@ class Lora(unittest.TestCase):
         self.assertEqual(self.logits("--lora", activated, "--chunk", "7"), under)
         never = write_adapter(self.root / "never", on_q(), alora_invocation_tokens=[511, 510, 511])
         self.assertEqual(self.logits("--lora", never), base)
+        first = write_adapter(self.root / "first", on_q(), alora_invocation_tokens=tokens[:2])
+        self.assertEqual(self.logits("--lora", first), plain)
 
     def test_what_is_refused_is_named(self):
         def refused(word, tensors, **config):
