@@ -18,6 +18,7 @@
 #include "lora/adapter.h"
 #include "models/model.h"
 #include "models/sequence_runner.h"
+#include "request/adapter.h"
 #include "tensor/kv_block.h"
 #include "tensor/npy.h"
 
@@ -112,6 +113,7 @@ struct Job {
   std::string out;
   std::string hidden;
   const lora::Adapter* adapter = nullptr;
+  int adapter_from = 0;  // it acts from this position on
 };
 
 // --draft: the draft tokens of a drafter behind every token.
@@ -142,7 +144,7 @@ Result<void> compute(const Job& job, models::Model& model, tensor::DType kv_dtyp
   }
   TRY_ASSIGN(models::SequenceRunner runner,
              models::SequenceRunner::make(model, kv_dtype, static_cast<int>(job.ids.size())));
-  runner.use_adapter(job.adapter);
+  runner.use_adapter(job.adapter, job.adapter_from);
   TRY_ASSIGN(tensor::NpyWriter writer,
              tensor::NpyWriter::create(job.out, {job.span.end - job.span.begin, vocab}));
   std::optional<HiddenRecorder> recorder;
@@ -207,7 +209,9 @@ Result<void> run(const cli::Arguments& arguments) {
   std::optional<lora::Adapter> adapter;
   if (arguments.has("--lora")) {
     TRY_ASSIGN(adapter, load_adapter(arguments.text("--lora"), checkpoint.config()));
-    job.adapter = &*adapter;
+    const std::optional<int32_t> from = request::acts_from(adapter->invocation(), job.ids);
+    job.adapter = from ? &*adapter : nullptr;
+    job.adapter_from = from.value_or(0);
   }
   TRY_ASSIGN(const std::unique_ptr<models::Model> model,
              models::load_model(checkpoint, *kernels,

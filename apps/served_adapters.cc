@@ -60,7 +60,8 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
                                    .digest = adapter.digest(),
                                    .rank = adapter.rank_max(),
                                    .bytes = adapter.bytes(),
-                                   .layout = std::string(lora::layout_words(adapter.layout()))};
+                                   .layout = std::string(lora::layout_words(adapter.layout())),
+                                   .invocation = adapter.invocation()};
     if (adapter.layout() != lora::ExpertLayout::kNone) {
       loaded.is_3d = lora::is_3d(adapter.layout());
     }

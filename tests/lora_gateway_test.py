@@ -49,6 +49,7 @@ class LoraFleet(unittest.TestCase):
         many = folder / "many"
         for seed, name in enumerate(ADAPTERS):
             write_adapter(many / name, strong_q(seed + 1))
+        cls.many = many
         key = folder / "fleet.key"
         subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
         ports = [free_port(), free_port()]
@@ -167,6 +168,17 @@ class LoraFleet(unittest.TestCase):
         self.assertEqual(status, 200, text)
         versions = [self.tokens(worker.port, "a9", count=120) for worker in self.workers]
         self.assertNotEqual(*versions)
+        # Activated ones: of the prompt one has the invocation, and the other's is in the answer alone, where it means nothing.
+        base = self.tokens(self.workers[1].port, "base", count=120)
+        for name, invocation in (("invoked", PROMPT[8:10]), ("uninvoked", base[2:4])):
+            write_adapter(self.many / name, strong_q(1), alora_invocation_tokens=invocation)
+            for worker in self.workers:
+                status, text = ask(worker.port, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self.many / name)})
+                self.assertEqual(status, 200, text)
+            wanted[name] = self.tokens(self.workers[1].port, name, count=120)
+        self.assertEqual(wanted["uninvoked"], base)
+        self.assertNotIn(wanted["invoked"], (base, wanted["a0"]))
+        names = [*names, "invoked", "uninvoked"]
         wrong, answers = [], []
 
         def answer(name):

@@ -342,6 +342,33 @@ class Served(unittest.TestCase):
         refused("MODEL=DIR says whose", str(of_tiny))
         refused("are those of 'tiny'", f"tiny={of_tiny}", f"pelton-box={of_tiny}/.")
 
+    def test_an_activated_one_finds_the_models_past(self):
+        """The conversation so far is in the cache, and a prompt that does not invoke it is the model's."""
+        adapter = write_adapter(self.root / "activated", strong_q(1), alora_invocation_tokens=[500, 501])
+        self.start("--enable-lora", "--lora-modules", f"activated={adapter}")
+        past = (PROMPT * 6)[:128]
+
+        def ask(model, prompt):
+            status, text = self.http("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 6, "temperature": 0, "ignore_eos": True,
+                                                         "return_token_ids": True})
+            self.assertEqual(status, 200, text)
+            answer = json.loads(text)
+            details = answer["usage"].get("prompt_tokens_details") or {}
+            return answer["choices"][0]["token_ids"], details.get("cached_tokens", 0)
+        base, _ = ask("base", past)
+        invoked, cached = ask("activated", past + [500, 501, 7])
+        self.assertGreaterEqual(cached, 112)
+        self.assertEqual(invoked, self.foretold(past + [500, 501, 7], 6, "--lora", adapter))
+        self.assertNotEqual(invoked, ask("base", past + [500, 501, 7])[0])
+        self.assertEqual(ask("activated", past)[0], base)
+
+        def embedding(model, prompt):
+            status, text = self.http("/v1/embeddings", {"model": model, "input": prompt})
+            self.assertEqual(status, 200, text)
+            return json.loads(text)["data"][0]["embedding"]
+        self.assertEqual(embedding("activated", past), embedding("base", past))
+        self.assertNotEqual(embedding("activated", past + [500, 501]), embedding("base", past + [500, 501]))
+
     def test_a_folder_that_is_gone_is_a_404(self):
         many = self.root / "many"
         for name in ("late", "stays"):

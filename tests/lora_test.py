@@ -117,6 +117,24 @@ class Lora(unittest.TestCase):
         wrong = write_adapter(self.root / "wrong", on_down(expert_first=True), **target)
         self.assertNotEqual(self.logits("--lora", right), self.logits("--lora", wrong))
 
+    def test_an_activated_one_acts_from_its_last_invocation(self):
+        tokens = json.loads((TINY / "tokens.json").read_text())
+        tokens = (tokens["prompt"] if isinstance(tokens, dict) else tokens)[:40]
+        row, at = 512 * 4, max(i for i in range(40) if tokens[i:i + 2] == tokens[20:22])
+        base, plain = self.logits(), self.logits("--lora", write_adapter(self.root / "plain", on_q()))
+        activated = write_adapter(self.root / "activated", on_q(), alora_invocation_tokens=tokens[20:22])
+        under = self.logits("--lora", activated)
+        self.assertEqual(len(under), len(base))
+        first = len(base) - (40 - at) * row
+        self.assertEqual(under[:first], base[:first])
+        for other in (base, plain):
+            self.assertNotEqual(under[first:first + row], other[first:first + row])
+        self.assertEqual(self.logits("--lora", activated, "--chunk", "7"), under)
+        never = write_adapter(self.root / "never", on_q(), alora_invocation_tokens=[511, 510, 511])
+        self.assertEqual(self.logits("--lora", never), base)
+        first = write_adapter(self.root / "first", on_q(), alora_invocation_tokens=tokens[:2])
+        self.assertEqual(self.logits("--lora", first), plain)
+
     def test_what_is_refused_is_named(self):
         def refused(word, tensors, **config):
             done, written = self.run_logits("--lora", write_adapter(self.root / "refused", tensors, **config))

@@ -116,9 +116,10 @@ std::optional<int64_t> ChainRun::wake_ns() const {
   const auto note = [&](int64_t at) { first = first ? std::min(*first, at) : at; };
   if (interrupted_ && !held_) note(0);
   if (!deadlines_.empty()) note(deadlines_.begin()->first);
-  for (const StepState& state : states_) {
-    if (held_ || state.phase != StepState::Phase::kRunning) continue;
-    for (const Attempt& attempt : state.again) note(attempt.at_ns);
+  for (size_t i = 0; i < states_.size(); ++i) {
+    // Where all its calls are under way an answer comes before anything else can begin.
+    if (held_ || states_[i].phase != StepState::Phase::kRunning || !has_capacity(i)) continue;
+    for (const Attempt& attempt : states_[i].again) note(attempt.at_ns);
   }
   return first;
 }
@@ -183,7 +184,7 @@ void ChainRun::begin(size_t step, int64_t now_ns) {
 
 bool ChainRun::has_capacity(size_t step) const {
   return states_[step].in_flight < chain_.steps[step].parallel &&
-         std::ssize(in_flight_) < options_.calls_max;
+         std::ssize(in_flight_) < options_.calls_max && bodies_bytes_ < options_.bodies_bytes_max;
 }
 
 // One that has failed and waited goes before a new piece.
@@ -225,15 +226,18 @@ void ChainRun::start(size_t step, const Attempt& attempt, int64_t now_ns) {
   const Json index(attempt.piece);
   const Json* const item =
       state.items ? &state.items->get().as_array()[static_cast<size_t>(attempt.piece)] : nullptr;
-  RenderBudget budget{.bytes_left = options_.rendered_bytes_max};
+  // What a builtin is given is sent to nobody.
+  const int64_t bytes_max =
+      what.kind == Step::Kind::kBuiltin ? options_.value_bytes_max : options_.rendered_bytes_max;
+  RenderBudget budget{.bytes_left = bytes_max};
   const Result<Json> arguments = render(what.with, names(item, &index), budget);
   ++computed_;
   if (!arguments.ok()) {
     const bool too_large = arguments.error().code == ErrorCode::kDoesNotFit;
     return fail(step, kUnprocessable,
-                too_large ? fmt::format("{}: at most {} bytes", arguments.error().message,
-                                        options_.rendered_bytes_max)
-                          : arguments.error().message,
+                too_large
+                    ? fmt::format("{}: at most {} bytes", arguments.error().message, bytes_max)
+                    : arguments.error().message,
                 state.items ? attempt.piece : -1);
   }
   if (what.kind != Step::Kind::kBuiltin) return start_call(step, attempt, *arguments, now_ns);
@@ -266,10 +270,12 @@ void ChainRun::start_call(size_t step, const Attempt& attempt, const Json& argum
   call.deadline_ns = now_ns + ns(what.timeout_s);
   if (options_.deadline_ns) call.deadline_ns = std::min(call.deadline_ns, *options_.deadline_ns);
   call.answer_bytes_max = options_.answer_bytes_max;
-  in_flight_.emplace(
-      call.id,
-      InFlight{
-          .step = step, .attempt = attempt, .deadline_ns = call.deadline_ns, .has_text = false});
+  in_flight_.emplace(call.id, InFlight{.step = step,
+                                       .attempt = attempt,
+                                       .deadline_ns = call.deadline_ns,
+                                       .body_bytes = std::ssize(call.body),
+                                       .has_text = false});
+  bodies_bytes_ += std::ssize(call.body);
   deadlines_.emplace(call.deadline_ns, call.id);
   ++state.in_flight;
   ++state.summary.calls;
@@ -282,6 +288,7 @@ void ChainRun::on_answer(uint64_t call, const CallAnswer& answer, int64_t now_ns
   const InFlight one = found->second;
   deadlines_.erase({one.deadline_ns, call});
   in_flight_.erase(found);
+  bodies_bytes_ -= one.body_bytes;
   --states_[one.step].in_flight;
   const Step& what = chain_.steps[one.step];
   const bool good = answer.fault == CallAnswer::Fault::kNone && answer.status / 100 == 2;
@@ -435,6 +442,7 @@ void ChainRun::end_calls() {
   work_.calls.clear();
   for (const auto& [call, one] : in_flight_) work_.ended.push_back(call);
   in_flight_.clear();
+  bodies_bytes_ = 0;
   deadlines_.clear();
 }
 

@@ -55,6 +55,7 @@ class ChainRun {
     bool streamed = false;       // the text of the chain's stream_from is wanted as it comes
     std::optional<int64_t> deadline_ns = {};
     int calls_max = 256;                            // at once
+    int64_t bodies_bytes_max = int64_t{64} << 20;   // of calls at once; one alone may have more
     int64_t value_bytes_max = int64_t{64} << 20;    // all values that it holds at once
     int64_t rendered_bytes_max = int64_t{8} << 20;  // what one step's templates come to
     int64_t answer_bytes_max = int64_t{8} << 20;    // of one call
@@ -121,6 +122,7 @@ class ChainRun {
     size_t step = 0;
     Attempt attempt;
     int64_t deadline_ns = 0;
+    int64_t body_bytes = 0;
     bool has_text = false;  // some of its text has been passed on
   };
 
@@ -150,6 +152,7 @@ class ChainRun {
   std::vector<StepState> states_;
   std::map<uint64_t, InFlight> in_flight_;
   std::set<std::pair<int64_t, uint64_t>> deadlines_;  // of those
+  int64_t bodies_bytes_ = 0;                          // theirs
   uint64_t next_call_ = 1;
   int64_t value_bytes_ = 0;
   size_t steps_left_ = 0;

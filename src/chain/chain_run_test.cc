@@ -171,6 +171,30 @@ TEST(ChainRun, TriesAgainAfterAWhile) {
   EXPECT_EQ(run.failure()->status, 503);
 }
 
+// A retry whose time has come while all calls are under way waits for an answer, not for a clock.
+TEST(ChainRun, WithoutRoomNoTimeIsWaitedFor) {
+  const Chain chain =
+      chain_of(pieces_chain("parallel = 2\nretry = {max = 2, wait_s = 1, on = [\"5xx\"]}"));
+  ChainRun run(chain, items(4), {.calls_max = 1}, 0);
+  const StepCall first = run.advance(0).calls.at(0);
+  run.on_answer(first.id, refused(503), 0);
+  ASSERT_THAT(run.advance(0).calls, SizeIs(1)) << "another piece has its place";
+  const std::optional<int64_t> wake = run.wake_ns();
+  ASSERT_TRUE(wake);
+  EXPECT_GT(*wake, kSecond) << "the call's deadline alone";
+}
+
+TEST(ChainRun, BodiesUnderWayAreBounded) {
+  const Chain chain = chain_of(pieces_chain(""));
+  ChainRun run(chain, items(3), {.bodies_bytes_max = 150}, 0);
+  std::vector<StepCall> calls = run.advance(0).calls;
+  ASSERT_THAT(calls, SizeIs(2));
+  run.on_answer(calls[0].id, answered("x"), 0);
+  calls = run.advance(0).calls;
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_EQ(calls[0].piece, 2);
+}
+
 TEST(ChainRun, DoesNotTryAgainWhatItShouldNot) {
   const Chain chain = chain_of(pieces_chain("retry = {max = 2, on = [\"5xx\"]}"));
   ChainRun run(chain, items(3), {}, 0);

@@ -175,7 +175,7 @@ ChainService::~ChainService() {
   loop_.post([this] {
     stopping_ = true;
     const auto running = runs_;
-    for (const auto& [reply, run] : running) run->cancel();
+    for (const auto& [reply, run] : running) run.driver->cancel();
   });
 }
 
@@ -266,6 +266,18 @@ CarryOut ChainService::carry_out(const Caller& caller) {
   };
 }
 
+Result<void> ChainService::room_for(const std::string& tenant) const {
+  if (stopping_ || std::ssize(runs_) >= options_.runs_max) {
+    return Error{ErrorCode::kOverloaded,
+                 fmt::format("{} chains run already; try again later", runs_.size())};
+  }
+  const auto own =
+      std::ranges::count_if(runs_, [&](const auto& one) { return one.second.tenant == tenant; });
+  if (tenant.empty() || own < std::max(1, options_.runs_max / 2)) return {};
+  return Error{ErrorCode::kOverloaded,
+               fmt::format("{} of the tenant's chains run already; try again later", own)};
+}
+
 void ChainService::begin(const std::shared_ptr<Request>& request,
                          std::shared_ptr<net::Exchange> exchange) {
   const auto link = std::make_shared<ReplyLink>(std::move(exchange), loop_.queue());
@@ -279,9 +291,10 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
   }
   const Result<void> fits = chain::check_input(*request->chain, parsed->input);
   if (!fits.ok()) return refuse(api::api_error(fits.error()));
-  if (stopping_ || std::ssize(runs_) >= options_.runs_max) {
+  const Result<void> has_room = room_for(request->caller.principal.tenant);
+  if (!has_room.ok()) {
     return refuse({.status = 429,
-                   .message = fmt::format("{} chains run already; try again later", runs_.size()),
+                   .message = has_room.error().message,
                    .type = "rate_limit_error",
                    .param = {},
                    .code = "chains_busy",
@@ -305,7 +318,7 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
                                                    .clock = clock_},
                                   parsed->input, options);
   const std::weak_ptr<RunDriver> weak = driver;
-  runs_.emplace(reply.get(), driver);
+  runs_.emplace(reply.get(), Running{.driver = driver, .tenant = request->caller.principal.tenant});
   // Posted, as the driver is still at work.
   reply->on_over = [this, key = reply.get()] { loop_.post([this, key] { runs_.erase(key); }); };
   link->post([weak](ReplyLink& to) {

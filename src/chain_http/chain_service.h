@@ -37,7 +37,8 @@ class ChainService {
                                   const Caller& caller)>;
   struct Options {
     std::vector<std::string> http_hosts;  // that http: steps may ask
-    int runs_max = 256;                   // at once; more are refused
+    // At once; more are refused. A tenant has at most half of them, where there are tenants.
+    int runs_max = 256;
   };
 
   // Errors: kBadConfig, of a step that asks a host which is not allowed.
@@ -76,6 +77,7 @@ class ChainService {
   ChainService(std::vector<chain::Chain> chains, const Options& options, Send send,
                const base::Clock& clock);
   CarryOut carry_out(const Caller& caller);
+  Result<void> room_for(const std::string& tenant) const;
   void begin(const std::shared_ptr<Request>& request, std::shared_ptr<net::Exchange> exchange);
 
   const Options options_;
@@ -83,7 +85,11 @@ class ChainService {
   const base::Clock& clock_;
   std::vector<std::shared_ptr<const chain::Chain>> chains_;
   // Those that run, by their replies; on the loop's thread.
-  std::map<const Reply*, std::shared_ptr<RunDriver>> runs_;
+  struct Running {
+    std::shared_ptr<RunDriver> driver;
+    std::string tenant;
+  };
+  std::map<const Reply*, Running> runs_;
   bool stopping_ = false;  // on the loop's thread
   net::HttpClient client_;
   net::WorkLoop loop_;  // last: what it runs uses all of the above

@@ -181,13 +181,15 @@ TEST_F(ChainServiceTest, EndsItsRequestsWhenTheClientLeaves) {
     exchange->on_closed([&left] { left.set_value(); });
     begun.set_value();
   };
-  open(kChat, {.runs_max = 1});
+  open(kChat, {.runs_max = 2});
   {
     net::HttpClient client({});
     const net::HttpClient::CallId id = client.start(call("chat", R"({"input":{"q":"x"}})"), {});
     begun.get_future().wait();
-    // There is room for one.
-    EXPECT_EQ(ask("chat", R"({"input":{"q":"x"}})").status, 429);
+    // There is room for one of a tenant's.
+    const net::HttpResponse refused = ask("chat", R"({"input":{"q":"x"}})");
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_THAT(refused.body, HasSubstr("1 of the tenant's chains run already"));
     client.cancel(id);
   }
   left.get_future().wait();
@@ -320,6 +322,19 @@ TEST_F(HttpStepTest, NamesTheStepThatGotHtmlOrAnError) {
   const net::HttpResponse error = ask("ask", "{}");
   EXPECT_EQ(error.status, 424);
   EXPECT_THAT(error.body, HasSubstr("step 'ask': answered 500: oh"));
+}
+
+TEST_F(HttpStepTest, FollowsNoRedirect) {
+  std::atomic<int> asked = 0;
+  answer_ = [&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    net::HttpResponse response{.status = 302, .headers = {}, .body = "{}"};
+    if (++asked > 1) response.status = 200;
+    response.headers.add("Location", fmt::format("http://127.0.0.1:{}/path", host_->port()));
+    exchange->send(std::move(response));
+  };
+  open_chain();
+  EXPECT_THAT(ask("ask", "{}").body, HasSubstr("step 'ask': answered 302"));
+  EXPECT_EQ(asked, 1);
 }
 
 TEST_F(HttpStepTest, TakesNoEndlessAnswer) {

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace pelton::chain_http {
+namespace {
+
+constexpr size_t kAnswersBytesMax = size_t{64} << 20;
+
+}  // namespace
 
 RunDriver::RunDriver(Parts parts, Json input, const chain::ChainRun::Options& options)
     : parts_(std::move(parts)),
@@ -14,7 +19,7 @@ void RunDriver::turn() {
   if (ended_) return;
   run_.hold_back(parts_.sink->backlog_bytes() > kBacklogBytesMax);
   const chain::ChainRun::Work work = run_.advance(parts_.clock.now_ns());
-  for (const uint64_t call : work.ended) calls_.erase(call);
+  for (const uint64_t call : work.ended) end_call(call);
   if (!run_.over()) {
     for (const chain::StepCall& call : work.calls) start_call(call);
   }
@@ -48,15 +53,29 @@ void RunDriver::start_call(const chain::StepCall& call) {
   events.on_answer = [weak, id = call.id](chain::CallAnswer answer) {
     const auto self = weak.lock();
     if (self == nullptr || self->ended_) return;
-    self->calls_.erase(id);
+    self->end_call(id);
     self->run_.on_answer(id, answer, self->parts_.clock.now_ns());
     self->turn_soon();
+  };
+  events.keep_bytes = [weak, id = call.id](size_t bytes) {
+    const auto self = weak.lock();
+    if (self == nullptr || self->answers_bytes_ + bytes > kAnswersBytesMax) return false;
+    self->calls_[id].bytes += bytes;
+    self->answers_bytes_ += bytes;
+    return true;
   };
   events.backlog_bytes = [weak] {
     const auto self = weak.lock();
     return self == nullptr ? 0 : self->parts_.sink->backlog_bytes();
   };
-  calls_[call.id] = parts_.carry_out(call, std::move(events));
+  calls_[call.id].running = parts_.carry_out(call, std::move(events));
+}
+
+void RunDriver::end_call(uint64_t id) {
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return;
+  answers_bytes_ -= found->second.bytes;
+  calls_.erase(found);
 }
 
 void RunDriver::set_timer() {

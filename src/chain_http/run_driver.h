@@ -50,11 +50,17 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void turn();
   void turn_soon();
   void start_call(const chain::StepCall& call);
+  void end_call(uint64_t id);
   void set_timer();
 
   const Parts parts_;
   chain::ChainRun run_;
-  std::map<uint64_t, std::unique_ptr<RunningCall>> calls_;
+  struct Call {
+    std::unique_ptr<RunningCall> running;
+    size_t bytes = 0;  // of its answer, so far
+  };
+  std::map<uint64_t, Call> calls_;
+  size_t answers_bytes_ = 0;         // theirs
   std::optional<int64_t> timer_ns_;  // the earliest that is set
   bool turn_posted_ = false;
   bool ended_ = false;

@@ -16,6 +16,9 @@ namespace pelton::chain_http {
 struct StepCallEvents {
   std::function<void(std::string text)> on_text;  // of one that is streamed
   std::function<void(chain::CallAnswer answer)> on_answer;
+  // Before it keeps so many bytes of its answer. False: those of all the run's calls would be too
+  // many together, and it ends as kTooLarge.
+  std::function<bool(size_t bytes)> keep_bytes;
   // Bytes that the run's reader has not taken yet: a call that is streamed stops reading for it.
   std::function<size_t()> backlog_bytes;
 };

@@ -188,8 +188,10 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   if (sequence.request.quota && sequence.request.quota->begun) begin_quota(sequence);
   // Without a cache it shares with its siblings alone.
   const std::string own = std::to_string(family == kNoFamily ? id : family);
-  sequence.origin = hasher_.root({.salt = options_.prefix_cache ? sequence.request.cache_salt : own,
-                                  .adapter = sequence.request.adapter.identity});
+  const request::AdapterRef& adapter = sequence.request.adapter;
+  const std::string_view salt = options_.prefix_cache ? sequence.request.cache_salt : own;
+  sequence.origin = hasher_.root({.salt = salt, .adapter = adapter.identity});
+  sequence.first_parent = adapter.acts_from == 0 ? sequence.origin : hasher_.root({.salt = salt});
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
   wait_in_line(sequence);
@@ -634,6 +636,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     if (arrival.guide) arrival.tenant = sequence.request.tenant;
     arrival.origin = sequence.origin;
     arrival.adapter = sequence.request.adapter.weights.get();
+    arrival.adapter_from = sequence.request.adapter.acts_from;
     if (capacity_.draft_tokens_max > 0) arrival.prediction = sequence.request.prediction;
   }
   row.start = sequence.computed;

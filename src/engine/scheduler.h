@@ -280,6 +280,7 @@ class Scheduler {
   void leave_line(Sequence& sequence);
   void charge_output(Sequence& sequence);
 
+  kv::BlockHash parent_of_next(const Sequence& sequence) const;
   void name_blocks(Sequence& sequence) const;
   std::span<const kv::BlockHash> usable_names(Sequence& sequence) const;
   Found look_up(Sequence& sequence) const;

@@ -1,5 +1,6 @@
 // How the scheduler finds finished work again: names of blocks, hits, pins.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -19,13 +20,27 @@ constexpr int kSharedTokensMin = 64;
 
 }  // namespace
 
+// Of an adapter that acts from a position on, the blocks before that one's are the model's own. The
+// first that is not says whose it is, and from where: with blocks of 16, position 40 is in the
+// third.
+kv::BlockHash Scheduler::parent_of_next(const Sequence& sequence) const {
+  const kv::BlockHash& before =
+      sequence.hashes.empty() ? sequence.first_parent : sequence.hashes.back();
+  const request::AdapterRef& adapter = sequence.request.adapter;
+  const auto first = static_cast<size_t>(adapter.acts_from / capacity_.block_tokens);
+  if (adapter.acts_from == 0 || sequence.hashes.size() != first) return before;
+  const auto identity = static_cast<uint64_t>(adapter.identity);
+  const std::array<TokenId, 3> acts = {static_cast<TokenId>(identity),
+                                       static_cast<TokenId>(identity >> 32), adapter.acts_from};
+  return hasher_.extend(before, acts);
+}
+
 void Scheduler::name_blocks(Sequence& sequence) const {
   const size_t block_tokens = static_cast<size_t>(capacity_.block_tokens);
   while ((sequence.hashes.size() + 1) * block_tokens <= sequence.tokens.size()) {
     const size_t at = sequence.hashes.size() * block_tokens;
-    const kv::BlockHash parent = sequence.hashes.empty() ? sequence.origin : sequence.hashes.back();
-    sequence.hashes.push_back(
-        hasher_.extend(parent, std::span(sequence.tokens).subspan(at, block_tokens)));
+    sequence.hashes.push_back(hasher_.extend(parent_of_next(sequence),
+                                             std::span(sequence.tokens).subspan(at, block_tokens)));
   }
 }
 

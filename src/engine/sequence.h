@@ -68,7 +68,8 @@ struct Sequence {
   std::vector<kv::BlockTable> swapped_tables;
   kv::Tier swapped_tier = kv::kDevice;  // where those are
 
-  kv::BlockHash origin;               // the parent of the first block
+  kv::BlockHash origin;               // of its salt and adapter: who may share what is guessed
+  kv::BlockHash first_parent;         // of the first block; that of the model's own where it is so
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;  // tokens found in the prefix cache when it was first scheduled
   kv::PerTier<int> cached_by_tier{};     // of these, by where they lay

@@ -85,6 +85,7 @@ struct Arrival {
   // What its rows are computed with beside the model; null: nothing. Its request holds it until no
   // submitted step names the sequence.
   const request::AdapterWeights* adapter = nullptr;
+  int32_t adapter_from = 0;  // rows at positions before it are the model's own
 };
 
 inline constexpr int32_t kNoArrival = -1;

@@ -103,6 +103,10 @@ class AdapterAnswers : public testing::Test {
       one.sampling.seed = random();
       const int adapter = below(kAdapters + 1);
       if (adapter < kAdapters) one.adapter = adapters_[static_cast<size_t>(adapter)];
+      // Some act from somewhere in the prompt on, or on the answer alone.
+      if (adapter < kAdapters && below(3) == 0) {
+        one.adapter.acts_from = 1 + below(static_cast<int>(one.prompt.size()));
+      }
       requests_.push_back(std::move(one));
     }
   }
@@ -319,6 +323,60 @@ TEST_F(AdapterAnswers, LR_08_share_blocks_with_the_same_adapter_alone) {
   const request::AdapterRef replaced = load(write("a1", other, lora::WrittenLayout::kPeft));
   EXPECT_NE(replaced.identity, adapters_[1].identity);
   EXPECT_EQ(found_by(replaced), 0);
+}
+
+TEST(Invocation, IsTheLastOfThePrompt) {
+  const Tokens invocation = {7, 8};
+  const Tokens prompt = {1, 7, 8, 2, 7, 8, 3};
+  EXPECT_EQ(request::acts_from(invocation, prompt), 4);
+  EXPECT_EQ(request::acts_from(invocation, Tokens{7, 1, 8}), std::nullopt);
+  EXPECT_EQ(request::acts_from(invocation, Tokens{}), std::nullopt);
+  EXPECT_EQ(request::acts_from({}, prompt), 0);
+}
+
+// Before its invocation an activated adapter's blocks are the model's own.
+TEST_F(AdapterAnswers, from_an_invocation_on_find_the_models_blocks) {
+  request::GenerationRequest one;
+  for (int i = 0; i < 128; ++i) one.prompt.push_back(1 + i * i % 90);
+  one.stop.max_new_tokens = 24;
+  const auto from = [](int adapter, int32_t position) {
+    request::AdapterRef ref = adapters_[static_cast<size_t>(adapter)];
+    ref.acts_from = position;
+    return ref;
+  };
+  const auto answered = [&](const request::AdapterRef& adapter) {
+    one.adapter = adapter;
+    return ask(one);
+  };
+  start(usual(1), {.prefix_cache = false});
+  const Tokens base = answered({});
+  const Tokens plain = answered(from(2, 0));
+  const Tokens activated = answered(from(2, 70));
+  EXPECT_NE(activated, base);
+  EXPECT_NE(activated, plain);
+  EXPECT_EQ(answered(from(2, 1000)), base);
+  stop();
+
+  LocalExecutor::Options options = usual(4);
+  options.prefix_cache = true;
+  start(options, {});
+  const auto found_by = [&](const request::AdapterRef& adapter, const Tokens& wanted) {
+    const int64_t before = engine_->stats().prefix_tokens_found;
+    const Tokens got = answered(adapter);
+    if (!wanted.empty()) {
+      EXPECT_EQ(got, wanted);
+    }
+    return engine_->stats().prefix_tokens_found - before;
+  };
+  const int block = executor_->capacity().block_tokens;
+  const int64_t shared = 70 / block * block;
+  EXPECT_EQ(found_by({}, base), 0);
+  EXPECT_EQ(found_by(from(2, 70), activated), shared);
+  EXPECT_GT(found_by(from(2, 70), activated), shared);
+  EXPECT_EQ(found_by(from(1, 70), {}), shared);
+  EXPECT_EQ(found_by(from(2, 71), {}), shared) << "from elsewhere in the same block";
+  EXPECT_EQ(found_by(from(2, 0), plain), 0);
+  EXPECT_GT(found_by({}, base), shared);
 }
 
 TEST_F(AdapterAnswers, of_zeros_are_the_models_to_the_bit) {

@@ -25,6 +25,7 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Dr
                                .count = row.token_count() + guess_count,
                                .tables = tables,
                                .adapter = slots[row.slot].adapter,
+                               .adapter_from = slots[row.slot].adapter_from,
                                .second_text = slots[row.slot].second_text,
                                .slot = row.slot});
     if (!slots.samples(row)) continue;

@@ -26,6 +26,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     slot.label_tokens = arrival->label_tokens;
     slot.second_text = arrival->second_text;
     slot.adapter = adapter_of(arrival->adapter);
+    slot.adapter_from = arrival->adapter_from;
     slot.mirostat_bound = arrival->mirostat_bound;
     slot.known_tokens = 0;
     slot.history.clear();

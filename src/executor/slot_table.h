@@ -24,6 +24,7 @@ struct Slot {
   sampling::TokenHistory history;  // empty unless sampling.reads_history()
   engine::SlotTables tables;
   const lora::Adapter* adapter = nullptr;   // its rows'; null: none
+  int adapter_from = 0;                     // of those from this position on
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   std::vector<TokenId> label_tokens;        // of Pooling::kTokens
   int second_text = 0;                      // as GenerationRequest's

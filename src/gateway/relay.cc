@@ -367,6 +367,9 @@ void Relay::note_end(const std::string& choice_end) {
   }
   if (request_.prompt.block_tokens == 0) return;
   RelayCounters& counters = services_.counters;
+  if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
+  // Of an activated adapter's prompt the beginning is the model's own: more than was named for it.
+  if (request_.names_adapter && end->cached_tokens > assignment_.hit_tokens) return;
   ++counters.named;
   counters.expected_hit_tokens += assignment_.hit_tokens;
   counters.real_hit_tokens += end->cached_tokens;
@@ -375,7 +378,6 @@ void Relay::note_end(const std::string& choice_end) {
   services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
                                          .real_tokens = end->cached_tokens,
                                          .block_tokens = request_.prompt.block_tokens});
-  if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
 }
 
 // Who has made it is asked for it later.

@@ -221,6 +221,12 @@ Result<Adapter> Adapter::load(const std::string& folder, const families::ModelCo
   const std::string config_path = folder + "/adapter_config.json";
   TRY_ASSIGN(const std::string text, base::read_file(config_path, kConfigBytesMax));
   TRY_ASSIGN(const AdapterConfig config, AdapterConfig::parse(text, config_path));
+  for (const TokenId token : config.invocation()) {
+    if (token < base.vocab_size) continue;
+    return Error{ErrorCode::kBadCheckpoint,
+                 fmt::format("{}: alora_invocation_tokens: the base has no token {}, only {}",
+                             config_path, token, base.vocab_size)};
+  }
   // What has too high a rank is refused for that, not for its size.
   const Limits readable{.rank_max = std::max(limits.rank_max, kReadableRank)};
   TRY_ASSIGN(AdapterFile file, AdapterFile::open(folder, adapter_bytes_max(base, readable)));
@@ -230,6 +236,7 @@ Result<Adapter> Adapter::load(const std::string& folder, const families::ModelCo
   TRY_ASSIGN(const std::vector<ModuleSource> sources, module_sources(tensors, config, base, path));
   Adapter adapter;
   adapter.layout_ = tensors.layout;
+  adapter.invocation_ = config.invocation();
   TRY(adapter.check_limits(sources, limits, path));
   adapter.tensor_bytes_ = file.tensor_bytes();
   TRY_ASSIGN(const std::vector<Place> places, adapter.allocate(sources, path));
@@ -368,6 +375,7 @@ void Adapter::name(const std::vector<ModuleSource>& sources) {
                     static_cast<int>(source.linear), source.in, source.out, source.rank,
                     std::bit_cast<uint32_t>(source.scale), format_at(source));
   }
+  for (const TokenId token : invocation_) text += fmt::format("{} ", token);
   digest.update(text);
   digest.update({reinterpret_cast<const char*>(memory_.get()), static_cast<size_t>(bytes_)});
   digest_ = digest.finish();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/token_id.h"
 #include "families/model_config.h"
 #include "kernels/kernels.h"
 #include "lora/adapter_tensors.h"
@@ -54,6 +55,8 @@ class Adapter {
   const std::string& digest() const { return digest_; }
   int64_t identity() const { return identity_; }
 
+  // Of an activated one: what it acts from, where a prompt has it last. Empty: it acts everywhere.
+  const std::vector<TokenId>& invocation() const { return invocation_; }
   int rank_max() const { return rank_max_; }
   ExpertLayout layout() const { return layout_; }  // of its file
   bool adds_to_experts() const { return adds_to_experts_; }
@@ -79,6 +82,7 @@ class Adapter {
   std::unique_ptr<std::byte, Free> memory_;
   std::string digest_;
   int64_t identity_ = 0;
+  std::vector<TokenId> invocation_;
   int rank_max_ = 0;
   ExpertLayout layout_ = ExpertLayout::kNone;
   bool adds_to_experts_ = false;

@@ -15,6 +15,7 @@ namespace {
 using checkpoint::shown;
 
 constexpr int kLayersMax = 10'000;
+constexpr size_t kInvocationTokensMax = 1024;
 
 // A value for a message.
 std::string printed(const Json& value) {
@@ -47,7 +48,6 @@ constexpr Refused kRefused[] = {
     {"arrow_config", "it routes among adapters"},
     {"megatron_config", "it is for layers that are cut over several processes"},
     {"loftq_config", "LoftQ changes the base's weights"},
-    {"alora_invocation_tokens", "an activated LoRA acts only behind its invocation"},
     {"auto_map", "code that comes with a model is not run"},
 };
 
@@ -59,9 +59,9 @@ constexpr std::string_view kKeepsBase[] = {"gaussian", "eva", "orthogonal"};
 // of the sum.
 constexpr std::string_view kKnown[] = {
     // read
-    "alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "layers_pattern",
-    "layers_to_transform", "lora_alpha", "peft_type", "peft_version", "r", "rank_pattern",
-    "target_modules", "target_parameters", "use_rslora",
+    "alora_invocation_tokens", "alpha_pattern", "bias", "exclude_modules", "init_lora_weights",
+    "layers_pattern", "layers_to_transform", "lora_alpha", "peft_type", "peft_version", "r",
+    "rank_pattern", "target_modules", "target_parameters", "use_rslora",
     // of training, of initialising, of switches that are off, or for people
     "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
     "inference_mode", "lora_dropout", "lora_ga_config", "megatron_core", "qalora_group_size",
@@ -148,8 +148,27 @@ Result<AdapterConfig> AdapterConfig::parse(std::string_view text, const std::str
   return made;
 }
 
+// An activated LoRA's: the text that it acts from.
+Result<void> AdapterConfig::read_invocation(const Json& config) {
+  constexpr const char* kField = "alora_invocation_tokens";
+  const Json* tokens = config.find(kField);
+  if (is_off(tokens)) return {};
+  if (!tokens->is_array() || tokens->as_array().size() > kInvocationTokensMax) {
+    return bad(fmt::format("{} is {}, no list of {} tokens at most", kField, printed(*tokens),
+                           kInvocationTokensMax));
+  }
+  for (const Json& token : tokens->as_array()) {
+    if (!token.is_integer() || token.as_integer() < 0 || token.as_integer() > INT32_MAX) {
+      return bad(fmt::format("{} holds {}, no token's number", kField, printed(token)));
+    }
+    invocation_.push_back(static_cast<TokenId>(token.as_integer()));
+  }
+  return {};
+}
+
 Result<void> AdapterConfig::read(const Json& config) {
   TRY(read_numbers(config));
+  TRY(read_invocation(config));
   TRY(read_layers(config));
   Result<ModuleTargets> targets = ModuleTargets::read(config);
   if (!targets.ok()) return bad(targets.error().message);

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/token_id.h"
 #include "lora/module_patterns.h"
 #include "lora/module_targets.h"
 
@@ -40,6 +41,9 @@ class AdapterConfig {
                                                    bool is_parameter) const;
   // Whether layers_to_transform has it, or is not there.
   bool has_layer(int layer) const;
+  // Of an activated LoRA (alora_invocation_tokens): it acts from where the prompt has these last.
+  // Empty: from the beginning.
+  const std::vector<TokenId>& invocation() const { return invocation_; }
   // Written by PEFT 0.19, which exchanged in and out of experts in some models: what decides where
   // shapes fit both ways.
   bool may_exchange_in_and_out() const { return may_exchange_; }
@@ -48,6 +52,7 @@ class AdapterConfig {
   Result<void> read(const Json& config);
   Result<void> read_numbers(const Json& config);
   Result<void> read_layers(const Json& config);
+  Result<void> read_invocation(const Json& config);
   Result<ModulePatterns> read_patterns(const Json& config, const char* field) const;
   Error bad(const std::string& what) const;
 
@@ -59,6 +64,7 @@ class AdapterConfig {
   ModulePatterns rank_pattern_;
   ModulePatterns alpha_pattern_;
   std::vector<int> layers_;  // empty: all
+  std::vector<TokenId> invocation_;
   bool may_exchange_ = false;
 };
 

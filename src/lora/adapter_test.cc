@@ -367,6 +367,15 @@ TEST_F(Refusal, NotOfWhatIsSound) {
   EXPECT_FALSE(adapter->adds_to_experts());
 }
 
+TEST_F(Refusal, NotOfActivatedOnes) {
+  const std::string everywhere = load_written()->digest();
+  config_.set("alora_invocation_tokens", Json::Array{7, 8});
+  const Result<Adapter> adapter = load_written();
+  ASSERT_TRUE(adapter.ok()) << adapter.error().message;
+  EXPECT_EQ(adapter->invocation(), (std::vector<TokenId>{7, 8}));
+  EXPECT_NE(adapter->digest(), everywhere) << "it does something else";
+}
+
 TEST_F(Refusal, LR_10_OfFieldsThatMakeMoreThanALowRankSum) {
   const Json sound = config_;
   const std::vector<std::pair<std::string, Json>> fields = {
@@ -380,7 +389,6 @@ TEST_F(Refusal, LR_10_OfFieldsThatMakeMoreThanALowRankSum) {
       {"modules_to_save", Json::Array{"router"}},
       {"trainable_token_indices", Json::Array{3, 4}},
       {"layer_replication", Json::Array{Json::Array{0, 1}}},
-      {"alora_invocation_tokens", Json::Array{1, 2}},
       {"arrow_config", Json(Json::Object{{"top_k", 2}})},
       {"auto_map", Json(Json::Object{{"AutoModel", "modeling.Model"}})},
       {"peft_type", "LOHA"},
@@ -441,6 +449,10 @@ TEST_F(Refusal, LR_01_OfNumbersThatMakeNoSense) {
       {"rank_pattern", Json::Array{1}},
       {"alpha_pattern", Json(Json::Object{{"q_proj", 0}})},
       {"alpha_pattern", Json(Json::Object{{"q_proj", "x"}})},
+      {"alora_invocation_tokens", "the"},
+      {"alora_invocation_tokens", Json::Array{1, "the"}},
+      {"alora_invocation_tokens", Json::Array{1, -1}},
+      {"alora_invocation_tokens", Json::Array{1, 512}},  // the base has 512
       {"layers_to_transform", Json::Array{"0"}},
       {"layers_to_transform", -1},
   };

@@ -19,6 +19,7 @@ struct ForwardInput {
     // By KV group: block tables by position / block_tokens.
     kv::PerGroup<const int32_t*> tables;
     const lora::Adapter* adapter = nullptr;  // null: the model itself
+    int adapter_from = 0;                    // rows at positions before it are the model's own
     // Of an encoder's pair of texts: where the second one begins; 0: there is one text.
     int second_text = 0;
     int slot = 0;  // whose block tables these are, from step to step

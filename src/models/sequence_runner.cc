@@ -29,7 +29,7 @@ const float* SequenceRunner::step(std::span<const TokenId> tokens, std::span<con
   // Every group has as many blocks, and the sequence all of them.
   kv::PerGroup<const int32_t*> tables;
   tables.assign(kv_.groups().specs.size(), blocks_.data());
-  input.sequences.push_back({length_, count, tables, adapter_});
+  input.sequences.push_back({length_, count, tables, adapter_, adapter_from_});
   input.logit_rows.assign(logit_rows.begin(), logit_rows.end());
   length_ += count;
   return model_->forward(input, kv_, tap);

@@ -17,7 +17,11 @@ class SequenceRunner {
   static Result<SequenceRunner> make(Model& model, tensor::DType kv_dtype, int tokens_max);
 
   // Of the steps from here on; null: the model itself. It outlives them.
-  void use_adapter(const lora::Adapter* adapter) { adapter_ = adapter; }
+  // From that position on.
+  void use_adapter(const lora::Adapter* adapter, int from = 0) {
+    adapter_ = adapter;
+    adapter_from_ = from;
+  }
 
   // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the
   // logits of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid
@@ -41,6 +45,7 @@ class SequenceRunner {
   int tokens_max_;
   int length_ = 0;
   const lora::Adapter* adapter_ = nullptr;
+  int adapter_from_ = 0;
 };
 
 }  // namespace pelton::models

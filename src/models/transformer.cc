@@ -125,7 +125,11 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   int row = 0;
   adapters_.begin(options_.adapter_rank_max > 0 ? tokens : 0);
   for (const ForwardInput::Sequence& sequence : input.sequences) {
-    if (options_.adapter_rank_max > 0) adapters_.add_rows(sequence.adapter, sequence.count);
+    if (options_.adapter_rank_max > 0) {
+      const int own = std::clamp(sequence.adapter_from - sequence.start, 0, sequence.count);
+      adapters_.add_rows(nullptr, own);
+      adapters_.add_rows(own < sequence.count ? sequence.adapter : nullptr, sequence.count - own);
+    }
     for (int group = 0; group < rows_of.size(); ++group) {
       rows_of[group].push_back({row, sequence.count, sequence.start, sequence.tables[group]});
     }

@@ -42,10 +42,14 @@ Error leaving() {
 
 }  // namespace
 
-request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold) {
+request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold,
+                           std::span<const TokenId> prompt) {
   if (hold == nullptr) return {};
+  const std::optional<int32_t> from = request::acts_from(hold->invocation(), prompt);
+  if (!from) return {};
   return {.identity = hold->identity(),
-          .weights = std::shared_ptr<const request::AdapterWeights>(hold, hold->weights())};
+          .weights = std::shared_ptr<const request::AdapterWeights>(hold, hold->weights()),
+          .acts_from = *from};
 }
 
 void AdapterRegistry::Shared::locked_note() {
@@ -242,7 +246,8 @@ std::shared_ptr<const AdapterHold> AdapterRegistry::locked_hold(
     used.reset();  // the registry's is the last: its thread frees the memory
   };
   return std::make_shared<const AdapterHold>(named->source.name, version->loaded.digest,
-                                             version->loaded.adapter, std::move(release));
+                                             version->loaded.adapter, version->loaded.invocation,
+                                             std::move(release));
 }
 
 std::shared_ptr<const AdapterHold> AdapterRegistry::hold(std::string_view name) {

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -37,10 +38,11 @@ namespace pelton::server {
 class AdapterHold {
  public:
   AdapterHold(std::string name, std::string digest, request::AdapterRef adapter,
-              std::function<void()> release)
+              std::vector<TokenId> invocation, std::function<void()> release)
       : name_(std::move(name)),
         digest_(std::move(digest)),
         adapter_(std::move(adapter)),
+        invocation_(std::move(invocation)),
         release_(std::move(release)) {}
   ~AdapterHold() {
     adapter_ = {};
@@ -53,15 +55,20 @@ class AdapterHold {
   const std::string& digest() const { return digest_; }
   int64_t identity() const { return adapter_.identity; }
   const request::AdapterWeights* weights() const { return adapter_.weights.get(); }
+  // Of an activated one: what it acts from.
+  std::span<const TokenId> invocation() const { return invocation_; }
 
  private:
   const std::string name_;
   const std::string digest_;
   request::AdapterRef adapter_;
+  const std::vector<TokenId> invocation_;
   const std::function<void()> release_;
 };
-// As the engine's requests carry it: the use lasts as long as any of them.
-request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold);
+// As an engine's request of that prompt carries it: the use lasts as long as any of them. Nothing
+// where an activated one's prompt does not invoke it: the model answers alone.
+request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold,
+                           std::span<const TokenId> prompt);
 
 // The field of the error that a name is unknown.
 inline constexpr std::string_view kUnknownAdapter = "lora_name";
@@ -77,6 +84,7 @@ class AdapterRegistry {
     // holds none), and the same in words.
     std::optional<bool> is_3d = {};
     std::string layout = {};
+    std::vector<TokenId> invocation = {};  // of an activated one
   };
   struct Options {
     std::function<Result<Loaded>(const std::string& path)> load;  // on the loader's thread

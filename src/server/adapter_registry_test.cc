@@ -171,7 +171,7 @@ TEST_F(AdapterRegistryTest, LR_05_weights_live_as_long_as_anybody_uses_them) {
   start(options(2));
   ASSERT_TRUE(load("a", "a").ok());
   Hold hold = registry_->hold("a");
-  request::AdapterRef in_engine = ref_of(hold);
+  request::AdapterRef in_engine = ref_of(hold, {});
   ASSERT_TRUE(registry_->unload("a").ok());
   EXPECT_FALSE(registry_->has("a"));
   hold.reset();
@@ -678,7 +678,7 @@ TEST_F(AdapterRegistryTest, LR_05_names_come_and_go_under_streams) {
           if (hold.error().code != ErrorCode::kNotFound) ++wrong;
           continue;
         }
-        const request::AdapterRef in_engine = ref_of(*hold);
+        const request::AdapterRef in_engine = ref_of(*hold, {});
         const std::string digest = (*hold)->digest();
         hold = Hold();
         std::this_thread::yield();

@@ -114,7 +114,7 @@ std::variant<request::GenerationRequest, api::ApiError> embedding_request(
   request.weight = source.caller.weight;
   request.deadline_ns = source.deadline_ns;
   request.cache_salt = source.cache_salt;
-  request.adapter = ref_of(model.adapter);
+  request.adapter = ref_of(model.adapter, request.prompt);
   request.pooling = model.pooling;
   if (fields.pooling) {
     request.pooling = pooling_of(*fields.pooling);

@@ -236,7 +236,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.deadline_ns = source.deadline_ns;
   request.tenant = access::billing_account(source.tenant, fields.user);
   request.cache_salt = std::move(source.cache_salt);
-  request.adapter = ref_of(model.adapter);
+  request.adapter = ref_of(model.adapter, source.prompt);
   request.prompt = std::move(source.prompt);
   if (source.guide) enter_turn(model, source.reasoning, *source.guide);
   request.guide = std::move(source.guide);
