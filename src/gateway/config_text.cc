@@ -64,6 +64,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
   put_number(out, "backlog", policy.backlog_s);
   put_number(out, "idle_to_zero", policy.idle_to_zero_s);
+  put(out, "standby", fmt::format("{}", policy.standby));
   put(out, "gpus", fmt::format("{}", policy.gpus_each));
   if (policy.gpus_max) put(out, "max_gpus", fmt::format("{}", *policy.gpus_max));
   put_number(out, "price", policy.price_each);

@@ -75,6 +75,7 @@ std::string_view key_of(std::string_view field) {
   if (field == "gpus_max") return "max_gpus";
   if (field == "price_max") return "max_price";
   if (field == "target_utilization") return "target_utilization";
+  if (field == "standby") return "standby";
   if (field.starts_with("schedules")) return "schedules";
   return "policy";
 }
@@ -286,6 +287,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "max_scale_down_rate",
                          "backlog",
                          "idle_to_zero",
+                         "standby",
                          "gpus",
                          "max_gpus",
                          "price",
@@ -316,6 +318,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   policy.scale_down_rate_max = share.value_or(policy.scale_down_rate_max);
   TRY(table.read("backlog", {1, kHour_s}, policy.backlog_s));
   TRY(table.read("idle_to_zero", {1, 24 * kHour_s}, policy.idle_to_zero_s));
+  TRY(table.read("standby", {0, 10'000}, policy.standby));
   TRY(read_limits(table, policy));
   TRY(read_hold(table, scaling.hold));
   if (policy.replicas_min > policy.replicas_max) {
