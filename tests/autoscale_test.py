@@ -177,6 +177,19 @@ class Autoscale(unittest.TestCase):
         self.assertEqual((page["pool"], page["state"], page["desired"], page["starts"], page["lost"]), ("box", "cold", 0, cycles, 0), page)
         self.assertEqual(fleet.metric("requests_open"), 0)
 
+    def test_machines_of_a_provider_that_is_played(self):
+        """One at most, some time after it was ordered, and taken back amid a stream: another one comes, and nothing is lost."""
+        fleet = self.scaled(2, scale="min = 1", launch='kind = "simulated"\nquota = 2\nlead_seconds = 0.2\nlead_p90 = 0.4\n'
+                                                     'stock_outs = [{at = 1000, for = 10}]\nreclaim_after = 4\nreclaim_notice = 2')
+        threads, faults = self.at_once(fleet, range(1, 5), lambda port, number, _, seed: check_stream(port, number, 900, seed))
+        fleet.wait(lambda: fleet.log("is taken back by its provider"), 40)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertTrue(fleet.log("will be taken back"))
+        self.assertGreaterEqual(len(fleet.starts()), 2)
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+
     def test_one_that_stands_by_is_woken_in_place_of_a_start(self):
         fleet = self.scaled(scale="standby = 1")
         def page():

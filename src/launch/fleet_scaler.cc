@@ -174,6 +174,10 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     replica.ordered_ns = one.ordered_ns;
     replica.progress_ns = std::max(replica.progress_ns, one.progress_ns);
     if (one.state == LaunchedReplica::State::kStopping) replica.phase = Phase::kStopping;
+    if (one.is_reclaimed && !replica.is_reclaimed) {
+      note_reclaimed(pool, replica, now_ns);
+      changed = true;
+    }
   }
   for (auto it = pool.replicas.begin(); it != pool.replicas.end();) {
     const auto found = there.find(it->first);
@@ -187,6 +191,16 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     changed = true;
   }
   return changed;
+}
+
+// Whoever has it drains it now, so that its answers are over, or go on elsewhere, when it goes.
+void FleetScaler::note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns) {
+  replica.is_reclaimed = true;
+  log_.warning(fmt::format("{} will be taken back by its provider", shown(replica.order)));
+  if (replica.phase != Phase::kReady && replica.phase != Phase::kStandby) return;
+  replica.phase = Phase::kDraining;
+  replica.draining_ns = now_ns;
+  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
 }
 
 bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
@@ -204,7 +218,11 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   if (replica.phase != Phase::kStarting || !found->is_ready) return false;
   replica.phase = Phase::kReady;
   replica.ready_ns = now_ns;
-  if (replica.stands_by) stand_by(pool, replica);
+  if (replica.is_reclaimed) {
+    note_reclaimed(pool, replica, now_ns);
+  } else if (replica.stands_by) {
+    stand_by(pool, replica);
+  }
   pool.failures = 0;
   pool.failure.clear();
   if (const auto before = pool.remembered_ready_ns.find(id_of(replica.order));
@@ -271,7 +289,7 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
     const bool is_over =
         now_ns - replica.draining_ns > nanoseconds(pool.asked.stop_grace_s) || worker.is_silent;
     if (!is_idle && !is_over) continue;
-    if (is_idle && !worker.is_silent && standby_wanting(pool) > 0) {
+    if (is_idle && !worker.is_silent && !replica.is_reclaimed && standby_wanting(pool) > 0) {
       stand_by(pool, replica);
       continue;
     }
@@ -308,6 +326,7 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
          .waiting = replica.worker.waiting,
          .kv_used = replica.worker.kv_used,
          .model = replica.worker.model,
+         .reclaimed = replica.is_reclaimed,
          // One that has been asked to end cannot be recalled.
          .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0,
          .stands_by = replica.phase == Phase::kStarting && replica.stands_by});

@@ -126,10 +126,11 @@ class FleetScaler {
     int64_t ordered_ns = 0;
     int64_t progress_ns = 0;
     int64_t ready_ns = 0;
-    int64_t draining_ns = 0;  // since when
-    int64_t silent_ns = 0;    // since when gateways do not hear it; 0: they do
-    bool stands_by = false;   // of kStarting: it will
-    bool is_overdue = false;  // it was ended because it did not advance
+    int64_t draining_ns = 0;    // since when
+    int64_t silent_ns = 0;      // since when gateways do not hear it; 0: they do
+    bool stands_by = false;     // of kStarting: it will
+    bool is_reclaimed = false;  // it will be taken back
+    bool is_overdue = false;    // it was ended because it did not advance
     ScaledFleet::Worker worker;
   };
   struct Pool {
@@ -168,6 +169,7 @@ class FleetScaler {
   void begin_record();
   void carry_out(Pool& pool, const autoscaler::PoolDecision& decision, int64_t now_ns);
   void start_one(Pool& pool, bool stands_by, int64_t now_ns);
+  void note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns);
   void stand_by(Pool& pool, Replica& replica);
   void wake(Pool& pool, Replica& replica, int64_t now_ns);
   static int standby_wanting(const Pool& pool);
