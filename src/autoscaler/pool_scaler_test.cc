@@ -316,6 +316,7 @@ TEST(PoolScalerTest, StandbyReplicasAreWokenBeforeOthersAreStarted) {
 
 TEST(PoolScalerTest, SomeStandByAlsoWhileNoneIsNeeded) {
   PoolPolicy asked = policy(4);
+  asked.replicas_min = 0;
   asked.standby = 1;
   asked.idle_to_zero_s = 60;
   asked.scale_down_delay_s = 10;
@@ -338,6 +339,7 @@ TEST(PoolScalerTest, SomeStandByAlsoWhileNoneIsNeeded) {
 
 TEST(PoolScalerTest, OneThatStartsToStandByIsTakenWhenItIsNeeded) {
   PoolPolicy asked = policy(4);
+  asked.replicas_min = 0;
   asked.standby = 1;
   TestPool pool({.policy = asked, .slots = 4, .service_s = 1, .start_s = 20});
   pool.seconds(10, 0);

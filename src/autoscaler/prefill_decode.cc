@@ -114,19 +114,21 @@ PairDecision PairScaler::decide(const PairModel& model, const RequestShape& shap
   const Pools pools(model, shape, policy_.objective);
   const auto delay_ns = static_cast<int64_t>(policy_.scale_down_delay_s * 1e9);
   const auto whole_of = [&](double used) {
-    const int most = std::max(policy_.gpus_max / policy_.decode_gpus + 1, 1);
-    const int replicas = rate > 0 ? pools.whole.least(rate / used, most) : 0;
+    const int replicas = rate > 0 ? pools.whole.least(rate / used, policy_.decode_max + 1) : 0;
     return PairCounts{.prefill = 0, .decode = std::max(replicas, policy_.decode_min)};
+  };
+  const auto serves_whole = [&](const PairCounts& whole, const PairCounts& two) {
+    return whole.decode <= policy_.decode_max && gpus(whole) <= gpus(two);
   };
   PairDecision decision;
   decision.needed = needed(pools, rate, kUsed);
   PairCounts lasting = needed(pools, rate, kUsedToGo);
   // One pool or two: two at once where one needs more, one when that has been enough for the delay.
   if (policy_.prefill_min == 0) {
-    const bool is_enough = gpus(whole_of(kUsedToGo)) <= gpus(lasting);
+    const bool is_enough = serves_whole(whole_of(kUsedToGo), lasting);
     if (!is_enough) whole_since_ns_ = -1;
     if (is_enough && whole_since_ns_ < 0) whole_since_ns_ = now_ns;
-    if (gpus(whole_of(kUsed)) > gpus(decision.needed)) is_split_ = true;
+    if (!serves_whole(whole_of(kUsed), decision.needed)) is_split_ = true;
     const bool is_new = counts_ == PairCounts{};
     if (is_enough && (is_new || now_ns - whole_since_ns_ >= delay_ns)) is_split_ = false;
     if (!is_split_) {

@@ -290,7 +290,7 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
         now_ns - replica.draining_ns > nanoseconds(pool.asked.stop_grace_s) || worker.is_silent;
     if (!is_idle && !is_over) continue;
     if (is_idle && !worker.is_silent && !replica.is_reclaimed && standby_wanting(pool) > 0) {
-      stand_by(pool, replica);
+      replica.phase = Phase::kStandby;  // gateways have drained it
       continue;
     }
     replica.phase = Phase::kStopping;
