@@ -143,11 +143,10 @@ Result<void> run(const cli::Arguments& arguments) {
             {.key = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
   }
   for (const Variation& axis : axes) {
-    if (!arguments.knows("--" + axis.key) || !arguments.has("--" + axis.key)) continue;
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
-        axis.key};
+    const std::string name = "--" + axis.key;
+    // A name that is no flag is an error of the combinations.
+    if (!arguments.knows(name) || !arguments.has(name)) continue;
+    if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
   }
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
