@@ -147,10 +147,10 @@ Result<void> run(const cli::Arguments& arguments) {
     // A name that is no flag is an error of the combinations.
     if (!arguments.knows(name) || !arguments.has(name)) continue;
     if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--{} is varied: give one of them, it or a --vary of something else",
-                             axis.key),
-                 axis.key};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
+        axis.key};
   }
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
