@@ -172,7 +172,7 @@ class Flags(unittest.TestCase):
             "tune": [["tune", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2", "--vary", "max-num-seqs=4,8"],
                      ["tune", BOX, "--num-prompts", "2", "--vary", "max-num-batched-tokens=64"]],
             "autoscale recommend": [["autoscale", "recommend", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2", "--vary", "max=2,4", "--late-share", "1"],
-                                    ["autoscale", "recommend", BOX, "--num-prompts", "2", "--vary", "min=0,1", "--late-share", "1"]],
+                                    ["autoscale", "recommend", BOX, "--num-prompts", "2", "--vary", "min=0,1", "--late-share", "1", "--max-replicas", "2"]],
             "verify": [["verify", TINY]],
             "eval": [["eval", "--base-url", self.url, "--tasks", "arithmetic", "--num-tasks", "1", "--max-tokens", "8"],
                      ["eval", "--base-url", self.url, "--tasks", f / "tasks.jsonl"]],

@@ -346,7 +346,7 @@ TEST(PoolScalerTest, OneThatStartsToStandByIsTakenWhenItIsNeeded) {
   EXPECT_EQ(pool.coming(), 1);
   pool.second(1);
   EXPECT_EQ(pool.decision().wake.size(), 1u);
-  pool.seconds(9, 0);
+  pool.seconds(10, 0);
   EXPECT_EQ(pool.ready(), 1) << "it has had ten seconds already";
 }
 

@@ -109,6 +109,14 @@ PairCounts PairScaler::within_ceiling(const Pools& pools, double rate, PairCount
   return with(worst(least) <= worst(most) ? least : most);
 }
 
+// Where one pool would grow by what the other one loses, a split that is no better moves nobody.
+PairCounts PairScaler::at_ceiling(const Pools& pools, double rate, PairCounts needed) const {
+  const PairCounts split = within_ceiling(pools, rate, needed);
+  const bool opposes = (split.prefill - counts_.prefill) * (split.decode - counts_.decode) < 0;
+  const bool is_worse = pools.worst(rate, split) < pools.worst(rate, counts_);
+  return opposes && !is_worse && gpus(counts_) <= policy_.gpus_max ? counts_ : split;
+}
+
 PairDecision PairScaler::decide(const PairModel& model, const RequestShape& shape, double rate,
                                 int64_t now_ns) {
   const Pools pools(model, shape, policy_.objective);
@@ -147,14 +155,7 @@ PairDecision PairScaler::decide(const PairModel& model, const RequestShape& shap
     // What the delay keeps is not worth lateness elsewhere.
     target = decision.needed;
     decision.at_ceiling = gpus(target) > policy_.gpus_max;
-    if (decision.at_ceiling) target = within_ceiling(pools, rate, target);
-    // A split that is no better moves nobody.
-    const bool opposes = (target.prefill > counts_.prefill) != (target.decode > counts_.decode) &&
-                         target.prefill != counts_.prefill && target.decode != counts_.decode;
-    if (opposes && gpus(counts_) <= policy_.gpus_max &&
-        pools.worst(rate, counts_) <= pools.worst(rate, target)) {
-      target = counts_;
-    }
+    if (decision.at_ceiling) target = at_ceiling(pools, rate, target);
   }
   counts_ = target;
   decision.counts = target;

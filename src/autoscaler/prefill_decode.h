@@ -71,6 +71,7 @@ class PairScaler {
  private:
   struct Pools;
   PairCounts needed(const Pools& pools, double rate, double used) const;
+  PairCounts at_ceiling(const Pools& pools, double rate, PairCounts needed) const;
   PairCounts within_ceiling(const Pools& pools, double rate, PairCounts needed) const;
   int gpus(const PairCounts& counts) const {
     return counts.prefill * policy_.prefill_gpus + counts.decode * policy_.decode_gpus;

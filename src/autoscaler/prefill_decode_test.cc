@@ -132,12 +132,12 @@ TEST(PrefillDecode, LongerPromptsMakeThePrefillPoolLargerAlone) {
 
 TEST(PrefillDecode, AtACeilingBothAreLateByTheSameFactor) {
   PairPolicy asked = policy(1000);
-  asked.objective.first_token_s = 0.3;
+  asked.objective.first_token_s = 0.25;
   const RequestShape shape = shape_of(4000);
   constexpr double kRate = 1500;
   PairScaler free(asked);
   const PairCounts needed = free.decide(kModel, shape, kRate, kSecond).counts;
-  asked.gpus_max = (needed.prefill + needed.decode) * 8 / 10;
+  asked.gpus_max = (needed.prefill + needed.decode) * 82 / 100;
   PairScaler scaler(asked);
   const PairDecision decision = scaler.decide(kModel, shape, kRate, kSecond);
   EXPECT_TRUE(decision.at_ceiling);
