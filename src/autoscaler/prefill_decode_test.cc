@@ -176,8 +176,8 @@ TEST(PrefillDecode, ThePrefillPoolGoesToZeroAndComesBack) {
   EXPECT_EQ(pass(100, 0, 200), (PairCounts{0, 0}));
 }
 
-// Whatever comes: within bounds, prompts never without who decodes them, up at once, down only
-// after the delay, and of a ceiling no neighbouring split is better.
+// Whatever comes: within the ceiling, prompts never without who decodes them, and what is needed
+// where there is room for it.
 TEST(PrefillDecode, WhateverComes) {
   std::mt19937_64 random(20261128);
   const auto draw = [&](double least, double most) {
