@@ -137,9 +137,10 @@ Result<gateway::ScalingConfig> read_scale_config(const std::string& file, const 
 }
 
 Result<void> set_scale_key(const std::string& setting, const std::string& pool,
-                           gateway::ScalingConfig& scaling) {
+                           const std::string& flag, gateway::ScalingConfig& scaling) {
   const auto bad = [&](const std::string& what) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("--set {} {}", setting, what), "set"};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} {} {}", flag, setting, what),
+                 flag.substr(2)};
   };
   const size_t equals = setting.find('=');
   if (equals == std::string::npos) return bad("has no value, as in scale_down_delay=120");
@@ -156,22 +157,22 @@ Result<void> set_scale_key(const std::string& setting, const std::string& pool,
   });
   if (!is_name) return bad("names no key of [pool.scale]");
   // Words need no quotes here.
-  Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, "--set");
-  if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), "--set");
+  Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
+  if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);
   if (!tree.ok() || tree->members.size() != 1) return bad("has a value that is none");
   if (key == "schedules") scaling.policy.schedules.clear();
-  const std::string file = "--set " + setting;
+  const std::string file = flag + " " + setting;
   const Result<void> read =
       gateway::read_scale(gateway::ConfigTable(*tree, "[pool.scale]", file), scaling);
   if (read.ok()) return {};
-  return Error{ErrorCode::kInvalidArgument, read.error().message, "set"};
+  return Error{ErrorCode::kInvalidArgument, read.error().message, flag.substr(2)};
 }
 
 namespace {
 
 // Flags that were given go before what a file says.
 void read_policy_flags(const cli::Arguments& arguments, PoolPolicy& policy) {
-  if (arguments.has("--autoscale")) {
+  if (arguments.knows("--autoscale") && arguments.has("--autoscale")) {
     const bool knative = arguments.text("--autoscale") == "knative";
     policy.rule = knative ? PoolPolicy::Rule::kKnative : PoolPolicy::Rule::kConcurrency;
   }

@@ -31,8 +31,8 @@ Result<std::vector<simulator::StartPhase>> parse_start_phases(const std::string&
 Result<gateway::ScalingConfig> read_scale_config(const std::string& file, const std::string& pool);
 
 // "pool.NAME.KEY=VALUE" or "KEY=VALUE": a key of [pool.scale] over what `scaling` has. `pool`:
-// whose it is. Errors: kInvalidArgument, with the nearest key.
+// whose it is; `flag`: what gave it. Errors: kInvalidArgument, with the nearest key.
 Result<void> set_scale_key(const std::string& setting, const std::string& pool,
-                           gateway::ScalingConfig& scaling);
+                           const std::string& flag, gateway::ScalingConfig& scaling);
 
 }  // namespace pelton::apps

@@ -4,6 +4,7 @@
 
 #include "apps/own_server.h"
 #include "launch/kubernetes_site.h"
+#include "launch/simulated_provider.h"
 #include "launch/site_launcher.h"
 #include "launch/slurm_site.h"
 #include "net/tls_trust.h"
@@ -31,7 +32,8 @@ using PoolNames = std::vector<std::string>;
 // A site of pods or jobs mends what it sees: it is opened for pools only that are acted for.
 const gateway::LaunchConfig* launch_of(const gateway::PoolConfig& pool, Kind kind) {
   if (!pool.scaling || !pool.scaling->launch || pool.scaling->launch->kind != kind) return nullptr;
-  const bool is_left_alone = pool.scaling->is_advised_only && kind != Kind::kLocal;
+  const bool is_of_others = kind == Kind::kKubernetes || kind == Kind::kSlurm;
+  const bool is_left_alone = pool.scaling->is_advised_only && is_of_others;
   return is_left_alone ? nullptr : &*pool.scaling->launch;
 }
 
@@ -44,16 +46,44 @@ PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
 }
 
 Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::GatewayConfig& config,
-                                                          const base::Clock& clock,
-                                                          base::Log& log) {
-  launch::LocalLauncher::Options options{.folder = config.autoscaler.state_dir};
+                                                          const base::Clock& clock, base::Log& log,
+                                                          Kind kind, const std::string& folder) {
+  launch::LocalLauncher::Options options{.folder = folder};
   for (const gateway::PoolConfig& pool : config.pools) {
-    const gateway::LaunchConfig* launch = launch_of(pool, Kind::kLocal);
+    const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;
     options.pools[pool.name] = serve_arguments(*launch, config.fleet_key_file);
   }
   TRY_ASSIGN(options.program, own_program());
   return launch::LocalLauncher::open(std::move(options), clock, log);
+}
+
+launch::ProvidedMachines machines_of(const gateway::SimulatedConfig& config) {
+  launch::ProvidedMachines machines{.quota = config.quota,
+                                    .lead_s = config.lead_s,
+                                    .lead_p90_s = config.lead_p90_s.value_or(0),
+                                    .stock_outs = {},
+                                    .reclaim_after_s = config.reclaim_after_s,
+                                    .reclaim_notice_s = config.reclaim_notice_s};
+  for (const gateway::SimulatedConfig::StockOut& one : config.stock_outs) {
+    machines.stock_outs.push_back({.at_s = one.at_s, .for_s = one.for_s});
+  }
+  return machines;
+}
+
+Result<std::unique_ptr<launch::SimulatedProvider>> open_simulated(
+    const gateway::GatewayConfig& config, const base::Clock& clock, base::Log& log) {
+  // Beside those of this machine that no provider stands before.
+  TRY_ASSIGN(
+      std::unique_ptr<launch::LocalLauncher> processes,
+      open_local(config, clock, log, Kind::kSimulated, config.autoscaler.state_dir + "/simulated"));
+  std::map<std::string, launch::ProvidedMachines> pools;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSimulated);
+    if (launch != nullptr) pools[pool.name] = machines_of(launch->simulated);
+  }
+  return std::make_unique<launch::SimulatedProvider>(std::move(pools), std::move(processes), clock,
+                                                     log);
 }
 
 launch::KubernetesSite::Kind site_kind(gateway::LaunchConfig::Workload workload) {
@@ -154,8 +184,14 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
                                                            base::Log& log) {
   auto all = std::make_unique<launch::LauncherSet>();
   if (const PoolNames pools = pools_of(config, Kind::kLocal); !pools.empty()) {
-    TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher, open_local(config, clock, log));
+    TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher,
+               open_local(config, clock, log, Kind::kLocal, config.autoscaler.state_dir));
     all->add_local(pools, std::move(launcher));
+  }
+  if (const PoolNames pools = pools_of(config, Kind::kSimulated); !pools.empty()) {
+    TRY_ASSIGN(std::unique_ptr<launch::SimulatedProvider> launcher,
+               open_simulated(config, clock, log));
+    all->add_simulated(pools, std::move(launcher));
   }
   if (const PoolNames pools = pools_of(config, Kind::kKubernetes); !pools.empty()) {
     TRY_ASSIGN(std::unique_ptr<launch::Launcher> launcher,

@@ -7,6 +7,7 @@
 
 #include "apps/input.h"
 #include "apps/simulated_play.h"
+#include "apps/variations.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/json_writer.h"
@@ -23,14 +24,8 @@ using cli::Flag;
 
 constexpr size_t kPointsMax = 1000;
 
-// A flag of simulate, and the values that are tried.
-struct Axis {
-  std::string flag;  // "max-num-seqs"
-  std::vector<std::string> values;
-};
-
 struct Point {
-  std::vector<std::pair<std::string, std::string>> settings;
+  Settings settings;
   std::string why_not;  // it cannot be played; empty: it was
   double tokens_per_s = 0;
   double per_replica = 0;
@@ -38,63 +33,10 @@ struct Point {
   bool keeps = false;          // all objectives
 };
 
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const size_t end = std::min(text.find(at), text.size());
-    parts.emplace_back(text.substr(0, end));
-    if (end == text.size()) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-Result<std::vector<Axis>> read_axes(const std::vector<std::string>& texts) {
-  std::vector<Axis> axes;
-  size_t points = 1;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--vary {} is not like max-num-seqs=16,64", text), "vary"};
-    }
-    Axis axis{.flag = text.substr(0, equals), .values = split(text.substr(equals + 1), ',')};
-    if (std::ranges::any_of(axes, [&](const Axis& one) { return one.flag == axis.flag; })) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--vary has {} twice; give all its values at once", axis.flag),
-                   "vary"};
-    }
-    points *= axis.values.size();
-    if (points > kPointsMax) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--vary: more than {} combinations", kPointsMax), "vary"};
-    }
-    axes.push_back(std::move(axis));
-  }
-  return axes;
-}
-
-// The settings of the combination with that number.
-std::vector<std::pair<std::string, std::string>> combination(const std::vector<Axis>& axes,
-                                                             size_t number) {
-  std::vector<std::pair<std::string, std::string>> settings;
-  for (const Axis& axis : axes) {
-    settings.emplace_back(axis.flag, axis.values[number % axis.values.size()]);
-    number /= axis.values.size();
-  }
-  return settings;
-}
-
-size_t count_of(const std::vector<Axis>& axes) {
-  size_t count = 1;
-  for (const Axis& axis : axes) count *= axis.values.size();
-  return count;
-}
-
 // Settings that are no flag's value are an error; those that fit on no machine are a row that says
 // so.
 Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag>& flags,
-                         std::vector<std::pair<std::string, std::string>> settings,
-                         const std::vector<report::Objective>& objectives) {
+                         Settings settings, const std::vector<report::Objective>& objectives) {
   TRY_ASSIGN(const cli::Arguments changed, cli::with_values(flags, arguments, settings));
   Point point{.settings = std::move(settings)};
   const Result<Play> play = read_play(changed, arguments.text("MODEL"), nullptr);
@@ -121,13 +63,6 @@ Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag
   return point;
 }
 
-std::string settings_text(const Point& point) {
-  std::string text;
-  for (const auto& [flag, value] : point.settings) text += fmt::format("{}={} ", flag, value);
-  if (!text.empty()) text.pop_back();
-  return text;
-}
-
 // The most tokens a second of a replica among those within the objectives.
 const Point* best_of(const std::vector<Point>& points) {
   const Point* best = nullptr;
@@ -141,7 +76,7 @@ const Point* best_of(const std::vector<Point>& points) {
 std::string table(const std::vector<Point>& points,
                   const std::vector<report::Objective>& objectives) {
   size_t width = 8;
-  for (const Point& one : points) width = std::max(width, settings_text(one).size());
+  for (const Point& one : points) width = std::max(width, settings_text(one.settings).size());
   std::string out =
       fmt::format("{:<{}} {:>10} {:>12}", "settings", width, "tokens/s", "per replica");
   for (const report::Objective& one : objectives) {
@@ -149,7 +84,7 @@ std::string table(const std::vector<Point>& points,
   }
   out += "  within\n";
   for (const Point& one : points) {
-    out += fmt::format("{:<{}}", settings_text(one), width);
+    out += fmt::format("{:<{}}", settings_text(one.settings), width);
     if (!one.why_not.empty()) {
       out += " " + one.why_not + "\n";
       continue;
@@ -201,26 +136,27 @@ std::string points_json(const std::vector<Point>& points,
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(std::vector<Axis> axes, read_axes(arguments.list("--vary")));
+  TRY_ASSIGN(std::vector<Variation> axes,
+             read_variations(arguments.list("--vary"), "max-num-seqs=16,64", kPointsMax));
   if (axes.empty()) {
-    axes = {{.flag = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
-            {.flag = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
+    axes = {{.key = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
+            {.key = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
   }
-  for (const Axis& axis : axes) {
-    const std::string name = "--" + axis.flag;
+  for (const Variation& axis : axes) {
+    const std::string name = "--" + axis.key;
     // A name that is no flag is an error of the combinations.
     if (!arguments.knows(name) || !arguments.has(name)) continue;
     if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--{} is varied: give one of them, it or a --vary of something else",
-                             axis.flag),
-                 axis.flag};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
+        axis.key};
   }
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
   const std::vector<Flag> flags = tune_verb().flags;
   std::vector<Point> points;
-  for (size_t i = 0; i < count_of(axes); ++i) {
+  for (size_t i = 0; i < combination_count(axes); ++i) {
     TRY_ASSIGN(Point point, play_point(arguments, flags, combination(axes, i), objectives));
     points.push_back(std::move(point));
   }
@@ -238,7 +174,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   TRY(write_text(table(points, objectives) +
                  (best == nullptr ? std::string("none is within the objectives\n")
-                                  : fmt::format("best: {}\n", settings_text(*best))) +
+                                  : fmt::format("best: {}\n", settings_text(best->settings))) +
                  "modelled, not measured\n"));
   if (best != nullptr) return {};
   return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};

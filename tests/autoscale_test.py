@@ -123,6 +123,11 @@ start_seconds = 1
             assert time.monotonic() < end, list(self.gateway.log)[-30:]
             time.sleep(0.005)
 
+    def page(self):
+        """The pool as its autoscaler has it; before its first decision nothing is there."""
+        pools = json.loads(ask(self.admin, "GET", "/v1/autoscaler")[1])["pools"]
+        return pools[0] if pools else {"standby": 0, "ready": 0}
+
     def metric(self, name):
         text = ask(self.admin, "GET", "/metrics")[1]
         return int(re.search(rf"^pelton_gateway_{re.escape(name)} (\d+)$", text, re.M).group(1))
@@ -176,6 +181,52 @@ class Autoscale(unittest.TestCase):
         page = json.loads(ask(fleet.admin, "GET", "/v1/autoscaler")[1])["pools"][0]
         self.assertEqual((page["pool"], page["state"], page["desired"], page["starts"], page["lost"]), ("box", "cold", 0, cycles, 0), page)
         self.assertEqual(fleet.metric("requests_open"), 0)
+
+    def test_machines_of_a_provider_that_is_played(self):
+        """One at most, some time after it was ordered, and taken back amid a stream: another one comes, and nothing is lost."""
+        fleet = self.scaled(2, scale="min = 1", launch='kind = "simulated"\nquota = 2\nlead_seconds = 0.2\nlead_p90 = 0.4\n'
+                                                     'stock_outs = [{at = 1000, for = 10}]\nreclaim_after = 1.5\nreclaim_notice = 0.2')
+        threads, faults = self.at_once(fleet, range(1, 5), lambda port, number, _, seed: check_stream(port, number, 900, seed))
+        fleet.wait(lambda: fleet.log("will be taken back"), 40)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        fleet.wait(lambda: len(fleet.starts()) >= 2)
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+
+    def test_one_that_stands_by_is_woken_in_place_of_a_start(self):
+        fleet = self.scaled(scale="standby = 1")
+        page = fleet.page
+        fleet.wait(lambda: page()["standby"] == 1)
+        replica = fleet.starts()[0]
+        self.assertEqual((fleet.card()["state"], fleet.card()["eta_s"]), ("cold", 0))
+        for cycle in range(1, 3):
+            threads, faults = self.at_once(fleet, range(100 * cycle, 100 * cycle + 20))
+            for one in threads:
+                one.join()
+            self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+            self.assertEqual(page()["woken"], cycle)
+            fleet.wait(lambda: page()["standby"] == 1)
+            self.assertEqual(ask(fleet.admin, "GET", "/metrics")[1].count("\npelton_autoscaler_standby_replicas{pool=\"box\"} 1\n"), 1)
+        self.assertEqual(fleet.starts(), [replica], "nothing was started for it")
+        self.assertTrue(alive(replica))
+        self.assertEqual(fleet.metric("unserved_total"), 0)
+        # Killed as it stands by, another one takes its place.
+        os.kill(replica, signal.SIGKILL)
+        fleet.wait(lambda: len(fleet.starts()) == 2)
+        fleet.wait(lambda: page()["standby"] == 1)
+        check_stream(fleet.port, 3, 20, 3)
+
+    def test_one_that_stands_by_is_asked_nothing_while_others_serve(self):
+        fleet = self.scaled(2, scale="standby = 1\nmin = 1")
+        page = fleet.page
+        fleet.wait(lambda: (page()["ready"], page()["standby"]) == (1, 1))
+        for number in range(6):
+            check_stream(fleet.port, number, 20, number)
+        workers = json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"]
+        self.assertEqual(sorted(one["state"] for one in workers), ["draining", "ready"], workers)
+        asked = {one["state"]: one["requests"] for one in workers}
+        self.assertEqual(asked["draining"], 0, workers)
 
     def test_requests_at_any_moment_of_many_cycles_are_answered(self):
         """Requests of which many come into the moment in which the last replica goes."""

@@ -309,7 +309,7 @@ case $1 in
   autoscale) name=autoscale;;
   *) exec "$REAL" "$@";;
 esac
-if [[ " $* " =~ " --"(print-config|help|check|new-key|explain|replay)" " ]]; then exec "$REAL" "$@"; fi
+if [[ " $* " =~ " --"(print-config|help|check|new-key|explain|replay)" " || $2 == recommend ]]; then exec "$REAL" "$@"; fi
 pid=$SERVERS/$name.pid
 [[ -e $pid ]] && kill "$(cat "$pid")" && while kill -0 "$(cat "$pid")" 2>/dev/null; do sleep 0.02; done
 : >"$SERVERS/$name.out"  # what the one before has written there is no sign of this one

@@ -114,7 +114,10 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
     def mark(self, name, body):
         if name not in self.pods:
             return 404, {"kind": "Status", "code": 404}
-        annotations = self.pods[name]["object"]["metadata"]["annotations"]
+        metadata = self.pods[name]["object"]["metadata"]
+        if body["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
+            return 409, {"kind": "Status", "code": 409}
+        annotations = metadata["annotations"]
         for key, value in body["metadata"]["annotations"].items():
             if value is None:
                 annotations.pop(key, None)

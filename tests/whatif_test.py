@@ -120,6 +120,60 @@ class ScaledFleet(unittest.TestCase):
                            ("max-num-seqs=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
             self.assertIn(said, pelton("tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--vary", vary, code=2))
 
+    def test_recommend_writes_what_autoscale_reads(self):
+        load = self.folder / "load.json"
+        load.write_text(json.dumps({"input_tokens": 50, "output_tokens": 60, "count": 900, "rate": 1, "seed": 3,
+                                    "spikes": [{"at_s": at, "for_s": 20, "rps": 5} for at in (100, 400)]}))
+        out = self.folder / "recommended.toml"
+        words = ["autoscale", "recommend", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--workload", load, "--start-seconds", 10,
+                 "--max-replicas", 5]
+        done = json.loads(pelton(*words, "--vary", "scale_down_delay=default,60,600", "--vary", "min=0,2", "--late-share", 0.2,
+                                 "--out", out, "--json", "-"))
+        runs = done["runs"]
+        self.assertEqual(len(runs), 6)
+        best = runs[done["recommended"]]
+        kept = [run for run in runs if run["keeps"]]
+        self.assertEqual(best["figures"]["replica_hours"], min(run["figures"]["replica_hours"] for run in kept))
+        self.assertTrue(all(run["keeps"] == (run["late_share"] <= 0.2) for run in runs))
+        # Of two of which one is no worse in both, the other one is not efficient.
+        def better(one, other):
+            a, b = ((run["late_share"], run["figures"]["replica_hours"]) for run in (one, other))
+            return a != b and a[0] <= b[0] and a[1] <= b[1]
+        for run in runs:
+            self.assertEqual(run["efficient"], not any(better(other, run) for other in runs), run)
+        self.assertGreater(len({run["figures"]["replica_hours"] for run in runs}), 1)
+        # The file says what was played: the same figures come from it.
+        self.assertIn("sound", pelton("autoscale", "--config", out, "--check"))
+        keys = tomllib.loads(out.read_text())["pool"][0]["scale"]
+        self.assertEqual((keys["min"], keys["max"]), (int(best["settings"]["min"]), 5))
+        again = json.loads(pelton("simulate", *words[2:-4], "--scale-config", out, "--json", "-"))["fleet"]["figures"]
+        self.assertEqual(again, best["figures"])
+        # From a file of one's own the rest stays as it was.
+        out.write_text(out.read_text().replace('name = "main"', 'name = "ours"'))
+        other = self.folder / "other.toml"
+        text = pelton(*words[:-4], "--scale-config", out, "--vary", "max=2,5", "--late-share", 1, "--out", other)
+        self.assertRegex(text, r"(?m)^settings +late +replica-hours")
+        self.assertIn("recommended: max=", text)
+        self.assertEqual(tomllib.loads(other.read_text())["pool"][0]["name"], "ours")
+        self.assertIn("keeps so few late", pelton(*words, "--max-replicas", 1, "--vary", "max=1", "--late-share", 0, code=5, out=True))
+        for vary, said in (("max", "is not like"), ("maxx=3", "did you mean 'max'"), ("max=0", "from 1 to 10000"), ("min=9", "is more than"),
+                           ("mode=advise", "nothing would be done"), ("max=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
+            self.assertIn(said, pelton(*words, "--vary", vary, code=2), vary)
+
+    def test_some_that_stand_by_answer_a_burst_in_time(self):
+        figures = {}
+        for standby in (0, 2):
+            (self.folder / "standby.toml").write_text(f'[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\nmin = 1\nmax = 4\nstandby = {standby}\n'
+                                                      '[pool.launch]\nserve = ["m"]\nstart_seconds = 60\n')
+            load = self.folder / "burst.json"
+            load.write_text(json.dumps({"input_tokens": 50, "output_tokens": 60, "count": 700, "rate": 2, "seed": 3,
+                                        "spikes": [{"at_s": 150, "for_s": 30, "rps": 9}]}))
+            figures[standby] = json.loads(pelton("simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", 8, "--workload", load,
+                                                 "--scale-config", self.folder / "standby.toml", "--json", "-"))["fleet"]["figures"]
+        self.assertLess(figures[2]["late"], figures[0]["late"], figures)
+        self.assertLess(figures[2]["ttft_p90_s"], figures[0]["ttft_p90_s"] / 2, figures)
+        self.assertGreater(figures[2]["replica_hours"], figures[0]["replica_hours"], figures)
+
     def test_bad_input_is_refused_by_name(self):
         scenario = self.folder / "own.toml"
         base = 'title = "a"\nmodel = "gpt-oss-20b"\n[flags]\n'

@@ -252,6 +252,7 @@ void write_replica(base::JsonWriter& w, const ReplicaFacts& one) {
   members.put_number("kept_value", one.kept_value);
   members.put_flag("reclaimed", one.reclaimed, false);
   members.put_flag("healthy", one.healthy, true);
+  members.put_flag("stands_by", one.stands_by, false);
   members.end();
 }
 
@@ -270,7 +271,8 @@ ReplicaFacts read_replica(const MemberReader& in) {
           .price = in.number("price"),
           .kept_value = in.number("kept_value"),
           .reclaimed = in.flag("reclaimed", false),
-          .healthy = in.flag("healthy", true)};
+          .healthy = in.flag("healthy", true),
+          .stands_by = in.flag("stands_by", false)};
 }
 
 void write_facts(base::JsonWriter& w, const PoolFacts& facts) {
@@ -314,9 +316,11 @@ void write_ids(base::JsonWriter& w, std::string_view key, const std::vector<std:
 void write_decision(base::JsonWriter& w, const PoolDecision& decision) {
   w.begin_object().key("desired").integer(decision.desired);
   w.key("reason").string(reason_name(decision.reason)).key("start").integer(decision.start);
+  if (decision.start_standby > 0) w.key("start_standby").integer(decision.start_standby);
   write_ids(w, "wake", decision.wake);
   write_ids(w, "recall", decision.recall);
   write_ids(w, "drain", decision.drain);
+  write_ids(w, "dismiss", decision.dismiss);
   if (decision.retirement != 0) {
     w.key("retirement").integer(static_cast<int64_t>(decision.retirement));
   }

@@ -59,10 +59,12 @@ std::string slo_text(const PoolDecision::Slo& slo) {
 
 std::string PoolDecision::text() const {
   std::string text = fmt::format("{} replica{}", desired, desired == 1 ? "" : "s");
-  if (start > 0) text += fmt::format(", {} to start", start);
+  if (start > start_standby) text += fmt::format(", {} to start", start - start_standby);
+  if (start_standby > 0) text += fmt::format(", {} to start and stand by", start_standby);
   if (!wake.empty()) text += fmt::format(", {} to wake", wake.size());
   if (!recall.empty()) text += fmt::format(", {} recalled", recall.size());
   if (!drain.empty()) text += fmt::format(", {} to drain", drain.size());
+  if (!dismiss.empty()) text += fmt::format(", {} on standby to end", dismiss.size());
   text += fmt::format(
       ": {} (flow {:.2f} from {:.3g} requests/s x {:.3g} s, backlog {:.2f}, {} held)",
       reason_name(reason), terms.flow, terms.rate, terms.service_s, terms.backlog, terms.held);

@@ -35,9 +35,11 @@ struct PoolDecision {
   Reason reason = Reason::kDemand;
   // What to do for it.
   int start = 0;                    // new replicas
-  std::vector<std::string> wake;    // from standby
+  int start_standby = 0;            // of these, to stand by
+  std::vector<std::string> wake;    // from standby, or from starting to stand by
   std::vector<std::string> recall;  // that drain
   std::vector<std::string> drain;
+  std::vector<std::string> dismiss;  // that stand by, and are too many
   // Not 0: the last replica is to go, and gateways hold new requests; it drains once all of them
   // have said so (GatewayReport::holds_for) and nothing has come meanwhile.
   uint64_t retirement = 0;
@@ -76,7 +78,7 @@ struct PoolDecision {
     int ready = 0;
     int coming = 0;  // ordered and starting that are still believed in
     int draining = 0;
-    int standby = 0;
+    int standby = 0;  // also those that start to
     int held = 0;
     int waiting = 0;  // in replicas, beyond their free slots
     Slo slo;

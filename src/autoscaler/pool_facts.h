@@ -53,6 +53,7 @@ struct ReplicaFacts {
   double kept_value = 0;   // of what its prefix cache gave lately
   bool reclaimed = false;  // its provider takes it back
   bool healthy = true;
+  bool stands_by = false;  // of kOrdered and kStarting: it will be kStandby
 };
 
 struct PoolFacts {

@@ -169,6 +169,12 @@ Result<void> PoolPolicy::check() const {
   if (backlog_s) TRY(in_range("backlog_s", *backlog_s, 1, kHour));
   TRY(in_range("idle_to_zero_s", idle_to_zero_s, 1, 24 * kHour));
   TRY(in_range("standby", standby, 0, kReplicasMax));
+  if (replicas_min + standby > replicas_max) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("standby ({}) beside the least ({}) is more than replicas_max ({})",
+                             standby, replicas_min, replicas_max),
+                 "standby"};
+  }
   if (slo.first_token_s) TRY(in_range("slo.first_token_s", *slo.first_token_s, 1e-3, kHour));
   if (slo.gap_s) TRY(in_range("slo.gap_s", *slo.gap_s, 1e-4, 60));
   TRY(in_range("slo.percentile", slo.percentile, 0.5 - 1e-9, 0.999 + 1e-9));

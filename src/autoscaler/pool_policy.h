@@ -53,7 +53,8 @@ struct PoolPolicy {
   // more: replicas that take long to start are not worth starting for a moment.
   std::optional<double> backlog_s;
   double idle_to_zero_s = 600;  // without a request, until the last replica goes
-  int standby = 0;              // replicas beyond those needed
+  // Beyond those needed, also while none is: loaded, and asked nothing until they are woken.
+  int standby = 0;
   // What one replica takes, and what all may together: ceilings that nothing relaxes.
   int gpus_each = 0;
   std::optional<int> gpus_max;

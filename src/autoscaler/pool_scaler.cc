@@ -54,10 +54,11 @@ struct PoolScaler::Supply {
   int coming = 0;    // ordered or starting, and still believed in
   int given_up = 0;  // ordered or starting, and far later than they should be
   int draining = 0;
-  int standby = 0;
-  int slots = 1;    // of a replica
-  int running = 0;  // of those ready
-  int waiting = 0;  // beyond free slots
+  int standby = 0;         // that can be woken at once
+  int standby_coming = 0;  // starting to stand by, and still believed in
+  int slots = 1;           // of a replica
+  int running = 0;         // of those ready
+  int waiting = 0;         // beyond free slots
   int held = 0;
   int in_service = 0;
   double kv_used = 0;  // sum over those ready
@@ -95,7 +96,7 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   terms.ready = supply.ready;
   terms.coming = supply.coming;
   terms.draining = supply.draining;
-  terms.standby = supply.standby;
+  terms.standby = supply.standby + supply.standby_coming;
   terms.held = supply.held;
   terms.waiting = supply.waiting;
 
@@ -122,7 +123,7 @@ void PoolScaler::learn(const PoolFacts& facts) {
   for (const ReplicaFacts& one : facts.replicas) {
     const auto before = seen_ready_.find(one.id);
     const bool was_ready = before != seen_ready_.end() && before->second;
-    const bool is_ready = one.phase == ReplicaPhase::kReady;
+    const bool is_ready = one.phase == ReplicaPhase::kReady || one.phase == ReplicaPhase::kStandby;
     // One that was ready when it was first seen says nothing of its start.
     if (is_ready && !was_ready && before != seen_ready_.end() && one.ordered_ns > 0) {
       starts_.note(static_cast<double>(one.ready_ns - one.ordered_ns) * 1e-9);
@@ -146,8 +147,8 @@ PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) co
       case ReplicaPhase::kStarting: {
         const int64_t since_ns = std::max(one.ordered_ns, one.progress_ns);
         const bool late = now_ns - since_ns > nanoseconds(kLate * supply.start_p90_s);
-        ++(late ? supply.given_up : supply.coming);
-        if (!late) {
+        ++(late ? supply.given_up : one.stands_by ? supply.standby_coming : supply.coming);
+        if (!late && !one.stands_by) {
           const double since_order_s = static_cast<double>(now_ns - one.ordered_ns) * 1e-9;
           supply.ahead_s.push_back(std::clamp(since_order_s, 0.0, supply.start_p50_s));
         }
@@ -424,28 +425,61 @@ void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t no
   decision.desired = all_hold ? 0 : 1;
 }
 
+// What is there already goes first: those that drain, then those that stand by, then those that
+// start to.
 void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                        PoolDecision& decision) {
-  int missing = decision.desired + policy_.standby * (decision.desired > 0 ? 1 : 0) -
-                supply.present() - supply.standby;
-  int to_wake = std::max(decision.desired - supply.present(), 0);
-  // What is there already goes first: those that drain, then those that stand by.
-  for (const ReplicaFacts& one : facts.replicas) {
-    if (to_wake == 0) break;
-    if (one.phase != ReplicaPhase::kDraining || one.reclaimed || !one.healthy) continue;
-    decision.recall.push_back(one.id);
-    --to_wake;
-    --missing;
-  }
-  for (const ReplicaFacts& one : facts.replicas) {
-    if (to_wake == 0) break;
-    if (one.phase != ReplicaPhase::kStandby || !one.healthy) continue;
-    decision.wake.push_back(one.id);
-    --to_wake;
-  }
-  const int room = bounds_.most - supply.present() - supply.standby - supply.draining;
-  if (now_ns >= facts.start_again_ns) decision.start = std::clamp(missing, 0, std::max(room, 0));
+  int missing = std::max(decision.desired - supply.present(), 0);
+  const auto each = [&](auto&& is_meant, std::vector<std::string>& ids) {
+    for (const ReplicaFacts& one : facts.replicas) {
+      if (missing == 0) return;
+      if (!is_meant(one) || !one.healthy) continue;
+      ids.push_back(one.id);
+      --missing;
+    }
+  };
+  each([](const auto& one) { return one.phase == ReplicaPhase::kDraining && !one.reclaimed; },
+       decision.recall);
+  each([](const auto& one) { return one.phase == ReplicaPhase::kStandby; }, decision.wake);
+  each([](const auto& one) { return one.stands_by && one.phase != ReplicaPhase::kStandby; },
+       decision.wake);
+  const int room = std::max(
+      bounds_.most - supply.present() - supply.standby - supply.standby_coming - supply.draining,
+      0);
+  const bool may_start = now_ns >= facts.start_again_ns;
+  if (may_start) decision.start = std::min(missing, room);
+  drain_surplus(facts, supply, now_ns, decision);
+  fill_standby(facts, supply, may_start ? room - decision.start : 0, decision);
+}
 
+// Those that drain will stand by where some are wanting; of those that stand by some go where there
+// are more than there are to be, or than there may be beside those that serve.
+void PoolScaler::fill_standby(const PoolFacts& facts, const Supply& supply, int room,
+                              PoolDecision& decision) const {
+  const auto woken = static_cast<int>(decision.wake.size());
+  const int standby = supply.standby + supply.standby_coming - woken;
+  const auto drained =
+      std::count_if(facts.replicas.begin(), facts.replicas.end(), [](const ReplicaFacts& one) {
+        return one.phase == ReplicaPhase::kDraining && one.healthy && !one.reclaimed;
+      });
+  const auto wanting = policy_.standby - standby - drained + std::ssize(decision.recall);
+  if (decision.drain.empty()) {
+    decision.start_standby = std::clamp(static_cast<int>(wanting), 0, room);
+    decision.start += decision.start_standby;
+  }
+  int excess =
+      std::max(standby - policy_.standby, supply.present() + woken + standby - bounds_.most);
+  for (const ReplicaFacts& one : facts.replicas) {
+    if (excess <= 0) return;
+    const bool is_woken = std::ranges::find(decision.wake, one.id) != decision.wake.end();
+    if (one.phase != ReplicaPhase::kStandby || is_woken) continue;
+    decision.dismiss.push_back(one.id);
+    --excess;
+  }
+}
+
+void PoolScaler::drain_surplus(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                               PoolDecision& decision) {
   int surplus = supply.present() - decision.desired;
   if (surplus <= 0) return;
   std::vector<const ReplicaFacts*> victims;
@@ -471,7 +505,8 @@ void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now
 
 void PoolScaler::note_direction(const PoolDecision& decision, const Supply& supply,
                                 int64_t now_ns) {
-  const bool up = decision.start > 0 || !decision.wake.empty() || !decision.recall.empty();
+  const bool up =
+      decision.start > decision.start_standby || !decision.wake.empty() || !decision.recall.empty();
   if (up && decision.desired > supply.present()) last_up_ns_ = now_ns;
   if (decision.drain.empty()) return;
   const bool in_step = last_down_ns_ >= 0 && now_ns - last_down_ns_ < scale_down_delay_ns(supply);

@@ -84,6 +84,10 @@ class PoolScaler {
   bool facts_are_old(const PoolFacts& facts, int64_t now_ns) const;
   void retire(const PoolFacts& facts, const Supply& supply, int64_t now_ns, PoolDecision& decision);
   void order(const PoolFacts& facts, const Supply& supply, int64_t now_ns, PoolDecision& decision);
+  void fill_standby(const PoolFacts& facts, const Supply& supply, int room,
+                    PoolDecision& decision) const;
+  void drain_surplus(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                     PoolDecision& decision);
   void note_direction(const PoolDecision& decision, const Supply& supply, int64_t now_ns);
 
   void load(StateReader state);

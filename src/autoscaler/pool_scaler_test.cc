@@ -314,6 +314,76 @@ TEST(PoolScalerTest, StandbyReplicasAreWokenBeforeOthersAreStarted) {
   EXPECT_THAT(decision.wake, ElementsAre("standby"));
 }
 
+TEST(PoolScalerTest, SomeStandByAlsoWhileNoneIsNeeded) {
+  PoolPolicy asked = policy(4);
+  asked.replicas_min = 0;
+  asked.standby = 1;
+  asked.idle_to_zero_s = 60;
+  asked.scale_down_delay_s = 10;
+  TestPool pool({.policy = asked, .slots = 4, .service_s = 1, .start_s = 20});
+  pool.seconds(40, 0);
+  EXPECT_EQ(pool.standby(), 1);
+  EXPECT_EQ(pool.ready(), 0);
+  pool.second(1);
+  EXPECT_EQ(pool.ready(), 1) << "woken at the first request";
+  EXPECT_EQ(pool.coming(), 1) << "and another one is to take its place";
+  EXPECT_EQ(pool.held(), 1);
+  pool.second(0);
+  EXPECT_EQ(pool.held(), 0);
+  EXPECT_EQ(pool.late(), 0);
+  pool.seconds(60, 1);
+  EXPECT_EQ(pool.standby(), 1);
+  EXPECT_EQ(pool.ready(), 1);
+  EXPECT_EQ(pool.decision().terms.start_s_p90, 20) << "a wake is no start";
+}
+
+TEST(PoolScalerTest, OneThatStartsToStandByIsTakenWhenItIsNeeded) {
+  PoolPolicy asked = policy(4);
+  asked.replicas_min = 0;
+  asked.standby = 1;
+  TestPool pool({.policy = asked, .slots = 4, .service_s = 1, .start_s = 20});
+  pool.seconds(10, 0);
+  EXPECT_EQ(pool.coming(), 1);
+  pool.second(1);
+  EXPECT_EQ(pool.decision().wake.size(), 1u);
+  pool.seconds(10, 0);
+  EXPECT_EQ(pool.ready(), 1) << "it has had ten seconds already";
+}
+
+TEST(PoolScalerTest, TheOnlyReplicaMayStandBy) {
+  PoolPolicy asked = policy(1);
+  asked.standby = 1;
+  asked.replicas_min = 0;
+  TestPool pool({.policy = asked, .slots = 4, .service_s = 1, .start_s = 5});
+  pool.seconds(10, 0);
+  EXPECT_EQ(pool.standby(), 1);
+  pool.seconds(5, 1);
+  EXPECT_EQ(pool.ready(), 1);
+  EXPECT_EQ(pool.replicas(), 1) << "there is room for no other";
+  asked.replicas_max = 2;
+  asked.replicas_min = 2;
+  EXPECT_EQ(asked.check().error().field, "standby");
+}
+
+// A maximum that a schedule lowers is kept by those that stand by first.
+TEST(PoolScalerTest, ThoseThatAreTooManyAreDismissed) {
+  PoolPolicy asked = policy(4);
+  asked.standby = 2;
+  asked.schedules = {{.from_minute = 60, .to_minute = 120, .replicas_max = 1}};
+  PoolScaler scaler(asked);
+  PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 5};
+  facts.gateways = {{.gateway = "g", .incarnation = 1, .sequence = 1, .in_service = 1}};
+  facts.replicas = {{.id = "a", .phase = ReplicaPhase::kStandby},
+                    {.id = "b", .phase = ReplicaPhase::kStandby},
+                    {.id = "c", .phase = ReplicaPhase::kReady, .slots = 4, .running = 1}};
+  EXPECT_THAT(scaler.decide(facts, kSecond).dismiss, IsEmpty());
+  facts.unix_s = 61 * 60;
+  facts.gateways[0].sequence = 2;
+  const PoolDecision decision = scaler.decide(facts, 2 * kSecond);
+  EXPECT_THAT(decision.dismiss, ElementsAre("a", "b"));
+  EXPECT_THAT(decision.drain, IsEmpty());
+}
+
 TEST(PoolScalerTest, WhoGoesFirst) {
   PoolPolicy asked = policy(8);
   asked.scale_down_delay_s = 0;

@@ -53,7 +53,7 @@ class TestPool {
     for (ReplicaFacts& one : replicas_) {
       if (one.phase == ReplicaPhase::kOrdered &&
           now_s_ >= one.ordered_ns / kSecond + options_.start_s) {
-        one.phase = ReplicaPhase::kReady;
+        one.phase = one.stands_by ? ReplicaPhase::kStandby : ReplicaPhase::kReady;
         one.ready_ns = now_s_ * kSecond;
       }
       replica_seconds_ += 1;
@@ -70,6 +70,7 @@ class TestPool {
   }
 
   int ready() const { return count(ReplicaPhase::kReady); }
+  int standby() const { return count(ReplicaPhase::kStandby); }
   int coming() const { return count(ReplicaPhase::kOrdered); }
   int replicas() const { return static_cast<int>(replicas_.size()); }
   double replica_hours() const { return replica_seconds_ / 3600; }
@@ -139,14 +140,19 @@ class TestPool {
     decision_ = scaler_.decide(facts(), now_s_ * kSecond);
     report_.holds_for = decision_.retirement;
     for (const std::string& id : decision_.recall) find(id)->phase = ReplicaPhase::kReady;
-    for (const std::string& id : decision_.wake) find(id)->phase = ReplicaPhase::kReady;
+    for (const std::string& id : decision_.wake) {
+      ReplicaFacts& one = *find(id);
+      if (one.phase == ReplicaPhase::kStandby) one.phase = ReplicaPhase::kReady;
+      one.stands_by = false;
+    }
     for (const std::string& id : decision_.drain) find(id)->phase = ReplicaPhase::kDraining;
     for (int i = 0; i < decision_.start; ++i) {
       replicas_.push_back({.id = "r" + std::to_string(++started_),
                            .phase = ReplicaPhase::kOrdered,
                            .ordered_ns = now_s_ * kSecond,
                            .slots = options_.slots,
-                           .model = options_.model});
+                           .model = options_.model,
+                           .stands_by = i >= decision_.start - decision_.start_standby});
     }
     const int up = decision_.start > 0 || !decision_.recall.empty() ? 1 : 0;
     const int direction = up - (decision_.drain.empty() ? 0 : 1);

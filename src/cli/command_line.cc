@@ -185,6 +185,8 @@ int CommandLine::run(int argc, const char* const* argv) const {
 }
 
 bool CommandLine::is_group(const std::string& word) const {
+  // One that is a verb itself says what it does itself.
+  if (std::ranges::find(verbs_, word, &Verb::name) != verbs_.end()) return false;
   return std::any_of(verbs_.begin(), verbs_.end(),
                      [&](const Verb& verb) { return verb.name.starts_with(word + " "); });
 }

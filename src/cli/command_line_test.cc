@@ -89,6 +89,28 @@ TEST(CommandLine, ReadsFlagsOfEveryKind) {
   EXPECT_EQ(arguments.integer("--port"), 8000);
 }
 
+// "scale" and "scale plan" are both verbs.
+TEST(CommandLine, AVerbMayHaveOthersBelowIt) {
+  const auto nothing = [](const Arguments&) -> Result<void> { return {}; };
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "S"},
+                         {{.name = "scale",
+                           .summary = "Scales",
+                           .flags = {{.name = "--now", .kind = Flag::Kind::kSwitch}},
+                           .run = nothing},
+                          {.name = "scale plan",
+                           .summary = "Plans",
+                           .positionals = {{"MODEL", "a folder"}},
+                           .run = nothing}});
+  EXPECT_TRUE(line.parse({"scale", "--now"})->arguments.has("--now"));
+  EXPECT_EQ(line.parse({"scale", "plan", "m"})->arguments.text("MODEL"), "m");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"scale", "--help"}, {"help", "scale"}}) {
+    EXPECT_THAT(line.parse(words)->text, HasSubstr("--now"));
+  }
+  EXPECT_THAT(line.parse({"scale", "plan", "--help"})->text, HasSubstr("Plans"));
+  EXPECT_THAT(line.parse({"scale", "plon"}).error().message, HasSubstr("unexpected argument"));
+}
+
 TEST(CommandLine, TakesTextAsItIs) {
   for (const std::string text : {"", "[1,2]", "--", "--port", "a b", "\"quoted\"", "x=y"}) {
     const CommandLine line = example();

@@ -48,6 +48,11 @@ std::vector<std::string> words_below(const std::vector<Verb>& verbs, const std::
   return words;
 }
 
+// The word is a verb by itself, whatever stands below it.
+bool is_verb(const std::vector<Verb>& verbs, const std::string& word) {
+  return std::ranges::find(verbs, word, &Verb::name) != verbs.end();
+}
+
 // One line of the case that fills COMPREPLY.
 std::string bash_reply(Wants what, const std::vector<std::string>& choices) {
   if (!choices.empty()) {
@@ -213,11 +218,12 @@ std::string bash_completion(const CommandLine::Program& program, const std::vect
     const std::vector<std::string> below = words_below(verbs, first);
     if (!below.empty()) {
       out += fmt::format(
-          "    {0})\n      if ((COMP_CWORD == first + 1)); then\n"
+          "    {0})\n      if ((COMP_CWORD == first + 1)){2}; then\n"
           "        COMPREPLY=($(compgen -W '{1}' -- \"$cur\"))\n"
           "      elif declare -F \"_pelton_verb_{0}_${{COMP_WORDS[first + 1]}}\" >/dev/null; then\n"
-          "        \"_pelton_verb_{0}_${{COMP_WORDS[first + 1]}}\"\n      fi\n      ;;\n",
-          first, fmt::join(below, " "));
+          "        \"_pelton_verb_{0}_${{COMP_WORDS[first + 1]}}\"\n{3}      fi\n      ;;\n",
+          first, fmt::join(below, " "), is_verb(verbs, first) ? " && [[ $cur != -* ]]" : "",
+          is_verb(verbs, first) ? fmt::format("      else\n        _pelton_verb_{}\n", first) : "");
     } else if (!first.starts_with('-') && first != "help" && first != "version") {
       out += fmt::format("    {0}) _pelton_verb_{0} ;;\n", first);
     }
@@ -243,12 +249,16 @@ std::string zsh_completion(const CommandLine::Program& program, const std::vecto
     const std::vector<std::string> below = words_below(verbs, first);
     if (!below.empty()) {
       out += fmt::format(
-          "    {0})\n      if ((CURRENT == 3)); then\n        compadd -- {1}\n"
-          "      else\n        local below=$words[3]\n        shift 2 words\n"
-          "        ((CURRENT -= 2))\n"
-          "        (($+functions[_pelton_verb_{0}_$below])) && _pelton_verb_{0}_$below\n"
-          "      fi\n      ;;\n",
-          first, fmt::join(below, " "));
+          "    {0})\n      if ((CURRENT == 3)){2}; then\n        compadd -- {1}\n"
+          "      elif (($+functions[_pelton_verb_{0}_$words[3]])); then\n"
+          "        local below=$words[3]\n        shift 2 words\n        ((CURRENT -= 2))\n"
+          "        _pelton_verb_{0}_$below\n{3}      fi\n      ;;\n",
+          first, fmt::join(below, " "), is_verb(verbs, first) ? " && [[ $words[3] != -* ]]" : "",
+          is_verb(verbs, first)
+              ? fmt::format("      else\n        shift words\n        ((CURRENT--))\n"
+                            "        _pelton_verb_{}\n",
+                            first)
+              : "");
     } else if (!first.starts_with('-') && first != "help" && first != "version") {
       out += fmt::format(
           "    {0})\n      shift words\n      ((CURRENT--))\n      _pelton_verb_{0}\n      ;;\n",

@@ -43,6 +43,19 @@ void put_number(std::string& out, std::string_view key, std::optional<double> nu
   if (number) put(out, key, fmt::format("{}", *number));
 }
 
+void put_simulated(std::string& out, const SimulatedConfig& simulated) {
+  put(out, "quota", std::to_string(simulated.quota));
+  put_number(out, "lead_seconds", simulated.lead_s);
+  put_number(out, "lead_p90", simulated.lead_p90_s);
+  std::string outs;
+  for (const SimulatedConfig::StockOut& one : simulated.stock_outs) {
+    outs += fmt::format("{}{{at = {}, for = {}}}", outs.empty() ? "" : ", ", one.at_s, one.for_s);
+  }
+  put(out, "stock_outs", "[" + outs + "]");
+  put_number(out, "reclaim_after", simulated.reclaim_after_s);
+  put_number(out, "reclaim_notice", simulated.reclaim_notice_s);
+}
+
 void put_scaling(std::string& out, const ScalingConfig& scaling) {
   using autoscaler::PoolPolicy;
   const PoolPolicy& policy = scaling.policy;
@@ -64,6 +77,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
   put_number(out, "backlog", policy.backlog_s);
   put_number(out, "idle_to_zero", policy.idle_to_zero_s);
+  put(out, "standby", fmt::format("{}", policy.standby));
   put(out, "gpus", fmt::format("{}", policy.gpus_each));
   if (policy.gpus_max) put(out, "max_gpus", fmt::format("{}", *policy.gpus_max));
   put_number(out, "price", policy.price_each);
@@ -89,6 +103,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
     put(out, "sbatch", list(launch.sbatch));
     put_number(out, "drain_seconds", launch.drain_s);
   }
+  if (launch.kind == LaunchConfig::Kind::kSimulated) put_simulated(out, launch.simulated);
   put_number(out, "start_seconds", launch.start_s);
   put_number(out, "progress_seconds", launch.progress_s);
   put_number(out, "stop_grace", launch.stop_grace_s);

@@ -727,6 +727,10 @@ void Gateway::set_draining(std::string_view host, int port, bool draining) {
   for (const Fleet::Row& row : fleet_.rows()) {
     if (row.url != address) continue;
     fleet_.command(row.name, draining ? Fleet::Command::kDrain : Fleet::Command::kUndrain);
+    if (draining) continue;
+    // Whoever waits need not wait for what it says next.
+    const std::shared_ptr<PoolGate> gate = gate_of(row.pool);
+    if (gate != nullptr) gate->release(fleet_.supply(row.pool));
   }
 }
 

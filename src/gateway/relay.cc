@@ -494,19 +494,24 @@ void Relay::send_refusal() {
   send_answer(*std::move(refusal_));
 }
 
-// What the autoscaler counts of it: of one answer, that one worker has given and no client held up.
+// What the autoscaler counts of it: of answers that one worker has given and no client held up. Of
+// several choices each has its rows, and its gaps, at the same time; how much of several prompts
+// was computed is not known, and then no more than what was asked.
 void Relay::note_served() {
   const auto output = static_cast<int64_t>(said_count());
-  if (!request_.gate || foreign_ || attempt_ > 0 || said_.size() != 1 || output == 0 ||
+  if (!request_.gate || foreign_ || attempt_ > 0 || said_.empty() || output == 0 ||
       answer_ns_ == 0 || was_paused_) {
     return;
   }
+  const auto choices = static_cast<double>(said_.size());
+  const int64_t prompt =
+      said_.size() == 1 ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens);
   request_.gate->note_served(
-      {.input = prompt_tokens_,
-       .computed = std::max<int64_t>(prompt_tokens_ - cached_tokens_, 1),
+      {.input = prompt,
+       .computed = std::max<int64_t>(prompt - cached_tokens_, 1),
        .output = output,
        .first_token_s = static_cast<double>(answer_ns_ - attempted_ns_) * 1e-9,
-       .further_s = static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
+       .further_s = choices * static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
 }
 
 void Relay::finish() {

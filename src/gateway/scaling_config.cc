@@ -75,6 +75,7 @@ std::string_view key_of(std::string_view field) {
   if (field == "gpus_max") return "max_gpus";
   if (field == "price_max") return "max_price";
   if (field == "target_utilization") return "target_utilization";
+  if (field == "standby") return "standby";
   if (field.starts_with("schedules")) return "schedules";
   return "policy";
 }
@@ -168,6 +169,29 @@ Result<void> read_batch(const ConfigTable& table, LaunchConfig& launch) {
   return table.read("drain_seconds", {1, 3600}, launch.drain_s);
 }
 
+Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
+  constexpr double kDay_s = 86'400;
+  TRY(read_serve(table, launch));
+  SimulatedConfig& simulated = launch.simulated;
+  TRY(table.read("quota", {1, 10'000}, simulated.quota));
+  TRY(table.read("lead_seconds", {0, kDay_s}, simulated.lead_s));
+  TRY(table.read("lead_p90", {0, kDay_s}, simulated.lead_p90_s));
+  if (simulated.lead_p90_s && *simulated.lead_p90_s < simulated.lead_s) {
+    return table.bad("lead_p90", fmt::format("({:g}) is less than 'lead_seconds' ({:g})",
+                                             *simulated.lead_p90_s, simulated.lead_s));
+  }
+  TRY(table.read_tables("stock_outs", [&](const ConfigTable& one) -> Result<void> {
+    TRY(one.expect_only({"at", "for"}));
+    SimulatedConfig::StockOut out;
+    TRY(one.read("at", {0, 1e9}, out.at_s));
+    TRY(one.read("for", {0.001, 1e9}, out.for_s));
+    simulated.stock_outs.push_back(out);
+    return {};
+  }));
+  TRY(table.read("reclaim_after", {0, 1e9}, simulated.reclaim_after_s));
+  return table.read("reclaim_notice", {0, kDay_s}, simulated.reclaim_notice_s);
+}
+
 Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
   using Kind = LaunchConfig::Kind;
   std::string kind = "local";
@@ -185,10 +209,17 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
     TRY(table.expect_only({"kind", "serve", "sbatch", "drain_seconds", "start_seconds",
                            "progress_seconds", "stop_grace"}));
     TRY(read_batch(table, launch));
+  } else if (kind == "simulated") {
+    launch.kind = Kind::kSimulated;
+    TRY(table.expect_only({"kind", "serve", "quota", "lead_seconds", "lead_p90", "stock_outs",
+                           "reclaim_after", "reclaim_notice", "start_seconds", "progress_seconds",
+                           "stop_grace"}));
+    TRY(read_simulated(table, launch));
   } else {
-    const std::optional<std::string> near = cli::nearest(kind, {"local", "kubernetes", "slurm"});
-    return table.bad("kind", fmt::format("must be local (processes of this machine), kubernetes or "
-                                         "slurm{}",
+    const std::optional<std::string> near =
+        cli::nearest(kind, {"local", "kubernetes", "slurm", "simulated"});
+    return table.bad("kind", fmt::format("must be local (processes of this machine), kubernetes, "
+                                         "slurm or simulated{}",
                                          near ? "; did you mean '" + *near + "'?" : ""));
   }
   TRY(table.read("start_seconds", {0.01, 86'400}, launch.start_s));
@@ -254,6 +285,8 @@ std::string_view launch_kind_name(LaunchConfig::Kind kind) {
       return "kubernetes";
     case LaunchConfig::Kind::kSlurm:
       return "slurm";
+    case LaunchConfig::Kind::kSimulated:
+      return "simulated";
   }
   return "";
 }
@@ -286,6 +319,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "max_scale_down_rate",
                          "backlog",
                          "idle_to_zero",
+                         "standby",
                          "gpus",
                          "max_gpus",
                          "price",
@@ -316,6 +350,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   policy.scale_down_rate_max = share.value_or(policy.scale_down_rate_max);
   TRY(table.read("backlog", {1, kHour_s}, policy.backlog_s));
   TRY(table.read("idle_to_zero", {1, 24 * kHour_s}, policy.idle_to_zero_s));
+  TRY(table.read("standby", {0, 10'000}, policy.standby));
   TRY(read_limits(table, policy));
   TRY(read_hold(table, scaling.hold));
   if (policy.replicas_min > policy.replicas_max) {

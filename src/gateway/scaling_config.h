@@ -25,9 +25,24 @@ struct HoldConfig {
   double keep_alive_s = 5;
 };
 
-// Replicas as processes of this machine, pods of a workload, or batch jobs.
+// A provider that is played, before processes of this machine.
+struct SimulatedConfig {
+  int quota = 10'000;
+  double lead_s = 0;
+  std::optional<double> lead_p90_s;
+  struct StockOut {
+    double at_s = 0;
+    double for_s = 0;
+  };
+  std::vector<StockOut> stock_outs;
+  double reclaim_after_s = 0;  // 0: never
+  double reclaim_notice_s = 30;
+};
+
+// Replicas as processes of this machine, pods of a workload, batch jobs, or machines of a provider
+// that is played.
 struct LaunchConfig {
-  enum class Kind { kLocal, kKubernetes, kSlurm };
+  enum class Kind { kLocal, kKubernetes, kSlurm, kSimulated };
   enum class Workload { kDeployment, kStatefulSet, kLeaderWorkerSet };
 
   Kind kind = Kind::kLocal;
@@ -40,9 +55,10 @@ struct LaunchConfig {
   // Of batch jobs.
   std::vector<std::string> sbatch;  // further arguments of sbatch
   double drain_s = 60;              // before its time limit a job is asked to end
-  double start_s = 30;              // that a start takes, until one has been seen
-  double progress_s = 120;          // a start that does not advance for so long is ended
-  double stop_grace_s = 300;        // for what a replica still does that is to go
+  SimulatedConfig simulated;
+  double start_s = 30;        // that a start takes, until one has been seen
+  double progress_s = 120;    // a start that does not advance for so long is ended
+  double stop_grace_s = 300;  // for what a replica still does that is to go
 };
 
 struct ScalingConfig {

@@ -108,6 +108,28 @@ TEST(ScalingConfig, PodsAndBatchJobsAreReadAndWrittenAgain) {
   EXPECT_EQ(scaling_text(*again->pools.at(1).scaling), scaling_text(*read->pools.at(1).scaling));
 }
 
+TEST(ScalingConfig, StandbyAndAPlayedProviderAreReadAndWrittenAgain) {
+  const std::string text =
+      kPool +
+      "[pool.scale]\nmin = 1\nmax = 4\nstandby = 2\n[pool.launch]\nkind = \"simulated\"\n"
+      "serve = [\"m\"]\nquota = 3\nlead_seconds = 20\nlead_p90 = 60.5\n"
+      "stock_outs = [{at = 100, for = 50.5}, {at = 900, for = 1}]\nreclaim_after = 3600\n"
+      "reclaim_notice = 120\n";
+  const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->pools.at(0).scaling->policy.standby, 2);
+  const LaunchConfig& launch = read->pools.at(0).scaling->launch.value();
+  EXPECT_EQ(launch.kind, LaunchConfig::Kind::kSimulated);
+  EXPECT_EQ(launch.simulated.quota, 3);
+  EXPECT_EQ(launch.simulated.lead_p90_s, 60.5);
+  ASSERT_EQ(launch.simulated.stock_outs.size(), 2u);
+  EXPECT_EQ(launch.simulated.stock_outs[0].for_s, 50.5);
+  EXPECT_EQ(launch.simulated.reclaim_notice_s, 120);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
+}
+
 struct Bad {
   std::string text;
   const char* message;
@@ -131,8 +153,18 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
       {"[autoscaler]\nlease = \"a/b\"\n" + kPool, "f:2: [autoscaler]: 'lease' says nothing"},
       {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
       {launch + "kind = \"slurn\"\n",
-       "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes or "
-       "slurm; did you mean 'slurm'?"},
+       "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes, "
+       "slurm or simulated; did you mean 'slurm'?"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nlead_seconds = -1\n",
+       "f:8: [[pool]]: 'launch': 'lead_seconds' must be"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nlead_seconds = 9\nlead_p90 = 8\n",
+       "f:9: [[pool]]: 'launch': 'lead_p90' (8) is less than 'lead_seconds' (9)"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nquota = 0\n",
+       "f:8: [[pool]]: 'launch': 'quota' must be"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nstock_outs = [{at = 1, to = 2}]\n",
+       "f:8: [[pool]]: 'launch': 'stock_outs' has no key 'to'"},
+      {launch + "kind = \"simulated\"\n", "f:5: [[pool]]: 'launch': 'serve' is missing"},
+      {launch + "serve = [\"m\"]\nquota = 3\n", "f:7: [[pool]]: 'launch' has no key 'quota'"},
       {launch + "kind = \"kubernetes\"\nworkloat = \"a/deployment/b\"\n",
        "f:7: [[pool]]: 'launch' has no key 'workloat'; did you mean 'workload'?"},
       {launch + "kind = \"kubernetes\"\nworkload = \"a/job/b\"\nport = 1\n",
@@ -174,6 +206,9 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "maxx = 3\n", "f:5: [[pool]]: 'scale' has no key 'maxx'; did you mean 'max'?"},
       {scale + "min = 3\nmax = 2\n", "f:5: [[pool]]: 'scale': 'min' (3) is more than 'max' (2)"},
       {scale + "min = 2\n", "f:5: [[pool]]: 'scale': 'min' (2) is more than 'max' (1)"},
+      {scale + "max = 3\nstandby = 4\n", "f:6: [[pool]]: 'scale': 'standby' does not fit"},
+      {scale + "min = 2\nmax = 3\nstandby = 2\n", "f:7: [[pool]]: 'scale': 'standby' does not fit"},
+      {scale + "standby = -1\n", "f:5: [[pool]]: 'scale': 'standby' must be"},
       {scale + "max = 0\n", "f:5: [[pool]]: 'scale': 'max' must be"},
       {scale + "target_utilization = 0\n", "f:5: [[pool]]: 'scale': 'target_utilization' must be"},
       {scale + "target_utilization = 300\n",

@@ -80,7 +80,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     finish_drains(pool, now_ns);
     announce(pool, now_ns);
     is_moving = is_moving || std::ranges::any_of(pool.replicas, [](const auto& one) {
-                  return one.second.phase != Phase::kReady;
+                  return one.second.phase != Phase::kReady && one.second.phase != Phase::kStandby;
                 });
     states.push_back(pool.state);
   }
@@ -159,10 +159,13 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     if (one.state == LaunchedReplica::State::kEnded) continue;
     Replica& replica = pool.replicas[one.order.ordinal];
     replica.order = one.order;
+    if (pool.remembered_standby.erase(id_of(one.order)) > 0) replica.stands_by = true;
     replica.host = one.host;
     replica.port = one.port;
     // Its job was requeued, or its container runs anew: it starts again.
-    if (one.port == 0 && replica.phase == Phase::kReady) {
+    const bool served = replica.phase == Phase::kReady || replica.phase == Phase::kStandby;
+    if (one.port == 0 && served) {
+      replica.stands_by = replica.phase == Phase::kStandby;
       replica.phase = Phase::kStarting;
       replica.progress_ns = now_ns;
       replica.silent_ns = 0;
@@ -171,6 +174,10 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     replica.ordered_ns = one.ordered_ns;
     replica.progress_ns = std::max(replica.progress_ns, one.progress_ns);
     if (one.state == LaunchedReplica::State::kStopping) replica.phase = Phase::kStopping;
+    if (one.is_reclaimed && !replica.is_reclaimed) {
+      note_reclaimed(pool, replica, now_ns);
+      changed = true;
+    }
   }
   for (auto it = pool.replicas.begin(); it != pool.replicas.end();) {
     const auto found = there.find(it->first);
@@ -184,6 +191,16 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
     changed = true;
   }
   return changed;
+}
+
+// Whoever has it drains it now, so that its answers are over, or go on elsewhere, when it goes.
+void FleetScaler::note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns) {
+  replica.is_reclaimed = true;
+  log_.warning(fmt::format("{} will be taken back by its provider", shown(replica.order)));
+  if (replica.phase != Phase::kReady && replica.phase != Phase::kStandby) return;
+  replica.phase = Phase::kDraining;
+  replica.draining_ns = now_ns;
+  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
 }
 
 bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
@@ -201,6 +218,11 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   if (replica.phase != Phase::kStarting || !found->is_ready) return false;
   replica.phase = Phase::kReady;
   replica.ready_ns = now_ns;
+  if (replica.is_reclaimed) {
+    note_reclaimed(pool, replica, now_ns);
+  } else if (replica.stands_by) {
+    stand_by(pool, replica);
+  }
   pool.failures = 0;
   pool.failure.clear();
   if (const auto before = pool.remembered_ready_ns.find(id_of(replica.order));
@@ -209,7 +231,8 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
     pool.remembered_ready_ns.erase(before);
     return true;
   }
-  log_.info(fmt::format("{} is ready {:.2f} s after its order", shown(replica.order),
+  log_.info(fmt::format("{} {} {:.2f} s after its order", shown(replica.order),
+                        replica.phase == Phase::kStandby ? "stands by" : "is ready",
                         seconds(now_ns - replica.ordered_ns)));
   return true;
 }
@@ -245,8 +268,9 @@ void FleetScaler::end_overdue(Pool& pool, int64_t now_ns) {
   for (auto& [ordinal, replica] : pool.replicas) {
     const bool is_stuck = replica.phase == Phase::kStarting &&
                           now_ns - replica.progress_ns > nanoseconds(pool.asked.progress_s);
-    const bool is_silent = replica.phase == Phase::kReady && replica.silent_ns > 0 &&
-                           now_ns - replica.silent_ns > kSilentMax_ns;
+    const bool serves = replica.phase == Phase::kReady || replica.phase == Phase::kStandby;
+    const bool is_silent =
+        serves && replica.silent_ns > 0 && now_ns - replica.silent_ns > kSilentMax_ns;
     if (!is_stuck && !is_silent) continue;
     replica.is_overdue = is_stuck;
     replica.phase = Phase::kStopping;
@@ -265,6 +289,10 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
     const bool is_over =
         now_ns - replica.draining_ns > nanoseconds(pool.asked.stop_grace_s) || worker.is_silent;
     if (!is_idle && !is_over) continue;
+    if (is_idle && !worker.is_silent && !replica.is_reclaimed && standby_wanting(pool) > 0) {
+      replica.phase = Phase::kStandby;  // gateways have drained it
+      continue;
+    }
     replica.phase = Phase::kStopping;
     launcher_.stop(replica.order, kStopGrace);
   }
@@ -284,6 +312,8 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
       phase = replica.port == 0 ? ReplicaPhase::kOrdered : ReplicaPhase::kStarting;
     } else if (replica.phase == Phase::kReady) {
       phase = ReplicaPhase::kReady;
+    } else if (replica.phase == Phase::kStandby) {
+      phase = ReplicaPhase::kStandby;
     }
     facts.replicas.push_back(
         {.id = id_of(replica.order),
@@ -296,8 +326,10 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
          .waiting = replica.worker.waiting,
          .kv_used = replica.worker.kv_used,
          .model = replica.worker.model,
+         .reclaimed = replica.is_reclaimed,
          // One that has been asked to end cannot be recalled.
-         .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0});
+         .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0,
+         .stands_by = replica.phase == Phase::kStarting && replica.stands_by});
     if (replica.phase == Phase::kStarting) facts.replicas.back().slots = 0;
   }
   return facts;
@@ -313,7 +345,8 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
   if (decision.terms.service_s > 0) pool.service_s = decision.terms.service_s;
-  const bool acts = decision.start > 0 || !decision.drain.empty() || !decision.recall.empty();
+  const bool acts = decision.start > 0 || !decision.drain.empty() || !decision.recall.empty() ||
+                    !decision.wake.empty() || !decision.dismiss.empty();
   std::string line = fmt::format("{} {}", decision.desired, reason_name(decision.reason));
   if (acts || line != pool.logged) {
     log_.info(fmt::format("pool '{}'{}: {}", pool.asked.name,
@@ -337,7 +370,13 @@ std::vector<FleetScaler::Memory> FleetScaler::memories() const {
     for (const auto& [ordinal, replica] : pool.replicas) {
       if (replica.phase == Phase::kReady) w.key(id_of(replica.order)).integer(replica.ready_ns);
     }
-    w.end_object().end_object();
+    w.end_object().key("standby").begin_array();
+    for (const auto& [ordinal, replica] : pool.replicas) {
+      const bool stands_by = replica.phase == Phase::kStandby ||
+                             (replica.phase == Phase::kStarting && replica.stands_by);
+      if (stands_by) w.string(id_of(replica.order));
+    }
+    w.end_array().end_object();
     all.push_back(std::move(memory));
   }
   return all;
@@ -362,6 +401,12 @@ Result<void> FleetScaler::remember(const Memory& memory) {
   pool->start_again_ns = json.integer("start_again_ns").value_or(0);
   for (const Json::Member& one : ready->as_object()) {
     if (one.value.is_integer()) pool->remembered_ready_ns[one.key] = one.value.as_integer();
+  }
+  const Json* const standby = json.find("standby");
+  if (standby != nullptr && standby->is_array()) {
+    for (const Json& one : standby->as_array()) {
+      if (one.is_string()) pool->remembered_standby.insert(one.as_string());
+    }
   }
   // What is recorded goes on from here.
   begin_record();
@@ -399,10 +444,45 @@ void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t no
     replica->draining_ns = now_ns;
     fleet_.set_draining({pool.asked.name, replica->host, replica->port}, true);
   }
-  for (int i = 0; i < decision.start; ++i) start_one(pool, now_ns);
+  for (const std::string& id : decision.wake) {
+    if (Replica* replica = find(pool, id)) wake(pool, *replica, now_ns);
+  }
+  for (const std::string& id : decision.dismiss) {
+    Replica* replica = find(pool, id);
+    if (replica == nullptr || replica->phase != Phase::kStandby) continue;
+    replica->phase = Phase::kStopping;
+    launcher_.stop(replica->order, kStopGrace);
+  }
+  for (int i = 0; i < decision.start; ++i) {
+    start_one(pool, i >= decision.start - decision.start_standby, now_ns);
+  }
 }
 
-void FleetScaler::start_one(Pool& pool, int64_t now_ns) {
+// Loaded as it is, it gets nothing until it is woken.
+void FleetScaler::stand_by(Pool& pool, Replica& replica) {
+  replica.phase = Phase::kStandby;
+  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+}
+
+void FleetScaler::wake(Pool& pool, Replica& replica, int64_t now_ns) {
+  replica.stands_by = false;
+  if (replica.phase != Phase::kStandby) return;  // it starts, and will not stand by
+  replica.phase = Phase::kReady;
+  replica.ready_ns = now_ns;  // it is as young as one that was started: it is not to go at once
+  ++pool.state.woken;
+  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, false);
+}
+
+int FleetScaler::standby_wanting(const Pool& pool) {
+  const auto there = std::ranges::count_if(pool.replicas, [](const auto& one) {
+    const Replica& replica = one.second;
+    return replica.phase == Phase::kStandby ||
+           (replica.phase == Phase::kStarting && replica.stands_by);
+  });
+  return pool.asked.policy.standby - static_cast<int>(there);
+}
+
+void FleetScaler::start_one(Pool& pool, bool stands_by, int64_t now_ns) {
   // What a launcher has seen since may be newer.
   token_ = std::max(token_, launcher_.newest_token()) + 1;
   ReplicaOrder order{.pool = pool.asked.name, .ordinal = 0, .token = token_};
@@ -411,7 +491,8 @@ void FleetScaler::start_one(Pool& pool, int64_t now_ns) {
   const Result<void> started = launcher_.start(order);
   if (!started.ok()) return note_failed_start(pool, started.error().message, false, now_ns);
   ++pool.state.starts;
-  pool.replicas[order.ordinal] = {.order = order, .ordered_ns = now_ns, .progress_ns = now_ns};
+  pool.replicas[order.ordinal] = {
+      .order = order, .ordered_ns = now_ns, .progress_ns = now_ns, .stands_by = stands_by};
 }
 
 FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
@@ -424,7 +505,7 @@ FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
 // A start that takes longer than nine of ten did is expected to take half as long again.
 void FleetScaler::announce(Pool& pool, int64_t now_ns) {
   PoolState& state = pool.state;
-  state.starting = state.ready = state.draining = state.stopping = 0;
+  state.starting = state.ready = state.draining = state.stopping = state.standby = 0;
   double eta_s = state.decision.terms.start_s_p90;
   if (eta_s <= 0) eta_s = pool.asked.start_s;
   const double start_s = eta_s;
@@ -438,6 +519,10 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
       }
       case Phase::kReady:
         ++state.ready;
+        break;
+      case Phase::kStandby:
+        ++state.standby;
+        eta_s = 0;  // it is woken at once
         break;
       case Phase::kDraining:
         ++state.draining;

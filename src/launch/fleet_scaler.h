@@ -3,7 +3,8 @@
 // owner, one thread, but for states().
 //
 // A replica's way: ordered, starting (its process runs, gateways do not call it ready yet), ready,
-// draining (gateways send it nothing new), stopping (it has been asked to end), gone. One that
+// draining (gateways send it nothing new), stopping (it has been asked to end), gone. One that is
+// to stand by is kept from requests once it is ready, until it is woken. One that
 // shows no progress while it starts is ended; a start that fails is tried again after 1 s, 2 s, ...
 // 60 s, and after three failures, or one that would repeat itself, the gateways refuse what they
 // hold.
@@ -106,15 +107,17 @@ class FleetScaler {
     int ready = 0;
     int draining = 0;
     int stopping = 0;
+    int standby = 0;  // loaded, and kept from requests
     int64_t starts = 0;
     int64_t failed_starts = 0;
+    int64_t woken = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
     bool acts = true;  // false: it is advised only
   };
   std::vector<PoolState> states() const;
 
  private:
-  enum class Phase { kStarting, kReady, kDraining, kStopping };
+  enum class Phase { kStarting, kReady, kStandby, kDraining, kStopping };
   struct Replica {
     ReplicaOrder order;
     Phase phase = Phase::kStarting;
@@ -123,9 +126,11 @@ class FleetScaler {
     int64_t ordered_ns = 0;
     int64_t progress_ns = 0;
     int64_t ready_ns = 0;
-    int64_t draining_ns = 0;  // since when
-    int64_t silent_ns = 0;    // since when gateways do not hear it; 0: they do
-    bool is_overdue = false;  // it was ended because it did not advance
+    int64_t draining_ns = 0;    // since when
+    int64_t silent_ns = 0;      // since when gateways do not hear it; 0: they do
+    bool stands_by = false;     // of kStarting: it will
+    bool is_reclaimed = false;  // it will be taken back
+    bool is_overdue = false;    // it was ended because it did not advance
     ScaledFleet::Worker worker;
   };
   struct Pool {
@@ -143,6 +148,7 @@ class FleetScaler {
     PoolState state;
     // Of replicas that another one has seen become ready: when, by their ids.
     std::map<std::string, int64_t> remembered_ready_ns;
+    std::set<std::string> remembered_standby;  // of those that stood by, their ids
   };
 
   void find_unknown();
@@ -162,7 +168,11 @@ class FleetScaler {
               const autoscaler::PoolDecision& decision);
   void begin_record();
   void carry_out(Pool& pool, const autoscaler::PoolDecision& decision, int64_t now_ns);
-  void start_one(Pool& pool, int64_t now_ns);
+  void start_one(Pool& pool, bool stands_by, int64_t now_ns);
+  void note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns);
+  void stand_by(Pool& pool, Replica& replica);
+  void wake(Pool& pool, Replica& replica, int64_t now_ns);
+  static int standby_wanting(const Pool& pool);
   autoscaler::PoolFacts facts(Pool& pool) const;
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);

@@ -71,6 +71,7 @@ class PlayedFleet final : public ScaledFleet {
   }
   void set_draining(const Address& address, bool drains) override {
     if (drains) drained.push_back(address);
+    if (!drains) undrained.push_back(address);
   }
   void retire(const std::string& /*pool*/, uint64_t number) override { retirement = number; }
   void announce(const std::string& /*pool*/, const autoscaler::PoolAnnouncement& one) override {
@@ -82,6 +83,7 @@ class PlayedFleet final : public ScaledFleet {
   std::vector<Address> members;
   std::vector<std::string> unknown;
   std::vector<Address> drained;
+  std::vector<Address> undrained;
   uint64_t retirement = 0;
   bool acknowledges = true;
   autoscaler::PoolAnnouncement announced;
@@ -92,11 +94,12 @@ class PlayedFleet final : public ScaledFleet {
 
 class FleetScalerTest : public testing::Test {
  protected:
-  void scale(int replicas_min, int replicas_max) {
+  void scale(int replicas_min, int replicas_max, int standby = 0) {
     ScaledPool pool{.name = "p"};
     pool.policy.replicas_min = replicas_min;
     pool.policy.replicas_max = replicas_max;
     pool.policy.concurrency_target = 64;
+    pool.policy.standby = standby;
     pool.policy.idle_to_zero_s = 5;
     pool.start_s = 10;
     pool.progress_s = 20;
@@ -183,6 +186,46 @@ TEST_F(FleetScalerTest, TheFirstHeldRequestStartsOneAndOnlyOne) {
   become_ready(0);
   EXPECT_EQ(fleet_.announced.phase, PoolPhase::kReady);
   EXPECT_EQ(fleet_.announced.eta_s, 0);
+}
+
+TEST_F(FleetScalerTest, OneThatStandsByIsWokenAndStandsByAgain) {
+  scale(0, 1, 1);
+  ASSERT_EQ(launcher_.orders.size(), 1u) << "nobody has asked for anything";
+  become_ready(0);
+  ASSERT_EQ(fleet_.drained.size(), 1u) << "nothing is routed to it";
+  EXPECT_EQ(scaler_->states().at(0).standby, 1);
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kCold);
+  EXPECT_EQ(fleet_.announced.eta_s, 0) << "nobody waits for a start";
+  clock_.advance_ns(kSecond_ns);
+  hold(3);
+  scaler_->turn(true);
+  ASSERT_EQ(fleet_.undrained.size(), 1u);
+  EXPECT_EQ(fleet_.undrained[0].port, 100);
+  EXPECT_EQ(scaler_->states().at(0).ready, 1);
+  EXPECT_EQ(scaler_->states().at(0).woken, 1);
+  EXPECT_EQ(launcher_.orders.size(), 1u) << "woken in place of a start";
+  serve();
+  pass(20);
+  EXPECT_EQ(fleet_.drained.size(), 2u);
+  EXPECT_EQ(scaler_->states().at(0).standby, 1) << "idle, it stands by again";
+  EXPECT_TRUE(launcher_.stopped.empty());
+  EXPECT_EQ(launcher_.orders.size(), 1u);
+}
+
+// Whoever takes over knows who stands by.
+TEST_F(FleetScalerTest, WhoStandsByIsHandedOver) {
+  scale(0, 2, 1);
+  become_ready(0);
+  const std::vector<FleetScaler::Memory> memories = scaler_->memories();
+  ScaledPool pool{.name = "p"};
+  pool.policy.replicas_max = 2;
+  pool.policy.standby = 1;
+  scaler_ =
+      std::make_unique<FleetScaler>(std::vector<ScaledPool>{pool}, launcher_, fleet_, clock_, log_);
+  ASSERT_TRUE(scaler_->remember(memories.at(0)).ok());
+  scaler_->turn(false);
+  EXPECT_EQ(scaler_->states().at(0).standby, 1);
+  EXPECT_EQ(launcher_.orders.size(), 1u);
 }
 
 TEST_F(FleetScalerTest, TheLastGoesWhenTheGatewayHolds) {

@@ -119,6 +119,7 @@ Result<KubernetesPod> parse_kubernetes_pod(const Json& object) {
   const Json* annotations = object_in(*metadata, "annotations");
   pod.replica = text_in(annotations, kReplicaAnnotation);
   pod.has_cost = annotations != nullptr && annotations->find(kDeletionCost) != nullptr;
+  pod.version = metadata->string("resourceVersion").value_or("");
   pod.created = metadata->string("creationTimestamp").value_or("");
   pod.is_ending = metadata->string("deletionTimestamp").has_value();
   const Json* labels = object_in(*metadata, "labels");

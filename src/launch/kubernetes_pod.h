@@ -16,6 +16,7 @@ constexpr const char* kDeletionCost = "controller.kubernetes.io/pod-deletion-cos
 
 struct KubernetesPod {
   std::string name;
+  std::string version;  // of its description, as it was read
   std::string replica;  // as our annotation says
   bool has_cost = false;
   std::string address;         // once it has one

@@ -116,15 +116,15 @@ Result<void> KubernetesSite::write_scale(const Place& place, const Scale& before
   return {};
 }
 
-Result<KubernetesSite::WrittenBook> KubernetesSite::read_book(const Place& place,
-                                                              const Pods& pods) {
+Result<KubernetesSite::WrittenBook> KubernetesSite::read_book(const Place& place, const Pods& pods,
+                                                              int replicas) {
   constexpr int kNone = 404;
   TRY_ASSIGN(const KubernetesApi::Answer answer,
              checked(api_.get(place.lease_target + "/" +
                               net::percent_encode("pelton-" + place.workload.name))));
   const uint64_t first_token = options_.epoch << kTokenNumberBits;
   if (answer.status == kNone) {
-    return WrittenBook{.version = {}, .book = adopted_book(pods, first_token)};
+    return WrittenBook{.version = {}, .book = adopted_book(pods, first_token, replicas)};
   }
   TRY_ASSIGN(const Json json, object_of(answer, "lease"));
   const Json* metadata = json.find("metadata");
@@ -136,7 +136,7 @@ Result<KubernetesSite::WrittenBook> KubernetesSite::read_book(const Place& place
   WrittenBook written{.version = cluster::kubernetes_version(json), .book = {}};
   if (written.version.empty()) return no_answer("lease");
   if (text.empty()) {
-    written.book = adopted_book(pods, first_token);
+    written.book = adopted_book(pods, first_token, replicas);
     return written;
   }
   TRY_ASSIGN(written.book, parse_book(text));
@@ -166,10 +166,15 @@ Result<void> KubernetesSite::write_book(const Place& place, const WrittenBook& b
   return {};
 }
 
-Result<void> KubernetesSite::mark(Place& place, const PodPlan::Mark& mark) {
+// Over the description that the plan was made with: whoever has written on the pod since is not
+// written over.
+Result<void> KubernetesSite::mark(Place& place, const PodPlan::Mark& mark,
+                                  const std::string& version) {
   std::string body;
   base::JsonWriter w(body);
-  w.begin_object().key("metadata").begin_object().key("annotations").begin_object();
+  w.begin_object().key("metadata").begin_object();
+  if (!version.empty()) w.key("resourceVersion").string(version);
+  w.key("annotations").begin_object();
   w.key(kReplicaAnnotation).string(mark.replica);
   if (place.workload.kind == Kind::kDeployment) {
     w.key(kDeletionCost);
@@ -181,8 +186,8 @@ Result<void> KubernetesSite::mark(Place& place, const PodPlan::Mark& mark) {
   TRY_ASSIGN(
       const KubernetesApi::Answer answer,
       checked(api_.merge_patch(place.pods_target + "/" + net::percent_encode(mark.pod), body)));
-  TRY(object_of(answer, "pod"));
-  place.marked[mark.pod] = mark.replica;
+  TRY_ASSIGN(const Json pod, object_of(answer, "pod"));
+  place.marked[mark.pod] = {.replica = mark.replica, .version = cluster::kubernetes_version(pod)};
   return {};
 }
 
@@ -238,9 +243,12 @@ Result<KubernetesSite::Pods> KubernetesSite::pods_of(Place& place, const Scale& 
         Pods pods = place.pods;
         std::erase_if(place.marked, [&](const auto& one) {
           const auto pod = pods.find(one.first);
-          return pod == pods.end() || pod->second.replica == one.second;
+          return pod == pods.end() || pod->second.replica == one.second.replica;
         });
-        for (const auto& [name, replica] : place.marked) pods[name].replica = replica;
+        for (const auto& [name, marked] : place.marked) {
+          pods[name].replica = marked.replica;
+          pods[name].version = marked.version;
+        }
         return pods;
       }
     }
@@ -268,7 +276,7 @@ Result<void> KubernetesSite::reconcile(Place& place, const Change& change) {
 Result<void> KubernetesSite::reconcile_once(Place& place, const Change& change) {
   TRY_ASSIGN(const Scale scale, read_scale(place));
   TRY_ASSIGN(const Pods pods, pods_of(place, scale));
-  TRY_ASSIGN(const WrittenBook written, read_book(place, pods));
+  TRY_ASSIGN(const WrittenBook written, read_book(place, pods, scale.replicas));
   if (epoch_of(written.book.newest) > options_.epoch && options_.epoch > 0) {
     return Error{ErrorCode::kInvalidArgument, "a newer autoscaler leads", {}};
   }
@@ -285,7 +293,7 @@ Result<void> KubernetesSite::reconcile_once(Place& place, const Change& change) 
     TRY(write_book(place, written, plan.book));
     newest_token_ = std::max(newest_token_, plan.book.newest);
   }
-  for (const PodPlan::Mark& one : plan.marks) TRY(mark(place, one));
+  for (const PodPlan::Mark& one : plan.marks) TRY(mark(place, one, pods.at(one.pod).version));
   if (plan.pods != scale.replicas) TRY(write_scale(place, scale, plan.pods));
   place.had = std::move(had);
   show(place, plan);

@@ -75,10 +75,15 @@ class KubernetesSite final : public ReplicaSite {
     std::string scale_target;
     std::string lease_target;
     std::string pods_target;
-    std::map<std::string, std::string> marked;  // pods that were marked, until it is seen
-    std::set<std::pair<int, uint64_t>> had;     // orders that had a pod
-    std::map<int, Replica> replicas;            // by ordinal
-    bool is_known = false;                      // has been seen once
+    // Pods that were marked, until it is seen: how, and the version that has them since.
+    struct Marked {
+      std::string replica;
+      std::string version;
+    };
+    std::map<std::string, Marked> marked;
+    std::set<std::pair<int, uint64_t>> had;  // orders that had a pod
+    std::map<int, Replica> replicas;         // by ordinal
+    bool is_known = false;                   // has been seen once
     std::string trouble;
     std::mutex mutex;
     Pods pods;    // guarded by mutex, as the next two
@@ -91,10 +96,10 @@ class KubernetesSite final : public ReplicaSite {
   Result<void> reconcile(Place& place, const Change& change);
   Result<void> reconcile_once(Place& place, const Change& change);
   Result<Scale> read_scale(const Place& place);
-  Result<WrittenBook> read_book(const Place& place, const Pods& pods);
+  Result<WrittenBook> read_book(const Place& place, const Pods& pods, int replicas);
   Result<void> write_book(const Place& place, const WrittenBook& before, const ReplicaBook& book);
   Result<void> write_scale(const Place& place, const Scale& before, int replicas);
-  Result<void> mark(Place& place, const PodPlan::Mark& mark);
+  Result<void> mark(Place& place, const PodPlan::Mark& mark, const std::string& version);
   Result<Pods> pods_of(Place& place, const Scale& scale);
   void watch(Place& place, const std::string& selector);
   Result<void> take(Pods& pods, const Json& object) const;

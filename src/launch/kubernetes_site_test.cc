@@ -105,6 +105,40 @@ TEST_F(KubernetesSiteTest, PodsThatWereThereBeforeAreReplicas) {
   EXPECT_EQ(api_.all_pods().size(), 2u) << "none is stopped";
 }
 
+TEST_F(KubernetesSiteTest, PodsThatWereStillToComeAreReplicasToo) {
+  {
+    std::lock_guard lock(api_.mutex);
+    api_.replicas = 2;
+    api_.pods = {{.number = 0, .name = "w-0"}};
+  }
+  const auto launcher = open();
+  ASSERT_NE(launcher, nullptr);
+  wait([&] { return at(*launcher, 0).port != 0; });
+  EXPECT_EQ(at(*launcher, 1).state, State::kRunning);
+  EXPECT_EQ(at(*launcher, 1).port, 0) << "it starts";
+  std::lock_guard lock(api_.mutex);
+  EXPECT_EQ(api_.replicas, 2);
+}
+
+// Whoever has written on a pod since it was read is not written over.
+TEST_F(KubernetesSiteTest, AMarkIsWrittenOverWhatWasRead) {
+  int refused = 0;
+  fail_with([&](const net::HttpRequest& request) -> std::optional<net::HttpResponse> {
+    if (request.path.find("/pods/") == std::string::npos || refused == 2) return std::nullopt;
+    ++refused;
+    net::HttpResponse response{.status = 409, .headers = {}, .body = {}};
+    response.body = R"({"kind":"Status","message":"the object has been modified"})";
+    response.headers.add("Content-Type", "application/json");
+    return response;
+  });
+  const auto launcher = open();
+  serve(*launcher);
+  wait([&] { return api_.all_pods().at(0).annotations.contains("pelton/replica"); });
+  EXPECT_EQ(api_.all_pods().at(0).annotations.at("pelton/replica"), "0.1");
+  std::lock_guard lock(api_.mutex);
+  EXPECT_EQ(refused, 2);
+}
+
 TEST_F(KubernetesSiteTest, ATokenThatRotatesIsReadAgain) {
   const auto launcher = open();
   serve(*launcher);

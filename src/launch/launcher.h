@@ -44,7 +44,8 @@ struct LaunchedReplica {
   int64_t progress_ns = 0;  // when its start was last seen to advance
   // Of kEnded: how, in words.
   std::string ended;
-  bool is_hopeless = false;  // it would end likewise again: a wrong flag, no such model, no memory
+  bool is_reclaimed = false;  // it will be taken back: nothing new is to be sent to it
+  bool is_hopeless = false;   // it would end likewise again: a wrong flag, no such model, no memory
 };
 
 class Launcher {

@@ -1,10 +1,11 @@
 // What every launcher must do, whatever its replicas are: processes of this machine, pods of a
 // Deployment or a StatefulSet (an API server of the tests' own), batch jobs (small programs in
-// place of Slurm's).
+// place of Slurm's), machines of a provider that is played.
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -15,6 +16,7 @@
 #include "base/file.h"
 #include "launch/kubernetes_site.h"
 #include "launch/local_launcher.h"
+#include "launch/simulated_provider.h"
 #include "launch/site_launcher.h"
 #include "launch/slurm_site.h"
 #include "launch/test_kubernetes.h"
@@ -28,6 +30,10 @@ using testing::HasSubstr;
 
 constexpr const char* kServes = "echo 'fleet on 127.0.0.1:4711'; echo x >> $STARTS; exec sleep 60";
 constexpr const char* kFails = "echo x >> $STARTS; exit 4";
+// One that has something to do before it ends.
+constexpr const char* kDrains =
+    "trap 'sleep 0.3; echo x >> $STARTS.ended; exit 0' TERM; echo 'fleet on 127.0.0.1:4711'; "
+    "echo x >> $STARTS; while :; do sleep 0.02; done";
 
 SiteLauncher::Options quick() {
   using std::chrono::milliseconds;
@@ -41,8 +47,11 @@ SiteLauncher::Options quick() {
 class Rig {
  public:
   virtual ~Rig() = default;
-  virtual Result<std::unique_ptr<Launcher>> open(bool replicas_fail) = 0;
+  virtual Result<std::unique_ptr<Launcher>> open(const char* script) = 0;
   virtual int starts() = 0;
+  // Of those that were given time, how many have ended by themselves; none: what ends a pod says
+  // its own description, and what a job the batch system.
+  virtual std::optional<int> ends() { return std::nullopt; }
   virtual void kill_all() = 0;
 
   base::SystemClock clock;
@@ -51,17 +60,41 @@ class Rig {
 
 class LocalRig final : public Rig {
  public:
-  Result<std::unique_ptr<Launcher>> open(bool replicas_fail) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     ::setenv("STARTS", folder_.file("starts").c_str(), 1);
     TRY_ASSIGN(std::unique_ptr<LocalLauncher> launcher,
                LocalLauncher::open({.folder = folder_.file("state"),
                                     .program = "/bin/sh",
-                                    .pools = {{"a", {"-c", replicas_fail ? kFails : kServes}}}},
+                                    .pools = {{"a", {"-c", script}}}},
                                    clock, log));
     last_ = launcher.get();
     return std::unique_ptr<Launcher>(std::move(launcher));
   }
   int starts() override { return folder_.lines("starts"); }
+  std::optional<int> ends() override { return folder_.lines("starts.ended"); }
+  void kill_all() override { last_->stop_all(std::chrono::milliseconds(0)); }
+
+ private:
+  TestFolder folder_;
+  LocalLauncher* last_ = nullptr;
+};
+
+class SimulatedRig final : public Rig {
+ public:
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
+    ::setenv("STARTS", folder_.file("starts").c_str(), 1);
+    TRY_ASSIGN(std::unique_ptr<LocalLauncher> processes,
+               LocalLauncher::open({.folder = folder_.file("state"),
+                                    .program = "/bin/sh",
+                                    .pools = {{"a", {"-c", script}}}},
+                                   clock, log));
+    last_ = processes.get();
+    return std::unique_ptr<Launcher>(std::make_unique<SimulatedProvider>(
+        std::map<std::string, ProvidedMachines>{{"a", {.lead_s = 0.05, .lead_p90_s = 0.1}}},
+        std::move(processes), clock, log));
+  }
+  int starts() override { return folder_.lines("starts"); }
+  std::optional<int> ends() override { return folder_.lines("starts.ended"); }
   void kill_all() override { last_->stop_all(std::chrono::milliseconds(0)); }
 
  private:
@@ -75,10 +108,10 @@ class KubernetesRig final : public Rig {
       : kind_(kind), api_(kind != KubernetesSite::Kind::kDeployment, log) {
     EXPECT_TRUE(base::write_file(folder_.file("token"), "first\n").ok());
   }
-  Result<std::unique_ptr<Launcher>> open(bool replicas_fail) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     {
       std::lock_guard lock(api_.mutex);
-      api_.new_pods_fail = replicas_fail;
+      api_.new_pods_fail = script == kFails;
     }
     auto site = std::make_unique<KubernetesSite>(
         KubernetesSite::Options{
@@ -110,11 +143,10 @@ class KubernetesRig final : public Rig {
 
 class SlurmRig final : public Rig {
  public:
-  Result<std::unique_ptr<Launcher>> open(bool replicas_fail) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     ::setenv("STARTS", folder_.file("starts").c_str(), 1);
     SlurmSite::Options options{.folder = folder_.file("state")};
-    options.pools["a"] = {.words = {"/bin/sh", "-c", replicas_fail ? kFails : kServes},
-                          .sbatch = {"--partition=main"}};
+    options.pools["a"] = {.words = {"/bin/sh", "-c", script}, .sbatch = {"--partition=main"}};
     TRY_ASSIGN(std::unique_ptr<SlurmSite> site, SlurmSite::open(std::move(options), clock, log));
     TRY_ASSIGN(std::unique_ptr<SiteLauncher> launcher,
                SiteLauncher::open(std::move(site), quick(), clock, log));
@@ -140,8 +172,8 @@ class LauncherConformance : public testing::TestWithParam<Made> {
     rig_->kill_all();
     launcher_.reset();
   }
-  void open(bool replicas_fail = false) {
-    auto opened = rig_->open(replicas_fail);
+  void open(const char* script = kServes) {
+    auto opened = rig_->open(script);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     launcher_ = *std::move(opened);
   }
@@ -238,7 +270,7 @@ TEST_P(LauncherConformance, WhatDiesIsSeen) {
 }
 
 TEST_P(LauncherConformance, AStartThatFailsSaysHow) {
-  open(true);
+  open(kFails);
   ASSERT_TRUE(launcher_->start(order(0, 1)).ok());
   const LaunchedReplica ended = wait(0, has_ended);
   EXPECT_THAT(ended.ended, HasSubstr("exit code 4"));
@@ -258,6 +290,23 @@ TEST_P(LauncherConformance, WhatIsStoppedBeforeItRunsIsGone) {
   EXPECT_EQ(wait(0, has_port).order.token, 2u);
 }
 
+TEST_P(LauncherConformance, WhatIsStoppedHasItsTime) {
+  if (!rig_->ends()) GTEST_SKIP() << "not this launcher's to say";
+  open(kDrains);
+  ASSERT_TRUE(launcher_->start(order(0, 1)).ok());
+  ASSERT_TRUE(launcher_->start(order(1, 2)).ok());
+  wait(0, has_port);
+  wait(1, has_port);
+  launcher_->stop(order(0, 1), std::chrono::minutes(1));
+  launcher_->stop(order(0, 1), std::chrono::minutes(2));  // twice is once
+  launcher_->stop(order(1, 2), std::chrono::milliseconds(0));
+  wait(1, has_ended);
+  EXPECT_FALSE(launcher_->start(order(0, 3)).ok()) << "its place is not free yet";
+  EXPECT_THAT(wait(0, has_ended).ended, HasSubstr("exit code 0"));
+  EXPECT_EQ(rig_->ends(), 1) << "the other one had no time";
+  EXPECT_EQ(rig_->starts(), 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, LauncherConformance,
     testing::Values(
@@ -269,7 +318,8 @@ INSTANTIATE_TEST_SUITE_P(
         Made{
             "LeaderWorkerSet",
             [] { return std::make_unique<KubernetesRig>(KubernetesSite::Kind::kLeaderWorkerSet); }},
-        Made{"Slurm", [] { return std::make_unique<SlurmRig>(); }}),
+        Made{"Slurm", [] { return std::make_unique<SlurmRig>(); }},
+        Made{"Simulated", [] { return std::make_unique<SimulatedRig>(); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

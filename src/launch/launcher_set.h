@@ -10,6 +10,7 @@
 
 #include "launch/launcher.h"
 #include "launch/local_launcher.h"
+#include "launch/simulated_provider.h"
 
 namespace pelton::launch {
 
@@ -20,7 +21,12 @@ class LauncherSet final : public Launcher {
     all_.push_back(std::move(launcher));
   }
   void add_local(const std::vector<std::string>& pools, std::unique_ptr<LocalLauncher> launcher) {
-    local_ = launcher.get();
+    locals_.push_back(launcher.get());
+    add(pools, std::move(launcher));
+  }
+  void add_simulated(const std::vector<std::string>& pools,
+                     std::unique_ptr<SimulatedProvider> launcher) {
+    locals_.push_back(&launcher->processes());
     add(pools, std::move(launcher));
   }
 
@@ -55,13 +61,13 @@ class LauncherSet final : public Launcher {
 
   // Of this machine's: stops all and waits for it. The others' stay.
   void stop_local(std::chrono::milliseconds grace) {
-    if (local_ != nullptr) local_->stop_all(grace);
+    for (LocalLauncher* const one : locals_) one->stop_all(grace);
   }
 
  private:
   std::vector<std::unique_ptr<Launcher>> all_;
   std::map<std::string, Launcher*> of_pool_;
-  LocalLauncher* local_ = nullptr;
+  std::vector<LocalLauncher*> locals_;  // of `all_`
 };
 
 }  // namespace pelton::launch

@@ -232,11 +232,14 @@ PodPlan plan_pods(const ReplicaBook& book, const Pods& pods, Shrinks shrinks,
   return std::move(planner.plan);
 }
 
-ReplicaBook adopted_book(const Pods& pods, uint64_t token) {
+ReplicaBook adopted_book(const Pods& pods, uint64_t token, int replicas) {
   ReplicaBook book{.newest = token, .replicas = {}};
   int ordinal = 0;
   for (const auto& [name, pod] : pods) {
     if (pod.is_ending || pod.is_of_a_group || !pod.failed.empty()) continue;
+    book.replicas[ordinal++] = {.token = ++book.newest};
+  }
+  while (ordinal < std::min(replicas, static_cast<int>(kReplicasMax))) {
     book.replicas[ordinal++] = {.token = ++book.newest};
   }
   return book;

@@ -69,7 +69,9 @@ struct PodPlan {
 PodPlan plan_pods(const ReplicaBook& book, const std::map<std::string, KubernetesPod>& pods,
                   Shrinks shrinks, std::set<std::pair<int, uint64_t>>& had);
 
-// Of a workload whose pods nobody has kept a book of: each is a replica.
-ReplicaBook adopted_book(const std::map<std::string, KubernetesPod>& pods, uint64_t token);
+// Of a workload whose pods nobody has kept a book of: each is a replica, and so are those that are
+// still to come, up to the number that it is to have.
+ReplicaBook adopted_book(const std::map<std::string, KubernetesPod>& pods, uint64_t token,
+                         int replicas);
 
 }  // namespace pelton::launch

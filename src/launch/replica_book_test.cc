@@ -133,9 +133,22 @@ TEST(ReplicaBook, WhatTheClusterTakesOfASetComesBack) {
 TEST(ReplicaBook, GroupsAreTheirFirstPods) {
   KubernetesPod second = pod("w-0-1", "", 0);
   second.is_of_a_group = true;
-  const ReplicaBook book = adopted_book(pods_of({pod("w-0", "", 0), second}), 40);
+  const ReplicaBook book = adopted_book(pods_of({pod("w-0", "", 0), second}), 40, 1);
   EXPECT_EQ(book.replicas.size(), 1u);
   EXPECT_EQ(book.newest, 41u);
+}
+
+// Pods that a workload is still to make are replicas that start.
+TEST(ReplicaBook, PodsThatAreStillToComeAreAdoptedToo) {
+  const auto pods = pods_of({pod("w-0", "", 0)});
+  const ReplicaBook book = adopted_book(pods, 40, 3);
+  EXPECT_EQ(book.replicas.size(), 3u);
+  EXPECT_EQ(book.newest, 43u);
+  std::set<std::pair<int, uint64_t>> had;
+  const PodPlan plan = plan_pods(book, pods, Shrinks::kByCost, had);
+  EXPECT_EQ(plan.pods, 3) << "the number is left as it is";
+  EXPECT_EQ(plan.of.size(), 1u);
+  EXPECT_TRUE(plan.ended.empty());
 }
 
 }  // namespace

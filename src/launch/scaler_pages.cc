@@ -22,6 +22,7 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("decision").string(state.decision.text());
   w.key("starting").integer(state.starting).key("ready").integer(state.ready);
   w.key("draining").integer(state.draining).key("stopping").integer(state.stopping);
+  w.key("standby").integer(state.standby).key("woken").integer(state.woken);
   w.key("starts").integer(state.starts).key("failed_starts").integer(state.failed_starts);
   w.key("lost").integer(state.lost).key("terms");
   autoscaler::write_terms(w, state.decision.terms);
@@ -54,10 +55,15 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
       [](const State& one) { return one.starting; });
   add("pelton_autoscaler_ready_replicas", kGauge, "Replicas that take requests.",
       [](const State& one) { return one.ready; });
+  add("pelton_autoscaler_standby_replicas", kGauge,
+      "Replicas that are loaded and kept from requests until they are woken.",
+      [](const State& one) { return one.standby; });
   add("pelton_autoscaler_leaving_replicas", kGauge, "Replicas that drain or stop.",
       [](const State& one) { return one.draining + one.stopping; });
   add("pelton_autoscaler_starts_total", kCounter, "Replicas that were started.",
       [](const State& one) { return one.starts; });
+  add("pelton_autoscaler_wakes_total", kCounter, "Replicas on standby that were woken.",
+      [](const State& one) { return one.woken; });
   add("pelton_autoscaler_failed_starts_total", kCounter, "Of these, ended before they were ready.",
       [](const State& one) { return one.failed_starts; });
   add("pelton_autoscaler_lost_replicas_total", kCounter,

@@ -33,6 +33,7 @@ class TestKubernetes {
     std::string waiting;  // a container's reason
     int exit_code = 0;    // of its last run
     bool is_ending = false;
+    int version = 1;
     std::map<std::string, std::string> annotations;
   };
 
@@ -118,7 +119,7 @@ class TestKubernetes {
     for (const auto& [key, value] : one.annotations) annotations.set(key, Json(value));
     Json metadata = Json(Json::Object());
     metadata.set("name", one.name).set("creationTimestamp", one.uid_time);
-    metadata.set("resourceVersion", fmt::format("{}", version_));
+    metadata.set("resourceVersion", fmt::format("{}", one.version));
     metadata.set("annotations", annotations);
     if (one.is_ending) metadata.set("deletionTimestamp", "2026-11-28T00:00:00Z");
     Json labels = Json(Json::Object());
@@ -136,8 +137,8 @@ class TestKubernetes {
         runs ? fmt::format(R"(,"podIP":"10.0.0.{}")", one.number + 1) : "", state, last);
   }
 
-  void note(const std::string& type, const Pod& one) {
-    ++version_;
+  void note(const std::string& type, Pod& one) {
+    one.version = ++version_;
     const std::string line =
         fmt::format(R"({{"type":"{}","object":{}}})", type, pod_text(one)) + "\n";
     for (const auto& watch : watches_) {
@@ -149,7 +150,7 @@ class TestKubernetes {
   void remove_locked(const std::string& name) {
     const auto found = std::ranges::find(pods, name, &Pod::name);
     if (found == pods.end()) return;
-    const Pod gone = *found;
+    Pod gone = *found;
     pods.erase(found);
     note("DELETED", gone);
     control();
@@ -187,7 +188,7 @@ class TestKubernetes {
       victim->is_ending = true;
       note("MODIFIED", *victim);
       if (!pods_end) continue;
-      const Pod gone = *victim;
+      Pod gone = *victim;
       pods.erase(victim);
       note("DELETED", gone);
     }
@@ -268,6 +269,10 @@ class TestKubernetes {
     const auto found = std::ranges::find(pods, name, &Pod::name);
     if (found == pods.end()) return status(404, "no such pod");
     const Result<Json> body = Json::parse(request.body);
+    if (body->find("metadata")->string("resourceVersion") != fmt::format("{}", found->version)) {
+      ++calls["conflict pod"];
+      return status(409, "the object has been modified");
+    }
     for (const Json::Member& one : body->find("metadata")->find("annotations")->as_object()) {
       if (one.value.is_null()) {
         found->annotations.erase(one.key);

@@ -69,6 +69,44 @@ int64_t failed(const SimulationResult& result) {
                        [](const report::RequestRecord& record) { return !record.ok; });
 }
 
+// Replicas say what their steps cost, and what requests were like is counted: as gateways do it.
+TEST(Autoscaling, AnObjectiveIsDecidedByWhatWasServed) {
+  Autoscaling asked{.policy = {.rule = autoscaler::PoolPolicy::Rule::kSlo,
+                               .slo = {.first_token_s = 0.2},
+                               .replicas_min = 1,
+                               .replicas_max = 16},
+                    .start_s = 5};
+  const SimulationResult result = run(scaled_fleet(asked), simulator::load({{60, 1}, {600, 10}}));
+  EXPECT_EQ(failed(result), 0);
+  ASSERT_TRUE(result.scaling);
+  std::string texts;
+  for (const ScalingStep& step : result.scaling->history.steps()) texts += step.text + "\n";
+  EXPECT_THAT(texts, HasSubstr("objective"));
+  EXPECT_THAT(texts, HasSubstr("at the percentile"));
+  // 20 in service of 8 slots: three replicas would have all of them busy.
+  EXPECT_GE(result.scaling->history.samples().back().ready, 3);
+  int64_t late = 0;
+  int64_t settled = 0;
+  for (const report::RequestRecord& one : result.records) {
+    if (one.due_ns < 200'000'000'000) continue;
+    ++settled;
+    late += one.first_byte_ns - one.due_ns > 200'000'000 ? 1 : 0;
+  }
+  EXPECT_LE(late, settled / 20);
+}
+
+// What stands by is woken at once, and costs what others cost.
+TEST(Autoscaling, OneThatStandsByServesBeforeAnotherOneIsThere) {
+  Autoscaling asked{
+      .policy = {.replicas_min = 0, .replicas_max = 4, .standby = 1}, .start_s = 60, .replicas = 0};
+  const SimulationResult result = run(scaled_fleet(asked), simulator::load({{100, 0}, {110, 1}}));
+  EXPECT_EQ(failed(result), 0);
+  for (const report::RequestRecord& one : result.records) {
+    EXPECT_LT(one.first_byte_ns - one.due_ns, 3'000'000'000);
+  }
+  EXPECT_EQ(result.scaling->started, 2) << "itself, and the one that takes its place";
+}
+
 TEST(Autoscaling, FollowsALoadThatRisesAndFalls) {
   Autoscaling asked{.policy = {.replicas_min = 1, .replicas_max = 16}, .start_s = 5};
   asked.policy.scale_down_delay_s = 60;

@@ -75,6 +75,16 @@ size_t index_bytes(const SimulationOptions& options) {
                    kOfAllGateways / static_cast<size_t>(options.gateways)});
 }
 
+autoscaler::ReplicaModel model_of(const cluster::StepCosts& costs,
+                                  const engine::ExecutorCapacity& capacity) {
+  return {.fixed_s = costs.fixed_s,
+          .prefill_token_s = costs.prefill_token_s,
+          .row_s = costs.row_s,
+          .context_token_s = costs.context_token_s,
+          .slots = capacity.sequences_max,
+          .step_tokens = capacity.batch_tokens_max};
+}
+
 }  // namespace
 
 int replicas_max(const SimulationOptions& options) {
@@ -109,10 +119,12 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   }
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
   if (!options.autoscaling) return;
-  control_.emplace(PoolControl::Options{.asked = *options.autoscaling,
-                                        .slots = options.replica.capacity.sequences_max,
-                                        .service_s_assumed = service_s_assumed(),
-                                        .seed = options.seed});
+  control_.emplace(PoolControl::Options{
+      .asked = *options.autoscaling,
+      .slots = options.replica.capacity.sequences_max,
+      .service_s_assumed = service_s_assumed(),
+      .model = model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
+      .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
 }
 
@@ -372,6 +384,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  sent.sent_ns = now_ns;
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
@@ -487,6 +500,16 @@ void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
   finish(now_ns, request);
 }
 
+// As gateways count it (autoscaler/served_sums.h).
+void Fleet::note_served(const report::RequestRecord& record, const Request& request) {
+  control_->note_served(
+      {.input = record.input_tokens,
+       .computed = std::max<int64_t>(record.input_tokens - record.cached_tokens, 1),
+       .output = std::max<int64_t>(record.output_tokens, 1),
+       .first_token_s = static_cast<double>(record.first_byte_ns - request.sent_ns) * 1e-9,
+       .further_s = static_cast<double>(record.end_ns - record.first_byte_ns) * 1e-9});
+}
+
 void Fleet::finish(int64_t now_ns, int64_t request) {
   const auto index = static_cast<size_t>(request);
   records_[index].end_ns = now_ns;
@@ -495,6 +518,7 @@ void Fleet::finish(int64_t now_ns, int64_t request) {
   }
   Request& done = requests_[index];
   done.done = true;
+  if (control_ && records_[index].ok && done.retries == 0) note_served(records_[index], done);
   note_finished(now_ns, done);
   last_ns_ = std::max(last_ns_, now_ns);
   --open_;

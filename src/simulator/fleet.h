@@ -55,6 +55,7 @@ struct Request {
   size_t turn = 0;
   int64_t seed = 0;
   int64_t first_ns = -1;
+  int64_t sent_ns = -1;  // to its replica
   int replica = -1;
   size_t gateway = 0;       // that sent it there
   int retries = 0;          // by the gateway, of this attempt
@@ -103,6 +104,7 @@ class Fleet {
   void refuse(int64_t now_ns, int64_t request, const std::string& why);
   bool tries_again(int64_t now_ns, int64_t request);
   void note_finished(int64_t now_ns, Request& request);
+  void note_served(const report::RequestRecord& record, const Request& request);
   void finish(int64_t now_ns, int64_t request);
   void wake(int64_t now_ns, size_t replica);
   void take(const Replica::Update& update);

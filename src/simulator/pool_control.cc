@@ -136,8 +136,9 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const Replica& one = replicas_[i];
     if (one.phase == Phase::kGone) continue;
-    auto phase = one.phase == Phase::kReady ? autoscaler::ReplicaPhase::kReady
-                                            : autoscaler::ReplicaPhase::kDraining;
+    auto phase = one.phase == Phase::kReady     ? autoscaler::ReplicaPhase::kReady
+                 : one.phase == Phase::kStandby ? autoscaler::ReplicaPhase::kStandby
+                                                : autoscaler::ReplicaPhase::kDraining;
     int64_t progress_ns = one.ordered_ns;
     if (one.phase == Phase::kOrdered) {
       const auto ended = std::upper_bound(one.progress_ns.begin(), one.progress_ns.end(), now_ns);
@@ -154,7 +155,9 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
                               .slots = options_.slots,
                               .running = replicas[i].running,
                               .waiting = replicas[i].queued,
-                              .kv_used = replicas[i].kv_used});
+                              .kv_used = replicas[i].kv_used,
+                              .model = options_.model,
+                              .stands_by = one.phase == Phase::kOrdered && one.stands_by});
   }
   return facts;
 }
@@ -217,8 +220,7 @@ std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
     options_.asked.record(autoscaler::decision_line(options_.asked.pool, now_ns, known, decision));
   }
   report_.holds_for = decision.retirement;
-  for (const std::string& id : decision.recall) replicas_[place_of(id)].phase = Phase::kReady;
-  for (const std::string& id : decision.drain) replicas_[place_of(id)].phase = Phase::kDraining;
+  carry_out(decision, now_ns);
   std::vector<Start> starts;
   for (size_t i = 0; i < replicas_.size() && std::ssize(starts) < decision.start; ++i) {
     if (replicas_[i].phase != Phase::kGone) continue;
@@ -226,18 +228,40 @@ std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
       note_failed_start(now_ns);
       break;
     }
+    const bool stands_by = std::ssize(starts) >= decision.start - decision.start_standby;
     starts.push_back({static_cast<int>(i), order(replicas_[i], now_ns)});
+    replicas_[i].stands_by = stands_by;
   }
   note_direction(decision, static_cast<int>(starts.size()));
   note_history(now_ns, decision, static_cast<int>(starts.size()));
   return starts;
 }
 
+void PoolControl::carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns) {
+  for (const std::string& id : decision.recall) replicas_[place_of(id)].phase = Phase::kReady;
+  for (const std::string& id : decision.drain) replicas_[place_of(id)].phase = Phase::kDraining;
+  for (const std::string& id : decision.wake) {
+    Replica& one = replicas_[place_of(id)];
+    one.stands_by = false;
+    if (one.phase != Phase::kStandby) continue;
+    one.phase = Phase::kReady;
+    one.ready_ns = now_ns;
+  }
+  for (const std::string& id : decision.dismiss) end(replicas_[place_of(id)], now_ns);
+}
+
+int PoolControl::standby() const {
+  return static_cast<int>(std::ranges::count_if(replicas_, [](const Replica& one) {
+    return one.phase == Phase::kStandby || (one.phase == Phase::kOrdered && one.stands_by);
+  }));
+}
+
 void PoolControl::note_direction(const autoscaler::PoolDecision& decision, int started) {
   const auto present = std::count_if(replicas_.begin(), replicas_.end(),
                                      [](const Replica& one) { return one.phase != Phase::kGone; });
   most_ = std::max(most_, static_cast<int>(present));
-  const bool up = started > 0 || !decision.recall.empty();
+  const bool up =
+      started > decision.start_standby || !decision.recall.empty() || !decision.wake.empty();
   const int direction = up ? 1 : decision.drain.empty() ? 0 : -1;
   if (direction == 0 || direction == direction_) return;
   if (direction_ != 0) ++direction_changes_;
@@ -258,7 +282,10 @@ void PoolControl::note_history(int64_t now_ns, const autoscaler::PoolDecision& d
   }
   history_.note(sample);
   const int failed = stock_outs_ > 0 ? decision.start - started : 0;
-  if (started == 0 && failed == 0 && decision.recall.empty() && decision.drain.empty()) return;
+  const bool changes = started > 0 || failed > 0 || !decision.recall.empty() ||
+                       !decision.drain.empty() || !decision.wake.empty() ||
+                       !decision.dismiss.empty();
+  if (!changes) return;
   history_.note({.at_s = sample.at_s,
                  .desired = decision.desired,
                  .started = started,
@@ -276,12 +303,20 @@ bool PoolControl::become_ready(int replica, int64_t now_ns) {
     return false;
   }
   failures_ = 0;
-  one.phase = Phase::kReady;
+  one.phase = one.stands_by ? Phase::kStandby : Phase::kReady;
   return true;
 }
 
 void PoolControl::note_gone(int replica, int64_t now_ns) {
   Replica& one = replicas_[static_cast<size_t>(replica)];
+  if (one.phase == Phase::kDraining && standby() < options_.asked.policy.standby) {
+    one.phase = Phase::kStandby;
+    return;
+  }
+  end(one, now_ns);
+}
+
+void PoolControl::end(Replica& one, int64_t now_ns) {
   if (one.phase == Phase::kGone) return;
   one.phase = Phase::kGone;
   past_.push_back({.from_ns = std::max<int64_t>(one.ordered_ns, 0), .to_ns = now_ns});
@@ -289,12 +324,12 @@ void PoolControl::note_gone(int replica, int64_t now_ns) {
 
 void PoolControl::note_died(int replica, int64_t now_ns) {
   if (phase(replica) == Phase::kOrdered) note_failed_start(now_ns);
-  note_gone(replica, now_ns);
+  end(replicas_[static_cast<size_t>(replica)], now_ns);
 }
 
 bool PoolControl::empty() const {
   return std::none_of(replicas_.begin(), replicas_.end(), [](const Replica& one) {
-    return one.phase == Phase::kOrdered || one.phase == Phase::kReady;
+    return (one.phase == Phase::kOrdered && !one.stands_by) || one.phase == Phase::kReady;
   });
 }
 

@@ -54,8 +54,9 @@ class PoolControl {
  public:
   struct Options {
     Autoscaling asked;
-    int slots = 1;                  // of a replica
-    double service_s_assumed = 10;  // of a request
+    int slots = 1;                   // of a replica
+    double service_s_assumed = 10;   // of a request
+    autoscaler::ReplicaModel model;  // what a replica says that its steps cost
     uint64_t seed = 0;
   };
   explicit PoolControl(const Options& options);
@@ -65,6 +66,8 @@ class PoolControl {
   void note_sent(int64_t now_ns);      // to a replica
   void note_returned(int64_t now_ns);  // its replica died, and it waits again
   void note_finished(int64_t now_ns, bool was_sent);
+  // Of one that a single replica has answered, before it is finished.
+  void note_served(const autoscaler::ServedSums::Request& request) { report_.served.add(request); }
 
   struct Start {
     int replica = 0;
@@ -78,7 +81,7 @@ class PoolControl {
   // What befalls launcher and starts.
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
-  // A draining replica has nothing left to do.
+  // A draining replica has nothing left to do: it goes, or stands by where some are wanting.
   void note_gone(int replica, int64_t now_ns);
   // It has died, whatever it did; one that was starting is a start that failed.
   void note_died(int replica, int64_t now_ns);
@@ -102,7 +105,7 @@ class PoolControl {
   const ScalingHistory& history() const { return history_; }
 
  private:
-  enum class Phase { kGone, kOrdered, kReady, kDraining };
+  enum class Phase { kGone, kOrdered, kReady, kStandby, kDraining };
   struct Replica {
     Phase phase = Phase::kGone;
     int64_t ordered_ns = 0;
@@ -110,6 +113,7 @@ class PoolControl {
     int64_t starts = 0;                // its identity, with its place
     std::vector<int64_t> progress_ns;  // the ends of its phases, but the last one's
     bool fails = false;                // when it should be ready
+    bool stands_by = false;            // of kOrdered: it will be kStandby
   };
 
   Phase phase(int replica) const { return replicas_[static_cast<size_t>(replica)].phase; }
@@ -118,6 +122,9 @@ class PoolControl {
   std::string id_of(size_t replica) const;
   size_t place_of(const std::string& id) const;
   int64_t order(Replica& replica, int64_t now_ns);
+  void carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns);
+  void end(Replica& replica, int64_t now_ns);
+  int standby() const;
   void note_failed_start(int64_t now_ns);
   void note_direction(const autoscaler::PoolDecision& decision, int started);
   void note_history(int64_t now_ns, const autoscaler::PoolDecision& decision, int started);
