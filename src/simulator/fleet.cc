@@ -372,6 +372,8 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
                .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  sent.sent_ns = now_ns;
+  sent.predicted_s = dispatchers_[gateway]->predicted_s();
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
@@ -379,6 +381,9 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   asked.adapter.identity = adapter;
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
   asked.stop.max_new_tokens = output_of(turn);
+  if (records_[static_cast<size_t>(request)].output_tokens > 0) {
+    asked.resumed = {{.index = 0, .tokens = sent.answer}};
+  }
   const auto index = static_cast<size_t>(sent.replica);
   const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
   if (!taken.ok()) return fail(now_ns, request, taken.error().message);
@@ -435,6 +440,11 @@ void Fleet::take(const Replica::Update& update) {
     if (record.first_byte_ns < 0) {
       record.first_byte_ns = seen_ns;
       record.first_text_ns = seen_ns;
+      if (request.predicted_s > 0) {
+        result_.predictions.push_back(
+            {.predicted_s = request.predicted_s,
+             .measured_s = static_cast<double>(update.at_ns + way_ns - request.sent_ns) * 1e-9});
+      }
       record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
     } else if (options_.keeps_pieces) {
       record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
@@ -447,7 +457,9 @@ void Fleet::take(const Replica::Update& update) {
     if (options_.replica.checks) check_token(index, *update.token);
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
-    if (request.turn + 1 < turns.size()) request.answer.push_back(*update.token);
+    if (request.turn + 1 < turns.size() || options_.answers_go_on) {
+      request.answer.push_back(*update.token);
+    }
   }
   if (!update.ended) return;
   record.cached_tokens = update.cached_tokens;

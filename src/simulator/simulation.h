@@ -54,6 +54,9 @@ struct SimulationOptions {
   std::vector<Fault> faults;
   // A request whose replica dies before its first token is sent to another one so many times.
   int retries_max = 2;
+  // As behind a gateway: what a replica had begun to answer when it died goes on at another one,
+  // from its last token on. Otherwise that is an error to its client.
+  bool answers_go_on = false;
   std::optional<int> concurrency_max;  // of the clients; due requests wait for their turn
   int output_tokens_otherwise = workload::kOutputTokensOtherwise;
   bool keeps_pieces = true;          // when each token came: needed for ITL, costs memory
@@ -80,18 +83,30 @@ struct ZoneCounts {
   int64_t across_with_room = 0;
 };
 
+// Of a request that a router by cost sent: what it took until its first token, as that router
+// predicted it (CostTerms::first_s) and as it was.
+struct Prediction {
+  double predicted_s = 0;
+  double measured_s = 0;
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
   double duration_s = 0;                       // until the last answer's end, or the cut
   int64_t events = 0;
   int64_t redispatched = 0;
+  int64_t moved = 0;  // of these, with tokens that had been said
   int64_t unfinished = 0;
   int64_t left = 0;            // by clients without patience
   int64_t client_retries = 0;  // of requests that had failed
   std::vector<ReplicaCounts> replicas;
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;
+  std::vector<Prediction> predictions;
 };
+
+// Share of them within a quarter of what was measured.
+double predicted_share(const SimulationResult& result);
 
 // Errors: kInvalidArgument.
 Result<SimulationResult> simulate(const SimulationOptions& options,
