@@ -90,7 +90,7 @@ bool GatewayChains::handle(net::HttpRequest& request,
                                           .param = {},
                                           .code = "draining",
                                           .retry_after_s = 1},
-                                         "chain"));
+                                         ""));
   } else {
     run(request, exchange);
   }

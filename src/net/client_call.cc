@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include <sys/socket.h>
-
 #include <boost/asio/connect.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include "base/check.h"
 #include "net/sent_again.h"
@@ -82,7 +81,8 @@ struct IdleConnections::Kept {
   bool in_pool = true;
 };
 
-// One whose end has come is passed over, also if nobody has looked at it yet: nothing is sent there.
+// One whose end has come is passed over, also if nobody has looked at it yet: nothing is sent
+// there.
 std::optional<Stream> IdleConnections::take(const std::string& key) {
   for (;;) {
     const auto found = by_key_.find(key);

@@ -19,6 +19,7 @@ constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
 constexpr uint64_t kRouterStream = 0x726F75746572;
 constexpr uint64_t kAdapterStream = 0x6C6F7261;
+constexpr uint64_t kReportStream = 0x7265706F7274;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
 // out, in each group.
@@ -107,6 +108,7 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
                             .distance_s = options.zone_distance_s,
                             .knows_reports_only = report_ns_ > 0}));
   }
+  heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
   if (!options.autoscaling) return;
   control_.emplace(PoolControl::Options{.asked = *options.autoscaling,
@@ -297,26 +299,38 @@ void Fleet::observe(size_t replica) {
 void Fleet::report(int64_t now_ns) {
   next_report_ns_ = now_ns - now_ns % report_ns_ + report_ns_;
   for (size_t i = 0; i < states_.size(); ++i) observe(i);
-  reported_ = states_;
-  for (const std::unique_ptr<Dispatcher>& one : dispatchers_) {
-    one->note_report();
-    for (const auto& [replica, events] : unreported_) {
-      one->note_events(static_cast<int>(replica), events);
+  for (size_t i = 0; i < heard_.size(); ++i) {
+    Heard& heard = heard_[i];
+    const uint64_t stream = options_.seed ^ kReportStream;
+    const double chance = base::random_unit(stream, reports_++);
+    // Of the first one each gateway knows that they are there.
+    if (chance < options_.reports_lost && !heard.states.empty()) continue;
+    const bool twice = base::random_unit(stream, reports_++) < options_.reports_doubled;
+    heard.states = states_;
+    dispatchers_[i]->note_report();
+    for (int times = twice ? 2 : 1; times > 0; --times) {
+      for (const auto& [replica, events] : heard.unreported) {
+        dispatchers_[i]->note_events(static_cast<int>(replica), events);
+      }
     }
+    heard.unreported.clear();
   }
-  unreported_.clear();
 }
 
-void Fleet::note_events(size_t replica, std::vector<kv::Event> events) {
+void Fleet::note_events(size_t replica, const std::vector<kv::Event>& events) {
   if (report_ns_ > 0) {
-    if (!events.empty()) unreported_.emplace_back(replica, std::move(events));
+    for (Heard& heard : heard_) {
+      if (!events.empty()) heard.unreported.emplace_back(replica, events);
+    }
     return;
   }
   for (const auto& one : dispatchers_) one->note_events(static_cast<int>(replica), events);
 }
 
 void Fleet::note_lost(size_t replica) {
-  std::erase_if(unreported_, [&](const auto& one) { return one.first == replica; });
+  for (Heard& heard : heard_) {
+    std::erase_if(heard.unreported, [&](const auto& one) { return one.first == replica; });
+  }
   for (const auto& one : dispatchers_) one->note_lost(static_cast<int>(replica));
 }
 
@@ -347,8 +361,10 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
       return dispatch(now_ns, request, states_);
     }
     // That one is down its gateways hear at once.
-    for (size_t i = 0; i < states_.size(); ++i) reported_[i].is_up = states_[i].is_up;
-    return dispatch(now_ns, request, reported_);
+    for (Heard& heard : heard_) {
+      for (size_t i = 0; i < states_.size(); ++i) heard.states[i].is_up = states_[i].is_up;
+    }
+    return dispatch(now_ns, request, {});
   }
   Request& came = requests_[static_cast<size_t>(request)];
   if (came.done) return;  // its client has left before it was here
@@ -364,6 +380,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
   const int64_t adapter = adapter_of(sent.conversation);
+  if (report_ns_ > 0) states = heard_[gateway].states;
   sent.gateway = gateway;
   sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),

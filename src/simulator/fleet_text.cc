@@ -111,8 +111,7 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       spread_text(options, result), zones_text(result), cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
-      predictions_text(result),
-      result.duration_s / std::max(took_s, 1e-9));
+      predictions_text(result), result.duration_s / std::max(took_s, 1e-9));
 }
 
 }  // namespace pelton::simulator

@@ -44,6 +44,7 @@ SimulationOptions a_fleet(uint64_t seed) {
   options.dispatch = static_cast<Dispatcher::Policy>(base::random_bits(seed, 0) % 6);
   options.gateways = 1 + static_cast<int>(base::random_bits(seed, 1) % 3);
   options.report_s = base::random_bits(seed, 2) % 2 == 0 ? 0 : 0.1;
+  options.reports_lost = options.reports_doubled = 0.2;
   for (uint64_t i = 0; i < kDeaths; ++i) {
     // Who is gone is back before the next but one dies: two stay.
     const double at_s = kBetween_s * (static_cast<double>(i) + base::random_unit(seed, 3 * i + 4));

@@ -45,6 +45,10 @@ struct SimulationOptions {
   // so often (0: all, at once), and nothing of each other.
   int gateways = 1;
   double report_s = 0;
+  // Shares of these reports that a gateway does not hear (what is stored and removed comes with the
+  // next one that it does), and hears twice.
+  double reports_lost = 0;
+  double reports_doubled = 0;
   // Gateway and replica i stand in zone i % zones; an answer from another one takes so much longer.
   int zones = 1;
   double zone_distance_s = 0.05;
