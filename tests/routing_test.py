@@ -55,10 +55,10 @@ class Routing(unittest.TestCase):
     def test_most_of_what_an_ideal_cache_finds_is_found(self):
         """And the first token comes sooner than with SGLang's rule, which finds more by waiting for it."""
         for kind in ("conversation", "synthetic"):
-            file, told = self.trace(kind, LOADED)
+            file, trace = self.trace(kind, LOADED)
             cost, threshold, robin = (self.play("--workload", file, "--router", router) for router in ("cost", "prefix-threshold", "round-robin"))
             found = [number(r"in the cache ([\d.]+) %", text) / 100 for text in (cost, robin)]
-            self.assertGreater(found[0], FOUND * told["ideal"], kind)
+            self.assertGreater(found[0], FOUND * trace["ideal"], kind)
             self.assertGreater(found[0], 2 * found[1], kind)
             self.assertLess(self.late_ms(cost), self.late_ms(threshold), kind)
             self.assertLess(self.late_ms(cost), self.late_ms(robin), kind)

@@ -34,18 +34,6 @@ double reach_of(std::span<const CostCandidate> candidates) {
   return reach_s;
 }
 
-// Requests at a worker of those that may be asked, on average.
-double mean_load(std::span<const CostCandidate> candidates) {
-  double load = 0;
-  int count = 0;
-  for (const CostCandidate& candidate : candidates) {
-    if (!candidate.usable) continue;
-    load += load_of(candidate);
-    ++count;
-  }
-  return count == 0 ? 0 : load / count;
-}
-
 }  // namespace
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
@@ -71,7 +59,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
   terms.harm_s = candidate.rows * candidate.interference * prefill_s + rows * costs.row_s * output +
-                 (candidate.waiting + candidate.uncounted + request.pool_load) * prefill_s;
+                 static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
   const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
   terms.room_s = kRoomS * used / (1 - used);
   const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
@@ -98,13 +86,11 @@ std::optional<size_t> choose_by_cost(const CostRequest& request,
   terms.reserve(candidates.size());
   double least_s = -1;
   const double reach_s = reach_of(candidates);
-  CostRequest loaded = request;
-  loaded.pool_load = mean_load(candidates) * (getenv("KAPPA") ? atof(getenv("KAPPA")) : 1);
   const auto is_asked = [&](const CostCandidate& candidate) {
     return candidate.usable && candidate.distance_s <= reach_s;
   };
   for (const CostCandidate& candidate : candidates) {
-    terms.push_back(cost_of(loaded, candidate));
+    terms.push_back(cost_of(request, candidate));
     if (!is_asked(candidate)) continue;
     least_s = least_s < 0 ? terms.back().total_s : std::min(least_s, terms.back().total_s);
   }

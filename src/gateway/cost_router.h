@@ -70,9 +70,6 @@ void price(const AbsentAdapter& adapter, CostCandidate& candidate);
 struct CostRequest {
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 1;  // expected
-  // Requests at a worker on average: those to come find as many before them, and what is computed
-  // once more is computed before all of these.
-  double pool_load = 0;
 };
 
 struct CostTerms {
