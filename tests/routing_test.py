@@ -15,7 +15,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FULL = bool(os.environ.get("PELTON_FULL"))
 BINARY = None
-REQUESTS = 4000 if FULL else 500
+REQUESTS = 4000 if FULL else 1500
+FOUND = 0.8  # of what an ideal cache finds (docs/performance.md has what it is, and what it must be)
 LOADED = 32  # requests a second: 70 % of where ten replicas' first tokens begin to pile up (some 46)
 
 
@@ -86,7 +87,7 @@ class Routing(unittest.TestCase):
         self.assertGreaterEqual(loads, 64)
 
     def test_the_near_zone_keeps_what_it_has_room_for(self):
-        text = self.play("--router", "cost", "--gateways", 2, "--zones", 2, "--zone-distance", 50, "--report-interval", 100, "--num-prompts", 2 * REQUESTS,
+        text = self.play("--router", "cost", "--gateways", 2, "--zones", 2, "--zone-distance", 50, "--report-interval", 100, "--num-prompts", REQUESTS,
                          "--request-rate", 20, "--input-len", 500, "--output-len", 100)
         self.assertLess(number(r"while the near one had room ([\d.]+) %", text), 2)
 
@@ -124,8 +125,6 @@ class Routing(unittest.TestCase):
         self.assertGreaterEqual(number(r"; ([\d.]+) times faster than real", text), 1)
         self.assertEqual(*(re.sub(r"[\d.]+ times faster", "", one) for one in (text, self.play(*words, replicas=1000))))
 
-
-FOUND = 0.85
 
 if __name__ == "__main__":
     BINARY = pathlib.Path(sys.argv.pop(1)).resolve()

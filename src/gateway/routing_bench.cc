@@ -1,6 +1,7 @@
 // What a decision takes: writing and naming a prompt as its workers will (must: 60 us for 8 KB and
 // 0.5 ms for 220 KB of which all but the end is known), finding it in the index over 1 000 workers
 // (5 us for 512 blocks), choosing among 64; and what workers' news take (2 M updates a second).
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -87,6 +88,8 @@ std::string words(size_t bytes) {
   std::string text;
   while (text.size() < bytes) text += page;
   text.resize(bytes);
+  std::ranges::replace_if(
+      text, [](char c) { return (c & 0x80) != 0; }, ' ');
   return text;
 }
 
