@@ -294,6 +294,7 @@ class Rig {
   Result<void> add_ways(std::vector<Way>& ways) {
     const auto add = [&](std::string name, const std::string& url) -> Result<void> {
       TRY_ASSIGN(net::HttpCall call, net::make_http_call("POST", url));
+      call.repeatable = true;
       ways.push_back({.name = std::move(name), .call = std::move(call), .rounds = {}});
       return {};
     };

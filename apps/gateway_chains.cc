@@ -11,6 +11,7 @@
 
 #include "api/error.h"
 #include "apps/chains_flags.h"
+#include "gateway/interruption.h"
 
 namespace pelton::apps {
 namespace {
@@ -80,6 +81,16 @@ bool GatewayChains::handle(net::HttpRequest& request,
     refuse(*exchange, api::method_not_allowed(request.method, request.path));
   } else if (is_list) {
     send(*exchange, 200, service_->list_body());
+  } else if (gateway_.drains()) {
+    // A run is many requests: begun now it would be cut amid them.
+    exchange->send(gateway::error_answer(request.path,
+                                         {.status = 503,
+                                          .message = "The gateway is shutting down",
+                                          .type = "service_unavailable",
+                                          .param = {},
+                                          .code = "draining",
+                                          .retry_after_s = 1},
+                                         ""));
   } else {
     run(request, exchange);
   }

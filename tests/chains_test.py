@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -261,6 +262,30 @@ class Chains(unittest.TestCase):
             client.join()
             self.assertEqual(results[0][0], 200, results[0][1])
             self.assertEqual(results[0][1]["output"], expected[1]["output"])
+
+    def test_a_gateway_that_is_being_stopped_begins_no_run(self):
+        """Whose request was on its way when the gateway was stopped is answered 503: a run would be cut amid its requests."""
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PELTON_CHAINS": str(ROOT / "chains")}):
+            fleet = gateway_fixture.Fleet(folder, 1, script=SLOW)
+            self.addCleanup(fleet.close)
+            body = json.dumps({"input": self.LONG}).encode()
+            with socket.create_connection(("127.0.0.1", fleet.gateway.port), timeout=60) as link:
+                link.sendall(b"POST /v1/chains/long_document HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                             % len(body) + body[:100])
+                time.sleep(0.3)
+                fleet.gateway.process.terminate()
+                end = time.monotonic() + 30
+                while time.monotonic() < end:  # it takes no more connections
+                    try:
+                        socket.create_connection(("127.0.0.1", fleet.gateway.port), timeout=5).close()
+                    except OSError:
+                        break
+                    time.sleep(0.05)
+                link.sendall(body[100:])
+                answer = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+            self.assertTrue(answer.startswith("HTTP/1.1 503 "), answer[:300])
+            self.assertIn('"draining"', answer[:2000])
+            self.assertRegex(answer[:2000], "(?i)retry-after: 1")
 
 
 if __name__ == "__main__":

@@ -133,13 +133,14 @@ class Faults(unittest.TestCase):
             fleet.fault(1, lie_load=number)
             time.sleep(0.3)  # it is heard every 100 ms
             self.assertEqual(self.streams(fleet, range(24), 60)(), [], number)
-            self.assertEqual(fleet.ready(), 3, number)
-        # Always 0: at first it draws all there is, and then it is priced by what it does.
-        for _ in range(4):
-            self.assertEqual(self.streams(fleet, range(30), 60)(), [])
-        before = fleet.row(1)["requests"]
-        self.assertEqual(self.streams(fleet, range(40), 60)(), [])
-        self.assertLess(fleet.row(1)["requests"] - before, 32)
+            self.wait(fleet, lambda: fleet.ready() == 3)
+        # Always 0: at first it draws all there is, and then it is priced by what it does. How soon that shows depends on the machine.
+        shares = []
+        while not shares or (shares[-1] >= 32 and len(shares) < 15):
+            before = fleet.row(1)["requests"]
+            self.assertEqual(self.streams(fleet, range(40), 60)(), [])
+            shares.append(fleet.row(1)["requests"] - before)
+        self.assertLess(shares[-1], 32, shares)
         self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0)
 
 

@@ -1,6 +1,7 @@
 #include "bench/stream_load.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -20,17 +21,23 @@ constexpr std::chrono::milliseconds kLookTime{50};
 constexpr std::chrono::milliseconds kQuietTime{20'000};
 constexpr size_t kLineMax = size_t{64} << 10;
 
-// Words of letters, so that a tokenizer has something to do.
+// Common English words: a tokenizer takes as long as for a text.
 std::string words(uint64_t seed, size_t bytes) {
+  constexpr std::array<std::string_view, 96> kWords = {
+      "the",   "of",    "and",   "to",    "in",   "is",    "you",   "that",   "it",    "he",
+      "was",   "for",   "on",    "are",   "as",   "with",  "his",   "they",   "at",    "be",
+      "this",  "have",  "from",  "or",    "one",  "had",   "by",    "word",   "but",   "not",
+      "what",  "all",   "were",  "we",    "when", "your",  "can",   "said",   "there", "use",
+      "an",    "each",  "which", "she",   "do",   "how",   "their", "if",     "will",  "up",
+      "other", "about", "out",   "many",  "then", "them",  "these", "so",     "some",  "her",
+      "would", "make",  "like",  "him",   "into", "time",  "has",   "look",   "two",   "more",
+      "write", "go",    "see",   "river", "no",   "way",   "could", "people", "my",    "than",
+      "first", "water", "been",  "call",  "who",  "wheel", "its",   "now",    "find",  "long",
+      "down",  "day",   "did",   "get",   "come", "miller"};
   std::string text;
   text.reserve(bytes + 12);
   for (uint64_t i = 0; text.size() < bytes; ++i) {
-    uint64_t bits = base::random_bits(seed, i);
-    const size_t letters = 2 + bits % 8;
-    for (size_t k = 0; k < letters; ++k) {
-      bits >>= 5;
-      text += static_cast<char>('a' + (bits & 31) % 26);
-    }
+    text += kWords[base::random_bits(seed, i) % kWords.size()];
     text += ' ';
   }
   text.resize(bytes);

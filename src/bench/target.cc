@@ -37,6 +37,7 @@ Result<Target> make_target(const TargetOptions& options) {
   target.backend_name = options.backend;
   TRY_ASSIGN(target.backend, parse_backend(options.backend));
   TRY_ASSIGN(target.call, net::make_http_call("POST", options.base_url));
+  target.call.repeatable = true;  // as a client's own retry
   target.base_url = options.base_url;
   target.model = options.model;
   std::string prefix = target.call.target;

@@ -179,6 +179,7 @@ std::unique_ptr<RunningCall> start_http_step(const HttpSteps& way, const chain::
   if (posts) http.headers.add("Content-Type", "application/json");
   http.headers.add("Accept", call.step->takes_text ? "*/*" : "application/json");
   http.body = call.streamed ? with_stream(call.body) : call.body;
+  http.repeatable = is_model;
   // Somewhat later than the run itself gives it up.
   const int64_t left_ms = std::max<int64_t>(0, (call.deadline_ns - way.now_ns()) / 1'000'000);
   http.whole_time_max = std::chrono::milliseconds(left_ms + 1'000);

@@ -180,6 +180,7 @@ class Asking {
     Outcome outcome{.set = task.set, .id = task.id};
     net::HttpCall call = options_.call;
     call.body = body_of(task, setting_);
+    call.repeatable = true;
     call.body_bytes_max = kAnswerBytesMax;
     const Clock::time_point begin = Clock::now();
     milliseconds wait = kRetryFirst;

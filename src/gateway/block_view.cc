@@ -56,7 +56,10 @@ void BlockView::note(const Event& event, const cluster::RoutedGroups& groups) {
 
 int64_t BlockView::expected_ns(double first_s) {
   constexpr double kMostS = 60;
-  return static_cast<int64_t>(std::clamp(2 * first_s, 0.05, kMostS) * 1e9);
+  // Until what it holds by then has been said by its next report, or the one behind that: in
+  // between nobody would know of it.
+  constexpr double kSaidS = 0.25;
+  return static_cast<int64_t>(std::min(2 * first_s + kSaidS, kMostS) * 1e9);
 }
 
 void BlockView::forget(int worker) {

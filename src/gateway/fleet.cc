@@ -126,6 +126,7 @@ net::HttpCall Fleet::call_to(const Worker& worker, std::string method, std::stri
                      .port = worker.config.port,
                      .tls = options_.trust != nullptr,
                      .target = std::move(target),
+                     .repeatable = true,
                      .connect_time_max = kConnectTime};
   call.headers.add("x-pelton-gateway", options_.gateway);
   return call;
@@ -139,7 +140,10 @@ void Fleet::turn() {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.now_ns();
     if (++turns_ % kTurnsToVerify == 0) {
-      for (const PoolConfig& pool : pools_) verify(pool.name, now_ns);
+      for (const PoolConfig& pool : pools_) {
+        verify(pool.name, now_ns);
+        eject_slow(pool.name, now_ns);
+      }
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (workers_[i] == nullptr) continue;

@@ -347,7 +347,7 @@ class Fleet {
   bool panics(std::string_view pool, int64_t now_ns) const;
   bool is_half_ejected(std::string_view pool) const;
   void count_ejections(Worker& worker);
-  void note_delay(Worker& worker, double measured_s, double predicted_s);
+  void eject_slow(std::string_view pool, int64_t now_ns);
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);

@@ -124,6 +124,7 @@ net::HttpCall Fleet::foreign_call(const Worker& worker, std::string method, std:
                      .target = std::move(target),
                      .headers = {},
                      .body = {},
+                     .repeatable = true,
                      .connect_time_max = kConnectTime,
                      .whole_time_max = kPollTime};
   if (!worker.api_key.empty()) call.headers.add("Authorization", "Bearer " + worker.api_key);

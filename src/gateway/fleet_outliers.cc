@@ -16,30 +16,44 @@ constexpr double kLeastS = 0.05;  // what is late by less is nobody's trouble
 
 }  // namespace
 
-void Fleet::note_delay(Worker& worker, double measured_s, double predicted_s) {
-  const int64_t now_ns = clock_.now_ns();
-  worker.delays.note(measured_s, predicted_s, now_ns);
-  if (worker.health.state(now_ns) != cluster::WorkerState::kReady) return;
-  const FirstTokenDelays::Middle mine = worker.delays.middle(now_ns);
-  if (mine.requests < FirstTokenDelays::kRequests || is_half_ejected(worker.config.pool)) return;
-  std::vector<double> ratios;
-  for (const std::unique_ptr<Worker>& other : workers_) {
-    if (other == nullptr || other.get() == &worker || other->config.pool != worker.config.pool) {
+// By the fleet's turn and not with each answer, as all of a pool are looked at: each is compared
+// with the middle of the others, whose ratios are sorted once.
+void Fleet::eject_slow(std::string_view pool, int64_t now_ns) {
+  struct Judged {
+    Worker* worker = nullptr;
+    FirstTokenDelays::Middle middle;
+  };
+  std::vector<Judged> all;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.pool != pool || !worker->delays.is_known(now_ns)) {
       continue;
     }
-    const FirstTokenDelays::Middle its = other->delays.middle(now_ns);
-    if (its.requests >= kOthersMin) ratios.push_back(its.ratio);
+    const FirstTokenDelays::Middle middle = worker->delays.middle(now_ns);
+    if (middle.requests >= kOthersMin) all.push_back({.worker = worker.get(), .middle = middle});
   }
-  if (ratios.empty()) return;
-  const double others = FirstTokenDelays::median(ratios);
-  const double expected_s = mine.measured_s / mine.ratio * others;
-  if (mine.ratio <= kTimesLater * others || mine.measured_s - expected_s < kLeastS) return;
-  worker.slow_text = fmt::format(
-      "its first tokens come {:.1f} times as late as the others' of its "
-      "pool, of its last {} requests",
-      mine.ratio / others, mine.requests);
-  worker.health.eject(cluster::WorkerHealth::Cause::kSlow, now_ns);
-  worker.delays.clear();
+  if (all.size() < 2) return;
+  std::ranges::sort(all, {}, [](const Judged& one) { return one.middle.ratio; });
+  for (size_t i = 0; i < all.size(); ++i) {
+    const FirstTokenDelays::Middle& mine = all[i].middle;
+    size_t middle = (all.size() - 1) / 2;  // of the others: as if it were not among them
+    if (middle >= i) ++middle;
+    const double others = all[middle].middle.ratio;
+    const double expected_s = mine.measured_s / mine.ratio * others;
+    Worker& worker = *all[i].worker;
+    const bool is_slow = mine.requests >= FirstTokenDelays::kRequests &&
+                         mine.ratio > kTimesLater * others &&
+                         mine.measured_s - expected_s >= kLeastS;
+    if (!is_slow || worker.health.state(now_ns) != cluster::WorkerState::kReady ||
+        is_half_ejected(pool)) {
+      continue;
+    }
+    worker.slow_text = fmt::format(
+        "its first tokens come {:.1f} times as late as the others' of its "
+        "pool, of its last {} requests",
+        mine.ratio / others, mine.requests);
+    worker.health.eject(cluster::WorkerHealth::Cause::kSlow, now_ns);
+    worker.delays.clear();
+  }
 }
 
 // Those of its health that were not counted yet.

@@ -305,7 +305,7 @@ void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   const bool is_measured =
       !worker->is_foreign && assignment.is_counted && clock_.now_ns() - worker->begun_ns > kYoungNs;
   if (worker->record.incarnation == assignment.incarnation && is_measured) {
-    note_delay(*worker, seconds, assignment.first_s);
+    worker->delays.note(seconds, assignment.first_s, clock_.now_ns());
   }
 }
 

@@ -346,6 +346,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   const Asker asker =
       caller.principal ? Asker::of(caller.settings->config, *caller.principal) : Asker{};
   if (std::optional<net::HttpResponse> own = own_answer(request, asker)) {
+    if (!own->headers.has("x-request-id")) own->headers.add("x-request-id", request_id);
     return exchange->send(*std::move(own));
   }
   if (is_open(request.path)) {

@@ -97,6 +97,7 @@ class Gateway {
 
   // Not ready from now on; running answers go on.
   void drain() { draining_ = true; }
+  bool drains() const { return draining_; }
   // Answers on their way.
   int64_t open() const { return counters_.open; }
 

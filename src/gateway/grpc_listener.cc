@@ -118,6 +118,7 @@ Result<void> GrpcListener::open(const Options& options) {
   if (parts->grpc == nullptr) {
     return Error{ErrorCode::kUnavailable, "gRPC's library refuses to start", {}};
   }
+  parts->grpc->GetHealthCheckService()->SetServingStatus(v1::Inference::service_full_name(), true);
   TRY(parts->connections.start(
       [&connections = parts->connections, &library = *parts->handed_over](int socket) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;

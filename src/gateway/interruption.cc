@@ -36,7 +36,7 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
                                std::string_view request_id) {
   net::HttpResponse response{.status = error.status, .headers = {}, .body = {}};
   response.headers.add("Content-Type", "application/json");
-  response.headers.add("x-request-id", std::string(request_id));
+  if (!request_id.empty()) response.headers.add("x-request-id", std::string(request_id));
   if (error.retry_after_s > 0) {
     response.headers.add("Retry-After", std::to_string(error.retry_after_s));
   }

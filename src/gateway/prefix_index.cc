@@ -214,29 +214,25 @@ bool PrefixIndex::holds(const kv::BlockHash& name, int worker) {
   return std::ranges::find(known, tag(worker)) != known.end();
 }
 
+// A worker that holds every block so far has as many hits as blocks were looked up: each holder is
+// looked at once for each block, however many hold it. Example: hits 2 2 1 behind two blocks, the
+// third is held by the first and the last worker: 3 2 1.
 void PrefixIndex::find(std::span<const kv::BlockHash> names, PrefixIndex* beside,
                        std::span<int> hits) {
   std::ranges::fill(hits, 0);
-  std::vector<uint16_t> alive;  // workers that hold every block so far
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::span<const uint16_t> here = tags_with(names[i]);
-    const std::span<const uint16_t> there =
-        beside == nullptr ? std::span<const uint16_t>() : beside->tags_with(names[i]);
-    const auto is_held = [&](uint16_t worker) {
-      return std::ranges::find(here, tag(worker)) != here.end() ||
-             (beside != nullptr && std::ranges::find(there, beside->tag(worker)) != there.end());
-    };
-    if (i == 0) {
-      for (const uint16_t one : here) alive.push_back(worker_of(one));
-      for (const uint16_t one : there) alive.push_back(worker_of(one));
-      std::ranges::sort(alive);
-      alive.erase(std::unique(alive.begin(), alive.end()), alive.end());
+    const int so_far = static_cast<int>(i);
+    bool any = false;
+    for (PrefixIndex* const index : {this, beside}) {
+      if (index == nullptr) continue;
+      for (const uint16_t one : index->tags_with(names[i])) {
+        const uint16_t worker = worker_of(one);
+        if (worker >= hits.size() || hits[worker] != so_far || index->is_void(one)) continue;
+        hits[worker] = so_far + 1;
+        any = true;
+      }
     }
-    std::erase_if(alive, [&](uint16_t worker) { return !is_held(worker); });
-    if (alive.empty()) return;
-    for (const uint16_t worker : alive) {
-      if (worker < hits.size()) hits[worker] = static_cast<int>(i) + 1;
-    }
+    if (!any) return;
   }
 }
 

@@ -13,7 +13,10 @@ void RegistryView::put(const cluster::EtcdClient::Entry& entry, Taken& taken) {
   }
   const auto known = records_.find(entry.key);
   if (known == records_.end()) {
-    if (records_.size() == kRecordsMax) return;
+    if (records_.size() == kRecordsMax) {
+      if (passed_over_++ == 0) first_passed_over_ = entry.key;
+      return;
+    }
     records_.emplace(entry.key, Record{.worker = *worker, .mod_revision = entry.mod_revision});
     taken.is_other = true;
     return;
@@ -23,10 +26,20 @@ void RegistryView::put(const cluster::EtcdClient::Entry& entry, Taken& taken) {
   if (std::exchange(known->second.worker, *worker) != *worker) taken.is_other = true;
 }
 
+// In one line, however many there are, and once until there is room again.
+void RegistryView::say_passed_over(Taken& taken) {
+  const size_t count = std::exchange(passed_over_, 0);
+  if (count == 0 || std::exchange(full_said_, true)) return;
+  taken.refused.push_back(first_passed_over_ + ": it and " + std::to_string(count - 1) +
+                          " further records are passed over: a gateway knows " +
+                          std::to_string(kRecordsMax) + " workers of a registry");
+}
+
 RegistryView::Taken RegistryView::take(const cluster::EtcdClient::Snapshot& snapshot) {
   Taken taken;
   for (auto& [key, record] : records_) record.is_listed = false;
   for (const cluster::EtcdClient::Entry& entry : snapshot.entries) put(entry, taken);
+  say_passed_over(taken);
   return taken;
 }
 
@@ -45,6 +58,7 @@ RegistryView::Taken RegistryView::take(const std::vector<cluster::EtcdClient::Ch
       known->second.mod_revision = change.entry.mod_revision;
     }
   }
+  say_passed_over(taken);
   return taken;
 }
 
@@ -66,6 +80,7 @@ bool RegistryView::drop(const std::string& key) {
   const auto known = records_.find(key);
   if (known == records_.end() || known->second.is_listed) return false;
   records_.erase(known);
+  full_said_ = false;
   return true;
 }
 

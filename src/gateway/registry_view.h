@@ -44,9 +44,13 @@ class RegistryView {
     bool is_listed = true;  // false: its key is gone
   };
   void put(const cluster::EtcdClient::Entry& entry, Taken& taken);
+  void say_passed_over(Taken& taken);
 
   const std::string prefix_;
   std::map<std::string, Record> records_;  // by key
+  size_t passed_over_ = 0;                 // while one change is taken: new ones without room
+  std::string first_passed_over_;
+  bool full_said_ = false;
 };
 
 }  // namespace pelton::gateway

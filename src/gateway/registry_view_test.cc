@@ -109,6 +109,28 @@ TEST(RegistryView, IsPutRightByReadingAllAnew) {
   EXPECT_EQ(names(view), (std::set<std::string>{"b:9009", "c:9000"}));
 }
 
+// Whoever comes when all room is taken is not passed over in silence; said once, until there is
+// room.
+TEST(RegistryView, WhoFindsNoRoomIsNamed) {
+  RegistryView view{std::string(kPrefix)};
+  EtcdClient::Snapshot snapshot{.revision = 9, .entries = {}};
+  for (size_t i = 0; i < RegistryView::kRecordsMax + 3; ++i) {
+    snapshot.entries.push_back(entry(worker(fmt::format("w{:05}", i)), 5));
+  }
+  const RegistryView::Taken taken = view.take(snapshot);
+  EXPECT_EQ(view.workers().size(), RegistryView::kRecordsMax);
+  ASSERT_EQ(taken.refused.size(), 1u);
+  EXPECT_EQ(taken.refused.front(),
+            cluster::worker_key(kPrefix, "w08192") +
+                ": it and 2 further records are passed over: a gateway knows 8192 workers of a "
+                "registry");
+  EXPECT_TRUE(view.take(snapshot).refused.empty()) << "said already";
+  view.take({removed(worker("w00000"), 10)});
+  EXPECT_TRUE(view.drop(cluster::worker_key(kPrefix, "w00000")));
+  EXPECT_TRUE(take(view, {put(worker("late"), 11)})) << "there is room again";
+  EXPECT_EQ(view.take({put(worker("later"), 12)}).refused.size(), 1u);
+}
+
 // ET-10: a hundred thousand keys that come and go are worked in one by one, and never all kept.
 TEST(RegistryView, ChurnIsBounded) {
   RegistryView view{std::string(kPrefix)};

@@ -264,6 +264,7 @@ net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
           .target = "/fleet/v1/run",
           .headers = {},
           .body = run_body(assignment),
+          .repeatable = true,  // it is begun once, by its number (RB-03)
           .connect_time_max = kConnectTime,
           .quiet_time_max = kQuietTime};
 }

@@ -55,6 +55,8 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
                      .target = std::move(target),
                      .headers = foreign_headers(http.headers, services_.gateway),
                      .body = stream_ ? stream_->body() : http.body,
+                     // As what another worker would be asked anyway if this one were lost.
+                     .repeatable = true,
                      .connect_time_max = kConnectTime,
                      .quiet_time_max = kQuietTime};
   call.headers.add("x-request-id", request_.request_id);

@@ -73,6 +73,7 @@ Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order)
              net::make_http_call("POST", gateway.url + "/v1/autoscaler/exchange"));
   call.headers.add("Content-Type", "application/json");
   call.body = order_body(order);
+  call.repeatable = true;  // it has a version
   call.whole_time_max = kAnswerTime;
   call.body_bytes_max = kAnswerBytesMax;
   TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));

@@ -1,12 +1,14 @@
 #include "net/client_call.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include "base/check.h"
 #include "net/sent_again.h"
@@ -26,6 +28,17 @@ bool has_control(std::string_view text) {
 
 bool has_blank_or_control(std::string_view text) {
   return text.empty() || has_control(text) || text.find_first_of(" \t") != std::string_view::npos;
+}
+
+// Neither an end nor bytes have come.
+bool is_quiet(Stream::Socket& socket) {
+  char byte = 0;
+  return ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+         (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+bool may_repeat(const HttpCall& call) {
+  return call.repeatable || (call.method != "POST" && call.method != "PATCH");
 }
 
 Result<std::string> request_head(const HttpCall& call) {
@@ -68,14 +81,22 @@ struct IdleConnections::Kept {
   bool in_pool = true;
 };
 
+// One whose end has come is passed over, also if nobody has looked at it yet: nothing is sent
+// there.
 std::optional<Stream> IdleConnections::take(const std::string& key) {
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return std::nullopt;
-  const std::shared_ptr<Kept> kept = found->second.back();  // the warmest
-  drop(kept);
-  boost::system::error_code ignored;
-  kept->stream.socket().cancel(ignored);
-  return std::move(kept->stream);
+  for (;;) {
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return std::nullopt;
+    const std::shared_ptr<Kept> kept = found->second.back();  // the warmest
+    if (!is_quiet(kept->stream.socket())) {
+      discard(kept);
+      continue;
+    }
+    drop(kept);
+    boost::system::error_code ignored;
+    kept->stream.socket().cancel(ignored);
+    return std::move(kept->stream);
+  }
 }
 
 void IdleConnections::keep(const std::string& key, Stream stream) {
@@ -320,7 +341,7 @@ void ClientCall::on_readable() {
 }
 
 void ClientCall::on_broken(const std::string& problem) {
-  if (reused_ && !reader_->got_some()) {
+  if (reused_ && !reader_->got_some() && may_repeat(call_)) {
     // As a rule the server closed the kept connection before it saw our request.
     reused_ = false;
     broke_kept_ = true;

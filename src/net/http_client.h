@@ -26,6 +26,9 @@ struct HttpCall {
   std::string target = "/";               // path and query as they go over the wire
   HttpHeaders headers;  // Host, Content-Length and Connection are the client's business
   std::string body;
+  // POST and PATCH too: what they ask is done once there, or does no harm twice. Other methods are
+  // idempotent (RFC 9110, 9.2.2).
+  bool repeatable = false;
 
   std::chrono::milliseconds connect_time_max{5'000};  // with TLS: its handshake too
   std::chrono::milliseconds head_time_max{600'000};   // from connected to the response's head
@@ -65,7 +68,8 @@ class HttpClient {
   ~HttpClient();  // not on a client thread
 
   // Any thread. If a kept connection turns out to be closed before a byte of the answer has come,
-  // the call is made once more on a fresh one.
+  // the call is made once more on a fresh one if it is repeatable: its server may have seen it.
+  // Otherwise that is kIo.
   CallId start(HttpCall call, HttpCallEvents events);
   // Any thread; a call already done is ignored. on_done follows with kCancelled.
   void cancel(CallId id);

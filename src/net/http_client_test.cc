@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -244,6 +245,48 @@ TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
   server.join();
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_TRUE(again->headers.has(kSentAgainHeader));
+}
+
+// What a server may have begun is not asked of it twice, unless the caller says that this does no
+// harm: a POST whose kept connection breaks without a byte of an answer.
+TEST_F(HttpClientTest, APostIsNotSentAgainUnlessItIsRepeatable) {
+  for (const bool repeatable : {false, true}) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    socklen_t size = sizeof address;
+    ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    ASSERT_EQ(::listen(listener, 4), 0);
+    std::atomic<int> seen{0};
+    std::thread server([listener, &seen] {
+      std::array<char, 4096> request{};
+      constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+      for (int link = 0; (link = ::accept(listener, nullptr, nullptr)) >= 0; ::close(link)) {
+        for (bool first = true; ::recv(link, request.data(), request.size(), 0) > 0;) {
+          ++seen;
+          // It has the second one whole, and goes.
+          if (!std::exchange(first, false)) break;
+          EXPECT_GT(::send(link, kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL), 0);
+        }
+      }
+    });
+    {
+      HttpClient client({});
+      HttpCall asked{.method = "POST", .port = ntohs(address.sin_port)};
+      asked.body = "x";
+      asked.repeatable = repeatable;
+      EXPECT_TRUE(http_fetch(client, asked).ok());
+      const Result<HttpResponse> second = http_fetch(client, asked);
+      EXPECT_EQ(second.ok(), repeatable);
+      if (!repeatable) {
+        EXPECT_EQ(second.error().code, ErrorCode::kIo);
+      }
+    }
+    ::shutdown(listener, SHUT_RDWR);
+    server.join();
+    ::close(listener);
+    EXPECT_EQ(seen, repeatable ? 3 : 2);
+  }
 }
 
 TEST_F(HttpClientTest, IdleConnectionsAreLetGo) {

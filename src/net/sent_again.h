@@ -1,6 +1,7 @@
 // A header that HttpClient adds to what on_head reports, and no server sends: a kept connection
-// broke before a byte of the answer had come, and the call was made once more on a fresh one. As a
-// rule its server had closed it unseen, but it may have seen the request, and gone because of it.
+// broke before a byte of the answer had come, and the call, a repeatable one, was made once more.
+// As a rule its server had closed it unseen, but it may have seen the request, and gone because of
+// it.
 #pragma once
 
 #include <string_view>

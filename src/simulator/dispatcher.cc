@@ -81,6 +81,7 @@ void Dispatcher::note_report() {
 }
 
 int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& asked) {
+  predicted_s_ = 0;
   if (!options_.knows_reports_only) return choose_one(replicas, asked);
   known_.assign(replicas.begin(), replicas.end());
   for (size_t i = 0; i < known_.size(); ++i) {
@@ -152,6 +153,7 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   const gateway::CostCandidate& taken = candidates[*chosen];
   sent_[*chosen].tokens += std::max<int64_t>(request.prompt_tokens - taken.hit_tokens, 0);
   const double first_s = gateway::cost_of(request, taken).first_s;
+  if (options_.policy == Policy::kCost) predicted_s_ = first_s;
   view_.expect(names, {.worker = static_cast<int>(*chosen),
                        .tail_blocks = options_.groups.tail_blocks,
                        .now_ns = asked.now_ns,

@@ -77,6 +77,8 @@ class Dispatcher {
   };
   // The replica's index; -1: none is up.
   int choose(std::span<const ReplicaState> replicas, const Asked& asked);
+  // Until the first token of the last one that was chosen, by cost; 0: nothing was predicted.
+  double predicted_s() const { return predicted_s_; }
   // All of them have reported: what it had sent before is in that.
   void note_report();
   bool is_far(size_t replica) const {
@@ -101,6 +103,7 @@ class Dispatcher {
   const kv::BlockHasher hasher_;
   gateway::BlockView view_;
   double typical_output_ = 256;
+  double predicted_s_ = 0;
   struct Sent {
     int requests = 0;
     int64_t tokens = 0;

@@ -19,6 +19,7 @@ constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
 constexpr uint64_t kRouterStream = 0x726F75746572;
 constexpr uint64_t kAdapterStream = 0x6C6F7261;
+constexpr uint64_t kReportStream = 0x7265706F7274;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
 // out, in each group.
@@ -117,6 +118,7 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
                             .distance_s = options.zone_distance_s,
                             .knows_reports_only = report_ns_ > 0}));
   }
+  heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
   if (!options.autoscaling) return;
   control_.emplace(PoolControl::Options{
@@ -309,26 +311,38 @@ void Fleet::observe(size_t replica) {
 void Fleet::report(int64_t now_ns) {
   next_report_ns_ = now_ns - now_ns % report_ns_ + report_ns_;
   for (size_t i = 0; i < states_.size(); ++i) observe(i);
-  reported_ = states_;
-  for (const std::unique_ptr<Dispatcher>& one : dispatchers_) {
-    one->note_report();
-    for (const auto& [replica, events] : unreported_) {
-      one->note_events(static_cast<int>(replica), events);
+  for (size_t i = 0; i < heard_.size(); ++i) {
+    Heard& heard = heard_[i];
+    const uint64_t stream = options_.seed ^ kReportStream;
+    const double chance = base::random_unit(stream, reports_++);
+    // Of the first one each gateway knows that they are there.
+    if (chance < options_.reports_lost && !heard.states.empty()) continue;
+    const bool twice = base::random_unit(stream, reports_++) < options_.reports_doubled;
+    heard.states = states_;
+    dispatchers_[i]->note_report();
+    for (int times = twice ? 2 : 1; times > 0; --times) {
+      for (const auto& [replica, events] : heard.unreported) {
+        dispatchers_[i]->note_events(static_cast<int>(replica), events);
+      }
     }
+    heard.unreported.clear();
   }
-  unreported_.clear();
 }
 
-void Fleet::note_events(size_t replica, std::vector<kv::Event> events) {
+void Fleet::note_events(size_t replica, const std::vector<kv::Event>& events) {
   if (report_ns_ > 0) {
-    if (!events.empty()) unreported_.emplace_back(replica, std::move(events));
+    for (Heard& heard : heard_) {
+      if (!events.empty()) heard.unreported.emplace_back(replica, events);
+    }
     return;
   }
   for (const auto& one : dispatchers_) one->note_events(static_cast<int>(replica), events);
 }
 
 void Fleet::note_lost(size_t replica) {
-  std::erase_if(unreported_, [&](const auto& one) { return one.first == replica; });
+  for (Heard& heard : heard_) {
+    std::erase_if(heard.unreported, [&](const auto& one) { return one.first == replica; });
+  }
   for (const auto& one : dispatchers_) one->note_lost(static_cast<int>(replica));
 }
 
@@ -359,8 +373,10 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
       return dispatch(now_ns, request, states_);
     }
     // That one is down its gateways hear at once.
-    for (size_t i = 0; i < states_.size(); ++i) reported_[i].is_up = states_[i].is_up;
-    return dispatch(now_ns, request, reported_);
+    for (Heard& heard : heard_) {
+      for (size_t i = 0; i < states_.size(); ++i) heard.states[i].is_up = states_[i].is_up;
+    }
+    return dispatch(now_ns, request, {});
   }
   Request& came = requests_[static_cast<size_t>(request)];
   if (came.done) return;  // its client has left before it was here
@@ -376,6 +392,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
   const int64_t adapter = adapter_of(sent.conversation);
+  if (report_ns_ > 0) states = heard_[gateway].states;
   sent.gateway = gateway;
   sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),
@@ -385,6 +402,7 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
                .now_ns = now_ns});
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   sent.sent_ns = now_ns;
+  sent.predicted_s = dispatchers_[gateway]->predicted_s();
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
@@ -392,6 +410,9 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   asked.adapter.identity = adapter;
   asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
   asked.stop.max_new_tokens = output_of(turn);
+  if (records_[static_cast<size_t>(request)].output_tokens > 0) {
+    asked.resumed = {{.index = 0, .tokens = sent.answer}};
+  }
   const auto index = static_cast<size_t>(sent.replica);
   const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
   if (!taken.ok()) return fail(now_ns, request, taken.error().message);
@@ -448,6 +469,11 @@ void Fleet::take(const Replica::Update& update) {
     if (record.first_byte_ns < 0) {
       record.first_byte_ns = seen_ns;
       record.first_text_ns = seen_ns;
+      if (request.predicted_s > 0) {
+        result_.predictions.push_back(
+            {.predicted_s = request.predicted_s,
+             .measured_s = static_cast<double>(update.at_ns + way_ns - request.sent_ns) * 1e-9});
+      }
       record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
     } else if (options_.keeps_pieces) {
       record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
@@ -460,7 +486,9 @@ void Fleet::take(const Replica::Update& update) {
     if (options_.replica.checks) check_token(index, *update.token);
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
-    if (request.turn + 1 < turns.size()) request.answer.push_back(*update.token);
+    if (request.turn + 1 < turns.size() || options_.answers_go_on) {
+      request.answer.push_back(*update.token);
+    }
   }
   if (!update.ended) return;
   record.cached_tokens = update.cached_tokens;

@@ -57,7 +57,9 @@ struct Request {
   int64_t first_ns = -1;
   int64_t sent_ns = -1;  // to its replica
   int replica = -1;
-  size_t gateway = 0;       // that sent it there
+  size_t gateway = 0;  // that sent it there
+  int64_t sent_ns = 0;
+  double predicted_s = 0;   // until its first token; 0: nobody did
   int retries = 0;          // by the gateway, of this attempt
   int attempts = 0;         // by the client, beyond the first
   bool is_counted = false;  // as come and not finished, where a fleet is scaled
@@ -113,7 +115,7 @@ class Fleet {
   void schedule(size_t replica);
   bool looks_at_prefixes() const { return dispatchers_.front()->looks_at_prefixes(); }
   void report(int64_t now_ns);
-  void note_events(size_t replica, std::vector<kv::Event> events);
+  void note_events(size_t replica, const std::vector<kv::Event>& events);
   void note_lost(size_t replica);
   void note_zone(size_t gateway, size_t replica);
   void observe(size_t replica);
@@ -145,8 +147,13 @@ class Fleet {
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // a gateway's each
   const int64_t report_ns_;  // from one report to the next; 0: replicas are seen as they are
   int64_t next_report_ns_ = 0;
-  std::vector<ReplicaState> reported_;                                 // as of the last report
-  std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported_;  // of replicas' KV caches
+  // A gateway's: replicas as of the last report that it has heard, and what their KV caches have
+  // stored and removed since.
+  struct Heard {
+    std::vector<ReplicaState> states;
+    std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported;
+  };
+  std::vector<Heard> heard_;
   std::optional<PoolControl> control_;
   std::deque<int64_t> held_;               // requests for which no replica has a free slot
   std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them
@@ -169,6 +176,7 @@ class Fleet {
   uint64_t routed_ = 0;     // drawn
   uint64_t listeners_ = 0;  // drawn
   uint64_t back_offs_ = 0;  // drawn
+  uint64_t reports_ = 0;    // drawn
   int64_t last_ns_ = 0;
   int64_t listeners_free_ns_ = 0;  // when the next request can be read, by any of the replicas
   int open_ = 0;

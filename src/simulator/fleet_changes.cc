@@ -99,7 +99,8 @@ void Fleet::end_fault(const Fault& fault) {
   }
 }
 
-// What had not answered yet is sent elsewhere; what had is an error to its client.
+// What had not answered yet is sent elsewhere, and what had too if answers go on; otherwise that is
+// an error to its client.
 void Fleet::crash(int64_t now_ns, size_t replica) {
   counts_[replica] += replicas_[replica]->counts();
   replicas_[replica] = make_replica(replica);
@@ -112,8 +113,13 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   for (size_t i = 0; i < known; ++i) {
     Request& request = requests_[i];
     if (request.done || request.replica != static_cast<int>(replica)) continue;
-    const bool may_retry = records_[i].first_byte_ns < 0 && request.retries < options_.retries_max;
-    if (!may_retry) {
+    const bool has_begun = records_[i].first_byte_ns >= 0;
+    if (has_begun && options_.answers_go_on) {
+      ++result_.moved;
+      redispatch(now_ns, static_cast<int64_t>(i));
+      continue;
+    }
+    if (has_begun || request.retries >= options_.retries_max) {
       fail(now_ns, static_cast<int64_t>(i), "its replica died");
       continue;
     }

@@ -93,7 +93,10 @@ SimulationOptions a_fleet(Dice& dice, uint64_t seed) {
   if (!is_scaled && dice.one_in(2)) {
     options.gateways = dice.roll(1, 3);
     options.report_s = dice.number(0, 0.5);
+    if (dice.one_in(2)) options.reports_lost = dice.number(0, 0.9);
+    if (dice.one_in(2)) options.reports_doubled = dice.number(0, 0.5);
   }
+  options.answers_go_on = !is_scaled && dice.one_in(2);
   if (dice.one_in(3)) options.clients.patience_s = dice.number(0.05, 10);
   if (dice.one_in(3)) {
     options.clients.retries_max = dice.roll(1, 3);

@@ -46,6 +46,13 @@ std::string zones_text(const SimulationResult& result) {
                      share(counts.across), share(counts.across_with_room));
 }
 
+// Where a router by cost has predicted first tokens.
+std::string predictions_text(const SimulationResult& result) {
+  if (result.predictions.empty()) return "";
+  return fmt::format("first tokens within a quarter of what the router predicted: {:.1f} %\n",
+                     predicted_share(result) * 100);
+}
+
 // Where conversations asked for adapters.
 std::string adapters_text(const AdapterCounts& counts) {
   if (counts.hits + counts.misses + counts.refused == 0) return "";
@@ -97,14 +104,14 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "{}{}modelled, not measured; {:.0f} times faster than real\n",
+      "{}{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
       rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
       spread_text(options, result), zones_text(result), cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
-      result.duration_s / std::max(took_s, 1e-9));
+      predictions_text(result), result.duration_s / std::max(took_s, 1e-9));
 }
 
 }  // namespace pelton::simulator

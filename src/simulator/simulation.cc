@@ -1,5 +1,8 @@
 #include "simulator/simulation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "simulator/fleet.h"
@@ -13,6 +16,15 @@ constexpr int kRetriesMax = 100;
 constexpr double kDay_s = 86'400;
 
 }  // namespace
+
+double predicted_share(const SimulationResult& result) {
+  if (result.predictions.empty()) return 0;
+  const auto is_near = [](const Prediction& one) {
+    return std::abs(one.predicted_s - one.measured_s) <= 0.25 * one.measured_s;
+  };
+  return static_cast<double>(std::ranges::count_if(result.predictions, is_near)) /
+         static_cast<double>(result.predictions.size());
+}
 
 Result<SimulationResult> simulate(const SimulationOptions& options,
                                   const workload::Workload& workload,

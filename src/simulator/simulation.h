@@ -45,6 +45,10 @@ struct SimulationOptions {
   // so often (0: all, at once), and nothing of each other.
   int gateways = 1;
   double report_s = 0;
+  // Shares of these reports that a gateway does not hear (what is stored and removed comes with the
+  // next one that it does), and hears twice.
+  double reports_lost = 0;
+  double reports_doubled = 0;
   // Gateway and replica i stand in zone i % zones; an answer from another one takes so much longer.
   int zones = 1;
   double zone_distance_s = 0.05;
@@ -54,6 +58,9 @@ struct SimulationOptions {
   std::vector<Fault> faults;
   // A request whose replica dies before its first token is sent to another one so many times.
   int retries_max = 2;
+  // As behind a gateway: what a replica had begun to answer when it died goes on at another one,
+  // from its last token on. Otherwise that is an error to its client.
+  bool answers_go_on = false;
   std::optional<int> concurrency_max;  // of the clients; due requests wait for their turn
   int output_tokens_otherwise = workload::kOutputTokensOtherwise;
   bool keeps_pieces = true;          // when each token came: needed for ITL, costs memory
@@ -80,18 +87,30 @@ struct ZoneCounts {
   int64_t across_with_room = 0;
 };
 
+// Of a request that a router by cost sent: what it took until its first token, as that router
+// predicted it (CostTerms::first_s) and as it was.
+struct Prediction {
+  double predicted_s = 0;
+  double measured_s = 0;
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
   double duration_s = 0;                       // until the last answer's end, or the cut
   int64_t events = 0;
   int64_t redispatched = 0;
+  int64_t moved = 0;  // of these, with tokens that had been said
   int64_t unfinished = 0;
   int64_t left = 0;            // by clients without patience
   int64_t client_retries = 0;  // of requests that had failed
   std::vector<ReplicaCounts> replicas;
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;
+  std::vector<Prediction> predictions;
 };
+
+// Share of them within a quarter of what was measured.
+double predicted_share(const SimulationResult& result);
 
 // Errors: kInvalidArgument.
 Result<SimulationResult> simulate(const SimulationOptions& options,

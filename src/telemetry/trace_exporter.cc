@@ -77,6 +77,7 @@ void TraceExporter::post(const std::vector<Span>& spans) {
   }
   net::HttpCall call = call_;
   call.body = otlp_json(options_.service, spans);
+  call.repeatable = true;  // spans have identities
   const Result<net::HttpResponse> reply = net::http_fetch(client_, std::move(call));
   if (reply.ok() && reply->status / 100 == 2) {
     exported_.fetch_add(count);
