@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/chains_flags.h"
+#include "apps/fleet_console.h"
 #include "apps/gateway_chains.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
@@ -39,7 +40,7 @@ struct Listeners {
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  GatewayChains* chains, GatewayReload& reload,
                                  const GatewayScaling* scaling, ScalingExchange& others,
-                                 base::Log& log) {
+                                 FleetConsole* console, base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -75,8 +76,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway, &reload, &others, scaling](const net::HttpRequest& request,
-                                            const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, &reload, &others, scaling, console](
+          const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (console != nullptr && console->handle(request, exchange)) return;
         if (request.path == "/v1/config") return exchange->send(reload.answer(request));
         if (scaling != nullptr && request.path == "/v1/autoscaler") {
           return exchange->send(scaling->page());
@@ -150,8 +152,14 @@ Result<void> run(const cli::Arguments& arguments) {
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
-  TRY_ASSIGN(Listeners listeners,
-             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others, log));
+  std::unique_ptr<FleetConsole> console;  // null: nobody could see it
+  if (config.admin_port >= 0) {
+    FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
+    if (scales) parts.states = [&scaling = *scaling] { return scaling.states(); };
+    console = std::make_unique<FleetConsole>(std::move(parts));
+  }
+  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, chains.get(), reload,
+                                                 scaling.get(), others, console.get(), log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));

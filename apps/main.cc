@@ -85,6 +85,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   std::vector<pelton::cli::Verb> verbs = {apps::serve_verb(),
                                           apps::gateway_verb(),
                                           apps::autoscale_verb(),
+                                          apps::quickstart_verb(),
                                           apps::chat_verb(),
                                           apps::generate_verb(),
                                           apps::run_batch_verb(),

@@ -27,6 +27,7 @@ import yaml
 
 import gateway_fixture
 import kubernetes_test
+from json_handler import JsonHandler
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy" / "helm" / "pelton"
@@ -302,34 +303,23 @@ class ApiDouble:
         self.stored = {}
         double = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *args):
-                pass
-
-            def answer(self, status, value):
-                body = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(JsonHandler):
             def do_GET(self):
                 path = self.path.split("?")[0].rstrip("/")
                 found = double.about(path) or double.stored.get(path)
                 if found:
-                    return self.answer(200, found)
-                return self.answer(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+                    return self.whole(200, found)
+                return self.whole(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
 
             def do_POST(self):
                 value = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 double.stored[f"{self.path.split('?')[0]}/{value['metadata']['name']}"] = value
-                self.answer(201, value)
+                self.whole(201, value)
 
             def do_PATCH(self):
                 # Of a list that is replaced as a whole kubectl always sends a patch; it changes nothing.
                 self.rfile.read(int(self.headers["Content-Length"]))
-                self.answer(200, double.stored[self.path.split("?")[0]])
+                self.whole(200, double.stored[self.path.split("?")[0]])
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

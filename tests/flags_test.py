@@ -207,6 +207,7 @@ class Flags(unittest.TestCase):
             "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
             "autoscale": [["autoscale", "--config", f / "scaled.toml", "--check"], ["autoscale", "--replay", f / "facts.jsonl"],
                           ["autoscale", "--explain", "box", "--admin", "http://127.0.0.1:1"]],
+            "quickstart fleet": [["quickstart", "fleet", f / "nowhere"]],  # no such model is here
             "fleet explain": [["fleet", "explain", f / "schema.json", "--admin", "http://127.0.0.1:1"],
                               ["fleet", "explain", f / "schema.json"]],
             "fleet config get": [["fleet", "config", "get", "--admin", "http://127.0.0.1:1"]],

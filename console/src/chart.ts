@@ -17,6 +17,13 @@ function svg(tag: string, attributes: Record<string, string | number>, text = ""
   return element;
 }
 
+// A line's colour, and behind the last colour its dashes.
+const kColours = 4;
+const kDashes = 3;
+function look(line: number): string {
+  return `line-${line % kColours} dash-${Math.floor(line / kColours) % kDashes}`;
+}
+
 // The least of 1, 2, 5 x 10^n that is not below.
 export function round_up(value: number): number {
   if (!(value > 0)) return 1;
@@ -30,8 +37,9 @@ export class Chart<T> {
   readonly element: HTMLElement;
 
   // `most`: the top of its scale; otherwise the greatest value that is shown.
+  // `level`: the number stays until the next sample, as of things that are counted.
   constructor(private readonly title: string, private readonly text: (value: number) => string, private lines: Line<T>[],
-              private readonly most: number | null = null) {
+              private readonly most: number | null = null, private readonly level = false) {
     this.element = h("figure", { class: "panel chart" }, h("figcaption", {}, h("span", {}, title), this.legend));
     this.element.append(this.plot);
     this.set_lines(lines);
@@ -40,7 +48,7 @@ export class Chart<T> {
   set_lines(lines: Line<T>[]): void {
     if (this.legend.childElementCount > 0 && lines.map((one) => one.name).join("\n") === this.lines.map((one) => one.name).join("\n")) return;
     this.lines = lines;
-    this.legend.replaceChildren(...lines.map((line, i) => h("span", { class: `mark line-${i}` }, line.name)));
+    this.legend.replaceChildren(...lines.map((line, i) => h("span", { class: `mark ${look(i)}` }, line.name)));
   }
 
   draw(samples: T[], at: (sample: T) => number, span_ms: number): void {
@@ -72,12 +80,13 @@ export class Chart<T> {
           pen = false;
           return;
         }
+        if (pen && this.level) path += `H${x(at(one)).toFixed(1)}`;
         path += `${pen ? "L" : "M"}${x(at(one)).toFixed(1)} ${y(value).toFixed(1)}`;
         // A point alone is a dot.
         if (!pen && (values[k + 1]?.[i] ?? null) === null) path += "h.1";
         pen = true;
       });
-      if (path) parts.push(svg("path", { d: path, class: `curve line-${i}` }));
+      if (path) parts.push(svg("path", { d: path, class: `curve ${look(i)}` }));
     });
     const last = values[values.length - 1];
     const said = this.lines.map((line, i) => `${line.name} ${last[i] === null ? words.live.nothing : this.text(last[i]!)}`);
