@@ -28,7 +28,7 @@ from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ROOT / "deploy" / "kubernetes"
-PLAIN = ["laptop", "one-gpu", "fleet"]
+PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled"]
 MODEL_IN_IMAGE = "/usr/share/pelton/models/pelton-box"
 
 
@@ -156,8 +156,34 @@ class Files(unittest.TestCase):
 
     def test_roles_are_the_least(self):
         roles = [one for name in PLAIN for one in installed(name) if one["kind"] in ("Role", "ClusterRole")]
-        self.assertEqual([one["rules"] for one in roles],
-                         [[{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]])
+        pools = ["pelton-main", "pelton-long"]
+        self.assertEqual([one["rules"] for one in roles], [
+            [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}],
+            [{"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": pools, "verbs": ["get", "patch"]},
+             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["pelton-" + one for one in pools], "verbs": ["get", "patch"]},
+             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}]])
+
+    def test_who_has_a_token_has_a_role(self):
+        for name in PLAIN:
+            objects = installed(name)
+            with_role = {subject["name"] for one in objects if one["kind"] == "RoleBinding" for subject in one["subjects"]}
+            pods = [one["spec"]["template"]["spec"] for one in workloads(objects)]
+            self.assertEqual({pod["serviceAccountName"] for pod in pods if pod["automountServiceAccountToken"]}, with_role, name)
+
+    def test_an_autoscaler_that_acts_writes_what_is_there_and_is_alone(self):
+        objects = installed("autoscaled")
+        self.assertNotIn("--advise", container_of(named(objects, "Deployment", "pelton-autoscaler"))["args"])
+        self.assertIn("--advise", container_of(named(installed("fleet"), "Deployment", "pelton-autoscaler"))["args"])
+        config = tomllib.loads(named(objects, "ConfigMap", "pelton-gateway")["data"]["gateway.toml"])
+        for pool in config["pool"]:
+            launch = pool["launch"]
+            self.assertEqual(launch["workload"], f"pelton/deployment/pelton-{pool['name']}")
+            spec = named(objects, "Deployment", f"pelton-{pool['name']}")["spec"]
+            self.assertNotIn("replicas", spec, "an apply would write them back")
+            args = container_of({"spec": spec})["args"]
+            self.assertEqual(args[args.index("--fleet-port") + 1], str(launch["port"]))
+            self.assertFalse({"kubernetes", "dns"} & set(pool), "the autoscaler says where its workers are")
 
     def test_workers_are_reached_by_gateways_and_those_who_watch_only(self):
         objects = installed("fleet")

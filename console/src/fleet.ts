@@ -18,8 +18,8 @@ export class Fleet {
   private readonly ready = new Chart<Sample>(w.ready_by_pool, count, [], null, true);
   private readonly running = new Chart<Sample>(w.running_by_pool, count, [], null, true);
   private readonly workers = new Table<Row>(w.title, [
-    { name: w.columns.name, text: (row) => plain(row.name) },
-    { name: w.columns.pool, text: (row) => plain(row.pool) },
+    { name: w.columns.name, text: (row) => plain(row.name), short: true },
+    { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
     { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
     { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
     { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },
@@ -30,7 +30,7 @@ export class Fleet {
     { name: w.columns.version, text: (row) => plain(row.version), wide: true },
     { name: w.columns.address, text: (row) => plain(row.address), wide: true },
   ]);
-  private readonly filter = h("input", { type: "search", placeholder: w.filter_hint, oninput: () => this.draw_table() });
+  private readonly filter = h("input", { type: "search", size: 24, placeholder: w.filter_hint, oninput: () => this.draw_table() });
   private readonly shown = h("span", { class: "quiet", role: "status" });
   private readonly more = button("", () => {
     this.all = true;
@@ -42,7 +42,7 @@ export class Fleet {
   constructor(private readonly feed: FleetFeed) {
     feed.add(this);
     this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.figures,
-      h("div", { class: "charts" }, this.ready.element, this.running.element),
+      h("div", { class: "charts few" }, this.ready.element, this.running.element),
       h("div", { class: "panel" }, h("div", { class: "tools" },
         h("label", { class: "field inline" }, h("span", {}, w.filter), this.filter), this.shown, this.more),
       this.workers.element, h("p", { class: "quiet" }, w.commands)));

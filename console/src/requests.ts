@@ -19,7 +19,7 @@ export class Requests {
       { name: w.waiting, value: (sample) => sample.waiting ?? null }], null, true),
   ];
   private readonly pools = new Table<Row>(w.table, [
-    { name: w.pool, text: (row) => plain(row.pool) },
+    { name: w.pool, text: (row) => plain(row.pool), short: true },
     ...kOutcomes.map((one) => ({ name: w.outcomes[one], text: (row: Row) => grouped(row[one]), right: true })),
     { name: w.held, text: (row) => grouped(row.held), right: true },
   ]);
@@ -29,7 +29,7 @@ export class Requests {
   constructor(private readonly feed: FleetFeed) {
     feed.add(this);
     this.element = h("section", { class: "page live" }, h("h1", {}, w.title), h("p", { class: "quiet" }, w.note), this.figures,
-      h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
+      h("div", { class: "charts few" }, ...this.charts.map((chart) => chart.element)),
       h("div", { class: "panel" }, h("h2", {}, w.table), this.none, this.pools.element));
   }
 

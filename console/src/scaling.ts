@@ -38,7 +38,7 @@ class Pool {
 
   draw(state: Row, samples: Sample[]): void {
     this.last = state;
-    const eta = state.eta_s > 0 ? say(w.eta, { state: state.state, eta: milliseconds(state.eta_s * 1000) }) : state.state;
+    const eta = state.state !== "ready" && state.eta_s > 0 ? say(w.eta, { state: state.state, eta: milliseconds(state.eta_s * 1000) }) : state.state;
     this.facts.replaceChildren(fact(w.state, eta), fact(w.desired, grouped(state.desired)), fact(w.ready, grouped(state.ready)),
       fact(w.starting, grouped(state.starting)), fact(w.leaving, grouped(state.draining + state.stopping)),
       fact(w.starts, `${grouped(state.starts)} (${grouped(state.failed_starts)})`), fact(w.lost, grouped(state.lost)));
@@ -59,8 +59,8 @@ export class Scaling {
   private readonly list = h("div", { class: "pools" });
   private readonly none = h("p", { class: "empty" }, w.none);
   private readonly decisions = new Table<Row>(w.decisions, [
-    { name: w.columns.at, text: (row) => new Date(row.at).toLocaleTimeString() },
-    { name: w.columns.pool, text: (row) => plain(row.pool) },
+    { name: w.columns.at, text: (row) => new Date(row.at).toLocaleTimeString(), short: true },
+    { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
     { name: w.columns.change, text: (row) => (row.before === null || row.before === row.desired ? grouped(row.desired) : `${grouped(row.before)} → ${grouped(row.desired)}`), right: true },
     { name: w.columns.reason, text: (row) => plain(row.reason) },
     { name: w.columns.text, text: (row) => plain(row.text) },

@@ -1,8 +1,8 @@
 // A table whose rows come, change and go: only cells that say something else are touched.
 import { h } from "./dom";
 
-// `right`: of numbers; `wide`: not shown on a phone; `mark`: a word that is also a colour.
-export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; wide?: boolean; mark?: (row: T) => string };
+// `right`: of numbers; `short`: never broken into lines; `wide`: not shown on a phone; `mark`: a word that is also a colour.
+export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; short?: boolean; wide?: boolean; mark?: (row: T) => string };
 
 export class Table<T> {
   private readonly body = h("tbody");
@@ -15,7 +15,7 @@ export class Table<T> {
   }
 
   private classes(column: Column<T>): string {
-    return [column.right && "right", column.wide && "wide"].filter(Boolean).join(" ");
+    return [column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
   }
 
   // In this order.

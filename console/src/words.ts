@@ -144,7 +144,7 @@ export const words = {
   },
   requests: {
     title: "Requests",
-    note: "Numbers only: what is asked and answered is kept nowhere.",
+    note: "Numbers only: nothing of what is asked and answered.",
     ended: "Requests that ended, a second",
     open_chart: "Requests now",
     outcomes: { ok: "answered", client_error: "client's error", error: "failed", left: "client left" },

@@ -36,6 +36,9 @@
 {{- if and .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "keda.enabled and hpa.enabled: two would write the replicas of the same Deployments" -}}
 {{- end -}}
+{{- if and (or .Values.keda.enabled .Values.hpa.enabled) (include "pelton.acts" .) -}}
+{{- fail "autoscaler.mode is act, beside keda or hpa: two would write the replicas of the same Deployments" -}}
+{{- end -}}
 {{- if and (or .Values.keda.enabled .Values.hpa.enabled) (not .Values.autoscaler.enabled) -}}
 {{- fail "autoscaler.enabled is false: what keda and hpa act on is its figure" -}}
 {{- end -}}
