@@ -81,7 +81,7 @@ Result<std::string> box_model() {
                "MODEL"};
 }
 
-std::string quoted(std::string_view text) {
+std::string toml_text(std::string_view text) {
   std::string out;
   base::JsonWriter(out).string(text);  // TOML's basic strings have the same escapes
   return out;
@@ -112,8 +112,8 @@ serve = [{}, "--served-model-name", "box", "--max-num-seqs", "4"]
 start_seconds = 2
 )",
                      arguments.integer("--port"), arguments.integer("--admin-port"),
-                     quoted(folder.file("replicas")), kReplicas, kClients / kReplicas,
-                     quoted(model));
+                     toml_text(folder.file("replicas")), kReplicas, kClients / kReplicas,
+                     toml_text(model));
 }
 
 // The one pool, as the autoscaler says.

@@ -24,6 +24,7 @@ import yaml
 import gateway_fixture
 from gateway_discovery_test import ApiServer
 from gateway_fixture import BOX, ask
+from kubernetes_workload import WorkloadApi
 from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -407,6 +408,68 @@ class Processes(unittest.TestCase):
         for pod in [*gateways, scaler]:
             pod.ask_to_end()
             pod.expect_end()
+
+    def test_an_autoscaler_that_acts_starts_a_pod_for_a_request_within_its_role(self):
+        """The gateway, the autoscaler and the pool's own pod template, over a double of the API server that has the one Deployment."""
+        objects = installed("autoscaled")
+        key = self.folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        secrets = {"pelton-fleet": {"fleet.key": key.read_text()}, "pelton-keys": {"keys": "sesame\n"}}
+        (self.folder / "token").write_text("token")
+        port = free_port()
+
+        def start(address):
+            # Pods have addresses of their own, and the same port.
+            container = container_of(named(objects, "Deployment", "pelton-long"))
+            words = [word.replace(MODEL_IN_IMAGE, str(BOX)).replace("$(POD_NAME)", address) for word in container["args"]]
+            for flag, value in (("--fleet-host", address), ("--fleet-port", port), ("--port", 0), ("--host", "127.0.0.1"), ("--fleet-key-file", key)):
+                words[words.index(flag) + 1] = str(value)
+            return subprocess.Popen([gateway_fixture.BINARY, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={
+                **os.environ, "HOME": str(self.folder), "PELTON_CACHE": str(self.folder / "cache")})
+        api = WorkloadApi("token", start)
+        self.addCleanup(api.close)
+        gateways = []
+
+        def edit(text):
+            for path, secret in (("/etc/pelton/fleet", "fleet"), ("/etc/pelton/keys", "keys")):
+                text = text.replace(path, str(self.folder / "pelton-gateway-0" / secret))
+            for i, one in enumerate(gateways):
+                text = text.replace(f"http://pelton-gateway-{i}.pelton-gateway-pods:8091", f"http://127.0.0.1:{one.by_name['metrics']}")
+            text = re.sub(r'    "http://pelton-gateway-.*\n', "", text)  # those that do not run here
+            # The double has one workload: the other pool goes.
+            before, first, second = text.split("[[pool]]")
+            text = before + "[[pool]]" + second.replace("pelton/deployment/pelton-long", "ml/deployment/box").replace("port = 9101", f"port = {port}")
+            assert 'name = "main"' in first
+            return text + f'\n[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{self.folder / "token"}"\nca_file = ""\n'
+
+        gateways.append(self.pod(objects, "StatefulSet", "pelton-gateway", "pelton-gateway-0", secrets, edit))
+        scaler = self.pod(objects, "Deployment", "pelton-autoscaler", "pelton-autoscaler-a", secrets, edit)
+        for which in ("livenessProbe",):
+            gateways[0].wait_for(which)
+        scaler.start()
+        self.assertEqual(api.pods, {}, "nobody has asked")
+        status, text = self.chat(gateways[0], model="pelton-box-long")
+        self.assertEqual(status, 200, f"{text}\n{gateways[0].text()}\n{scaler.text()}")
+        self.assertEqual(len(api.pods), 1)
+        self.expect_within_its_role(objects, api.writes)
+        scaler.ask_to_end()
+        scaler.expect_end()
+        self.assertEqual(len(api.pods), 1, "pods outlive whoever decides")
+
+    def expect_within_its_role(self, objects, writes):
+        rules = {}
+        for rule in named(objects, "Role", "pelton-autoscaler")["rules"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    rules.setdefault((verb, resource), set()).update(rule.get("resourceNames", ["*"]))
+        self.assertTrue(writes)
+        for method, path, _ in writes:
+            resource, *rest = path.split("/namespaces/ml/")[1].split("/")
+            # As the double calls what is pelton-long there.
+            name = {"box": "pelton-long", "pelton-box": "pelton-pelton-long"}.get(rest[0], rest[0]) if rest else "*"
+            resource = "/".join([resource, *rest[1:]])
+            allowed = rules.get(({"POST": "create", "PATCH": "patch"}[method], resource), set())
+            self.assertTrue({name, "*"} & allowed, f"{method} {path} is not allowed by {rules}")
 
     def wait_for_workers(self, gateways, count):
         end = time.monotonic() + 60

@@ -42,19 +42,19 @@ TEST(FleetSampler, RatesAreOfWhatHasEndedSinceTheLastSample) {
   FleetSampler::Sums sums{.open = 3, .waiting = 1};
   sums.ended = {{.pool = "a", .by_outcome = {40, 0, 0, 0}},
                 {.pool = "b", .by_outcome = {0, 5, 0, 0}}};
-  EXPECT_EQ(at(object(sampler.sample(sums, {}, 7 * kSecond_ns, 5)), {"ended", "ok"}), "0");
+  EXPECT_EQ(at(object(sampler.sample(sums, {}, 7 * kSecond_ns, 5)), {"ended", "ok"}), "0.0");
   sums.ended[0].by_outcome = {43, 0, 1, 0};
   const Json sample = object(sampler.sample(sums, {}, 7 * kSecond_ns + kSecond_ns / 2, 6));
-  EXPECT_EQ(at(sample, {"ended", "ok"}), "6");
-  EXPECT_EQ(at(sample, {"ended", "error"}), "2");
-  EXPECT_EQ(at(sample, {"ended", "client_error"}), "0");
+  EXPECT_EQ(at(sample, {"ended", "ok"}), "6.0");
+  EXPECT_EQ(at(sample, {"ended", "error"}), "2.0");
+  EXPECT_EQ(at(sample, {"ended", "client_error"}), "0.0");
   EXPECT_EQ(at(sample, {"open"}), "3");
   EXPECT_EQ(at(sample, {"waiting"}), "1");
   EXPECT_EQ(at(sample, {"at"}), "6");
   // A clock that stands still divides by nothing.
   EXPECT_EQ(
       at(object(sampler.sample(sums, {}, 7 * kSecond_ns + kSecond_ns / 2, 6)), {"ended", "ok"}),
-      "0");
+      "0.0");
 }
 
 TEST(FleetSampler, PoolsAreSummedOverTheirWorkers) {
