@@ -88,7 +88,7 @@ def some_value(draw, node, name=""):
     if kind == "array":
         if name == "args":
             return draw.sample(FLAGS, draw.randrange(3))
-        many = [some_value(draw, node["items"], name) for _ in range(draw.randrange(4))]
+        many = [some_value(draw, node["items"], name) for _ in range(draw.randrange(node.get("minItems", 0), 4))]
         return [one for i, one in enumerate(many) if one not in many[:i]]
     return some_object(draw, node, name)
 
@@ -120,8 +120,12 @@ def some_values(draw):
             values.pop(draw.choice(["keda", "hpa"]), None)
             values["pools"] = [{**some_value(draw, SCHEMA["properties"]["pools"]["items"]), "name": f"p{i}", "servedModelName": [f"m{i}", draw.choice(WORDS) + str(i)],
                                 "scale": {"min": 1, "max": 3}} for i in range(draw.randrange(1, 4))]
+            values["routes"] = [{"model": "m0", "to": [{"pool": "p0", "weight": draw.choice([1, 0.5])}], **draw.choice([{}, {"tenant": draw.choice(WORDS)}])}
+                                for _ in range(draw.randrange(2))]
+            values["tenants"] = [{"name": draw.choice(WORDS), "models": ["m0", draw.choice(WORDS)], "weight": 2}
+                                 for _ in range(draw.randrange(2))] if "keysSecret" in values["access"] else []
         else:
-            for key in ("pools", "autoscaler", "keda", "hpa"):
+            for key in ("pools", "autoscaler", "keda", "hpa", "routes", "tenants"):
                 values.pop(key, None)
             values.pop("podMonitor", None)
     return values
@@ -186,6 +190,10 @@ class Chart(unittest.TestCase):
                 table = table[key] if isinstance(table, list) else table.setdefault(key, {})
             table[path[-1]] = value
             return values
+
+        def routed(**more):
+            values = of("pools", 1, "servedModelName", value=["pelton-box"])
+            return {**values, **more}
         cases = [
             ({}, "who may ask?"), (of("access", "open", value=True), "exclude each other"),
             (of("keda", value={"enabled": True}) | {"hpa": {"enabled": True}}, "two would write the replicas"),
@@ -197,7 +205,15 @@ class Chart(unittest.TestCase):
             (of("pools", 0, "scale", "min", value=9), "scale.min is more than scale.max"),
             (of("pools", 1, "name", value="main"), "two pools are called main"), (of("pools", value=[]), "pools is empty"),
             (of("pools", 1, "name", value="gateway-pods"), "names of objects that begin so"),
-            (of("pools", 1, "servedModelName", value=["pelton-box"]), "served twice"), (of("pools", 1, "servedModelName", value=[]), "servedModelName is missing"),
+            (of("pools", 1, "servedModelName", value=["pelton-box"]), "served twice, and none of routes"),
+            *[(routed(routes=[{"model": "pelton-box", "to": [{"pool": "main", "weight": 1}], **more}, *others]), reason) for more, others, reason in (
+                ({"to": [{"pool": "none", "weight": 1}]}, [], "no pool none has this model"), ({"to": []}, [], "non-empty|too short|enough"),
+                ({"to": [{"pool": "main", "weight": 0}]}, [], "no weight is above 0"),
+                ({"to": [{"pool": "main", "weight": 1}] * 2}, [], "to has the pool main twice"), ({"fallback": ["long"]}, [], "fallback is not for pools"),
+                ({}, [{"model": "pelton-box", "to": [{"pool": "long", "weight": 1}]}], "one above takes all"), ({"sticky": "often"}, [], "is not one of"))],
+            (fleet | {"routes": [{"model": "x", "to": [{"pool": "main", "weight": 1}]}]}, "no pool main has this model"),
+            (fleet | {"tenants": [{"name": "a"}, {"name": "a"}]}, "two tenants are called a"), (fleet | {"tenants": [{"name": "a", "pool": "x"}]}, "there is no pool x"),
+            (fleet | {"tenants": [{"name": "a"}], "access": {"open": True}}, "tenants are those of keys"), ({"access": {"open": True}, "routes": [{"model": "a", "to": [{"pool": "b", "weight": 1}]}]}, "are a fleet's"), (of("pools", 1, "servedModelName", value=[]), "servedModelName is missing"),
             (of("fleetKey", "secretName", value=""), "fleetKey.secretName is missing"), (of("kind", value="server"), "pools are a fleet's"),
             (of("worker", "args", value=["--port=9"]), "which the chart gives itself"), (of("worker", "rollout", value={"maxSurge": 0}), "nothing could ever be rolled out"),
             (of("worker", "cache", value={"create": True, "claimName": "a"}), "exclude each other"),
@@ -257,6 +273,26 @@ class Chart(unittest.TestCase):
                 continue
             config = tomllib.loads(one["data"]["gateway.toml"])
             self.assertEqual([(pool["name"], pool["model"]) for pool in config["pool"]], [(pool["name"], pool["servedModelName"]) for pool in values["pools"]])
+            self.assertEqual((config.get("route", []), config.get("tenant", [])), (values.get("routes", []), values.get("tenants", [])))
+
+    def test_routes_and_tenants_are_what_a_gateway_takes(self):
+        values = manifests.overlay_values("fleet")
+        values["pools"][1]["servedModelName"] = ["pelton-box", "long"]
+        values["routes"] = [{"model": "pelton-box", "tenant": "early", "to": [{"pool": "long", "weight": 1}], "sticky": "user"},
+                            {"model": "pelton-box", "to": [{"pool": "main", "weight": 95}, {"pool": "long", "weight": 5}]}]
+        values["gateway"] = {"discovery": "dns"}
+        values["tenants"] = [{"name": "early", "models": ["pelton-box"], "pool": "long", "weight": 2}]
+        objects = self.objects(values)
+        text = kubernetes_test.named(objects, "ConfigMap", "pelton-gateway")["data"]["gateway.toml"]
+        key = pathlib.Path(self.scratch.name) / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        keys = pathlib.Path(self.scratch.name) / "keys"
+        keys.write_text("a-key early\n")
+        file = pathlib.Path(self.scratch.name) / "gateway.toml"
+        file.write_text(text.replace("/etc/pelton/fleet/fleet.key", str(key)).replace("/etc/pelton/keys/keys", str(keys))
+                        .replace(kubernetes_test.MODEL_IN_IMAGE, str(gateway_fixture.BOX)))
+        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check", "--allow-empty", "--open"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "the configuration is sound\n"), done.stderr)
 
     def expect_valid(self, found):
         folder = WORK / "objects"

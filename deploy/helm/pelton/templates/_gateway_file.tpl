@@ -19,6 +19,29 @@ tokenizer = {{ . | toJson }}
 {{- end }}
 {{- include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
 {{- end }}
+{{- range $route := .Values.routes }}
+
+[[route]]
+{{- range $key := list "model" "tenant" "sticky" "fallback" }}
+{{- if hasKey $route $key }}
+{{ $key }} = {{ get $route $key | toJson }}
+{{- end }}
+{{- end }}
+to = [
+{{- range $route.to }}
+    {pool = {{ .pool | toJson }}, weight = {{ .weight }}},
+{{- end }}
+]
+{{- end }}
+{{- range $tenant := .Values.tenants }}
+
+[[tenant]]
+{{- range $key := list "name" "models" "pool" "weight" }}
+{{- if hasKey $tenant $key }}
+{{ $key }} = {{ get $tenant $key | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* What the autoscaler of a pool goes by; without one, nothing. */}}
