@@ -66,7 +66,8 @@ bool FleetConsole::handle(const net::HttpRequest& request,
   } else if (request.path == "/console/fleet") {
     streams_.follow(request, exchange);
   } else {
-    exchange->send(console::console_reply(request, {.version = kVersion, .pages = pages_}));
+    exchange->send(console::console_reply(
+        request, {.version = kVersion, .pages = pages_, .chat_port = chat_port_}));
   }
   return true;
 }

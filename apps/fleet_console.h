@@ -37,6 +37,9 @@ class FleetConsole {
   };
   explicit FleetConsole(Parts parts);
 
+  // At the clients' listener of this host there is a chat. Before the first request.
+  void set_chat_port(int port) { chat_port_ = port; }
+
   // Whether the request was one of the console's; then it has been answered, or is being.
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
 
@@ -45,6 +48,7 @@ class FleetConsole {
 
   const Parts parts_;
   const std::vector<std::string_view> pages_;
+  int chat_port_ = 0;  // 0: there is none
   console::Feed feed_;
   console::EventStreams streams_;
   gateway::FleetSampler sampler_;  // note()'s, as the next

@@ -15,8 +15,10 @@
 #include "apps/life_cycle.h"
 #include "apps/scaling_exchange.h"
 #include "apps/verbs.h"
+#include "apps/version.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
+#include "console/pages.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
 #include "net/http_server.h"
@@ -37,6 +39,14 @@ struct Listeners {
   std::unique_ptr<gateway::GrpcListener> grpc;  // likewise
 };
 
+// The page of whoever may ask: it holds nothing, and asks for a key where the API does.
+void send_chat(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  exchange->send(
+      reads ? console::console_reply(request, {.version = kVersion, .pages = {"chat", "models"}})
+            : console::only_for_reading(request));
+}
+
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  GatewayChains* chains, GatewayReload& reload,
                                  const GatewayScaling* scaling, ScalingExchange& others,
@@ -52,12 +62,15 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
           .hosts = hosts.at(config.host),
           .takes_body =
               [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
-      [&gateway, chains](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, chains, has_chat = config.console](
+          net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (has_chat && console::is_console_path(request.path)) return send_chat(request, exchange);
         if (chains != nullptr && chains->handle(request, exchange)) return;
         gateway.handle(std::move(request), exchange);
       },
       log);
   TRY(listeners.http->start());
+  if (console != nullptr && config.console) console->set_chat_port(listeners.http->port());
   if (config.grpc_port >= 0) {
     listeners.grpc = std::make_unique<gateway::GrpcListener>(
         [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {

@@ -92,6 +92,7 @@ std::string configuration(const std::string& model, const Folder& folder,
   return fmt::format(R"([gateway]
 listen = "127.0.0.1:{}"
 admin = "127.0.0.1:{}"
+console = true
 
 [autoscaler]
 state_dir = {}
@@ -255,8 +256,8 @@ Result<void> Quickstart::load(std::chrono::milliseconds time) {
 Result<void> Quickstart::run(const cli::Arguments& arguments) {
   std::string head = fmt::format("API      {}/v1 (model: box)\n", gateway_.url());
   if (!console::bundle().empty()) {
-    head +=
-        fmt::format("console  {}/console (Fleet, Scaling, Requests)\n", gateway_.said("admin on "));
+    head += fmt::format("chat     {}/console\nconsole  {}/console (Fleet, Scaling, Requests)\n",
+                        gateway_.url(), gateway_.said("admin on "));
   }
   TRY(write_output(head));
   TRY(watch(kStartTime, [](const Pool&) { return true; }));

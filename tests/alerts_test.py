@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Alerts on their way: Debian's Prometheus with the shipped rules watches a gateway and its worker, its Alertmanager with the shipped example tells a
+"""Alerts on their way: Debian's Prometheus with the shipped rules watches a gateway and its worker, its Alertmanager with the shipped example notifies a
 receiver. Quiet while nothing is wrong; when the worker is killed under requests, the first page is the one that says so, and it is over when
 the worker is back.
 

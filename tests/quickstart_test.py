@@ -75,6 +75,8 @@ class Quickstart(unittest.TestCase):
 
     def test_it_scales_from_zero_and_back(self):
         show = Show(self.scratch.name, "--seconds", "6")
+        with urllib.request.urlopen(show.wait_for(r"^chat +(http://\S+)$")[1], timeout=30) as answer:
+            self.assertIn(b"<title>Pelton</title>", answer.read())
         admin = show.wait_for(r"^console +(http://\S+)/console ")[1]
         with urllib.request.urlopen(admin + "/console/config.json", timeout=30) as answer:
             self.assertIn(b'"pages":["fleet","scaling","requests"]', answer.read())

@@ -1,5 +1,5 @@
 // What /v1/models and the model cards say.
-import { get } from "./api";
+import { ApiError, get } from "./api";
 import { fact, grouped, h } from "./dom";
 import { MarkdownView, plain, safe_address } from "./markdown";
 import { say, words } from "./words";
@@ -15,7 +15,10 @@ function licence(said: any): Node | string {
 }
 
 async function fill_card(model: Model, facts: HTMLElement, below: HTMLElement): Promise<void> {
-  const card = await get("v1/model_cards/" + model.id.split("/").map(encodeURIComponent).join("/"));
+  const card = await get("v1/model_cards/" + model.id.split("/").map(encodeURIComponent).join("/")).catch((error) => {
+    if (error instanceof ApiError && error.status === 404) return {};  // a gateway has none
+    throw error;
+  });
   const said = licence(card.license);
   if (said) facts.append(fact(w.licence, said));
   if (card.license?.text) below.append(h("details", {}, h("summary", {}, w.licence_text), h("pre", { tabindex: 0 }, plain(card.license.text))));

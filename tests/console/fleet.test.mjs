@@ -6,7 +6,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { open_browser, open_page, picture } from "./browser.mjs";
+import { answered, ask, open_browser, open_page, picture } from "./browser.mjs";
 
 const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "pelton-console-"));
@@ -28,7 +28,7 @@ async function start(verb, config, ...flags) {
   let said = "";
   child.stderr.on("data", (data) => { said += data; });
   let out = "";
-  const wanted = config.includes("admin = ") && verb === "gateway" ? /^admin on (.*)$/m : /^listening on (.*)$/m;
+  const wanted = config.includes("admin = ") && verb === "gateway" ? /^admin on (.*)\n/m : /^listening on (.*)\n/m;
   for await (const data of child.stdout) {
     out += data;
     if (wanted.test(out)) break;
@@ -56,7 +56,7 @@ ${scale}
 serve = ["${model}", "--executor", "modelled:${script}", "--max-num-seqs", "4"]
 start_seconds = 1
 `;
-const head = (state) => `[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n\n[autoscaler]\nstate_dir = "${folder}/${state}"\n`;
+const head = (state) => `[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\nconsole = true\n\n[autoscaler]\nstate_dir = "${folder}/${state}"\n`;
 
 async function lane() {
   while (loading) {
@@ -175,6 +175,26 @@ test("each number is the API's", async () => {
   await page.locator("summary").click();
   await page.waitForFunction(() => /slo\./.test(document.querySelector("details").textContent) && /rate_fast/.test(document.querySelector("details").textContent));
   await clean(opened);
+});
+
+test("clients of the gateway chat, and read what models there are", async () => {
+  const opened = await open_page(browser, gateway.url + "/console");
+  const { page } = opened;
+  await page.waitForSelector(".composer");
+  await ask(page, "Hello");
+  await answered(page);
+  assert.equal((await page.locator(".turn:last-child .markdown").textContent()).trim(), "Short.");
+  await page.click("nav a[href='#models']");
+  await page.waitForSelector(".facts");
+  assert.match(await page.locator("article").textContent(), /one/);
+  assert.equal(await page.locator(".state.wrong").count(), 0);
+  opened.seen.errors = opened.seen.errors.filter((text) => !/404/.test(text)); // a gateway has no model cards
+  await clean(opened);
+  assert.equal((await fetch(gateway.url + "/console/fleet")).status, 404, "that is for operators");
+  assert.equal((await fetch(gateway.url + "/console", { method: "POST" })).status, 405);
+  const admin = await open_page(browser, gateway.admin + "/console");
+  assert.equal(await admin.page.locator("nav a", { hasText: "Chat" }).getAttribute("href"), gateway.url + "/console");
+  await admin.context.close();
 });
 
 test("an autoscaler of its own has the page Scaling and no other", async () => {
