@@ -207,7 +207,10 @@ Result<void> run(const cli::Arguments& arguments) {
             {.flag = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
   }
   for (const Axis& axis : axes) {
-    if (!arguments.knows("--" + axis.flag) || !arguments.has("--" + axis.flag)) continue;
+    const std::string name = "--" + axis.flag;
+    // A name that is no flag is an error of the combinations.
+    if (!arguments.knows(name) || !arguments.has(name)) continue;
+    if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--{} is varied: give one of them, it or a --vary of something else",
                              axis.flag),

@@ -74,6 +74,7 @@ class Trust(unittest.TestCase):
             return Process("serve", model, "--kv-cache-memory", "16MiB", "--port", "0", "--fleet-port", port, "--fleet-name", "other",
                            "--fleet-key-file", fleet.key)
         stranger = serve(self.other_weights())
+        self.addCleanup(stranger.end)
         fleet.configure([*fleet.ports, port])
 
         def row(name):
@@ -85,7 +86,7 @@ class Trust(unittest.TestCase):
         self.assertIn(f"fingerprint {theirs[:12]}, most workers' {mine[:12]}", row("other")["reason"])
         self.assertRegex(self.verb(fleet, "ls"), "other .*unverified .*its weights, tokenizer, template or settings are not its pool's")
         self.assertEqual(fleet.metric("workers", state="unverified"), 1)
-        self.assertIn("worker other is unverified: its weights", "".join(fleet.gateway.log))
+        self.wait(lambda: "worker other is unverified: its weights" in "".join(fleet.gateway.log), lambda: fleet.gateway.log)
         body = {"model": "pelton-box", "messages": [{"role": "user", "content": "Say something."}], "max_tokens": 40, "temperature": 0}
         texts = {ask(fleet.gateway.port, "POST", CHAT, body)[0] for _ in range(8)}
         self.assertEqual((texts, row("other")["requests"]), ({200}, 0))
@@ -101,7 +102,8 @@ class Trust(unittest.TestCase):
         self.assertIn("stream_interrupted", heard[-1])
         self.assertEqual(row("other")["requests"], 0)
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, body)[0], 503, "the first one may come back: nobody takes its place")
-        self.assertEqual(fleet.metric("migrations_total", kind="cold", result="failed"), 1)
+        # Two when it is tried once more where it was, before that is known to be gone.
+        self.assertIn(fleet.metric("migrations_total", kind="cold", result="failed"), (1, 2))
         # It has been taken out for good: what is left is the pool.
         fleet.configure([port])
         self.wait(lambda: row("other")["state"] == "ready", fleet.rows)

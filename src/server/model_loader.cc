@@ -97,8 +97,8 @@ Result<void> ModelLoader::load(Order order, ModelCatalogue::When when, Done done
       return Error{ErrorCode::kUnavailable, "The server is shutting down", ""};
     }
     TRY(services_.catalogue.begin_load(order.names, when));
-    pending_.push_back(std::make_shared<PendingLoad>(
-        PendingLoad{.order = std::move(order), .when = when, .done = std::move(done)}));
+    pending_.push_back(std::make_shared<PendingLoad>(PendingLoad{
+        .number = ++loads_, .order = std::move(order), .when = when, .done = std::move(done)}));
   }
   shared_->changed.notify_all();
   changed();
@@ -170,7 +170,7 @@ void ModelLoader::finish(const std::shared_ptr<PendingLoad>& load,
   }
   changed();
   if (load->done) load->done(outcome);
-  services_.model_sleep.ended(id, outcome);
+  services_.model_sleep.ended(load->number, outcome);
   for (const Done& unloaded : load->unloaded) unloaded({});
 }
 
@@ -306,7 +306,7 @@ void ModelLoader::begin_sleep(std::unique_lock<std::mutex>& lock, Model& model,
   changed();
 }
 
-Result<bool> ModelLoader::wake(const std::string& id) {
+Result<std::optional<uint64_t>> ModelLoader::wake(const std::string& id) {
   using State = ModelCatalogue::State;
   std::shared_ptr<const ModelCatalogue::Table> table;  // may be a last hold, as above
   const std::lock_guard lock(shared_->mutex);
@@ -316,9 +316,14 @@ Result<bool> ModelLoader::wake(const std::string& id) {
     return Error{ErrorCode::kUnavailable,
                  fmt::format("The model '{}' cannot be woken any more", id), ""};
   }
-  if (entry->state == State::kServing) return false;
+  if (entry->state == State::kServing) return std::optional<uint64_t>();
+  if (entry->state == State::kWaking || entry->state == State::kLoading) {
+    const auto load =
+        std::ranges::find_if(pending_, [&](const auto& one) { return one->order.names.id == id; });
+    CHECK(load != pending_.end(), "what is loading is pending");
+    return std::optional((*load)->number);
+  }
   if (entry->state != State::kAsleep) {
-    if (entry->state == State::kWaking || entry->state == State::kLoading) return true;
     return Error{ErrorCode::kUnavailable,
                  fmt::format("The model '{}' cannot be woken: it is {}", id,
                              ModelCatalogue::state_name(entry->state)),
@@ -326,18 +331,20 @@ Result<bool> ModelLoader::wake(const std::string& id) {
   }
   const auto found = std::ranges::find(models_, id, &Model::id);
   if (found == models_.end()) {
-    locked_wake(id);
-  } else {
-    (*found)->is_wanted = true;  // what it still answers ends first
+    locked_wake(id, ++loads_);
+    return std::optional(loads_);
   }
-  return true;
+  // What it still answers ends first.
+  if ((*found)->wanted_as == 0) (*found)->wanted_as = ++loads_;
+  return std::optional((*found)->wanted_as);
 }
 
-void ModelLoader::locked_wake(const std::string& id) {
+void ModelLoader::locked_wake(const std::string& id, uint64_t number) {
   const auto found = asleep_.find(id);
   CHECK(found != asleep_.end(), "what sleeps can be loaded");
   services_.catalogue.begin_wake(id);
   const auto load = std::make_shared<PendingLoad>();
+  load->number = number;
   load->order = {.names = {.id = id}, .load = std::move(found->second)};
   load->when = ModelCatalogue::When::kAtRunTime;
   load->wakes = true;
@@ -365,7 +372,7 @@ Result<void> ModelLoader::unload_pending(std::unique_lock<std::mutex>& lock, std
   changed();
   const Error unloaded = unloaded_meanwhile(load->order.names.id);
   if (load->done) load->done(unloaded);
-  services_.model_sleep.ended(load->order.names.id, unloaded);
+  services_.model_sleep.ended(load->number, unloaded);
   if (done) done({});
   return {};
 }
@@ -453,23 +460,23 @@ void ModelLoader::end_answers(const Model& model) {
 void ModelLoader::dismantle(const std::shared_ptr<Model>& model) {
   model->parts.reset();
   std::vector<Done> unloaded;
-  bool disappoints = false;
+  uint64_t ended = 0;  // a load that will not be
   {
     const std::lock_guard lock(shared_->mutex);
     std::erase(models_, model);
     if (model->sleeps && !stopping_) {
       services_.log.info(fmt::format("'{}' is asleep: its memory has been given back", model->id));
       asleep_.emplace(model->id, std::move(model->load));
-      if (model->is_wanted) locked_wake(model->id);
+      if (model->wanted_as != 0) locked_wake(model->id, model->wanted_as);
     } else {
       if (!stopping_) services_.log.info(fmt::format("'{}' is unloaded", model->id));
       services_.catalogue.remove(model->id);
-      disappoints = model->is_wanted;
+      ended = model->wanted_as;
     }
     unloaded = std::move(model->unloaded);
   }
   changed();
-  if (disappoints) services_.model_sleep.ended(model->id, unloaded_meanwhile(model->id));
+  if (ended != 0) services_.model_sleep.ended(ended, unloaded_meanwhile(model->id));
   for (const Done& done : unloaded) done({});
 }
 

@@ -86,6 +86,7 @@ class ModelLoader {
 
  private:
   struct PendingLoad {
+    uint64_t number = 0;  // from 1 on
     Order order;
     ModelCatalogue::When when;
     Done done;
@@ -102,7 +103,7 @@ class ModelLoader {
     bool released = false;  // nobody holds it any more
     bool unloading = false;
     bool sleeps = false;      // unloading: it will be woken
-    bool is_wanted = false;   // sleeps: as soon as it has gone
+    uint64_t wanted_as = 0;   // sleeps: the number of the load that follows at once; 0: none
     int64_t deadline_ns = 0;  // unloading: when its answers are ended
     std::vector<Done> unloaded;
   };
@@ -122,8 +123,8 @@ class ModelLoader {
   // By its own name. Errors: unload()'s.
   Result<const ModelCatalogue::Entry*> entry_to_go(const ModelCatalogue::Table& table,
                                                    std::string_view id) const;
-  Result<bool> wake(const std::string& id);
-  void locked_wake(const std::string& id);
+  Result<std::optional<uint64_t>> wake(const std::string& id);
+  void locked_wake(const std::string& id, uint64_t number);
   void begin_sleep(std::unique_lock<std::mutex>& lock, Model& model, int64_t deadline_ns);
   std::shared_ptr<ServedModel> locked_add(std::shared_ptr<ServedModel> parts, Load load);
   // The model that has been idle for long enough, or when the next one will have been.
@@ -140,6 +141,7 @@ class ModelLoader {
   // Guarded by shared_->mutex.
   std::deque<std::shared_ptr<PendingLoad>> pending_;  // the first is being loaded
   std::list<std::shared_ptr<Model>> models_;
+  uint64_t loads_ = 0;                               // numbers given
   std::map<std::string, Load, std::less<>> asleep_;  // how those are loaded that sleep, by id
   bool loading_stopped_ = false;
   bool stopping_ = false;

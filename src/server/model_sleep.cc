@@ -40,10 +40,10 @@ Result<std::function<void()>> ModelSleep::wait(Waiter waiter) {
     const std::lock_guard lock(mutex_);
     if (!loader_.wake) return no_loader();
     TRY(locked_room_for(waiter));
-    TRY_ASSIGN(const bool is_loading, loader_.wake(waiter.id));
-    if (is_loading) {
+    TRY_ASSIGN(const std::optional<uint64_t> load, loader_.wake(waiter.id));
+    if (load) {
       const uint64_t ticket = ++tickets_;
-      waiting_.push_back({.ticket = ticket, .waiter = std::move(waiter)});
+      waiting_.push_back({.ticket = ticket, .load = *load, .waiter = std::move(waiter)});
       return std::function<void()>([this, ticket] { cancel(ticket); });
     }
   }
@@ -57,13 +57,13 @@ Result<void> ModelSleep::sleep(const std::string& id, std::optional<int64_t> dra
   return loader_.sleep(id, drain_ms, std::move(done));
 }
 
-void ModelSleep::ended(const std::string& id, const Result<void>& outcome) {
+void ModelSleep::ended(uint64_t load, const Result<void>& outcome) {
   std::list<Entry> ended;
   {
     const std::lock_guard lock(mutex_);
     for (auto at = waiting_.begin(); at != waiting_.end();) {
       const auto next = std::next(at);
-      if (at->waiter.id == id) ended.splice(ended.end(), waiting_, at);
+      if (at->load == load) ended.splice(ended.end(), waiting_, at);
       at = next;
     }
   }

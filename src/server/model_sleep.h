@@ -21,8 +21,8 @@ class ModelSleep {
 
   // What the loader does. Called with a lock of ours held: they call nothing here, nor does `done`.
   struct Loader {
-    // True: it is being loaded, and ended() follows. False: it is awake.
-    std::function<Result<bool>(const std::string& id)> wake = {};
+    // The number of the load that makes it, of which ended() follows; none: it is awake.
+    std::function<Result<std::optional<uint64_t>>(const std::string& id)> wake = {};
     // `drain_ms`: how long its answers may go on; none: until they have ended.
     std::function<Result<void>(const std::string& id, std::optional<int64_t> drain_ms, Done done)>
         sleep = {};
@@ -45,8 +45,9 @@ class ModelSleep {
 
   Result<void> sleep(const std::string& id, std::optional<int64_t> drain_ms, Done done);
 
-  // The loader's: a load of this model is over. All who wait for it hear of it.
-  void ended(const std::string& id, const Result<void>& outcome);
+  // The loader's: the load of that number is over. All who wait for it hear of it; who waits for a
+  // later one of the same model does not.
+  void ended(uint64_t load, const Result<void>& outcome);
   // Nothing is woken any more.
   void close();
 
@@ -55,6 +56,7 @@ class ModelSleep {
  private:
   struct Entry {
     uint64_t ticket = 0;
+    uint64_t load = 0;
     Waiter waiter;
   };
   // With mutex_ held.
