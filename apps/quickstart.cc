@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -129,7 +130,10 @@ struct Pool {
 class Quickstart {
  public:
   Quickstart(OwnServer gateway, const cli::Interrupt& interrupt)
-      : gateway_(std::move(gateway)), interrupt_(interrupt) {}
+      : gateway_(std::move(gateway)),
+        url_(gateway_->url()),
+        admin_(gateway_->said("admin on ")),
+        interrupt_(interrupt) {}
 
   Result<void> run(const cli::Arguments& arguments);
 
@@ -144,7 +148,9 @@ class Quickstart {
   Result<void> first_request();
   Result<void> load(std::chrono::milliseconds time);
 
-  const OwnServer gateway_;
+  std::optional<OwnServer> gateway_;  // none: it is over before its time
+  const std::string url_;
+  const std::string admin_;
   const cli::Interrupt& interrupt_;
   const Clock::time_point begun_ = Clock::now();
   net::HttpClient client_{net::HttpClient::Options{}};
@@ -157,8 +163,7 @@ Result<void> Quickstart::say(std::string_view text) const {
 }
 
 Result<net::HttpResponse> Quickstart::ask() {
-  TRY_ASSIGN(net::HttpCall call,
-             net::make_http_call("POST", gateway_.url() + "/v1/chat/completions"));
+  TRY_ASSIGN(net::HttpCall call, net::make_http_call("POST", url_ + "/v1/chat/completions"));
   call.headers.add("Content-Type", "application/json");
   call.body =
       R"({"model":"box","messages":[{"role":"user","content":"What is a Pelton wheel?"}],"max_tokens":100})";
@@ -167,8 +172,7 @@ Result<net::HttpResponse> Quickstart::ask() {
 }
 
 Result<Pool> Quickstart::pool() {
-  TRY_ASSIGN(net::HttpCall call,
-             net::make_http_call("GET", gateway_.said("admin on ") + "/v1/autoscaler"));
+  TRY_ASSIGN(net::HttpCall call, net::make_http_call("GET", admin_ + "/v1/autoscaler"));
   call.whole_time_max = std::chrono::seconds(10);
   TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
   TRY_ASSIGN(const Json json, Json::parse(answer.body));
@@ -218,6 +222,7 @@ Result<void> Quickstart::first_request() {
     is_over = true;
   });
   const Result<void> watched = watch(kStartTime, [&](const Pool&) { return is_over.load(); });
+  if (!watched) gateway_.reset();  // what it still holds is refused
   asking.join();
   TRY(watched);
   TRY(answer);
@@ -246,6 +251,7 @@ Result<void> Quickstart::load(std::chrono::milliseconds time) {
   }
   const Result<void> watched = watch(std::chrono::ceil<std::chrono::seconds>(time) + kStartTime,
                                      [&](const Pool&) { return Clock::now() >= end; });
+  if (!watched) gateway_.reset();
   for (std::thread& client : clients) client.join();
   TRY(watched);
   TRY(say(fmt::format("the load is over: {} answered, {} failed", answered.load(), failed.load())));
@@ -254,10 +260,10 @@ Result<void> Quickstart::load(std::chrono::milliseconds time) {
 }
 
 Result<void> Quickstart::run(const cli::Arguments& arguments) {
-  std::string head = fmt::format("API      {}/v1 (model: box)\n", gateway_.url());
+  std::string head = fmt::format("API      {}/v1 (model: box)\n", url_);
   if (!console::bundle().empty()) {
     head += fmt::format("chat     {}/console\nconsole  {}/console (Fleet, Scaling, Requests)\n",
-                        gateway_.url(), gateway_.said("admin on "));
+                        url_, admin_);
   }
   TRY(write_output(head));
   TRY(watch(kStartTime, [](const Pool&) { return true; }));
