@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/chains_flags.h"
+#include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/gateway_chains.h"
 #include "apps/gateway_reload.h"
@@ -18,6 +19,7 @@
 #include "apps/version.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
+#include "console/bundle.h"
 #include "console/pages.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
@@ -50,7 +52,7 @@ void send_chat(const net::HttpRequest& request, const std::shared_ptr<net::Excha
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  GatewayChains* chains, GatewayReload& reload,
                                  const GatewayScaling* scaling, ScalingExchange& others,
-                                 FleetConsole* console, base::Log& log) {
+                                 FleetConsole* console, bool has_chat, base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -62,15 +64,15 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
           .hosts = hosts.at(config.host),
           .takes_body =
               [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
-      [&gateway, chains, has_chat = config.console](
-          net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, chains, has_chat](net::HttpRequest request,
+                                   const std::shared_ptr<net::Exchange>& exchange) {
         if (has_chat && console::is_console_path(request.path)) return send_chat(request, exchange);
         if (chains != nullptr && chains->handle(request, exchange)) return;
         gateway.handle(std::move(request), exchange);
       },
       log);
   TRY(listeners.http->start());
-  if (console != nullptr && config.console) console->set_chat_port(listeners.http->port());
+  if (console != nullptr && has_chat) console->set_chat_port(listeners.http->port());
   if (config.grpc_port >= 0) {
     listeners.grpc = std::make_unique<gateway::GrpcListener>(
         [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
@@ -166,13 +168,14 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
   std::unique_ptr<FleetConsole> console;  // null: nobody could see it
-  if (config.admin_port >= 0) {
+  if (config.admin_port >= 0 && !console::bundle().empty()) {
     FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
     if (scales) parts.states = [&scaling = *scaling] { return scaling.states(); };
     console = std::make_unique<FleetConsole>(std::move(parts));
   }
-  TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, chains.get(), reload,
-                                                 scaling.get(), others, console.get(), log));
+  TRY_ASSIGN(Listeners listeners,
+             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
+                            console.get(), has_console(arguments), log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
@@ -235,6 +238,13 @@ cli::Verb gateway_verb() {
                          "autoscale --replay; at 64 MiB it becomes FILE.1",
                  .may_be_empty = false,
                  .only_with = {{"--with-autoscaler"}}},
+                {.name = "--console",
+                 .value = "PAGES",
+                 .help =
+                     "the web console at the clients' listener; chat: chat and models; off: none",
+                 .default_text = "off",
+                 .choices = {"off", "chat"},
+                 .only_with = {{"--config"}}},
                 {.name = "--open",
                  .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,

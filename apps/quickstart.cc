@@ -93,7 +93,6 @@ std::string configuration(const std::string& model, const Folder& folder,
   return fmt::format(R"([gateway]
 listen = "127.0.0.1:{}"
 admin = "127.0.0.1:{}"
-console = true
 
 [autoscaler]
 state_dir = {}
@@ -295,9 +294,10 @@ Result<void> run(const cli::Arguments& arguments) {
   std::ofstream out(file, std::ios::binary);
   out << configuration(model, folder, arguments) << std::flush;
   if (!out) return Error{ErrorCode::kIo, "cannot write " + file, {}};
-  TRY_ASSIGN(OwnServer gateway, OwnServer::start({"gateway", "--config", file, "--with-autoscaler",
-                                                  "--log-level", arguments.text("--log-level")},
-                                                 interrupt));
+  TRY_ASSIGN(OwnServer gateway,
+             OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console",
+                               "chat", "--log-level", arguments.text("--log-level")},
+                              interrupt));
   return Quickstart(std::move(gateway), interrupt).run(arguments);
 }
 

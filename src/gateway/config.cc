@@ -217,8 +217,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "console", "threads",
-                         "keys_file", "workers_file", "fleet_key_file", "retries", "retry_budget",
+  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
+                         "workers_file", "fleet_key_file", "retries", "retry_budget",
                          "resume_budget", "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
@@ -234,7 +234,6 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
     return table.bad("allowed_hosts", hosts.error().message);
   }
   TRY(read_networks(table, config));
-  TRY(table.read("console", config.console));
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("workers_file", config.workers_file));

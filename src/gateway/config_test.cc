@@ -10,7 +10,6 @@ namespace {
 constexpr std::string_view kSound = R"([gateway]
 listen = "127.0.0.1:9001"
 admin = "[::1]:9002"
-console = true
 retries = 1
 resume_budget = 2.5
 [[pool]]
@@ -31,8 +30,6 @@ TEST(GatewayConfig, IsReadAsItIsWritten) {
   EXPECT_EQ(config->port, 9001);
   EXPECT_EQ(config->admin_host, "::1");
   EXPECT_EQ(config->admin_port, 9002);
-  EXPECT_TRUE(config->console);
-  EXPECT_FALSE(GatewayConfig().console);
   EXPECT_EQ(config->retries_max, 1);
   EXPECT_EQ(config->resume_budget_s, 2.5);
   ASSERT_EQ(config->workers.size(), 2u);
@@ -60,7 +57,6 @@ TEST(GatewayConfig, RefusesWhatIsWrongByLine) {
   const std::string pool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
   const Bad bads[] = {
       {"[gateway]\nlistn = \"x\"\n", "f:2: [gateway] has no key 'listn'"},
-      {"[gateway]\nconsole = \"chat\"\n", "f:2: [gateway]: 'console' must be"},
       {"[gateway]\nlisten = 8000\n", "f:2: [gateway]: 'listen' must be a text"},
       {"[gateway]\nlisten = \"127.0.0.1:70000\"\n",
        "f:2: [gateway]: 'listen' must be ADDRESS:PORT"},

@@ -285,7 +285,6 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   if (config.index_bytes != old->index_bytes) kept.emplace_back("index_bytes");
   if (config.threads != old->threads) kept.emplace_back("threads");
   if (config.allowed_hosts != old->allowed_hosts) kept.emplace_back("allowed_hosts");
-  if (config.console != old->console) kept.emplace_back("console");
   if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
   if (config.etcd != old->etcd) kept.emplace_back("[etcd]");
   if (config.kubernetes.ca_file != old->kubernetes.ca_file) kept.emplace_back("ca_file");

@@ -56,7 +56,7 @@ ${scale}
 serve = ["${model}", "--executor", "modelled:${script}", "--max-num-seqs", "4"]
 start_seconds = 1
 `;
-const head = (state) => `[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\nconsole = true\n\n[autoscaler]\nstate_dir = "${folder}/${state}"\n`;
+const head = (state) => `[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n\n[autoscaler]\nstate_dir = "${folder}/${state}"\n`;
 
 async function lane() {
   while (loading) {
@@ -67,7 +67,7 @@ async function lane() {
 }
 before(async () => {
   browser = await open_browser();
-  gateway = await start("gateway", head("state") + pool("scripted", "min = 1\nmax = 3\nconcurrency_target = 2"), "--with-autoscaler");
+  gateway = await start("gateway", head("state") + pool("scripted", "min = 1\nmax = 3\nconcurrency_target = 2"), "--with-autoscaler", "--console", "chat");
   load = Promise.all([lane(), lane(), lane(), lane(), lane()]);
 });
 after(async () => {
