@@ -139,9 +139,13 @@ class Quickstart {
  private:
   Result<void> say(std::string_view text) const;
   Result<net::HttpResponse> ask();
-  Result<Pool> pool();
-  // A line whenever the pool's numbers are others, until `until` says so. Errors: kCancelled, kIo:
-  // replicas do not start; kDeadline.
+  // None: nothing has been decided yet.
+  Result<std::optional<Pool>> pool();
+  // A line, if the numbers are others than those of the last one. Errors: kIo: replicas do not
+  // start.
+  Result<void> show(const Pool& now);
+  // The same again and again, until `until` says so. Errors: kCancelled, kDeadline, those of
+  // show().
   template <typename Until>
   Result<void> watch(std::chrono::seconds at_most, const Until& until);
   Result<void> first_request();
@@ -170,40 +174,45 @@ Result<net::HttpResponse> Quickstart::ask() {
   return net::http_fetch(client_, std::move(call));
 }
 
-Result<Pool> Quickstart::pool() {
+Result<std::optional<Pool>> Quickstart::pool() {
   TRY_ASSIGN(net::HttpCall call, net::make_http_call("GET", admin_ + "/v1/autoscaler"));
   call.whole_time_max = std::chrono::seconds(10);
   TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
   TRY_ASSIGN(const Json json, Json::parse(answer.body));
   const Json* pools = json.find("pools");
-  if (pools == nullptr || !pools->is_array() || pools->as_array().empty()) {
+  if (pools == nullptr || !pools->is_array()) {
     return Error{ErrorCode::kIo, "the gateway says nothing of its pool", {}};
   }
+  if (pools->as_array().empty()) return std::optional<Pool>();
   const Json& one = pools->as_array().front();
   const auto number = [&](std::string_view key) { return one.integer(key).value_or(0); };
-  return Pool{.desired = number("desired"),
-              .ready = number("ready"),
-              .others = number("starting") + number("draining") + number("stopping"),
-              .decision = one.string("decision").value_or(""),
-              .failure = one.string("failure").value_or("")};
+  return std::optional<Pool>(
+      Pool{.desired = number("desired"),
+           .ready = number("ready"),
+           .others = number("starting") + number("draining") + number("stopping"),
+           .decision = one.string("decision").value_or(""),
+           .failure = one.string("failure").value_or("")});
+}
+
+Result<void> Quickstart::show(const Pool& now) {
+  if (!now.failure.empty()) {
+    return Error{ErrorCode::kIo, "replicas do not start: " + now.failure, {}};
+  }
+  const std::string numbers =
+      fmt::format("{} ready, {} wanted", now.ready, now.desired) +
+      (now.others > 0 ? fmt::format(", {} starting or leaving", now.others) : "");
+  if (numbers == shown_) return {};
+  shown_ = numbers;
+  return say(fmt::format("{:<36} {}", numbers, now.decision));
 }
 
 template <typename Until>
 Result<void> Quickstart::watch(std::chrono::seconds at_most, const Until& until) {
   const Clock::time_point end = Clock::now() + at_most;
   for (;;) {
-    TRY_ASSIGN(const Pool now, pool());
-    if (!now.failure.empty()) {
-      return Error{ErrorCode::kIo, "replicas do not start: " + now.failure, {}};
-    }
-    const std::string numbers =
-        fmt::format("{} ready, {} wanted", now.ready, now.desired) +
-        (now.others > 0 ? fmt::format(", {} starting or leaving", now.others) : "");
-    if (numbers != shown_) {
-      shown_ = numbers;
-      TRY(say(fmt::format("{:<36} {}", numbers, now.decision)));
-    }
-    if (until(now)) return {};
+    TRY_ASSIGN(const std::optional<Pool> now, pool());
+    if (now) TRY(show(*now));
+    if (now && until(*now)) return {};
     if (interrupt_.pending()) return Error{ErrorCode::kCancelled, "interrupted", {}};
     if (Clock::now() >= end) {
       return Error{ErrorCode::kDeadline, fmt::format("nothing more in {} s", at_most.count()), {}};
