@@ -109,6 +109,17 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
   return listeners;
 }
 
+// Null: nobody could see it.
+std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
+                                                const gateway::Gateway& gateway,
+                                                const GatewayScaling* scaling,
+                                                const base::Clock& clock) {
+  if (config.admin_port < 0 || console::bundle().empty()) return nullptr;
+  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
+  if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
+  return std::make_unique<FleetConsole>(std::move(parts));
+}
+
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
 Result<void> check_alone(const gateway::GatewayConfig& config) {
   const auto refused = [](std::string_view key, std::string_view why) {
@@ -167,12 +178,8 @@ Result<void> run(const cli::Arguments& arguments) {
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
-  std::unique_ptr<FleetConsole> console;  // null: nobody could see it
-  if (config.admin_port >= 0 && !console::bundle().empty()) {
-    FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
-    if (scales) parts.states = [&scaling = *scaling] { return scaling.states(); };
-    console = std::make_unique<FleetConsole>(std::move(parts));
-  }
+  const std::unique_ptr<FleetConsole> console =
+      operators_console(config, gateway, scaling.get(), clock);
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
                             console.get(), has_console(arguments), log));
@@ -238,13 +245,6 @@ cli::Verb gateway_verb() {
                          "autoscale --replay; at 64 MiB it becomes FILE.1",
                  .may_be_empty = false,
                  .only_with = {{"--with-autoscaler"}}},
-                {.name = "--console",
-                 .value = "PAGES",
-                 .help =
-                     "the web console at the clients' listener; chat: chat and models; off: none",
-                 .default_text = "off",
-                 .choices = {"off", "chat"},
-                 .only_with = {{"--config"}}},
                 {.name = "--open",
                  .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,
@@ -262,6 +262,10 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml"},
       .run = run,
   };
+  for (Flag& flag : console_flags("off")) {
+    flag.only_with = {{"--config"}};
+    verb.flags.push_back(std::move(flag));
+  }
   for (Flag& flag : chains_flags()) {
     if (flag.only_with.empty()) flag.only_with = {{"--config"}};
     verb.flags.push_back(std::move(flag));

@@ -8,6 +8,8 @@ const kLeft = 62;
 const kBottom = 20;
 const kTop = 8;
 
+const kSpans_ms = [1, 2, 5].map((minutes) => minutes * 60_000);
+
 export type Line<T> = { name: string; value: (sample: T) => number | null };
 
 function svg(tag: string, attributes: Record<string, string | number>, text = ""): SVGElement {
@@ -51,11 +53,14 @@ export class Chart<T> {
     this.legend.replaceChildren(...lines.map((line, i) => h("span", { class: `mark ${look(i)}` }, line.name)));
   }
 
+  // `span_ms`: at most so far back.
   draw(samples: T[], at: (sample: T) => number, span_ms: number): void {
     // As wide as it is shown, so that its text keeps its size.
     const width = Math.max(this.plot.clientWidth, 240);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${kHeight}`);
     const end = at(samples[samples.length - 1]);
+    // A young history fills the plot, too.
+    span_ms = kSpans_ms.find((one) => one >= end - at(samples[0])) ?? span_ms;
     const shown = samples.filter((one) => at(one) > end - span_ms);
     const values = shown.map((one) => this.lines.map((line) => line.value(one)));
     const greatest = Math.max(0, ...values.flat().map((value) => value ?? 0));
