@@ -333,8 +333,12 @@ Result<void> erase(const cli::Arguments& arguments) {
     for (const weights::Copy& copy : weights::list_copies(folder)) gone.push_back(copy.folder);
   }
   for (const std::string& one : gone) {
-    TRY_ASSIGN(const int64_t freed, weights::erase_copy(one));
-    fmt::print(stderr, "{}: {} freed\n", one, human(freed));
+    TRY_ASSIGN(const weights::Erased erased, weights::erase_copy(one));
+    fmt::print(stderr, "{}: {} freed\n", one, human(erased.bytes));
+    if (erased.left.empty()) continue;
+    fmt::print(stderr, "{}: {} of somebody else's stay: {}{}\n", one,
+               erased.left.size() == 1 ? "a file" : fmt::format("{} files", erased.left.size()),
+               erased.left.front(), erased.left.size() == 1 ? "" : ", ...");
   }
   return {};
 }
@@ -345,7 +349,8 @@ cli::Verb erase_weights_verb() {
       .summary = "Deletes a copy of a model, to the last byte.",
       .about =
           "What was begun of it too, and its lock. Only what weights mirror or serve\n"
-          "--weights-from made; a model that is being served from there keeps its bytes until\n"
+          "--weights-from made: files that were put beside it stay. A model that is being served "
+          "from there keeps its bytes until\n"
           "that process ends.",
       .positionals = {{.name = "FOLDER", .help = "the copy"}},
       .flags = {{.name = "--all",

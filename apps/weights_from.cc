@@ -76,7 +76,6 @@ Result<WeightsFrom::Fetched> WeightsFrom::fetch(const std::string& model,
         fmt::format("{} is no folder, and no name of a model at --weights-from", hub::shown(model)),
         "MODEL"};
   }
-  std::lock_guard lock(mutex_);
   weights::MirrorOptions options{.fetch = options_};
   for (weights::Place& peer : options.fetch.peers) peer = place_below(peer, model);
   options.fetch.origin = place_below(options.fetch.origin, model);

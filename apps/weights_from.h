@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +37,8 @@ class WeightsFrom {
   static Result<std::unique_ptr<WeightsFrom>> open(const cli::Arguments& arguments,
                                                    const base::Clock& clock, base::Log& log);
 
-  // A folder that is here is served as it is. Errors: those of weights::mirror().
+  // A folder that is here is served as it is. Any thread, also for several models at once. Errors:
+  // those of weights::mirror().
   Result<Fetched> fetch(const std::string& model, const std::function<bool()>& stopped);
 
  private:
@@ -46,7 +46,6 @@ class WeightsFrom {
 
   const base::Clock& clock_;
   base::Log& log_;
-  std::mutex mutex_;                             // one at a time
   std::string cache_;                            // empty: no copy is kept
   weights::FetchOptions options_;                // its places hold models, each below its name
   std::unique_ptr<weights::ShareServer> share_;  // null: nothing is given on

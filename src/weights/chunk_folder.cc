@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -147,8 +148,13 @@ std::string ChunkFolder::text_of(int chunk) const {
 }
 
 int ChunkFolder::find(const std::string& digest) const {
-  const auto found = index_.find(digest);
-  return found == index_.end() ? -1 : found->second;
+  int first = -1;
+  const auto [begin, end] = index_.equal_range(digest);
+  for (auto at = begin; at != end; ++at) {
+    if (state(at->second) == State::kThere) return at->second;
+    if (first < 0 || at->second < first) first = at->second;
+  }
+  return first;
 }
 
 bool ChunkFolder::whole() const {
@@ -205,14 +211,19 @@ Result<void> ChunkFolder::write(int chunk, std::string_view bytes) {
 }
 
 Result<void> ChunkFolder::sync() const {
-  for (size_t i = 0; i < chunks_.size(); ++i) {
-    if (i > 0 && chunks_[i].file == chunks_[i - 1].file) continue;
-    TRY_ASSIGN(const int number, open_file(chunks_[i], O_RDONLY));
-    const Descriptor file(number);
-    if (::fsync(file.number()) != 0) return io_error(chunks_[i], "sync");
+  std::set<std::string> paths = {"."};
+  for (const ManifestFile& file : manifest_.files) {
+    paths.insert(file.path);
+    for (fs::path above = fs::path(file.path).parent_path(); !above.empty();
+         above = above.parent_path()) {
+      paths.insert(above.string());
+    }
   }
-  if (::fsync(descriptor_) != 0) {
-    return Error{ErrorCode::kIo, fmt::format("{}: cannot sync: {}", folder_, std::strerror(errno))};
+  for (const std::string& path : paths) {
+    const Descriptor one(::openat(descriptor_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (one.number() >= 0 && ::fsync(one.number()) == 0) continue;
+    return Error{ErrorCode::kIo,
+                 fmt::format("{}/{}: cannot sync: {}", folder_, path, std::strerror(errno))};
   }
   return {};
 }

@@ -40,7 +40,7 @@ class ChunkFolder {
   }
   // "model.safetensors from byte 16777216", for messages.
   std::string text_of(int chunk) const;
-  // The first of that digest; -1: none.
+  // One of that digest that is there, else the first; -1: none. Two chunks may be equal.
   int find(const std::string& digest) const;
 
   State state(int chunk) const { return states_[static_cast<size_t>(chunk)]; }
@@ -52,7 +52,7 @@ class ChunkFolder {
   Result<size_t> read(int chunk, int64_t offset, std::span<char> into) const;
   // All of a chunk, which becomes kThere. Errors: kIo, kDoesNotFit.
   Result<void> write(int chunk, std::string_view bytes);
-  // Everything is on the disk when this returns. Errors: kIo.
+  // Everything, and every name, is on the disk when this returns. Errors: kIo.
   Result<void> sync() const;
 
  private:
@@ -69,7 +69,7 @@ class ChunkFolder {
   const std::string manifest_json_;
   const std::string digest_;
   const std::vector<Chunk> chunks_;
-  std::unordered_map<std::string_view, int> index_;  // by digest
+  std::unordered_multimap<std::string_view, int> index_;  // by digest
   std::vector<std::atomic<State>> states_;
   int descriptor_ = -1;  // of the folder, whatever it is called by now
 };

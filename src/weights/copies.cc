@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -46,12 +47,12 @@ bool is_copy(const fs::path& folder) {
   return fs::is_regular_file(folder / kNote, ignored);
 }
 
-// A partial folder has its files and nothing else to know it by from a user's: its name must
-// be one of ours, and the digest's.
+// Its name must be one of ours, and the note be there.
 bool is_partial_of(const fs::path& path, const std::string& name) {
   const std::string found = path.filename().string();
   const std::string prefix = name + std::string(kPartial);
-  return found.starts_with(prefix) && found.size() == prefix.size() + kDigestChars &&
+  return is_copy(path) && found.starts_with(prefix) &&
+         found.size() == prefix.size() + kDigestChars &&
          std::all_of(found.begin() + static_cast<std::ptrdiff_t>(prefix.size()), found.end(),
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -97,6 +98,53 @@ Result<void> sync_file(const std::string& file) {
   if (number >= 0) ::close(number);
   if (done) return {};
   return Error{ErrorCode::kIo, fmt::format("{}: cannot sync: {}", file, std::strerror(code))};
+}
+
+// When its bytes, name or owner were last changed: no program sets that back. None: it is not
+// there.
+std::optional<int64_t> change_time_ns(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return std::nullopt;
+  return info.st_ctim.tv_sec * int64_t{1'000'000'000} + info.st_ctim.tv_nsec;
+}
+
+Result<void> remove_all_of(const fs::path& path) {
+  std::error_code failed;
+  fs::remove_all(path, failed);
+  if (!failed) return {};
+  return Error{ErrorCode::kIo,
+               fmt::format("{}: cannot delete: {}", path.string(), failed.message()), "FOLDER"};
+}
+
+// Of one whose manifest cannot be read nobody knows what is whose: it goes as a whole.
+Result<void> remove_files_of_copy(const fs::path& folder) {
+  const Result<std::string> text =
+      base::read_file((folder / kManifestName).string(), kManifestBytesMax);
+  const Result<Manifest> manifest = text.ok() ? parse_manifest(*text) : Result<Manifest>(Error{});
+  if (!manifest.ok()) return remove_all_of(folder);
+  std::error_code not_empty;
+  for (const ManifestFile& file : manifest->files) {
+    TRY(remove_all_of(folder / file.path));
+    for (fs::path above = fs::path(file.path).parent_path(); !above.empty();
+         above = above.parent_path()) {
+      if (!fs::remove(folder / above, not_empty)) break;
+    }
+  }
+  TRY(remove_all_of(folder / kManifestName));
+  TRY(remove_all_of(folder / kNote));  // last: until then it can be erased again
+  fs::remove(folder, not_empty);
+  return {};
+}
+
+std::vector<std::string> files_left(const fs::path& folder) {
+  std::vector<std::string> left;
+  std::error_code failed;
+  for (fs::recursive_directory_iterator at(folder, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    if (!at->is_directory(failed)) left.push_back(at->path().string());
+  }
+  std::sort(left.begin(), left.end());
+  return left;
 }
 
 Copy copy_at(const fs::path& folder) {
@@ -151,6 +199,20 @@ std::string partial_folder(const std::string& folder, const std::string& digest)
   return fmt::format("{}{}{}", plain(folder).string(), kPartial, digest.substr(0, kDigestChars));
 }
 
+Result<void> begin_partial(const std::string& folder, const std::string& digest,
+                           const std::string& from) {
+  const std::string partial = partial_folder(folder, digest);
+  std::error_code failed;
+  fs::create_directories(partial, failed);
+  if (failed) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot create: {}", partial, failed.message())};
+  }
+  Json note;
+  note.set("from", from);
+  note.set("manifest", digest);
+  return base::write_file(partial + "/" + kNote, note.dump());
+}
+
 Result<bool> find_copy(const std::string& folder, const Manifest& manifest) {
   std::error_code failed;
   if (!fs::exists(folder, failed)) return false;
@@ -178,15 +240,10 @@ void remove_other_partials(const std::string& folder, const std::string& digest)
   }
 }
 
-Result<void> finish_copy(const std::string& folder, const ChunkFolder& chunks,
-                         const std::string& from) {
+Result<void> finish_copy(const std::string& folder, const ChunkFolder& chunks) {
   const fs::path path = plain(folder);
   const std::string partial = partial_folder(folder, chunks.digest());
   TRY(base::write_file(partial + "/" + kManifestName, chunks.manifest_json()));
-  Json note;
-  note.set("from", from);
-  note.set("manifest", chunks.digest());
-  TRY(base::write_file(partial + "/" + kNote, note.dump()));
   // A name is given to what lies on the disk: a copy with an empty manifest would be nobody's.
   for (const char* file : {kManifestName, kNote}) TRY(sync_file(partial + "/" + file));
   TRY(sync_folder(partial));
@@ -201,10 +258,10 @@ Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& optio
                              MakeProgress progress) {
   const fs::path path = plain(folder);
   std::error_code failed;
-  const fs::file_time_type written = fs::last_write_time(path / kManifestName, failed);
+  const std::optional<int64_t> written_ns = change_time_ns(path / kManifestName);
   const Result<std::string> text =
-      failed ? Result<std::string>(Error{})
-             : base::read_file((path / kManifestName).string(), kManifestBytesMax);
+      written_ns ? base::read_file((path / kManifestName).string(), kManifestBytesMax)
+                 : Result<std::string>(Error{});
   if (text.ok()) {
     Result<Manifest> manifest = parse_manifest(*text);
     const Result<std::vector<ManifestFile>> there = files_below(folder);
@@ -215,7 +272,7 @@ Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& optio
     for (size_t i = 0; same && i < manifest->files.size(); ++i) {
       const fs::path file = path / manifest->files[i].path;
       same = fs::file_size(file, failed) == static_cast<uintmax_t>(manifest->files[i].bytes) &&
-             !failed && fs::last_write_time(file, failed) <= written && !failed;
+             !failed && change_time_ns(file).value_or(INT64_MAX) <= *written_ns;
     }
     if (same) return manifest;
   }
@@ -244,7 +301,7 @@ std::vector<Copy> list_copies(const std::string& folder) {
   return list;
 }
 
-Result<int64_t> erase_copy(const std::string& folder) {
+Result<Erased> erase_copy(const std::string& folder) {
   const fs::path path = plain(folder);
   if (!is_copy(path) && partials_of(path).empty()) {
     return Error{ErrorCode::kNotFound,
@@ -260,17 +317,15 @@ Result<int64_t> erase_copy(const std::string& folder) {
                  fmt::format("{} is being fetched by another process", folder), "FOLDER"};
   }
   const Copy copy = copy_at(path);
-  std::vector<fs::path> gone = partials_of(path);
-  if (copy.whole) gone.push_back(path);
-  for (const fs::path& one : gone) {
-    std::error_code failed;
-    fs::remove_all(one, failed);
-    if (!failed) continue;
-    return Error{ErrorCode::kIo,
-                 fmt::format("{}: cannot delete: {}", one.string(), failed.message()), "FOLDER"};
+  for (const fs::path& partial : partials_of(path)) TRY(remove_all_of(partial));
+  Erased erased{.bytes = copy.bytes + copy.partial_bytes, .left = {}};
+  if (copy.whole) {
+    TRY(remove_files_of_copy(path));
+    erased.bytes -= bytes_on_disk(path);
+    erased.left = files_left(path);
   }
   ::unlink(lock_path(folder).c_str());
-  return copy.bytes + copy.partial_bytes;
+  return erased;
 }
 
 }  // namespace pelton::weights

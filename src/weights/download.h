@@ -2,6 +2,7 @@
 // for. Continues after a cut. Owned by a fetch; its thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,8 +16,8 @@ namespace pelton::weights {
 
 class Download final : public hub::TransferSink {
  public:
-  Download(const ChunkFolder& folder, int chunk, int source, bool by_digest)
-      : folder_(folder), chunk_(chunk), source_(source), by_digest_(by_digest) {}
+  Download(const ChunkFolder& folder, int chunk, int source, bool by_digest, int64_t now_ns)
+      : folder_(folder), chunk_(chunk), source_(source), by_digest_(by_digest), begun_ns_(now_ns) {}
 
   int chunk() const { return chunk_; }
   int source() const { return source_; }
@@ -33,6 +34,13 @@ class Download final : public hub::TransferSink {
   const hub::ResponseHead& head() const { return head_; }
   bool complete() const { return static_cast<int64_t>(bytes_.size()) == wanted(); }
   bool has_grown() const { return bytes_.size() > begun_with_; }
+  // How long the rest would take at the pace so far.
+  double seconds_left(int64_t now_ns) const {
+    const double took_s = static_cast<double>(now_ns - begun_ns_) * 1e-9;
+    const auto done = static_cast<double>(bytes_.size());
+    return took_s * (static_cast<double>(wanted()) - done) / std::max(done, 1.0);
+  }
+  int64_t begun_ns() const { return begun_ns_; }
   // What was wrong with an answer that looked like one: a range that is another, too many bytes.
   const std::string& fault() const { return fault_; }
   std::string take_bytes() { return std::move(bytes_); }
@@ -48,6 +56,7 @@ class Download final : public hub::TransferSink {
   const int chunk_;
   const int source_;
   const bool by_digest_;
+  const int64_t begun_ns_;
   std::string bytes_;
   size_t begun_with_ = 0;
   hub::ResponseHead head_;

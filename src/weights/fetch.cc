@@ -99,7 +99,7 @@ Fetch::~Fetch() {
 }
 
 Result<void> Fetch::run(Progress progress) {
-  begun_ns_ = clock_.now_ns();
+  begun_ns_ = active_ns_ = clock_.now_ns();
   const int64_t total = folder_.manifest().bytes();
   while (missing_ > 0) {
     if (!progress(bytes_there_, total)) return Error{ErrorCode::kCancelled, "interrupted"};
@@ -262,10 +262,12 @@ bool Fetch::is_missing(int chunk) const {
 bool Fetch::is_origins(int chunk, int64_t now_ns) const {
   const auto index = static_cast<size_t>(chunk);
   const uint64_t own = options_.id.empty() ? 0 : claim(bits_[index], options_.id);
+  const bool has_waited = now_ns - active_ns_ > ns(options_.patience);
   for (const auto& source : sources_) {
     if (source->origin || !source->dropped.empty()) continue;
     if (source->there[index] && source->poll_failures == 0) return false;
-    if (options_.id.empty() || !source->cooperates(now_ns, ns(options_.patience))) continue;
+    if (options_.id.empty() || has_waited || !source->cooperates(now_ns, ns(options_.patience)))
+      continue;
     if (source->coming[index] || claim(bits_[index], source->id) > own) return false;
   }
   return true;
@@ -286,7 +288,30 @@ void Fetch::start_downloads() {
   const int most = 2 * options_.connections;
   const int checking = options_.connections + checkers();  // what may wait to be hashed
   while (static_cast<int>(downloads_.size()) < most && checker_->pending() < checking) {
-    if (!start_from_peer() && !start_from_origin()) return;
+    if (!start_from_peer() && !start_from_origin()) break;
+  }
+  if (!downloads_.empty()) active_ns_ = clock_.now_ns();
+  if (static_cast<int>(downloads_.size()) < options_.connections) pass_over_slow();
+}
+
+// Connections are idle: nothing else is left to fetch. Its bytes so far are lost: of two sources'
+// bytes in one chunk nobody could say whose were wrong.
+void Fetch::pass_over_slow() {
+  const int64_t now = clock_.now_ns();
+  for (auto download = downloads_.begin(); download != downloads_.end();) {
+    const auto one = download++;
+    Source& source = *sources_[static_cast<size_t>(one->source())];
+    const bool is_late = now - one->begun_ns() > ns(options_.overdue) &&
+                         one->seconds_left(now) > static_cast<double>(ns(options_.overdue)) * 1e-9;
+    const auto index = static_cast<size_t>(one->chunk());
+    const bool is_elsewhere = std::any_of(sources_.begin(), sources_.end(), [&](const auto& other) {
+      return other.get() != &source && other->dropped.empty() && other->poll_failures == 0 &&
+             (other->origin || other->there[index]);
+    });
+    if (source.origin || !is_late || !is_elsewhere) continue;
+    source.there[index] = false;
+    source.passed_over[index] = true;
+    give_back(one);
   }
 }
 
@@ -331,7 +356,7 @@ void Fetch::begin(int chunk, size_t source) {
   busy_[static_cast<size_t>(chunk)] = true;
   ++sources_[source]->running;
   downloads_.emplace_back(folder_, chunk, static_cast<int>(source),
-                          sources_[source]->kind == Source::Kind::kNode);
+                          sources_[source]->kind == Source::Kind::kNode, clock_.now_ns());
   start_transfer(downloads_.back());
 }
 

@@ -6,6 +6,9 @@
 //   three nodes, chunk 5      A: claim 17   B: claim 90   C: claim 4
 //   B fetches it from the origin; A and C see in B's `have` that it is there, and take it from B;
 //   if B gets no chunk for some seconds, it counts no longer, and A, the next, fetches it.
+//
+// At the end, when nothing is left to begin, what a peer is slow with is fetched from elsewhere,
+// and who has waited for others for some seconds waits no longer.
 #pragma once
 
 #include <chrono>
@@ -38,6 +41,7 @@ struct FetchOptions {
   std::function<void(const std::string&)> say;  // a source that is dropped; may be empty
   std::chrono::milliseconds gather{250};        // to hear of others before the first chunk
   std::chrono::milliseconds patience{5'000};    // with a node that gets no chunk
+  std::chrono::milliseconds overdue{2'000};     // of a chunk that others would have given by then
 };
 
 struct FetchReport {
@@ -80,6 +84,7 @@ class Fetch {
   bool start_from_peer();
   bool start_from_origin();
   void begin(int chunk, size_t source);
+  void pass_over_slow();
   void try_waiting();
   void start_transfer(Download& download);
   void ended(const hub::TransferEnd& end);
@@ -112,7 +117,8 @@ class Fetch {
   int64_t bytes_there_ = 0;
   int64_t begun_ns_ = 0;
   int64_t plan_at_ns_ = 0;
-  Error origin_error_;  // once the origin is dropped
+  int64_t active_ns_ = 0;  // when a chunk was last on its way, or had come
+  Error origin_error_;     // once the origin is dropped
   FetchReport report_;
   std::unique_ptr<ChunkChecker> checker_;  // last: its threads use the folder
 };

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -293,8 +294,76 @@ class ShareTest : public FetchTest {
     return response.ok() ? *response : net::HttpResponse{.status = 0};
   }
 
+  static std::vector<std::string> names_in(const std::string& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
 };
+
+// It says to have all of the model, and gives nothing of one chunk.
+TEST_F(ShareTest, WhatAPeerIsSlowWithComesFromElsewhere) {
+  std::atomic<bool> over{false};
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  FakeServer peer([&](const FakeRequest& request) {
+    if (request.target.ends_with("/have")) {
+      return FakeAnswer{.status = 200, .body = have_of(**whole, "slow").to_json()};
+    }
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return FakeAnswer{.status = 404};
+  });
+  FakeServer origin(files_answer());
+  MirrorOptions wanted = options(origin.url(), {peer.url()});
+  wanted.fetch.overdue = std::chrono::milliseconds(50);
+  const Result<MirrorReport> report = fetch(wanted);
+  over = true;
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->fetch.bytes_from_origin, manifest_.bytes());
+  expect_copy();
+}
+
+// It says to fetch all from the origin for others too, and that it gets on.
+TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
+  std::atomic<size_t> asked = 0;
+  const size_t chunks = chunks_of(manifest_).size();
+  Have have{.id = "promises",
+            .manifest = manifest_.digest(),
+            .there = std::vector<bool>(chunks),
+            .coming = std::vector<bool>(chunks, true),
+            .peers = {}};
+  FakeServer peer([&](const FakeRequest& request) {
+    if (!request.target.ends_with("/have")) return FakeAnswer{.status = 500};
+    Have now = have;
+    now.there[0] = ++asked % 2 == 0;  // always more than before
+    return FakeAnswer{.status = 200, .body = now.to_json()};
+  });
+  const auto origin = serve();
+  MirrorOptions wanted = options(url(*origin), {peer.url()});
+  wanted.fetch.id = "me";
+  wanted.fetch.gather = std::chrono::milliseconds(1);
+  wanted.fetch.patience = std::chrono::milliseconds(300);
+  const Result<MirrorReport> report = fetch(wanted);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  expect_copy();
+}
+
+TEST_F(ShareTest, OfEqualChunksTheOneThatIsThereIsGiven) {
+  const std::string once = random_bytes(kChunkBytesMin, 9);
+  std::filesystem::create_directories(folder_ + "/twice");
+  ASSERT_TRUE(base::write_file(folder_ + "/twice/a", once + once).ok());
+  const Manifest manifest = *make_manifest(folder_ + "/twice", {.chunk_bytes = kChunkBytesMin},
+                                           [](int64_t, int64_t) { return true; });
+  const auto folder = *ChunkFolder::open(folder_ + "/twice", manifest);
+  ASSERT_EQ(folder->chunks().size(), 2u);
+  folder->set_state(0, ChunkFolder::State::kMissing);
+  EXPECT_EQ(folder->find(folder->digest_of(0)), 1);
+  folder->set_state(1, ChunkFolder::State::kMissing);
+  EXPECT_EQ(folder->find(folder->digest_of(0)), 0);
+}
 
 TEST_F(ShareTest, GivesChunksAndRanges) {
   const auto server = serve();
@@ -394,7 +463,7 @@ TEST_F(ShareTest, CopiesAreListedAndErasedToTheLastByte) {
   FakeServer server(files_answer());
   ASSERT_EQ(error_of(fetch(options(server.url()))), "none");
   const std::string partial = partial_folder(folder_ + "/copy", std::string(64, 'a'));
-  std::filesystem::create_directories(partial);
+  ASSERT_TRUE(begin_partial(folder_ + "/copy", std::string(64, 'a'), "elsewhere").ok());
   ASSERT_TRUE(base::write_file(partial + "/x", "abc").ok());
   std::vector<Copy> copies = list_copies(folder_);
   ASSERT_EQ(copies.size(), 1u);
@@ -410,12 +479,27 @@ TEST_F(ShareTest, CopiesAreListedAndErasedToTheLastByte) {
     ASSERT_TRUE(lock.ok());
     EXPECT_EQ(erase_copy(folder_ + "/copy").error().code, ErrorCode::kUnavailable);
   }
-  EXPECT_GE(*erase_copy(folder_ + "/copy"), manifest_.bytes());
-  std::vector<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    left.push_back(entry.path().filename().string());
-  }
-  EXPECT_EQ(left, std::vector<std::string>{"model"});
+  const Result<Erased> erased = erase_copy(folder_ + "/copy");
+  ASSERT_TRUE(erased.ok()) << erased.error().message;
+  EXPECT_GE(erased->bytes, manifest_.bytes());
+  EXPECT_TRUE(erased->left.empty());
+  EXPECT_EQ(names_in(folder_), std::vector<std::string>{"model"});
+}
+
+TEST_F(ShareTest, WhatSomebodyElsePutThereIsNotErased) {
+  FakeServer server(files_answer());
+  ASSERT_EQ(error_of(fetch(options(server.url()))), "none");
+  ASSERT_TRUE(base::write_file(folder_ + "/copy/sub/notes.txt", "mine").ok());
+  const std::string named = partial_folder(folder_ + "/copy", std::string(64, 'b'));
+  std::filesystem::create_directories(named);  // by its name alone
+  const Result<Erased> erased = erase_copy(folder_ + "/copy");
+  ASSERT_TRUE(erased.ok()) << erased.error().message;
+  EXPECT_GE(erased->bytes, manifest_.bytes());
+  ASSERT_EQ(erased->left.size(), 1u);
+  EXPECT_THAT(erased->left[0], testing::EndsWith("/copy/sub/notes.txt"));
+  EXPECT_EQ(names_in(folder_ + "/copy"), std::vector<std::string>{"sub"});
+  EXPECT_TRUE(std::filesystem::exists(named));
+  EXPECT_EQ(erase_copy(folder_ + "/copy").error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(ShareTest, AFolderThatIsSomethingElseIsLeftAlone) {
@@ -436,6 +520,7 @@ TEST_F(ShareTest, AManifestBesideFilesIsTakenUnlessTheyChanged) {
   const auto count = [&](int64_t, int64_t) { return ++asked > 0; };
   EXPECT_EQ(*manifest_of(folder_ + "/copy", {}, count), manifest_);
   EXPECT_EQ(asked, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the file system's clock ticks
   std::filesystem::last_write_time(
       folder_ + "/copy/sub/config.json",
       std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));

@@ -159,14 +159,15 @@ class Hashing {
     std::vector<std::thread> others;
     for (int i = 0; i < threads; ++i) others.emplace_back([this] { work(); });
     const int64_t total = manifest_.bytes();
-    while (progress(done_bytes_, total) && !stop_ && done_chunks_ < chunks_.size()) {
+    bool goes_on = progress(done_bytes_, total);
+    while (goes_on && !stop_ && done_chunks_ < chunks_.size()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      goes_on = progress(done_bytes_, total);
     }
-    const bool whole = done_chunks_ == chunks_.size();
     stop_ = true;
     for (std::thread& thread : others) thread.join();
     TRY(failure_);
-    if (!whole) return Error{ErrorCode::kCancelled, "interrupted"};
+    if (!goes_on) return Error{ErrorCode::kCancelled, "interrupted"};
     return {};
   }
 

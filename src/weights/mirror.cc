@@ -68,6 +68,7 @@ Result<MirrorReport> mirror(MirrorOptions options, const base::Clock& clock,
   const std::string digest = manifest.digest();
   const std::string partial = partial_folder(report.folder, digest);
   remove_other_partials(report.folder, digest);
+  TRY(begin_partial(report.folder, digest, options.fetch.origin.text));
   TRY_ASSIGN(const std::shared_ptr<ChunkFolder> folder,
              ChunkFolder::begin(partial, std::move(manifest), check_threads(),
                                 [&](int64_t done, int64_t total) {
@@ -80,7 +81,7 @@ Result<MirrorReport> mirror(MirrorOptions options, const base::Clock& clock,
     return observer({Phase::kFetching, done, total});
   }));
   if (options.durable) TRY(folder->sync());
-  TRY(finish_copy(report.folder, *folder, options.fetch.origin.text));
+  TRY(finish_copy(report.folder, *folder));
   report.fetch_seconds = seconds_since(fetch_ns);
   report.fetch = fetch.report();
   if (options.share != nullptr && options.linger.count() > 0) {

@@ -59,7 +59,11 @@ Result<Place> parse_s3(const std::string& text, const PlaceAccess& access) {
 std::pair<std::string, std::string> host_and_path(const std::string& url) {
   const size_t host = url.find("://") + 3;
   const size_t path = std::min(url.find('/', host), url.size());
-  return {url.substr(host, path - host), path == url.size() ? "/" : url.substr(path)};
+  std::string name = url.substr(host, path - host);
+  // As it is in the request: without the scheme's own port.
+  const std::string_view port = url.starts_with("https:") ? ":443" : ":80";
+  if (name.ends_with(port)) name.resize(name.size() - port.size());
+  return {std::move(name), path == url.size() ? "/" : url.substr(path)};
 }
 
 }  // namespace

@@ -14,10 +14,11 @@ void Source::update(const Have& have, int64_t now_ns) {
   coming = have.coming;
   if (origin) return;
   for (size_t i = 0; i < there.size(); ++i) {
-    if (have.there[i] && !there[i]) offers.push_back(static_cast<int>(i));
+    const bool has = have.there[i] && !passed_over[i];
+    if (has && !there[i]) offers.push_back(static_cast<int>(i));
+    there[i] = has;
   }
-  there = have.there;
-  const auto count = static_cast<size_t>(std::count(there.begin(), there.end(), true));
+  const auto count = static_cast<size_t>(std::count(have.there.begin(), have.there.end(), true));
   if (count > there_count) grew_ns = now_ns;
   there_count = count;
 }

@@ -21,14 +21,20 @@ struct Source {
   };
 
   Source(Place at, bool is_origin, size_t chunks, const hub::RetryOptions& options)
-      : place(std::move(at)), origin(is_origin), there(chunks), coming(chunks), retry(options) {}
+      : place(std::move(at)),
+        origin(is_origin),
+        there(chunks),
+        coming(chunks),
+        passed_over(chunks),
+        retry(options) {}
 
   Place place;
   bool origin;
   Kind kind = Kind::kUnknown;
-  std::string id;            // of a node
-  std::vector<bool> there;   // what a peer has
-  std::vector<bool> coming;  // what it fetches from the origin
+  std::string id;                 // of a node
+  std::vector<bool> there;        // what a peer has
+  std::vector<bool> coming;       // what it fetches from the origin
+  std::vector<bool> passed_over;  // what it has and was too slow with
   size_t there_count = 0;
   int64_t grew_ns = 0;     // when that last became more
   std::deque<int> offers;  // chunks of a peer that were missing here; some may be there by now
