@@ -106,6 +106,7 @@ min = 0
 max = {}
 concurrency_target = {}
 window = 6
+scale_down_delay = 3
 idle_to_zero = 3
 
 [pool.launch]
@@ -353,7 +354,7 @@ cli::Verb quickstart_verb() {
   };
   for (Flag& flag : life_flags()) {
     if (flag.name != "--log-level") continue;
-    flag.default_text = "warning";
+    flag.default_text = "error";
     verb.flags.push_back(std::move(flag));
   }
   return verb;
