@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/fleet_console.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
@@ -124,17 +125,20 @@ Result<void> check(const gateway::GatewayConfig& config) {
   return GatewayScaling::check(config);
 }
 
-// GET /v1/autoscaler, /metrics, /health.
+// GET /v1/autoscaler, /metrics, /health, and the console's pages.
 std::unique_ptr<net::HttpServer> make_listener(const gateway::GatewayConfig& config,
                                                const net::AllowedHosts& hosts,
-                                               const launch::FleetScaler& scaler, base::Log& log) {
+                                               const launch::FleetScaler& scaler,
+                                               FleetConsole& console, base::Log& log) {
   return std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = config.autoscaler.host,
                                .port = config.autoscaler.port,
                                .connections_max = 64,
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.autoscaler.host)},
-      [&scaler](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&scaler, &console](const net::HttpRequest& request,
+                          const std::shared_ptr<net::Exchange>& exchange) {
+        if (console.handle(request, exchange)) return;
         exchange->send(launch::scaler_answer(request, scaler.states()));
       },
       log);
@@ -168,6 +172,7 @@ class Deciding {
   std::unique_ptr<launch::FactsRecorder> recorder_;
   std::unique_ptr<launch::RemoteFleet> fleet_;
   std::unique_ptr<launch::FleetScaler> scaler_;
+  std::unique_ptr<FleetConsole> console_;
   std::unique_ptr<net::HttpServer> listener_;
   std::unique_ptr<launch::KedaScaler> keda_;
 };
@@ -233,7 +238,9 @@ Result<void> Deciding::listen() {
   }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
-  listener_ = make_listener(config_, hosts, *scaler_, log_);
+  console_ = std::make_unique<FleetConsole>(FleetConsole::Parts{
+      .gateway = nullptr, .states = [this] { return scaler_->states(); }, .clock = clock_});
+  listener_ = make_listener(config_, hosts, *scaler_, *console_, log_);
   TRY(listener_->start());
   return write_output(
       fmt::format("listening on http://{}\n",

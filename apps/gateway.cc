@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "apps/chains_flags.h"
+#include "apps/console_flags.h"
+#include "apps/fleet_console.h"
 #include "apps/gateway_chains.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
@@ -14,8 +16,11 @@
 #include "apps/life_cycle.h"
 #include "apps/scaling_exchange.h"
 #include "apps/verbs.h"
+#include "apps/version.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
+#include "console/bundle.h"
+#include "console/pages.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
 #include "net/http_server.h"
@@ -36,10 +41,18 @@ struct Listeners {
   std::unique_ptr<gateway::GrpcListener> grpc;  // likewise
 };
 
+// The page of whoever may ask: it holds nothing, and asks for a key where the API does.
+void send_chat(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  exchange->send(
+      reads ? console::console_reply(request, {.version = kVersion, .pages = {"chat", "models"}})
+            : console::only_for_reading(request));
+}
+
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
                                  GatewayChains* chains, GatewayReload& reload,
                                  const GatewayScaling* scaling, ScalingExchange& others,
-                                 base::Log& log) {
+                                 FleetConsole* console, bool has_chat, base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -51,12 +64,15 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
           .hosts = hosts.at(config.host),
           .takes_body =
               [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
-      [&gateway, chains](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, chains, has_chat](net::HttpRequest request,
+                                   const std::shared_ptr<net::Exchange>& exchange) {
+        if (has_chat && console::is_console_path(request.path)) return send_chat(request, exchange);
         if (chains != nullptr && chains->handle(request, exchange)) return;
         gateway.handle(std::move(request), exchange);
       },
       log);
   TRY(listeners.http->start());
+  if (console != nullptr && has_chat) console->set_chat_port(listeners.http->port());
   if (config.grpc_port >= 0) {
     listeners.grpc = std::make_unique<gateway::GrpcListener>(
         [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
@@ -75,8 +91,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway, &reload, &others, scaling](const net::HttpRequest& request,
-                                            const std::shared_ptr<net::Exchange>& exchange) {
+      [&gateway, &reload, &others, scaling, console](
+          const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (console != nullptr && console->handle(request, exchange)) return;
         if (request.path == "/v1/config") return exchange->send(reload.answer(request));
         if (scaling != nullptr && request.path == "/v1/autoscaler") {
           return exchange->send(scaling->page());
@@ -90,6 +107,17 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
       log);
   TRY(listeners.admin->start());
   return listeners;
+}
+
+// Null: nobody could see it.
+std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
+                                                const gateway::Gateway& gateway,
+                                                const GatewayScaling* scaling,
+                                                const base::Clock& clock) {
+  if (config.admin_port < 0 || console::bundle().empty()) return nullptr;
+  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
+  if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
+  return std::make_unique<FleetConsole>(std::move(parts));
 }
 
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
@@ -124,6 +152,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   TRY(check_chains(arguments));
   const bool scales = arguments.has("--with-autoscaler");
+  const bool has_chat = has_console(arguments);
   const std::string& facts_file = arguments.text("--record-facts");
   if (scales) TRY(GatewayScaling::check(config));
   if (scales) TRY(check_alone(config));
@@ -150,8 +179,11 @@ Result<void> run(const cli::Arguments& arguments) {
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
+  const std::unique_ptr<FleetConsole> console =
+      operators_console(config, gateway, scaling.get(), clock);
   TRY_ASSIGN(Listeners listeners,
-             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others, log));
+             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
+                            console.get(), has_chat, log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
@@ -231,6 +263,10 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml"},
       .run = run,
   };
+  for (Flag& flag : console_flags("off")) {
+    flag.only_with = {{"--config"}};
+    verb.flags.push_back(std::move(flag));
+  }
   for (Flag& flag : chains_flags()) {
     if (flag.only_with.empty()) flag.only_with = {{"--config"}};
     verb.flags.push_back(std::move(flag));

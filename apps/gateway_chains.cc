@@ -12,6 +12,7 @@
 #include "api/error.h"
 #include "apps/chains_flags.h"
 #include "gateway/interruption.h"
+#include "net/json_response.h"
 
 namespace pelton::apps {
 namespace {
@@ -20,9 +21,7 @@ constexpr std::string_view kList = "/v1/chains";
 constexpr std::string_view kOne = "/v1/chains/";
 
 void send(net::Exchange& exchange, int status, std::string body) {
-  net::HttpResponse response{.status = status, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  exchange.send(std::move(response));
+  exchange.send(net::json_response(std::move(body), status));
 }
 
 void refuse(net::Exchange& exchange, const api::ApiError& error) {

@@ -20,6 +20,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
+#include "net/json_response.h"
 #include "node/model_template.h"
 
 namespace pelton::apps {
@@ -31,9 +32,7 @@ constexpr size_t kSecretBytesMax = size_t{64} << 10;
 constexpr size_t kPemBytesMax = size_t{4} << 20;
 
 net::HttpResponse refusal(const api::ApiError& error) {
-  net::HttpResponse response{.status = error.status, .headers = {}, .body = api::error_body(error)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
+  return net::json_response(api::error_body(error), error.status);
 }
 
 std::string etag_of(std::string_view text) {
@@ -275,8 +274,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
   }
   read_ = seen_ = stamps();
   log_.info("an operator has replaced the configuration");
-  net::HttpResponse response{.status = 200, .headers = {}, .body = "{}"};
-  response.headers.add("Content-Type", "application/json");
+  net::HttpResponse response = net::json_response("{}");
   response.headers.add("ETag", etag_of(request.body));
   return response;
 }

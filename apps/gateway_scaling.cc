@@ -5,6 +5,7 @@
 
 #include "apps/scaled_pools.h"
 #include "launch/scaler_pages.h"
+#include "net/json_response.h"
 
 namespace pelton::apps {
 
@@ -101,10 +102,7 @@ void GatewayScaling::run() {
 }
 
 net::HttpResponse GatewayScaling::page() const {
-  net::HttpResponse response{
-      .status = 200, .headers = {}, .body = launch::states_body(scaler_.states())};
-  response.headers.add("Content-Type", "application/json");
-  return response;
+  return net::json_response(launch::states_body(scaler_.states()));
 }
 
 void GatewayScaling::add_metrics(telemetry::PrometheusText& text) const {

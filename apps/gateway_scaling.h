@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -56,6 +57,7 @@ class GatewayScaling final : public launch::ScaledFleet {
   // For the operator's listener; any thread. GET /v1/autoscaler.
   net::HttpResponse page() const;
   void add_metrics(telemetry::PrometheusText& text) const;
+  std::vector<launch::FleetScaler::PoolState> states() const { return scaler_.states(); }
 
   std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override;
   std::vector<Worker> workers(const std::string& pool) override;

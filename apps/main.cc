@@ -86,6 +86,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::gateway_verb(),
                                           apps::autoscale_verb(),
                                           apps::autoscale_recommend_verb(),
+                                          apps::quickstart_verb(),
                                           apps::chat_verb(),
                                           apps::generate_verb(),
                                           apps::run_batch_verb(),

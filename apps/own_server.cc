@@ -38,19 +38,20 @@ Error io_error(const std::string& what) {
   ::_exit(127);
 }
 
-// The URL in what it has printed so far; empty: it has not said it yet.
-std::string url_in(std::string_view text) {
-  const size_t at = text.find(kListening);
+// What stands behind `beginning` in what it has printed so far; empty: it has not said it yet.
+std::string line_in(std::string_view text, std::string_view beginning) {
+  const size_t at = text.find(beginning);
   if (at == std::string_view::npos) return {};
-  const std::string_view rest = text.substr(at + kListening.size());
+  const std::string_view rest = text.substr(at + beginning.size());
   const size_t end = rest.find('\n');
   return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end));
 }
 
+// All that it has printed once its URL is among that.
 Result<std::string> wait_for_url(int output, const cli::Interrupt& interrupt) {
   std::string said;
   std::array<char, 4096> piece;
-  while (url_in(said).empty()) {
+  while (line_in(said, kListening).empty()) {
     if (interrupt.pending()) return Error{ErrorCode::kCancelled, "interrupted", {}};
     pollfd polled{.fd = output, .events = POLLIN, .revents = 0};
     if (::poll(&polled, 1, kLookMs) <= 0) continue;
@@ -61,7 +62,7 @@ Result<std::string> wait_for_url(int output, const cli::Interrupt& interrupt) {
     }
     said.append(piece.data(), static_cast<size_t>(size));
   }
-  return url_in(said);
+  return said;
 }
 
 }  // namespace
@@ -97,11 +98,16 @@ Result<OwnServer> OwnServer::start(const std::vector<std::string>& verb,
     return io_error("a process could not be started");
   }
   OwnServer server(pid);
-  Result<std::string> url = wait_for_url(pipe[0], interrupt);
+  Result<std::string> said = wait_for_url(pipe[0], interrupt);
   ::close(pipe[0]);
-  if (!url.ok()) return std::move(url).error();
-  server.url_ = std::move(*url);
+  if (!said.ok()) return std::move(said).error();
+  server.said_ = std::move(*said);
+  server.url_ = server.said(kListening);
   return server;
+}
+
+std::string OwnServer::said(std::string_view beginning) const {
+  return line_in(said_, beginning);
 }
 
 Result<double> OwnServer::cpu_seconds() const {
@@ -119,7 +125,9 @@ Result<double> OwnServer::cpu_seconds() const {
 }
 
 OwnServer::OwnServer(OwnServer&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), url_(std::move(other.url_)) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      url_(std::move(other.url_)),
+      said_(std::move(other.said_)) {}
 
 OwnServer::~OwnServer() {
   if (pid_ < 0) return;

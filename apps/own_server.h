@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -27,6 +28,8 @@ class OwnServer {
   OwnServer& operator=(OwnServer&&) = delete;
 
   const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
+  // The rest of the line that begins so, of those that came with the URL's; empty: there is none.
+  std::string said(std::string_view beginning) const;
   // Of all its threads so far. Errors: kIo.
   Result<double> cpu_seconds() const;
 
@@ -35,6 +38,7 @@ class OwnServer {
 
   pid_t pid_;  // -1: moved from
   std::string url_;
+  std::string said_;
 };
 
 // This very program's file. Errors: kIo.

@@ -8,18 +8,13 @@
 #include <fmt/format.h>
 
 #include "apps/scaled_pools.h"
+#include "net/json_response.h"
 
 namespace pelton::apps {
 namespace {
 
 constexpr size_t kWaitingMax = 64;
 constexpr int64_t kWaitMax_ms = 60'000;
-
-net::HttpResponse json(std::string body) {
-  net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
-}
 
 net::HttpResponse refusal(int status, std::string code, std::string message) {
   return net::error_response(
@@ -66,7 +61,7 @@ void DemandCount::notify() {
 void DemandCount::send(const std::shared_ptr<net::Exchange>& exchange, Waiting& waiting,
                        int64_t count) {
   if (std::exchange(waiting.is_answered, true)) return;
-  exchange->send(json(fmt::format("{{\"count\":{}}}", count)));
+  exchange->send(net::json_response(fmt::format("{{\"count\":{}}}", count)));
 }
 
 void DemandCount::answer(const std::shared_ptr<net::Exchange>& exchange, int64_t after,
@@ -130,7 +125,7 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
                             .report = reports.empty() ? std::nullopt : std::optional(reports[0]),
                             .workers = scaled_workers(gateway_, pool.name)});
   }
-  return json(launch::report_body(report));
+  return net::json_response(launch::report_body(report));
 }
 
 // Of pools that this autoscaler has not seen yet whoever served for the last one goes on.

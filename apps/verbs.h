@@ -12,6 +12,7 @@ cli::Verb serve_verb();
 cli::Verb gateway_verb();
 cli::Verb autoscale_verb();
 cli::Verb autoscale_recommend_verb();
+cli::Verb quickstart_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 std::vector<cli::Verb> kv_verbs();

@@ -303,7 +303,10 @@ class Autoscale(unittest.TestCase):
             one.start()
 
         def pool():
-            return json.loads(ask(fleet.admin, "GET", "/v1/autoscaler")[1])["pools"][0]
+            pools = []
+            while not pools:  # none until a first decision has been made
+                pools = json.loads(ask(fleet.admin, "GET", "/v1/autoscaler")[1])["pools"]
+            return pools[0]
         try:
             fleet.wait(lambda: (said := pool())["reason"] == "objective" and said["desired"] > 1 and kept.append(said) is None, 60)
             said = kept[0]

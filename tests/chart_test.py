@@ -27,6 +27,7 @@ import yaml
 
 import gateway_fixture
 import kubernetes_test
+from json_handler import JsonHandler
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy" / "helm" / "pelton"
@@ -87,7 +88,7 @@ def some_value(draw, node, name=""):
     if kind == "array":
         if name == "args":
             return draw.sample(FLAGS, draw.randrange(3))
-        many = [some_value(draw, node["items"], name) for _ in range(draw.randrange(4))]
+        many = [some_value(draw, node["items"], name) for _ in range(draw.randrange(node.get("minItems", 0), 4))]
         return [one for i, one in enumerate(many) if one not in many[:i]]
     return some_object(draw, node, name)
 
@@ -119,8 +120,12 @@ def some_values(draw):
             values.pop(draw.choice(["keda", "hpa"]), None)
             values["pools"] = [{**some_value(draw, SCHEMA["properties"]["pools"]["items"]), "name": f"p{i}", "servedModelName": [f"m{i}", draw.choice(WORDS) + str(i)],
                                 "scale": {"min": 1, "max": 3}} for i in range(draw.randrange(1, 4))]
+            values["routes"] = [{"model": "m0", "to": [{"pool": "p0", "weight": draw.choice([1, 0.5])}], **draw.choice([{}, {"tenant": draw.choice(WORDS)}])}
+                                for _ in range(draw.randrange(2))]
+            values["tenants"] = [{"name": draw.choice(WORDS), "models": ["m0", draw.choice(WORDS)], "weight": 2}
+                                 for _ in range(draw.randrange(2))] if "keysSecret" in values["access"] else []
         else:
-            for key in ("pools", "autoscaler", "keda", "hpa"):
+            for key in ("pools", "autoscaler", "keda", "hpa", "routes", "tenants"):
                 values.pop(key, None)
             values.pop("podMonitor", None)
     return values
@@ -185,15 +190,30 @@ class Chart(unittest.TestCase):
                 table = table[key] if isinstance(table, list) else table.setdefault(key, {})
             table[path[-1]] = value
             return values
+
+        def routed(**more):
+            values = of("pools", 1, "servedModelName", value=["pelton-box"])
+            return {**values, **more}
         cases = [
             ({}, "who may ask?"), (of("access", "open", value=True), "exclude each other"),
             (of("keda", value={"enabled": True}) | {"hpa": {"enabled": True}}, "two would write the replicas"),
             (of("autoscaler", "enabled", value=False) | {"keda": {"enabled": True}}, "autoscaler.enabled is false"),
+            (of("autoscaler", "mode", value="act") | {"keda": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
+            (of("autoscaler", "mode", value="act") | {"hpa": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
+            (of("autoscaler", "mode", value="write"), "is not one of"),
             (of("pools", 0, "scale", "min", value=0) | {"hpa": {"enabled": True}}, "does not go to zero"),
             (of("pools", 0, "scale", "min", value=9), "scale.min is more than scale.max"),
             (of("pools", 1, "name", value="main"), "two pools are called main"), (of("pools", value=[]), "pools is empty"),
             (of("pools", 1, "name", value="gateway-pods"), "names of objects that begin so"),
-            (of("pools", 1, "servedModelName", value=["pelton-box"]), "served twice"), (of("pools", 1, "servedModelName", value=[]), "servedModelName is missing"),
+            (of("pools", 1, "servedModelName", value=["pelton-box"]), "served twice, and none of routes"),
+            *[(routed(routes=[{"model": "pelton-box", "to": [{"pool": "main", "weight": 1}], **more}, *others]), reason) for more, others, reason in (
+                ({"to": [{"pool": "none", "weight": 1}]}, [], "no pool none has this model"), ({"to": []}, [], "non-empty|too short|enough"),
+                ({"to": [{"pool": "main", "weight": 0}]}, [], "no weight is above 0"),
+                ({"to": [{"pool": "main", "weight": 1}] * 2}, [], "to has the pool main twice"), ({"fallback": ["long"]}, [], "fallback is not for pools"),
+                ({}, [{"model": "pelton-box", "to": [{"pool": "long", "weight": 1}]}], "one above takes all"), ({"sticky": "often"}, [], "is not one of"))],
+            (fleet | {"routes": [{"model": "x", "to": [{"pool": "main", "weight": 1}]}]}, "no pool main has this model"),
+            (fleet | {"tenants": [{"name": "a"}, {"name": "a"}]}, "two tenants are called a"), (fleet | {"tenants": [{"name": "a", "pool": "x"}]}, "there is no pool x"),
+            (fleet | {"tenants": [{"name": "a"}], "access": {"open": True}}, "tenants are those of keys"), ({"access": {"open": True}, "routes": [{"model": "a", "to": [{"pool": "b", "weight": 1}]}]}, "are a fleet's"), (of("pools", 1, "servedModelName", value=[]), "servedModelName is missing"),
             (of("fleetKey", "secretName", value=""), "fleetKey.secretName is missing"), (of("kind", value="server"), "pools are a fleet's"),
             (of("worker", "args", value=["--port=9"]), "which the chart gives itself"), (of("worker", "rollout", value={"maxSurge": 0}), "nothing could ever be rolled out"),
             (of("worker", "cache", value={"create": True, "claimName": "a"}), "exclude each other"),
@@ -253,6 +273,26 @@ class Chart(unittest.TestCase):
                 continue
             config = tomllib.loads(one["data"]["gateway.toml"])
             self.assertEqual([(pool["name"], pool["model"]) for pool in config["pool"]], [(pool["name"], pool["servedModelName"]) for pool in values["pools"]])
+            self.assertEqual((config.get("route", []), config.get("tenant", [])), (values.get("routes", []), values.get("tenants", [])))
+
+    def test_routes_and_tenants_are_what_a_gateway_takes(self):
+        values = manifests.overlay_values("fleet")
+        values["pools"][1]["servedModelName"] = ["pelton-box", "long"]
+        values["routes"] = [{"model": "pelton-box", "tenant": "early", "to": [{"pool": "long", "weight": 1}], "sticky": "user"},
+                            {"model": "pelton-box", "to": [{"pool": "main", "weight": 95}, {"pool": "long", "weight": 5}]}]
+        values["gateway"] = {"discovery": "dns"}
+        values["tenants"] = [{"name": "early", "models": ["pelton-box"], "pool": "long", "weight": 2}]
+        objects = self.objects(values)
+        text = kubernetes_test.named(objects, "ConfigMap", "pelton-gateway")["data"]["gateway.toml"]
+        key = pathlib.Path(self.scratch.name) / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        keys = pathlib.Path(self.scratch.name) / "keys"
+        keys.write_text("a-key early\n")
+        file = pathlib.Path(self.scratch.name) / "gateway.toml"
+        file.write_text(text.replace("/etc/pelton/fleet/fleet.key", str(key)).replace("/etc/pelton/keys/keys", str(keys))
+                        .replace(kubernetes_test.MODEL_IN_IMAGE, str(gateway_fixture.BOX)))
+        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check", "--allow-empty", "--open"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "the configuration is sound\n"), done.stderr)
 
     def expect_valid(self, found):
         folder = WORK / "objects"
@@ -302,34 +342,23 @@ class ApiDouble:
         self.stored = {}
         double = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *args):
-                pass
-
-            def answer(self, status, value):
-                body = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(JsonHandler):
             def do_GET(self):
                 path = self.path.split("?")[0].rstrip("/")
                 found = double.about(path) or double.stored.get(path)
                 if found:
-                    return self.answer(200, found)
-                return self.answer(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+                    return self.whole(200, found)
+                return self.whole(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
 
             def do_POST(self):
                 value = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 double.stored[f"{self.path.split('?')[0]}/{value['metadata']['name']}"] = value
-                self.answer(201, value)
+                self.whole(201, value)
 
             def do_PATCH(self):
                 # Of a list that is replaced as a whole kubectl always sends a patch; it changes nothing.
                 self.rfile.read(int(self.headers["Content-Length"]))
-                self.answer(200, double.stored[self.path.split("?")[0]])
+                self.whole(200, double.stored[self.path.split("?")[0]])
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

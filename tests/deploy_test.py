@@ -76,6 +76,20 @@ class Files(unittest.TestCase):
             done = subprocess.run([promtool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_the_example_for_alertmanager_is_sound_and_sends_alerts_where_they_belong(self):
+        amtool = shutil.which("amtool")
+        if amtool is None:
+            self.assertFalse(FULL, "prometheus-alertmanager is not installed (tools/install_packages --full)")
+            self.skipTest("prometheus-alertmanager is not installed")
+        file = DEPLOY / "prometheus" / "alertmanager.yaml"
+        subprocess.run([amtool, "check-config", file], capture_output=True, check=True)
+        severities = set(re.findall(r"severity: (\w+)", (DEPLOY / "prometheus" / "rules.yaml").read_text()))
+        receivers = {one: subprocess.run([amtool, "config", "routes", "test", f"--config.file={file}", f"severity={one}"], capture_output=True, text=True,
+                                         check=True).stdout.strip() for one in severities}
+        self.assertEqual(receivers, {"page": "on-call", "ticket": "tickets"})
+        names = set(re.findall(r'alertname="(\w+)"', file.read_text()))
+        self.assertLessEqual(names, set(re.findall(r"alert: (\w+)", (DEPLOY / "prometheus" / "rules.yaml").read_text())))
+
 
 class Exported(unittest.TestCase):
     """A gateway with its autoscaler, and the replica that it starts."""

@@ -49,7 +49,7 @@ VALUES = {
     "--current-date": "2026-11-23", "--custom-output-len": "5", "--dataset-name": "random", "--day-period": "60",
     "--reasoning-parser": "think", "--tool-call-parser": "hermes",
     "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--device-memory": "80GiB", "--devices": "2", "--draft": "model", "--lora": "adapter", "--draft-chain": "2", "--drafter": "eagle3", "--speculative-tokens": "3", "--speculative-acceptance": "0.5", "--speculative-draft-ms": "0.1", "--router": "cost",
-    "--duration": "5", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
+    "--duration": "5", "--seconds": "1", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
     "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
     "--goodput": "ttft:500", "--gpu": "h100", "--headroom": "0.1", "--header": "a=b", "--host": "127.0.0.1",
     "--allowed-host": "pelton.example",
@@ -209,6 +209,7 @@ class Flags(unittest.TestCase):
             "gateway": [["gateway", "--config", f / "gateway.toml", "--check"], ["gateway", "--new-key", "{new}"]],
             "autoscale": [["autoscale", "--config", f / "scaled.toml", "--check"], ["autoscale", "--replay", f / "facts.jsonl"],
                           ["autoscale", "--explain", "box", "--admin", "http://127.0.0.1:1"]],
+            "quickstart fleet": [["quickstart", "fleet", f / "nowhere"]],  # no such model is here
             "fleet explain": [["fleet", "explain", f / "schema.json", "--admin", "http://127.0.0.1:1"],
                               ["fleet", "explain", f / "schema.json"]],
             "fleet config get": [["fleet", "config", "get", "--admin", "http://127.0.0.1:1"]],

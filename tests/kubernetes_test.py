@@ -24,11 +24,12 @@ import yaml
 import gateway_fixture
 from gateway_discovery_test import ApiServer
 from gateway_fixture import BOX, ask
+from kubernetes_workload import WorkloadApi
 from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ROOT / "deploy" / "kubernetes"
-PLAIN = ["laptop", "one-gpu", "fleet"]
+PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled"]
 MODEL_IN_IMAGE = "/usr/share/pelton/models/pelton-box"
 
 
@@ -156,8 +157,34 @@ class Files(unittest.TestCase):
 
     def test_roles_are_the_least(self):
         roles = [one for name in PLAIN for one in installed(name) if one["kind"] in ("Role", "ClusterRole")]
-        self.assertEqual([one["rules"] for one in roles],
-                         [[{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]])
+        pools = ["pelton-main", "pelton-long"]
+        self.assertEqual([one["rules"] for one in roles], [
+            [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}],
+            [{"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": pools, "verbs": ["get", "patch"]},
+             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["pelton-" + one for one in pools], "verbs": ["get", "patch"]},
+             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}]])
+
+    def test_who_has_a_token_has_a_role(self):
+        for name in PLAIN:
+            objects = installed(name)
+            with_role = {subject["name"] for one in objects if one["kind"] == "RoleBinding" for subject in one["subjects"]}
+            pods = [one["spec"]["template"]["spec"] for one in workloads(objects)]
+            self.assertEqual({pod["serviceAccountName"] for pod in pods if pod["automountServiceAccountToken"]}, with_role, name)
+
+    def test_an_autoscaler_that_acts_writes_what_is_there_and_is_alone(self):
+        objects = installed("autoscaled")
+        self.assertNotIn("--advise", container_of(named(objects, "Deployment", "pelton-autoscaler"))["args"])
+        self.assertIn("--advise", container_of(named(installed("fleet"), "Deployment", "pelton-autoscaler"))["args"])
+        config = tomllib.loads(named(objects, "ConfigMap", "pelton-gateway")["data"]["gateway.toml"])
+        for pool in config["pool"]:
+            launch = pool["launch"]
+            self.assertEqual(launch["workload"], f"pelton/deployment/pelton-{pool['name']}")
+            spec = named(objects, "Deployment", f"pelton-{pool['name']}")["spec"]
+            self.assertNotIn("replicas", spec, "an apply would write them back")
+            args = container_of({"spec": spec})["args"]
+            self.assertEqual(args[args.index("--fleet-port") + 1], str(launch["port"]))
+            self.assertFalse({"kubernetes", "dns"} & set(pool), "the autoscaler says where its workers are")
 
     def test_workers_are_reached_by_gateways_and_those_who_watch_only(self):
         objects = installed("fleet")
@@ -381,6 +408,68 @@ class Processes(unittest.TestCase):
         for pod in [*gateways, scaler]:
             pod.ask_to_end()
             pod.expect_end()
+
+    def test_an_autoscaler_that_acts_starts_a_pod_for_a_request_within_its_role(self):
+        """The gateway, the autoscaler and the pool's own pod template, over a double of the API server that has the one Deployment."""
+        objects = installed("autoscaled")
+        key = self.folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        secrets = {"pelton-fleet": {"fleet.key": key.read_text()}, "pelton-keys": {"keys": "sesame\n"}}
+        (self.folder / "token").write_text("token")
+        port = free_port()
+
+        def start(address):
+            # Pods have addresses of their own, and the same port.
+            container = container_of(named(objects, "Deployment", "pelton-long"))
+            words = [word.replace(MODEL_IN_IMAGE, str(BOX)).replace("$(POD_NAME)", address) for word in container["args"]]
+            for flag, value in (("--fleet-host", address), ("--fleet-port", port), ("--port", 0), ("--host", "127.0.0.1"), ("--fleet-key-file", key)):
+                words[words.index(flag) + 1] = str(value)
+            return subprocess.Popen([gateway_fixture.BINARY, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={
+                **os.environ, "HOME": str(self.folder), "PELTON_CACHE": str(self.folder / "cache")})
+        api = WorkloadApi("token", start)
+        self.addCleanup(api.close)
+        gateways = []
+
+        def edit(text):
+            for path, secret in (("/etc/pelton/fleet", "fleet"), ("/etc/pelton/keys", "keys")):
+                text = text.replace(path, str(self.folder / "pelton-gateway-0" / secret))
+            for i, one in enumerate(gateways):
+                text = text.replace(f"http://pelton-gateway-{i}.pelton-gateway-pods:8091", f"http://127.0.0.1:{one.by_name['metrics']}")
+            text = re.sub(r'    "http://pelton-gateway-.*\n', "", text)  # those that do not run here
+            # The double has one workload: the other pool goes.
+            before, first, second = text.split("[[pool]]")
+            text = before + "[[pool]]" + second.replace("pelton/deployment/pelton-long", "ml/deployment/box").replace("port = 9101", f"port = {port}")
+            assert 'name = "main"' in first
+            return text + f'\n[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{self.folder / "token"}"\nca_file = ""\n'
+
+        gateways.append(self.pod(objects, "StatefulSet", "pelton-gateway", "pelton-gateway-0", secrets, edit))
+        scaler = self.pod(objects, "Deployment", "pelton-autoscaler", "pelton-autoscaler-a", secrets, edit)
+        for which in ("livenessProbe",):
+            gateways[0].wait_for(which)
+        scaler.start()
+        self.assertEqual(api.pods, {}, "nobody has asked")
+        status, text = self.chat(gateways[0], model="pelton-box-long")
+        self.assertEqual(status, 200, f"{text}\n{gateways[0].text()}\n{scaler.text()}")
+        self.assertEqual(len(api.pods), 1)
+        self.expect_within_its_role(objects, api.writes)
+        scaler.ask_to_end()
+        scaler.expect_end()
+        self.assertEqual(len(api.pods), 1, "pods outlive whoever decides")
+
+    def expect_within_its_role(self, objects, writes):
+        rules = {}
+        for rule in named(objects, "Role", "pelton-autoscaler")["rules"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    rules.setdefault((verb, resource), set()).update(rule.get("resourceNames", ["*"]))
+        self.assertTrue(writes)
+        for method, path, _ in writes:
+            resource, *rest = path.split("/namespaces/ml/")[1].split("/")
+            # As the double calls what is pelton-long there.
+            name = {"box": "pelton-long", "pelton-box": "pelton-pelton-long"}.get(rest[0], rest[0]) if rest else "*"
+            resource = "/".join([resource, *rest[1:]])
+            allowed = rules.get(({"POST": "create", "PATCH": "patch"}[method], resource), set())
+            self.assertTrue({name, "*"} & allowed, f"{method} {path} is not allowed by {rules}")
 
     def wait_for_workers(self, gateways, count):
         end = time.monotonic() + 60

@@ -8,6 +8,8 @@ const kLeft = 62;
 const kBottom = 20;
 const kTop = 8;
 
+const kSpans_ms = [1, 2, 5].map((minutes) => minutes * 60_000);
+
 export type Line<T> = { name: string; value: (sample: T) => number | null };
 
 function svg(tag: string, attributes: Record<string, string | number>, text = ""): SVGElement {
@@ -15,6 +17,13 @@ function svg(tag: string, attributes: Record<string, string | number>, text = ""
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   if (text) element.textContent = text;
   return element;
+}
+
+// A line's colour, and behind the last colour its dashes.
+const kColours = 4;
+const kDashes = 3;
+function look(line: number): string {
+  return `line-${line % kColours} dash-${Math.floor(line / kColours) % kDashes}`;
 }
 
 // The least of 1, 2, 5 x 10^n that is not below.
@@ -30,8 +39,9 @@ export class Chart<T> {
   readonly element: HTMLElement;
 
   // `most`: the top of its scale; otherwise the greatest value that is shown.
+  // `level`: the number stays until the next sample, as of things that are counted.
   constructor(private readonly title: string, private readonly text: (value: number) => string, private lines: Line<T>[],
-              private readonly most: number | null = null) {
+              private readonly most: number | null = null, private readonly level = false) {
     this.element = h("figure", { class: "panel chart" }, h("figcaption", {}, h("span", {}, title), this.legend));
     this.element.append(this.plot);
     this.set_lines(lines);
@@ -40,14 +50,17 @@ export class Chart<T> {
   set_lines(lines: Line<T>[]): void {
     if (this.legend.childElementCount > 0 && lines.map((one) => one.name).join("\n") === this.lines.map((one) => one.name).join("\n")) return;
     this.lines = lines;
-    this.legend.replaceChildren(...lines.map((line, i) => h("span", { class: `mark line-${i}` }, line.name)));
+    this.legend.replaceChildren(...lines.map((line, i) => h("span", { class: `mark ${look(i)}` }, line.name)));
   }
 
+  // `span_ms`: at most so far back.
   draw(samples: T[], at: (sample: T) => number, span_ms: number): void {
     // As wide as it is shown, so that its text keeps its size.
     const width = Math.max(this.plot.clientWidth, 240);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${kHeight}`);
     const end = at(samples[samples.length - 1]);
+    // A young history fills the plot, too.
+    span_ms = kSpans_ms.find((one) => one >= end - at(samples[0])) ?? span_ms;
     const shown = samples.filter((one) => at(one) > end - span_ms);
     const values = shown.map((one) => this.lines.map((line) => line.value(one)));
     const greatest = Math.max(0, ...values.flat().map((value) => value ?? 0));
@@ -72,12 +85,13 @@ export class Chart<T> {
           pen = false;
           return;
         }
+        if (pen && this.level) path += `H${x(at(one)).toFixed(1)}`;
         path += `${pen ? "L" : "M"}${x(at(one)).toFixed(1)} ${y(value).toFixed(1)}`;
         // A point alone is a dot.
         if (!pen && (values[k + 1]?.[i] ?? null) === null) path += "h.1";
         pen = true;
       });
-      if (path) parts.push(svg("path", { d: path, class: `curve line-${i}` }));
+      if (path) parts.push(svg("path", { d: path, class: `curve ${look(i)}` }));
     });
     const last = values[values.length - 1];
     const said = this.lines.map((line, i) => `${line.name} ${last[i] === null ? words.live.nothing : this.text(last[i]!)}`);

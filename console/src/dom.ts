@@ -19,9 +19,18 @@ export function button(label: string, onclick: (event: Event) => void, props: Pr
   return h("button", { type: "button", onclick, ...props }, label);
 }
 
+// A name and its value, of a list of facts.
+export function fact(name: string, value: Node | string): HTMLElement {
+  return h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value));
+}
+
 // "1 234 567", with narrow spaces.
 export function grouped(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+export function rate(value: number): string {
+  return value < 10 ? value.toFixed(1) : grouped(value);
 }
 
 export function milliseconds(ms: number): string {

@@ -1,33 +1,32 @@
 // What the server does: the last fifteen minutes and on, by one stream, while somebody looks.
-import { ApiError, follow } from "./api";
 import { Chart, Line } from "./chart";
-import { grouped, h, milliseconds } from "./dom";
+import { fact, grouped, h, milliseconds, rate } from "./dom";
+import { Follower } from "./follower";
 import { plain } from "./markdown";
-import { say, words } from "./words";
+import { words } from "./words";
 
 const w = words.live;
 const kMinutes = 15;
-const kAgain_ms = 2000;
 
 // A sample of the server's (src/server/live_history.h).
 type Sample = { n: number; at: number; output: number; prompt: number; steps: number; running: number; waiting: number;
   first: [number, number] | null; between: [number, number] | null; hits: number | null; kv: Record<string, number> };
 
 const percent = (value: number) => (value * 100).toFixed(value < 0.1 ? 1 : 0) + " %";
-const rate = (value: number) => (value < 10 ? value.toFixed(1) : grouped(value));
 const seconds = (value: number) => milliseconds(value * 1000);
 
 export class Live {
   private samples: Sample[] = [];
-  private stopper: AbortController | null = null;
-  private readonly state = h("p", { class: "state", role: "status" }, w.waiting);
+  private readonly follower: Follower;
   private readonly figures = h("dl", { class: "facts live-now" });
   private readonly charts: Chart<Sample>[];
   private readonly kv: Chart<Sample>;
   private frame = 0;
   readonly element: HTMLElement;
 
-  constructor(private readonly ask_key: (wrong: boolean) => Promise<void>) {
+  constructor(ask_key: (wrong: boolean) => Promise<void>) {
+    this.follower = new Follower("console/live", () => this.samples[this.samples.length - 1]?.n ?? 0,
+      (data) => this.take(data as Sample[]), () => this.element.isConnected, ask_key);
     const pair = (title: string, of: (sample: Sample) => [number, number] | null) => new Chart<Sample>(title, seconds, [
       { name: w.p50, value: (sample) => of(sample)?.[0] ?? null },
       { name: w.p95, value: (sample) => of(sample)?.[1] ?? null }]);
@@ -41,48 +40,16 @@ export class Live {
       new Chart<Sample>(w.hits, percent, [{ name: w.share, value: (one) => one.hits }], 1),
       new Chart<Sample>(w.step, rate, [{ name: w.steps, value: (one) => one.steps }]),
     ];
-    this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.state,
+    this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.follower.state,
       h("h2", { class: "sr" }, w.table), this.figures, h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)));
-    document.addEventListener("visibilitychange", () => {
-      if (!this.element.isConnected) return;
-      if (document.hidden) this.stop(w.resting);
-      else this.start();
-    });
   }
 
   start(): void {
-    if (this.stopper !== null || document.hidden) return;
-    this.stopper = new AbortController();
-    void this.run(this.stopper.signal);
+    this.follower.start();
   }
 
-  stop(why = ""): void {
-    this.stopper?.abort();
-    this.stopper = null;
-    this.say(why);
-  }
-
-  private say(text: string): void {
-    if (this.state.textContent !== text) this.state.textContent = text;
-  }
-
-  // Until it is stopped; what breaks is begun again behind the last sample.
-  private async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await follow("console/live", this.samples[this.samples.length - 1]?.n ?? 0, signal, (data) => this.take(data as Sample[]));
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof ApiError && error.status === 401) {
-          await this.ask_key(true);
-          continue;
-        }
-        this.say(error instanceof ApiError && error.status > 0 ? say(words.failed, { why: error.message }) : w.cut);
-      }
-      if (signal.aborted) return;
-      if (this.samples.length > 0) this.say(w.cut);
-      await new Promise((resolve) => setTimeout(resolve, kAgain_ms));
-    }
+  stop(): void {
+    this.follower.stop();
   }
 
   private take(news: Sample[]): void {
@@ -91,7 +58,6 @@ export class Live {
     if (last !== undefined && news.length > 0 && news[0].n <= last.n) this.samples = [];
     this.samples.push(...news);
     this.samples.splice(0, this.samples.length - kMinutes * 60);
-    this.say("");
     if (this.frame === 0) {
       this.frame = requestAnimationFrame(() => {
         this.frame = 0;
@@ -105,12 +71,11 @@ export class Live {
     if (now === undefined) return;
     this.kv.set_lines(Object.keys(now.kv).map((name): Line<Sample> => ({ name: plain(name), value: (one) => one.kv[name] ?? null })));
     for (const chart of this.charts) chart.draw(this.samples, (one) => one.at, kMinutes * 60_000);
-    const figure = (name: string, value: string) => h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value));
     const both = (pair: [number, number] | null) => (pair === null ? w.nothing : `${seconds(pair[0])} / ${seconds(pair[1])}`);
     this.figures.replaceChildren(
-      figure(`${w.tokens}, ${w.output}`, rate(now.output)), figure(`${w.tokens}, ${w.prompt}`, rate(now.prompt)),
-      figure(`${w.first}, ${w.p50} / ${w.p95}`, both(now.first)), figure(`${w.between}, ${w.p50} / ${w.p95}`, both(now.between)),
-      figure(w.running_now, grouped(now.running)), figure(w.waiting_now, grouped(now.waiting)),
-      ...Object.entries(now.kv).map(([name, value]) => figure(`${w.kv}, ${plain(name)}`, percent(value))));
+      fact(`${w.tokens}, ${w.output}`, rate(now.output)), fact(`${w.tokens}, ${w.prompt}`, rate(now.prompt)),
+      fact(`${w.first}, ${w.p50} / ${w.p95}`, both(now.first)), fact(`${w.between}, ${w.p50} / ${w.p95}`, both(now.between)),
+      fact(w.running_now, grouped(now.running)), fact(w.waiting_now, grouped(now.waiting)),
+      ...Object.entries(now.kv).map(([name, value]) => fact(`${w.kv}, ${plain(name)}`, percent(value))));
   }
 }

@@ -2,12 +2,16 @@
 import { ApiError, set_api_key } from "./api";
 import { Chat } from "./chat";
 import { button, h } from "./dom";
+import { FleetFeed } from "./feed";
+import { Fleet } from "./fleet";
 import { Live } from "./live";
 import { models_page } from "./models";
+import { Requests } from "./requests";
+import { Scaling } from "./scaling";
 import { say, words } from "./words";
 
-type Config = { version: string; pages: string[]; asks_key: boolean; chat_port: number; chat_tls: boolean };
-type Page = "chat" | "models" | "live";
+type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean };
+type Page = keyof typeof words.pages;
 
 const kThemes = ["auto", "light", "dark"] as const;
 const kThemeName = "pelton-theme";
@@ -16,6 +20,8 @@ const main = h("main", { id: "page", tabindex: 0 });  // it scrolls: by the keyb
 const nav = h("nav", { "aria-label": words.product });
 let chat: Chat | null = null;
 let live: Live | null = null;
+let feed: FleetFeed | null = null;  // of the next pages
+const fed = new Map<Page, HTMLElement>();
 
 function theme_button(): HTMLElement {
   let mode = localStorage.getItem(kThemeName) ?? "auto";
@@ -71,6 +77,14 @@ async function show_chat(model: string): Promise<HTMLElement> {
   return chat.element;
 }
 
+function show_fed(page: "fleet" | "scaling" | "requests"): HTMLElement {
+  feed ??= new FleetFeed(ask_key);
+  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
+  fed.set(page, view);
+  view.querySelector("h1")!.after(feed.state);
+  return view;
+}
+
 async function show(config: Config): Promise<void> {
   const [name, model] = location.hash.slice(1).split("/", 2);
   const page = (config.pages.includes(name) ? name : config.pages[0]) as Page;
@@ -81,16 +95,21 @@ async function show(config: Config): Promise<void> {
   document.title = `${words.pages[page]} – ${words.product}`;
   document.body.dataset.page = page;
   if (page !== "live") live?.stop();
+  if (!["fleet", "scaling", "requests"].includes(page)) feed?.stop();
   const pages: Record<Page, () => Promise<HTMLElement>> = {
     chat: () => show_chat(decodeURIComponent(model ?? "")),
     models: () => with_key(() => models_page(config.pages.includes("chat"))),
     live: async () => (live ??= new Live(ask_key)).element,
+    fleet: async () => show_fed("fleet"),
+    scaling: async () => show_fed("scaling"),
+    requests: async () => show_fed("requests"),
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   try {
     main.replaceChildren(await pages[page]());
     if (page === "chat") chat!.focus();
     if (page === "live") live!.start();
+    if (fed.has(page)) feed!.show();
   } catch (error) {
     const why = error instanceof ApiError ? error.message : words.offline;
     main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),

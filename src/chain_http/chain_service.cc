@@ -13,19 +13,14 @@
 #include "chain_http/run_driver.h"
 #include "chain_http/run_report.h"
 #include "cli/command_line.h"
+#include "net/json_response.h"
 #include "net/sse.h"
 
 namespace pelton::chain_http {
 namespace {
 
-net::HttpResponse json_answer(int status, std::string body) {
-  net::HttpResponse response{.status = status, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
-}
-
 net::HttpResponse error_answer(const api::ApiError& error) {
-  net::HttpResponse response = json_answer(error.status, api::error_body(error));
+  net::HttpResponse response = net::json_response(api::error_body(error), error.status);
   if (error.retry_after_s > 0) {
     response.headers.add("Retry-After", std::to_string(error.retry_after_s));
   }
@@ -117,7 +112,7 @@ class ChainService::Reply final : public RunSink {
     const auto& failure = run.failure();
     if (!streamed_) {
       net::HttpResponse answer =
-          failure ? error_answer(run_error(*failure)) : json_answer(200, writer_->body(run));
+          failure ? error_answer(run_error(*failure)) : net::json_response(writer_->body(run));
       link_->post([held = std::make_shared<net::HttpResponse>(std::move(answer))](ReplyLink& link) {
         link.send(std::move(*held));
       });

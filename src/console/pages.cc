@@ -26,6 +26,15 @@ net::HttpResponse not_here(std::string message) {
 
 }  // namespace
 
+net::HttpResponse only_for_reading(const net::HttpRequest& request) {
+  net::HttpResponse response =
+      net::error_response({.status = 405,
+                           .code = "method_not_allowed",
+                           .message = request.path + " is for GET and HEAD"});
+  response.headers.add("Allow", "GET, HEAD");
+  return response;
+}
+
 bool is_console_path(std::string_view path) {
   return path == kPath || (path.starts_with(kPath) && path[kPath.size()] == '/');
 }
@@ -45,8 +54,11 @@ std::string config_body(const Config& config) {
   base::JsonWriter writer(body);
   writer.begin_object().key("version").string(config.version).key("pages").begin_array();
   for (const std::string_view page : config.pages) writer.string(page);
-  writer.end_array().key("asks_key").boolean(config.asks_key);
-  writer.key("chat_port").integer(config.chat_port).key("chat_tls").boolean(config.chat_tls);
+  writer.end_array()
+      .key("chat_port")
+      .integer(config.chat_port)
+      .key("chat_tls")
+      .boolean(config.chat_tls);
   writer.end_object();
   return body;
 }

@@ -14,8 +14,8 @@ namespace pelton::console {
 // What a listener's console has.
 struct Config {
   std::string version;
-  std::vector<std::string_view> pages;  // "chat", "models", "live"
-  bool asks_key = false;                // of the operator: there is a sign-in
+  // Of "chat", "models", "live", "fleet", "scaling", "requests".
+  std::vector<std::string_view> pages;
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;
   bool chat_tls = false;
@@ -27,6 +27,9 @@ bool is_console_path(std::string_view path);
 
 // The answer to a GET or HEAD of such a path; 404 for what is not there.
 net::HttpResponse console_reply(const net::HttpRequest& request, const Config& config);
+
+// 405, of any other method.
+net::HttpResponse only_for_reading(const net::HttpRequest& request);
 
 // The headers that all of these have.
 void add_page_headers(net::HttpHeaders& headers);

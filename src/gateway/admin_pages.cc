@@ -13,6 +13,7 @@
 #include "base/json_writer.h"
 #include "gateway/fleet_metrics.h"
 #include "gateway/limits_page.h"
+#include "net/json_response.h"
 #include "net/url.h"
 #include "telemetry/prometheus_text.h"
 
@@ -26,16 +27,8 @@ constexpr std::array<std::pair<std::string_view, Fleet::Command>, 4> kCommands =
      {"eject", Fleet::Command::kEject},
      {"restore", Fleet::Command::kRestore}}};
 
-net::HttpResponse answer(std::string type, std::string body) {
-  net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", std::move(type));
-  return response;
-}
-
 net::HttpResponse refusal(const api::ApiError& error) {
-  net::HttpResponse response{.status = error.status, .headers = {}, .body = api::error_body(error)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
+  return net::json_response(api::error_body(error), error.status);
 }
 
 void write_row(base::JsonWriter& w, const Fleet::Row& row) {
@@ -191,7 +184,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
       std::string body;
       base::JsonWriter w(body);
       write_row(w, row);
-      return answer("application/json", std::move(body));
+      return net::json_response(std::move(body));
     }
     return refusal(no_worker(name));
   }
@@ -201,7 +194,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
       return refusal(api::method_not_allowed(request.method, request.path));
     }
     if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
-    if (fleet.command(name, command)) return answer("application/json", "{}");
+    if (fleet.command(name, command)) return net::json_response("{}");
     return refusal(no_worker(name));
   }
   return refusal(api::not_found(request.method, request.path));
@@ -209,7 +202,7 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
 
 net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string tenant = net::query_value(request.query, "tenant").value_or("");
-  return answer("application/json", limits_body(source.access, source.limit_shares, tenant));
+  return net::json_response(limits_body(source.access, source.limit_shares, tenant));
 }
 
 // What is believed of a worker's prefix cache.
@@ -228,20 +221,22 @@ net::HttpResponse index_answer(const net::HttpRequest& request, const AdminSourc
   w.key("names_agree").boolean(index->names_agree).key("believed").boolean(index->believed);
   w.key("wrong_of_last_50").integer(static_cast<int64_t>(index->wrong));
   w.key("fingerprint").string(index->fingerprint).end_object();
-  return answer("application/json", std::move(body));
+  return net::json_response(std::move(body));
 }
 
 }  // namespace
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
-  if (path == kWorkers) return answer("application/json", workers_body(source.fleet.rows()));
+  if (path == kWorkers) return net::json_response(workers_body(source.fleet.rows()));
   if (path == "/v1/limits" || path == "/v1/index") {
     if (request.method != "GET") return refusal(api::method_not_allowed(request.method, path));
     return path == "/v1/limits" ? limits_answer(request, source) : index_answer(request, source);
   }
   if (path == "/metrics") {
-    return answer(std::string(telemetry::kPrometheusContentType), metrics_text(source));
+    net::HttpResponse response{.status = 200, .headers = {}, .body = metrics_text(source)};
+    response.headers.add("Content-Type", std::string(telemetry::kPrometheusContentType));
+    return response;
   }
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {
     return worker_answer(request, path.substr(kWorkers.size() + 1), source.fleet);

@@ -20,6 +20,7 @@
 #include "gateway/config_text.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
+#include "net/json_response.h"
 #include "net/url.h"
 #include "net/websocket.h"
 
@@ -37,12 +38,6 @@ constexpr std::string_view kCards = "/v1/model_cards/";
 uint64_t random_seed() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
-}
-
-net::HttpResponse json_answer(int status, std::string body) {
-  net::HttpResponse response{.status = status, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
 }
 
 bool is_open(std::string_view path) {
@@ -593,9 +588,9 @@ std::optional<Gateway::Routed> Gateway::route_of_response(const GatewayConfig& c
 std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& request,
                                                      const Asker& asker) const {
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
-  if (request.path == "/health/live") return json_answer(200, R"({"status":"ok"})");
+  if (request.path == "/health/live") return net::json_response(R"({"status":"ok"})");
   if (is_open(request.path)) return health();
-  if (request.path == kModels) return json_answer(200, api::model_list_body(models(asker)));
+  if (request.path == kModels) return net::json_response(api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
     return model_answer(request, asker);
   }
@@ -609,10 +604,10 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
 // Ready from when each pool has workers for its models, or kFirstWorkersNs after the start, as long
 // as one has: a pool without workers is no reason to take the others' clients away from here.
 net::HttpResponse Gateway::health() const {
-  if (draining_) return json_answer(503, R"({"status":"draining"})");
+  if (draining_) return net::json_response(R"({"status":"draining"})", 503);
   const Config settings = config();
   const std::vector<PoolConfig>& pools = settings->config.pools;
-  if (pools.empty()) return json_answer(503, R"({"status":"no pool"})");
+  if (pools.empty()) return net::json_response(R"({"status":"no pool"})", 503);
   std::vector<std::string_view> missing;
   size_t wanted = 0;
   for (const PoolConfig& pool : pools) {
@@ -633,14 +628,14 @@ net::HttpResponse Gateway::health() const {
     w.end_array();
   }
   w.end_object();
-  return json_answer(is_ready ? 200 : 503, std::move(body));
+  return net::json_response(std::move(body), is_ready ? 200 : 503);
 }
 
 net::HttpResponse Gateway::model_answer(const net::HttpRequest& request, const Asker& asker) const {
   const std::string_view prefix = request.path.starts_with(kCards) ? "/v1/model_cards" : kModels;
   const std::string_view name = std::string_view(request.path).substr(prefix.size() + 1);
   for (const api::ModelCard& card : models(asker)) {
-    if (card.id == name) return json_answer(200, api::model_body(card));
+    if (card.id == name) return net::json_response(api::model_body(card));
   }
   return error_answer(request.path, api::model_not_found(name), "");
 }
@@ -745,6 +740,18 @@ void Gateway::retire(std::string_view pool, uint64_t retirement) {
 void Gateway::announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement) {
   const std::shared_ptr<PoolGate> gate = gate_of(pool);
   if (gate != nullptr) gate->announce(announcement);
+}
+
+FleetSampler::Sums Gateway::sums() const {
+  FleetSampler::Sums sums{.open = counters_.open,
+                          .waiting = counters_.figures.waiting(),
+                          .retries = counters_.figures.retries(),
+                          .moves = counters_.figures.moves(),
+                          .interrupted = counters_.interrupted,
+                          .unserved = counters_.unserved,
+                          .ended = counters_.figures.ended()};
+  for (const auto& [pool, gate] : gates()) sums.held[pool] = gate->counts().held;
+  return sums;
 }
 
 void Gateway::handle_admin(const net::HttpRequest& request,

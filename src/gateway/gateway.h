@@ -25,6 +25,7 @@
 #include "gateway/dns_source.h"
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
+#include "gateway/fleet_sampler.h"
 #include "gateway/kubernetes_source.h"
 #include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
@@ -77,6 +78,9 @@ class Gateway {
   using MoreMetrics = std::function<void(telemetry::PrometheusText&)>;
   void handle_admin(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                     const MoreMetrics& more_metrics);
+
+  // For the operator's console; any thread.
+  FleetSampler::Sums sums() const;
 
   // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
   // the file that have changed and are only read at the start.

@@ -11,18 +11,11 @@
 #include "gateway/gateway.h"
 #include "gateway/interruption.h"
 #include "gateway/route_table.h"
+#include "net/json_response.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
-namespace {
-
-net::HttpResponse json_answer(std::string body) {
-  net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Gateway::NamedFor Gateway::named_for(const Relay::Request& request) {
   return {.created_ms = request.created_ms,
@@ -90,10 +83,11 @@ net::HttpResponse Gateway::explanation(const Explained& explained) {
                                                                     .prompt = explained.prompt,
                                                                     .draw = draw(),
                                                                     .region = explained.region});
-  return json_answer(explanation_body({.pool = explained.pool.name,
-                                       .prompt = explained.prompt,
-                                       .output_tokens = fleet_.expected_output(explained.pool.name),
-                                       .considered = considered}));
+  return net::json_response(
+      explanation_body({.pool = explained.pool.name,
+                        .prompt = explained.prompt,
+                        .output_tokens = fleet_.expected_output(explained.pool.name),
+                        .considered = considered}));
 }
 
 void Gateway::explain_beside(const std::shared_ptr<Relay::Request>& request,

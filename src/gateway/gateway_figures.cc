@@ -31,6 +31,26 @@ int64_t GatewayFigures::retries() const {
   return all;
 }
 
+int64_t GatewayFigures::moves() const {
+  int64_t all = 0;
+  for (const auto& ends : moves_) {
+    for (const std::atomic<int64_t>& one : ends) all += one;
+  }
+  return all;
+}
+
+std::vector<GatewayFigures::Ended> GatewayFigures::ended() const {
+  std::vector<Ended> all;
+  std::lock_guard lock(mutex_);
+  for (const auto& [pool, counts] : ends_) {
+    Ended& one = all.emplace_back(Ended{.pool = pool, .by_outcome = {}});
+    for (const auto& of_code : counts) {
+      for (size_t i = 0; i < of_code.size(); ++i) one.by_outcome[i] += of_code[i];
+    }
+  }
+  return all;
+}
+
 void GatewayFigures::note_end(const End& end) {
   const auto outcome = std::ranges::find(kOutcomes, end.outcome) - kOutcomes.begin();
   const size_t code = end.status < 100 ? 0 : end.status < 400 ? 1 : end.status < 500 ? 2 : 3;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "telemetry/histogram.h"
 #include "telemetry/prometheus_text.h"
@@ -55,6 +56,16 @@ class GatewayFigures {
   static constexpr std::array<std::string_view, 4> kOutcomes = {"ok", "client_error", "error",
                                                                 "left"};
   void note_end(const End& end);
+
+  // Those that are over, by outcome; in the order of the pools' names.
+  struct Ended {
+    std::string pool;
+    std::array<int64_t, kOutcomes.size()> by_outcome{};
+  };
+  std::vector<Ended> ended() const;
+  int64_t waiting() const { return waiting_; }
+  // Answers that moved, to whatever end.
+  int64_t moves() const;
 
   void add_metrics(telemetry::PrometheusText& text) const;
 

@@ -20,6 +20,13 @@ TEST(GatewayFigures, RequestsAreCountedByPoolStatusAndOutcome) {
   figures.begin_wait();
   figures.end_wait(0.3);
   EXPECT_EQ(figures.retries(), 2);
+  EXPECT_EQ(figures.moves(), 1);
+  EXPECT_EQ(figures.waiting(), 1);
+  const std::vector<GatewayFigures::Ended> ended = figures.ended();
+  ASSERT_EQ(ended.size(), 2);
+  EXPECT_EQ(ended[0].pool, "a");
+  EXPECT_EQ(ended[0].by_outcome, (std::array<int64_t, 4>{2, 0, 1, 0}));
+  EXPECT_EQ(ended[1].by_outcome, (std::array<int64_t, 4>{0, 1, 1, 1}));
   telemetry::PrometheusText text;
   figures.add_metrics(text);
   const std::string page = text.text();

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "cluster/grpc_frame.h"
+#include "net/json_response.h"
 #include "net/sse.h"
 
 namespace pelton::gateway {
@@ -34,8 +35,7 @@ std::string response_error_event(const api::ApiError& error) {
 
 net::HttpResponse error_answer(std::string_view path, const api::ApiError& error,
                                std::string_view request_id) {
-  net::HttpResponse response{.status = error.status, .headers = {}, .body = {}};
-  response.headers.add("Content-Type", "application/json");
+  net::HttpResponse response = net::json_response({}, error.status);
   if (!request_id.empty()) response.headers.add("x-request-id", std::string(request_id));
   if (error.retry_after_s > 0) {
     response.headers.add("Retry-After", std::to_string(error.retry_after_s));

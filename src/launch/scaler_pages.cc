@@ -1,5 +1,6 @@
 #include "launch/scaler_pages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "autoscaler/facts_log.h"
@@ -38,6 +39,28 @@ std::string states_body(std::span<const State> states) {
   for (const State& state : states) write_state(w, state);
   w.end_array().end_object();
   return body;
+}
+
+std::string replicas_sample(std::span<const State> states) {
+  std::string members = "\"replicas\":";
+  base::JsonWriter w(members);
+  w.begin_object();
+  for (const State& state : states.first(std::min(states.size(), kPoolsShown))) {
+    w.key(state.pool).begin_object().key("desired").integer(state.decision.desired);
+    w.key("ready").integer(state.ready).key("starting").integer(state.starting);
+    w.key("leaving").integer(state.draining + state.stopping).end_object();
+  }
+  w.end_object();
+  return members;
+}
+
+std::map<std::string, std::string> state_rows(std::span<const State> states) {
+  std::map<std::string, std::string> rows;
+  for (const State& state : states) {
+    base::JsonWriter w(rows[state.pool]);
+    write_state(w, state);
+  }
+  return rows;
 }
 
 void add_metrics(std::span<const State> states, PrometheusText& text) {

@@ -2,6 +2,7 @@
 // all terms, as JSON and as metrics. Pure functions.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 
@@ -15,6 +16,12 @@ namespace pelton::launch {
 std::string states_body(std::span<const FleetScaler::PoolState> states);
 // pelton_autoscaler_*, by pool.
 void add_metrics(std::span<const FleetScaler::PoolState> states, telemetry::PrometheusText& text);
+
+// For the console (console/feed.h): the pools' replicas as members of a JSON object, of kPoolsShown
+// pools at most, and a row for each pool as states_body() has it.
+inline constexpr size_t kPoolsShown = 16;
+std::string replicas_sample(std::span<const FleetScaler::PoolState> states);
+std::map<std::string, std::string> state_rows(std::span<const FleetScaler::PoolState> states);
 
 // Of a process that does nothing else: GET /v1/autoscaler, /metrics, /health; 404, 405.
 net::HttpResponse scaler_answer(const net::HttpRequest& request,

@@ -7,16 +7,14 @@
 //                                sample a second; an event's data is a list of samples
 //                                (live_history.h)
 //
-// A thread of its own notes a sample a second. The number of streams is bounded; one whose client
-// reads too slowly is sent what it has missed at once, later. Owned by the listener, which stops
-// before it goes; handle() runs on that listener's net threads.
+// A thread of its own notes a sample a second. Owned by the listener, which stops before it goes;
+// handle() runs on that listener's net threads.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <string>
 
 #include "base/periodic_thread.h"
+#include "console/event_streams.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/live_history.h"
@@ -26,8 +24,6 @@ namespace pelton::server {
 
 class LiveConsole {
  public:
-  static constexpr int kStreamsMax = 16;
-
   struct Parts {
     const Services& services;  // outlives it
     int chat_port = 0;         // of the public listener, if the chat is there
@@ -39,14 +35,11 @@ class LiveConsole {
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
 
  private:
-  class Stream;
-
   void note();
-  void follow(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
 
   const Parts parts_;
   LiveHistory history_;
-  std::atomic<int> streams_ = 0;
+  console::EventStreams streams_;
   base::PeriodicThread sampler_;  // last: it uses what is above
 };
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "net/json_response.h"
 #include "net/url.h"
 #include "telemetry/prometheus_text.h"
 #include "weights/have.h"
@@ -21,12 +22,6 @@ constexpr std::string_view kChunks = "chunks/";
 
 net::HttpResponse error(int status, const std::string& code, const std::string& message) {
   return net::error_response({.status = status, .code = code, .message = message});
-}
-
-net::HttpResponse json(std::string body) {
-  net::HttpResponse response{.status = 200, .headers = {}, .body = std::move(body)};
-  response.headers.add("Content-Type", "application/json");
-  return response;
 }
 
 struct Range {
@@ -209,7 +204,7 @@ void ShareServer::handle(const net::HttpRequest& request,
   if (request.method != "GET") {
     return exchange->send(error(405, "method_not_allowed", "Weights are only given: GET."));
   }
-  if (request.path == "/health") return exchange->send(json(R"({"status":"ok"})"));
+  if (request.path == "/health") return exchange->send(net::json_response(R"({"status":"ok"})"));
   Asked asked;
   const bool is_page = request.path == "/" || request.path == "/metrics";
   const bool found = is_page || find(request.path, asked);
@@ -218,19 +213,19 @@ void ShareServer::handle(const net::HttpRequest& request,
     refused.headers.add("WWW-Authenticate", "Bearer");
     return exchange->send(std::move(refused));
   }
-  if (request.path == "/") return exchange->send(json(list()));
+  if (request.path == "/") return exchange->send(net::json_response(list()));
   if (is_page) {
     net::HttpResponse page{.status = 200, .headers = {}, .body = metrics()};
     page.headers.add("Content-Type", std::string(telemetry::kPrometheusContentType));
     return exchange->send(std::move(page));
   }
   if (found && asked.rest == kManifestName) {
-    return exchange->send(json(asked.folder->manifest_json()));
+    return exchange->send(net::json_response(asked.folder->manifest_json()));
   }
   if (found && asked.rest == "have") {
     Have have = have_of(*asked.folder, options_.id);
     have.peers = note_peer(request, asked.digest);
-    return exchange->send(json(have.to_json()));
+    return exchange->send(net::json_response(have.to_json()));
   }
   if (found && asked.rest.starts_with(kChunks)) return answer_chunk(request, asked, exchange);
   exchange->send(error(404, "not_found", "There is no such model or chunk."));

@@ -26,7 +26,7 @@ command -v npm >/dev/null || skip "npm is not installed"
 [[ $what == hostile && ${PELTON_FULL:-} != 1 ]] && skip "hostile outputs are shown under PELTON_FULL=1"
 
 mkdir -p "$work"
-cp "$here"/{package.json,package-lock.json,.npmrc,tsconfig.json} "$here"/*.mjs "$work"/
+cp "$here"/{package.json,package-lock.json,.npmrc,tsconfig.json,script.json} "$here"/*.mjs "$work"/
 cd "$work"
 if ! cmp -s package-lock.json installed.lock; then
   timeout 300 npm ci --no-audit --no-fund --loglevel=error || skip "npm could not fetch the packages"
@@ -55,8 +55,9 @@ for _ in {1..300}; do
 done
 BASE_URL=$(sed -n 's/^listening on //p' server.out)
 ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
-export BASE_URL ADMIN_URL
+PELTON=$pelton
+export BASE_URL ADMIN_URL PELTON
 
-tests=(chat.test.mjs live.test.mjs)
+tests=(chat.test.mjs live.test.mjs fleet.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 timeout 600 node --test --test-concurrency=1 --test-timeout=300000 "${tests[@]}"

@@ -17,6 +17,9 @@
 {{- if .Values.pools -}}
 {{- fail "pools are a fleet's: kind: fleet" -}}
 {{- end -}}
+{{- if or .Values.routes .Values.tenants -}}
+{{- fail "routes and tenants are a fleet's: kind: fleet" -}}
+{{- end -}}
 {{- if or .Values.autoscaler.enabled .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "autoscaler, keda and hpa are for a fleet: kind: fleet" -}}
 {{- end -}}
@@ -36,11 +39,19 @@
 {{- if and .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "keda.enabled and hpa.enabled: two would write the replicas of the same Deployments" -}}
 {{- end -}}
+{{- if and (or .Values.keda.enabled .Values.hpa.enabled) (include "pelton.acts" .) -}}
+{{- fail "autoscaler.mode is act, beside keda or hpa: two would write the replicas of the same Deployments" -}}
+{{- end -}}
 {{- if and (or .Values.keda.enabled .Values.hpa.enabled) (not .Values.autoscaler.enabled) -}}
 {{- fail "autoscaler.enabled is false: what keda and hpa act on is its figure" -}}
 {{- end -}}
 {{- $names := list -}}
 {{- $models := list -}}
+{{- $has := dict -}}
+{{- $routed := list -}}
+{{- range .Values.routes -}}
+{{- $routed = append $routed .model -}}
+{{- end -}}
 {{- range .Values.pools -}}
 {{- $pool := include "pelton.pool" (dict "root" $ "pool" .) | fromYaml -}}
 {{- if has $pool.name $names -}}
@@ -54,9 +65,13 @@
 {{- fail (printf "pool %s: servedModelName is missing: requests find the pool by it" $pool.name) -}}
 {{- end -}}
 {{- range $pool.servedModelName -}}
-{{- if has . $models -}}
-{{- fail (printf "pool %s: the model %s is served twice; splits between pools ([[route]]) are not in this chart" $pool.name .) -}}
+{{- if and (has . $models) (not (has . $routed)) -}}
+{{- fail (printf "pool %s: the model %s is served twice, and none of routes says which requests go where" $pool.name .) -}}
 {{- end -}}
+{{- if hasKey $has (printf "%s %s" $pool.name .) -}}
+{{- fail (printf "pool %s: servedModelName has %s twice" $pool.name .) -}}
+{{- end -}}
+{{- $_ := set $has (printf "%s %s" $pool.name .) true -}}
 {{- $models = append $models . -}}
 {{- end -}}
 {{- if gt (int $pool.scale.min) (int $pool.scale.max) -}}
@@ -66,6 +81,58 @@
 {{- fail (printf "pool %s: scale.min is 0, and a HorizontalPodAutoscaler does not go to zero; keda does" $pool.name) -}}
 {{- end -}}
 {{- include "pelton.checkPod" (dict "where" (printf "pool %s" $pool.name) "pod" $pool) -}}
+{{- end -}}
+{{- include "pelton.checkRoutes" (dict "root" . "has" $has "names" $names) -}}
+{{- end }}
+
+{{- /* As a gateway would refuse them. Of the file that it has those that are wrong change nothing, which nobody would see. */}}
+{{- define "pelton.checkRoutes" -}}
+{{- $taken := list -}}
+{{- range $route := .root.Values.routes -}}
+{{- $where := printf "route of %s" $route.model -}}
+{{- $tenant := get $route "tenant" | default "*" -}}
+{{- $fallback := get $route "fallback" | default list -}}
+{{- if or (has (printf "%s *" $route.model) $taken) (has (printf "%s %s" $route.model $tenant) $taken) -}}
+{{- fail (printf "%s: one above takes all of its requests" $where) -}}
+{{- end -}}
+{{- $taken = append $taken (printf "%s %s" $route.model $tenant) -}}
+{{- $sum := 0.0 -}}
+{{- $arms := list -}}
+{{- range $route.to -}}
+{{- $sum = addf $sum .weight -}}
+{{- if has .pool $arms -}}
+{{- fail (printf "%s: to has the pool %s twice" $where .pool) -}}
+{{- end -}}
+{{- $arms = append $arms .pool -}}
+{{- end -}}
+{{- if not (gt $sum 0.0) -}}
+{{- fail (printf "%s: no weight is above 0: nobody would get a request" $where) -}}
+{{- end -}}
+{{- if and $fallback $.root.Values.autoscaler.enabled -}}
+{{- fail (printf "%s: fallback is not for pools whose replicas come and go (autoscaler.enabled)" $where) -}}
+{{- end -}}
+{{- if ne (len $fallback) (len ($fallback | uniq)) -}}
+{{- fail (printf "%s: fallback has a pool twice" $where) -}}
+{{- end -}}
+{{- range concat $arms $fallback -}}
+{{- if not (hasKey $.has (printf "%s %s" . $route.model)) -}}
+{{- fail (printf "%s: no pool %s has this model" $where .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .root.Values.tenants (not .root.Values.access.keysSecret) -}}
+{{- fail "tenants are those of keys: access.keysSecret is missing" -}}
+{{- end -}}
+{{- $tenants := list -}}
+{{- range .root.Values.tenants -}}
+{{- if has .name $tenants -}}
+{{- fail (printf "two tenants are called %s" .name) -}}
+{{- end -}}
+{{- $tenants = append $tenants .name -}}
+{{- $pool := get . "pool" -}}
+{{- if and $pool (not (has $pool $.names)) -}}
+{{- fail (printf "tenant %s: there is no pool %s" .name $pool) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -7,7 +7,9 @@
 [[pool]]
 name = {{ $pool.name | toJson }}
 model = {{ $pool.servedModelName | toJson }}
-{{- if eq $.Values.gateway.discovery "kubernetes" }}
+{{- if include "pelton.acts" $ }}
+# The autoscaler says where its workers are.
+{{- else if eq $.Values.gateway.discovery "kubernetes" }}
 kubernetes = {{ printf "%s/%s-%s:fleet" $.Release.Namespace (include "pelton.fullname" $) $pool.name | toJson }}
 {{- else }}
 dns = {{ printf "%s-%s:9101" (include "pelton.fullname" $) $pool.name | toJson }}
@@ -16,6 +18,29 @@ dns = {{ printf "%s-%s:9101" (include "pelton.fullname" $) $pool.name | toJson }
 tokenizer = {{ . | toJson }}
 {{- end }}
 {{- include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
+{{- end }}
+{{- range $route := .Values.routes }}
+
+[[route]]
+{{- range $key := list "model" "tenant" "sticky" "fallback" }}
+{{- if hasKey $route $key }}
+{{ $key }} = {{ get $route $key | toJson }}
+{{- end }}
+{{- end }}
+to = [
+{{- range $route.to }}
+    {pool = {{ .pool | toJson }}, weight = {{ .weight }}},
+{{- end }}
+]
+{{- end }}
+{{- range $tenant := .Values.tenants }}
+
+[[tenant]]
+{{- range $key := list "name" "models" "pool" "weight" }}
+{{- if hasKey $tenant $key }}
+{{ $key }} = {{ get $tenant $key | toJson }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -31,7 +56,13 @@ max = {{ .pool.scale.max }}
 {{- end }}
 
 [pool.launch]
+{{- if include "pelton.acts" .root }}
+kind = "kubernetes"
+workload = {{ printf "%s/deployment/%s-%s" .root.Release.Namespace (include "pelton.fullname" .root) .pool.name | toJson }}
+port = 9101
+{{- else }}
 serve = [{{ .pool.model | toJson }}]
+{{- end }}
 start_seconds = {{ .pool.scale.startSeconds }}
 {{- end }}
 {{- end }}

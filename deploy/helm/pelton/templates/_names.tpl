@@ -12,6 +12,11 @@ pelton/pool: {{ . | quote }}
 {{- end }}
 {{- end }}
 
+{{- /* Not empty: the autoscaler writes the workers' replicas, and says where they are. */}}
+{{- define "pelton.acts" -}}
+{{- if and .Values.autoscaler.enabled (eq .Values.autoscaler.mode "act") }}yes{{ end -}}
+{{- end }}
+
 {{- define "pelton.labels" -}}
 {{ include "pelton.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}

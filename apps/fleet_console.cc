@@ -1,0 +1,75 @@
+#include "apps/fleet_console.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/version.h"
+#include "console/pages.h"
+#include "launch/scaler_pages.h"
+
+namespace pelton::apps {
+namespace {
+
+std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
+  std::vector<std::string_view> pages;
+  if (parts.gateway != nullptr) pages = {"fleet", "requests"};
+  if (parts.states) pages.insert(pages.begin() + (pages.empty() ? 0 : 1), "scaling");
+  return pages;
+}
+
+}  // namespace
+
+FleetConsole::FleetConsole(Parts parts)
+    : parts_(std::move(parts)),
+      pages_(pages_of(parts_)),
+      feed_(parts_.clock.unix_ms() / 1000),
+      streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
+      ticker_({.name = "pelton-console", .interval = std::chrono::seconds(1)}, [this] { note(); }) {
+}
+
+void FleetConsole::note() {
+  const int64_t unix_ms = parts_.clock.unix_ms();
+  const bool is_watched = streams_.open() > 0;
+  std::string sample;
+  std::vector<console::Feed::Table> tables;
+  if (parts_.gateway != nullptr) {
+    const gateway::FleetSampler::Sums sums = parts_.gateway->sums();
+    const std::vector<gateway::Fleet::Row> workers = parts_.gateway->workers();
+    sample = sampler_.sample(sums, workers, parts_.clock.now_ns(), unix_ms);
+    if (is_watched) {
+      tables.push_back({.name = "workers", .rows = gateway::worker_rows(workers)});
+      tables.push_back({.name = "requests", .rows = gateway::request_rows(sums)});
+    }
+  } else {
+    sample = fmt::format("\"at\":{}", unix_ms);
+  }
+  if (parts_.states) {
+    const States states = parts_.states();
+    sample += "," + launch::replicas_sample(states);
+    decisions_.note(states, unix_ms);
+    if (is_watched) {
+      tables.push_back({.name = "scaling", .rows = launch::state_rows(states)});
+      tables.push_back({.name = "decisions", .rows = decisions_.rows()});
+    }
+  }
+  feed_.note(std::move(sample), std::move(tables));
+}
+
+bool FleetConsole::handle(const net::HttpRequest& request,
+                          const std::shared_ptr<net::Exchange>& exchange) {
+  if (!console::is_console_path(request.path)) return false;
+  if (request.method != "GET" && request.method != "HEAD") {
+    exchange->send(console::only_for_reading(request));
+  } else if (request.path == "/console/fleet") {
+    streams_.follow(request, exchange);
+  } else {
+    exchange->send(console::console_reply(
+        request, {.version = kVersion, .pages = pages_, .chat_port = chat_port_}));
+  }
+  return true;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,59 @@
+// The web console at the listeners of a gateway and of an autoscaler, for operators: which workers
+// there are, what becomes of requests, how many replicas there should be and why. It shows, and
+// commands nothing.
+//
+//   GET /console, /console/...   the page and its files (console/pages.h)
+//   GET /console/fleet           server-sent events (console/feed.h)
+//
+// A thread of its own notes a sample a second; tables are made while somebody looks. Owned by the
+// verb, whose listener stops before it goes; handle() runs on that listener's net threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/periodic_thread.h"
+#include "console/event_streams.h"
+#include "console/feed.h"
+#include "gateway/fleet_sampler.h"
+#include "gateway/gateway.h"
+#include "launch/decision_log.h"
+#include "launch/fleet_scaler.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+
+namespace pelton::apps {
+
+class FleetConsole {
+ public:
+  using States = std::vector<launch::FleetScaler::PoolState>;
+  struct Parts {
+    const gateway::Gateway* gateway = nullptr;  // outlives it; null: there is none here
+    std::function<States()> states;             // any thread; null: nobody scales here
+    const base::Clock& clock;                   // outlives it
+  };
+  explicit FleetConsole(Parts parts);
+
+  // At the clients' listener of this host there is a chat. Before the first request.
+  void set_chat_port(int port) { chat_port_ = port; }
+
+  // Whether the request was one of the console's; then it has been answered, or is being.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+
+ private:
+  void note();
+
+  const Parts parts_;
+  const std::vector<std::string_view> pages_;
+  int chat_port_ = 0;  // 0: there is none
+  console::Feed feed_;
+  console::EventStreams streams_;
+  gateway::FleetSampler sampler_;  // note()'s, as the next
+  launch::DecisionLog decisions_;
+  base::PeriodicThread ticker_;  // last: it uses what is above
+};
+
+}  // namespace pelton::apps

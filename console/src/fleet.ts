@@ -1,0 +1,80 @@
+// The page Fleet: the workers of a gateway, by region, pool and name.
+import { Chart } from "./chart";
+import { button, fact, grouped, h } from "./dom";
+import { FleetFeed, kMinutes, Row, Sample } from "./feed";
+import { plain } from "./markdown";
+import { Table } from "./table";
+import { say, words } from "./words";
+
+const w = words.fleet;
+const kRowsAtFirst = 200;
+
+const count = (value: number) => (Number.isInteger(value) ? grouped(value) : "");
+const known = (value: unknown) => (typeof value === "number" ? grouped(value) : words.live.nothing);
+const where = (row: Row) => [row.region, row.zone].filter(Boolean).join(", ");
+
+export class Fleet {
+  private readonly figures = h("dl", { class: "facts live-now" });
+  private readonly ready = new Chart<Sample>(w.ready_by_pool, count, [], null, true);
+  private readonly running = new Chart<Sample>(w.running_by_pool, count, [], null, true);
+  private readonly workers = new Table<Row>(w.title, [
+    { name: w.columns.name, text: (row) => plain(row.name), short: true },
+    { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
+    { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
+    { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
+    { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },
+    { name: w.columns.kv, text: (row) => (typeof row.kv_used === "number" ? (row.kv_used * 100).toFixed(0) + " %" : words.live.nothing), right: true },
+    { name: w.columns.requests, text: (row) => known(row.requests), right: true },
+    { name: w.columns.failures, text: (row) => known(row.failures), right: true },
+    { name: w.columns.where, text: (row) => plain(where(row)), wide: true },
+    { name: w.columns.version, text: (row) => plain(row.version), wide: true },
+    { name: w.columns.address, text: (row) => plain(row.address), wide: true },
+  ]);
+  private readonly filter = h("input", { type: "search", size: 24, placeholder: w.filter_hint, oninput: () => this.draw_table() });
+  private readonly shown = h("span", { class: "quiet", role: "status" });
+  private readonly more = button("", () => {
+    this.all = true;
+    this.draw_table();
+  }, { class: "quiet" });
+  private all = false;
+  readonly element: HTMLElement;
+
+  constructor(private readonly feed: FleetFeed) {
+    feed.add(this);
+    this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.figures,
+      h("div", { class: "charts few" }, this.ready.element, this.running.element),
+      h("div", { class: "panel" }, h("div", { class: "tools" },
+        h("label", { class: "field inline" }, h("span", {}, w.filter), this.filter), this.shown, this.more),
+      this.workers.element, h("p", { class: "quiet" }, w.commands)));
+  }
+
+  draw(): void {
+    const samples = this.feed.samples;
+    const now = samples[samples.length - 1];
+    const pools = Object.entries(now.pools ?? {});
+    const names = pools.map(([name]) => name);
+    this.ready.set_lines(names.map((name) => ({ name: plain(name), value: (one) => one.pools?.[name]?.ready ?? null })));
+    this.running.set_lines(names.map((name) => ({ name: plain(name), value: (one) => one.pools?.[name]?.running ?? null })));
+    for (const chart of [this.ready, this.running]) chart.draw(samples, (one) => one.at, kMinutes * 60_000);
+    const workers = [...this.feed.table("workers").values()];
+    const sum = (of: (row: Row) => number) => grouped(workers.reduce((all, row) => all + of(row), 0));
+    this.figures.replaceChildren(
+      fact(w.ready, say(w.of, { some: sum((row) => Number(row.state === "ready")), all: grouped(workers.length) })),
+      fact(w.running, sum((row) => row.running)), fact(w.waiting, sum((row) => row.waiting)));
+    this.draw_table();
+  }
+
+  private draw_table(): void {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const every = [...this.feed.table("workers")];
+    const fit = every.filter(([, row]) => !wanted || [row.name, row.pool, row.state, row.zone, row.region].join(" ").toLowerCase().includes(wanted));
+    const place = (row: Row) => [row.region, row.pool, row.name].join("\n");
+    const sorted = fit.map((one) => [place(one[1]), one] as const).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map(([, one]) => one);
+    const shown = this.all ? sorted : sorted.slice(0, kRowsAtFirst);
+    this.workers.draw(shown);
+    const text = every.length === 0 ? w.none : fit.length === 0 ? w.no_match : say(w.shown, { some: grouped(shown.length), all: grouped(every.length) });
+    if (this.shown.textContent !== text) this.shown.textContent = text;
+    this.more.hidden = shown.length === sorted.length;
+    this.more.textContent = say(w.all, { count: grouped(sorted.length) });
+  }
+}
