@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/model_card.h"
 #include "executor/loaded_adapter.h"
@@ -24,15 +27,20 @@ using server::AdapterRegistry;
 // Of a safetensors file: what stands behind its header. 0: it is no such file, as its load will
 // say.
 int64_t tensor_bytes_of(const std::string& path) {
-  std::error_code unknown;
-  const auto bytes = std::filesystem::file_size(path, unknown);
-  std::ifstream file(path, std::ios::binary);
+  // Of a pipe nothing is waited for: the registry's lock is held meanwhile.
+  const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (number < 0) return 0;
+  struct stat info {};
   std::array<unsigned char, 8> length{};
-  file.read(reinterpret_cast<char*>(length.data()), length.size());
-  if (unknown || !file) return 0;
+  const bool is_read =
+      ::fstat(number, &info) == 0 && S_ISREG(info.st_mode) &&
+      ::pread(number, length.data(), length.size(), 0) == static_cast<ssize_t>(length.size());
+  ::close(number);
+  if (!is_read) return 0;
+  const auto bytes = static_cast<uint64_t>(info.st_size);
   uint64_t header = 0;
   for (size_t i = length.size(); i-- > 0;) header = header << 8 | length[i];
-  const uint64_t before = length.size() + std::min<uint64_t>(header, bytes);
+  const uint64_t before = length.size() + std::min(header, bytes);
   return before < bytes ? static_cast<int64_t>(bytes - before) : 0;
 }
 

@@ -456,6 +456,17 @@ class Served(unittest.TestCase):
         self.assertEqual(len(set(of_two + of_x)), 1)  # the digest: two names of one adapter
         self.assertEqual(len(of_two[0]), 64)
 
+    def test_a_pipe_in_the_folder_holds_up_nobody(self):
+        """LR-10: opened for reading it would wait for a writer, with the registry's lock held."""
+        write_adapter(self.root / "folder" / "good", strong_q(1))
+        pipe = write_adapter(self.root / "folder" / "pipe", strong_q(2))
+        (pipe / "adapter_model.safetensors").unlink()
+        os.mkfifo(pipe / "adapter_model.safetensors")
+        self.start("--enable-lora", "--lora-folder", self.root / "folder")
+        status, text = self.http("/v1/completions", {"model": "pipe", "prompt": PROMPT, "max_tokens": 2})
+        self.assertGreaterEqual(status, 400, text)
+        self.assertEqual(self.tokens("good"), self.foretold(PROMPT, 6, "--lora", self.root / "folder" / "good"))
+
     def test_LR_03_no_adapter_is_sent_within_a_request(self):
         """Folders of the server are all that is loaded; what else a body has is refused by its name, or for its size."""
         many = self.root / "many"

@@ -97,7 +97,7 @@ void RunDriver::set_timer() {
 
 void RunDriver::on_drained() {
   if (ended_) return;
-  for (const auto& [id, call] : calls_) call->on_drained();
+  for (const auto& [id, call] : calls_) call.running->on_drained();
   turn_soon();
 }
 

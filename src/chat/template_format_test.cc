@@ -111,7 +111,7 @@ TEST_F(TemplateFormats, CallsAreObjectsAndToolsAreDeclared) {
   EXPECT_EQ(text_of(prompt),
             "<|endoftext|>tools:{\"type\": \"function\", \"function\": {\"name\": \"f\", "
             "\"description\": \"d\"}}\n<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\n"
-            "go<|im_end|>\n<|im_start|>assistant\nNone<tool_call>{\"name\": \"f\", \"arguments\": "
+            "go<|im_end|>\n<|im_start|>assistant\n<tool_call>{\"name\": \"f\", \"arguments\": "
             "{\"a\": 1}}</tool_call><|im_end|>\n<|im_start|>tool\ndone<|im_end|>\n");
 }
 

@@ -125,8 +125,8 @@ class MessageList {
       }
     }
     Dict rest;
-    const bool only_calls = text.empty() && !calls.empty();
-    set(rest, "content", only_calls ? Value(jinja::None{}) : content(text));
+    // Of calls alone too it is an empty text: templates search it and put it together.
+    set(rest, "content", content(text));
     if (!reasoning.empty()) set(rest, "reasoning_content", Value::input(reasoning));
     if (!calls.empty()) set(rest, "tool_calls", value_of(std::move(calls)));
     add_message("assistant", std::move(rest));

@@ -54,7 +54,10 @@ Result<void> read_yarn(const ConfigFields& fields, RopeConfig& rope) {
                                                              yarn_mscale(rope.factor, mscale_all)
                                                        : yarn_mscale(rope.factor, 1.0);
   rope.mscale_all_dim = mscale_all;
-  TRY_ASSIGN(rope.attention_factor, fields.number("attention_factor", inferred, 1e-3, 1e3));
+  // As vLLM and llama.cpp have it: R1-0528-Qwen3-8B's 0.878 takes back what its factor of 4 gives.
+  TRY_ASSIGN(const double attn_factor, fields.number("attn_factor", 1.0, 1e-3, 1e3));
+  TRY_ASSIGN(rope.attention_factor,
+             fields.number("attention_factor", inferred * attn_factor, 1e-3, 1e3));
   return {};
 }
 
@@ -433,9 +436,11 @@ Result<void> read_gptq(const ConfigFields& fields, ModelConfig& config) {
   TRY(read_group_size(fields, config));
   TRY_ASSIGN(weights.reordered, fields.boolean("desc_act", false));
   weights.reordered = weights.reordered && weights.group_size > 0;
-  const Json* format = fields.find("checkpoint_format");
+  const char* const key =
+      fields.find("checkpoint_format") != nullptr ? "checkpoint_format" : "format";
+  const Json* format = fields.find(key);
   weights.zeros_minus_one = format == nullptr || *format == Json("gptq");
-  if (!weights.zeros_minus_one) TRY(fields.only("checkpoint_format", Json("gptq_v2")));
+  if (!weights.zeros_minus_one) TRY(fields.only(key, Json("gptq_v2")));
   config.quantization = WeightQuantization::kGptq;
   return {};
 }

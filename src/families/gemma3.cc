@@ -43,6 +43,8 @@ Result<void> read_ropes(const ConfigFields& fields, ModelConfig& config) {
     TRY_ASSIGN(config.rope.theta, fields.number("rope_theta", 1e6, 1.0 + 1e-6, 1e12));
     TRY(read_rope_scaling(inner.inner(*full, "full_attention"), config.context_max, config.rope));
     TRY(read_rope_scaling(inner.inner(*local, "sliding_attention"), config.context_max, sliding));
+  } else if (full != nullptr || local != nullptr) {
+    return fields.bad("rope_parameters", "must have both full_attention and sliding_attention");
   } else {
     TRY(read_rope(fields, config));
   }

@@ -94,6 +94,18 @@ TEST(Gemma3, ReadsBothRopesAsTransformers5WritesThem) {
   EXPECT_EQ(config->sliding_rope->theta, 5000.0);
 }
 
+TEST(Gemma3, OneOfBothRopesIsNotLeftOut) {
+  Json json = published_config("gemma-3-4b").value();
+  json.set("rope_scaling", nullptr);
+  json.set("rope_parameters", Json::parse(R"({
+    "full_attention": {"rope_theta": 2000000.0, "rope_type": "linear", "factor": 4.0}})")
+                                  .value());
+  const Result<ModelConfig> config = read(json);
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.error().message.find("rope_parameters"), std::string::npos)
+      << config.error().message;
+}
+
 TEST(Gemma3, RefusesVariantsThatItWouldComputeWrongly) {
   for (const auto& [key, value] : {std::pair{"hidden_activation", "\"gelu\""},
                                    std::pair{"use_bidirectional_attention", "true"}}) {

@@ -437,6 +437,15 @@ TEST(Qwen3, ReadsYarnAsUsersAddIt) {
   EXPECT_DOUBLE_EQ(config->rope.attention_factor, 0.1 * std::log(4.0) + 1);
 }
 
+// R1-0528-Qwen3-8B: what the factor gives is taken back.
+TEST(Qwen3, AnAttentionFactorMayBeATimesOfYarns) {
+  const Result<ModelConfig> config =
+      qwen3_with("rope_scaling", R"({"rope_type":"yarn","factor":4.0,"attn_factor":0.5,
+                                     "original_max_position_embeddings":32768})");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_DOUBLE_EQ(config->rope.attention_factor, 0.5 * (0.1 * std::log(4.0) + 1));
+}
+
 TEST(Qwen3, OneKeyGivesAllProductsOfAttentionBiases) {
   const Result<ModelConfig> config = qwen3_with("attention_bias", "true");
   ASSERT_TRUE(config.ok()) << config.error().message;

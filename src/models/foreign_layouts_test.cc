@@ -462,7 +462,7 @@ constexpr Integers kIntegers[] = {
                "desc_act": false, "checkpoint_format": "gptq"})",
      false, 1},
     {"gptq_v2", R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": true,
-               "desc_act": false, "checkpoint_format": "gptq_v2"})",
+               "desc_act": false, "format": "gptq_v2"})",
      true, 0},
     {"awq", R"({"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": true,
                "version": "gemm"})",
@@ -494,6 +494,11 @@ TEST_P(IntegerLayouts, ComputeWhatTheirFormulaSays) {
       if (name.ends_with("_proj.weight")) {
         const std::string base = name.substr(0, name.size() - std::strlen("weight"));
         file.add_matrix(base, view.shape[0], view.shape[1], widened);
+        // As AutoGPTQ writes models that have none.
+        if (!widened && GetParam() == 0) {
+          file.add(base + "bias", tensor::DType::kF32, {view.shape[0]},
+                   std::vector<float>(static_cast<size_t>(view.shape[0])));
+        }
       } else {
         file.add(name, view.dtype, view.shape,
                  std::vector<uint8_t>(view.bytes.begin(), view.bytes.end()));

@@ -207,6 +207,8 @@ void AdapterRegistry::sweep(std::unique_lock<std::mutex>& lock) {
   }
   lock.unlock();
   std::erase_if(all, [](const auto& named) { return is_adapter_folder(named->source.path); });
+  // Gateways know those that are listed: who came later is found before anybody asks here.
+  for (const std::string& name : folders_.names()) (void)has(name);
   lock.lock();
   for (const auto& named : all) {
     if (is_idle(*named)) locked_forget(*named);

@@ -102,7 +102,7 @@ class AdapterRegistry {
     int64_t bytes_max = INT64_MAX;              // of these together
     double loads_per_second = 16;               // beyond a first burst of resident_max; 0: no bound
     int64_t patience_ns = 1'000'000'000;  // of who waits while all that are in memory are in use
-    int64_t sweep_ns = 5'000'000'000;     // between two looks for folders that are gone
+    int64_t sweep_ns = 5'000'000'000;     // between two looks at the folders
   };
   struct Source {
     std::string name;

@@ -429,6 +429,20 @@ TEST_F(AdapterFolderTest, those_that_are_gone_are_forgotten_though_nobody_asks) 
   EXPECT_NE(registry_->hold("used"), nullptr);
 }
 
+TEST_F(AdapterFolderTest, those_that_come_later_are_listed_though_nobody_asks) {
+  add("many/first");
+  AdapterRegistry::Options made = with_folder();
+  made.sweep_ns = 2'000'000;
+  start(made);
+  registry_->find_in_folders();
+  add("many/second");
+  const std::vector<std::string> both = {"first", "second"};
+  for (int i = 0; i < 5000 && listed() != both; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(listed(), both);
+}
+
 TEST_F(AdapterFolderTest, only_its_own_files_describe_it) {
   add("elsewhere");
   add("many/good");
