@@ -19,6 +19,8 @@ constexpr int64_t kRefusalNs = 5'000'000'000;
 
 using api::is_adapter_name;
 
+constexpr int kOperatorLoadsInRow = 4;
+
 // Of a name that a request gives: one folder below, and none elsewhere.
 bool is_folder_name(std::string_view name) {
   return is_adapter_name(name) && name.find('/') == std::string_view::npos;
@@ -404,6 +406,7 @@ void AdapterRegistry::run() {
       continue;
     }
     if (!has_turn) load_rate_.take();
+    operator_loads_ = has_turn ? operator_loads_ + 1 : 0;
     load_one(lock, next);
   }
 }
@@ -413,15 +416,21 @@ void AdapterRegistry::locked_wait_idle(std::unique_lock<std::mutex>& lock) {
   shared_->changed.wait_for(lock, std::chrono::nanoseconds(options_.sweep_ns));
 }
 
-// The first that is still wanted.
+// The first that is still wanted; but behind some of operators' loads in a row, which may be
+// without end, the first that a request waits for.
 std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_next() {
-  while (!queue_.empty()) {
-    const std::shared_ptr<Named> named = queue_.front();
-    if (locked_wants(*named)) return named;
-    named->queued = false;
+  while (!queue_.empty() && !locked_wants(*queue_.front())) {
+    queue_.front()->queued = false;
     queue_.pop_front();
   }
-  return nullptr;
+  if (queue_.empty()) return nullptr;
+  if (operator_loads_ < kOperatorLoadsInRow || load_rate_.wait_ns(clock_.now_ns()) > 0) {
+    return queue_.front();
+  }
+  const auto asked = std::ranges::find_if(queue_, [](const std::shared_ptr<Named>& one) {
+    return !one->is_candidate && !one->removed && !one->waiting.empty();
+  });
+  return asked == queue_.end() ? queue_.front() : *asked;
 }
 
 bool AdapterRegistry::locked_wants(const Named& named) const {

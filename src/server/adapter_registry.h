@@ -314,6 +314,7 @@ class AdapterRegistry {
   Stats counted_;
   std::map<std::string, int64_t, std::less<>> requests_;
   admission::LoadRate load_rate_;
+  int operator_loads_ = 0;  // in a row; the loader's
   bool stopping_ = false;
   std::thread thread_;  // last
 };

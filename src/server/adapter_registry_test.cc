@@ -766,6 +766,31 @@ TEST_F(AdapterRegistryTest, LR_06_loads_have_a_rate) {
   registry_.reset();
 }
 
+TEST_F(AdapterRegistryTest, operators_without_end_leave_requests_their_turn) {
+  start(options(6));
+  ASSERT_TRUE(load("asked", "asked").ok());
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(load("o" + std::to_string(i), "o").ok());
+  EXPECT_EQ(registry_->hold("asked"), nullptr) << "the others have its place";
+  constexpr int kRoundsMax = 20'000;
+  std::atomic<bool> answered = false;
+  std::atomic<int> most = 0;
+  std::vector<std::thread> operators;
+  for (int i = 0; i < 4; ++i) {
+    operators.emplace_back([&, name = "o" + std::to_string(i)] {
+      int round = 0;
+      for (; round < kRoundsMax && !answered; ++round) {
+        (void)load(name, name + "-" + std::to_string(round), InPlace::kYes);
+      }
+      most = std::max(most.load(), round);
+    });
+  }
+  while (registry_->stats().loads < 50) std::this_thread::yield();
+  EXPECT_EQ(wait("asked").get().value()->digest(), "asked");
+  answered = true;
+  for (std::thread& one : operators) one.join();
+  EXPECT_LT(most, kRoundsMax);
+}
+
 // Otherwise each request for a broken one would cost another its place.
 TEST_F(AdapterRegistryTest, one_that_does_not_load_is_not_tried_for_each_request) {
   start(options(1));
