@@ -57,7 +57,7 @@ struct Request {
   int64_t first_ns = -1;
   int64_t sent_ns = -1;  // to its replica
   int replica = -1;
-  size_t gateway = 0;  // that sent it there
+  size_t gateway = 0;       // that sent it there
   double predicted_s = 0;   // until its first token; 0: nobody did
   int retries = 0;          // by the gateway, of this attempt
   int attempts = 0;         // by the client, beyond the first
