@@ -173,7 +173,7 @@ class LoraFleet(unittest.TestCase):
         for name, invocation in (("invoked", PROMPT[8:10]), ("uninvoked", base[2:4])):
             write_adapter(self.many / name, strong_q(1), alora_invocation_tokens=invocation)
             for worker in self.workers:
-                status, text = ask(worker.port, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self.many / name)})
+                status, text = ask(worker.port, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self.many / name), "load_inplace": True})
                 self.assertEqual(status, 200, text)
             wanted[name] = self.tokens(self.workers[1].port, name, count=120)
         self.assertEqual(wanted["uninvoked"], base)

@@ -186,7 +186,7 @@ TEST(ChainRun, WithoutRoomNoTimeIsWaitedFor) {
 
 TEST(ChainRun, BodiesUnderWayAreBounded) {
   const Chain chain = chain_of(pieces_chain(""));
-  ChainRun run(chain, items(3), {.bodies_bytes_max = 150}, 0);
+  ChainRun run(chain, items(3), {.bodies_bytes_max = 100}, 0);
   std::vector<StepCall> calls = run.advance(0).calls;
   ASSERT_THAT(calls, SizeIs(2));
   run.on_answer(calls[0].id, answered("x"), 0);

@@ -65,6 +65,7 @@ AdapterRegistry::AdapterRegistry(Options options, const base::Clock& clock, base
       log_(log),
       load_rate_(options_.loads_per_second, options_.resident_max, clock.now_ns()) {
   shared_->clock = &clock;
+  swept_ns_ = clock.now_ns();
   thread_ = std::thread([this] { run(); });
 }
 

@@ -756,7 +756,7 @@ TEST_F(AdapterRegistryTest, LR_06_loads_have_a_rate) {
 TEST_F(AdapterRegistryTest, operators_without_end_leave_requests_their_turn) {
   start(options(6));
   ASSERT_TRUE(load("asked", "asked").ok());
-  for (int i = 0; i < 6; ++i) ASSERT_TRUE(load("o" + std::to_string(i), "o").ok());
+  for (const char* name : {"o0", "o1", "o2", "o3", "o4", "o5"}) ASSERT_TRUE(load(name, name).ok());
   EXPECT_EQ(registry_->hold("asked"), nullptr) << "the others have its place";
   constexpr int kRoundsMax = 20'000;
   std::atomic<bool> answered = false;
