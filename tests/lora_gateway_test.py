@@ -179,6 +179,11 @@ class LoraFleet(unittest.TestCase):
         self.assertEqual(wanted["uninvoked"], base)
         self.assertNotIn(wanted["invoked"], (base, wanted["a0"]))
         names = [*names, "invoked", "uninvoked"]
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not {"invoked", "uninvoked"} <= {
+                card["id"] for card in json.loads(ask(self.gateway.port, "GET", "/v1/models")[1])["data"]}:
+            time.sleep(0.05)
+        time.sleep(1)  # and of the other worker, which has just heard the same
         wrong, answers = [], []
 
         def answer(name):
