@@ -184,7 +184,7 @@ TEST(Synthetic, LikeTakesNamesAndFiles) {
   EXPECT_EQ(file->generation.integer("eos_token_id"), 510);
   const Result<SyntheticOptions> none = synthetic_like("gpt-oss-7b", 0);
   ASSERT_FALSE(none.ok());
-  EXPECT_THAT(none.error().message, testing::HasSubstr("qwen3-30b-a3b or a config.json"));
+  EXPECT_THAT(none.error().message, testing::HasSubstr(" or a config.json"));
 }
 
 }  // namespace
