@@ -29,8 +29,8 @@ constexpr size_t kIndexBytesMax = size_t{16} << 20;  // the largest published on
 constexpr size_t kShardsMax = 4096;
 
 // AutoGPTQ gives every layer that it quantizes a bias, of zeros where the model has none.
-bool is_empty_bias(const families::ModelConfig& config, std::string_view name,
-                   const TensorView& view) {
+bool is_zero_bias(const families::ModelConfig& config, std::string_view name,
+                  const TensorView& view) {
   return config.quantization == families::WeightQuantization::kGptq && name.ends_with(".bias") &&
          view.shape.size() == 1 &&
          std::ranges::all_of(view.bytes, [](uint8_t byte) { return byte == 0; });
@@ -547,7 +547,7 @@ Result<void> Checkpoint::check_tensors() const {
   }
   for (const auto& [name, view] : tensors_) {
     if (wanted.find(name) == wanted.end()) {
-      if (is_empty_bias(config_, name, view)) continue;
+      if (is_zero_bias(config_, name, view)) continue;
       return bad(file_of_tensor_.find(name)->second,
                  fmt::format("tensor {} ({}) has no place in a {} of {} layers", shown(name),
                              type_text(view.dtype, view.shape), config_.architecture,
