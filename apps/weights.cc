@@ -336,9 +336,10 @@ Result<void> erase(const cli::Arguments& arguments) {
     TRY_ASSIGN(const weights::Erased erased, weights::erase_copy(one));
     fmt::print(stderr, "{}: {} freed\n", one, human(erased.bytes));
     if (erased.left.empty()) continue;
-    fmt::print(stderr, "{}: {} of somebody else's stay: {}{}\n", one,
-               erased.left.size() == 1 ? "a file" : fmt::format("{} files", erased.left.size()),
-               erased.left.front(), erased.left.size() == 1 ? "" : ", ...");
+    constexpr size_t kNamed = 10;
+    const auto named = std::span(erased.left).first(std::min(erased.left.size(), kNamed));
+    fmt::print(stderr, "{}: {} files are not the copy's and stay: {}{}\n", one, erased.left.size(),
+               fmt::join(named, ", "), erased.left.size() > kNamed ? ", ..." : "");
   }
   return {};
 }
@@ -349,9 +350,8 @@ cli::Verb erase_weights_verb() {
       .summary = "Deletes a copy of a model, to the last byte.",
       .about =
           "What was begun of it too, and its lock. Only what weights mirror or serve\n"
-          "--weights-from made: files that were put beside it stay. A model that is being served "
-          "from there keeps its bytes until\n"
-          "that process ends.",
+          "--weights-from made: files that were put beside it stay. A model that is being\n"
+          "served from there keeps its bytes until that process ends.",
       .positionals = {{.name = "FOLDER", .help = "the copy"}},
       .flags = {{.name = "--all",
                  .help = "every copy that lies in FOLDER",

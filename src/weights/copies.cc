@@ -116,22 +116,22 @@ Result<void> remove_all_of(const fs::path& path) {
                fmt::format("{}: cannot delete: {}", path.string(), failed.message()), "FOLDER"};
 }
 
-// Of one whose manifest cannot be read nobody knows what is whose: it goes as a whole.
+// Where the manifest cannot be read nobody knows what else is the copy's: the rest stays.
 Result<void> remove_files_of_copy(const fs::path& folder) {
   const Result<std::string> text =
       base::read_file((folder / kManifestName).string(), kManifestBytesMax);
   const Result<Manifest> manifest = text.ok() ? parse_manifest(*text) : Result<Manifest>(Error{});
-  if (!manifest.ok()) return remove_all_of(folder);
   std::error_code not_empty;
-  for (const ManifestFile& file : manifest->files) {
-    TRY(remove_all_of(folder / file.path));
+  for (const ManifestFile& file : manifest.ok() ? manifest->files : std::vector<ManifestFile>()) {
+    fs::remove(folder / file.path, not_empty);  // a folder of that name is somebody else's
     for (fs::path above = fs::path(file.path).parent_path(); !above.empty();
          above = above.parent_path()) {
       if (!fs::remove(folder / above, not_empty)) break;
     }
   }
+  // The note first: until then it can be erased again, and knows its files.
+  TRY(remove_all_of(folder / kNote));
   TRY(remove_all_of(folder / kManifestName));
-  TRY(remove_all_of(folder / kNote));  // last: until then it can be erased again
   fs::remove(folder, not_empty);
   return {};
 }
@@ -276,7 +276,12 @@ Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& optio
     }
     if (same) return manifest;
   }
-  return make_manifest(folder, options, progress);
+  TRY_ASSIGN(Manifest made, make_manifest(folder, options, progress));
+  // A copy's files were touched, by a chown as at a volume's mount: not hashed again at each start.
+  if (is_copy(path) && text.ok() && *text == made.to_json()) {
+    (void)base::write_file((path / kManifestName).string(), *text);
+  }
+  return made;
 }
 
 std::vector<Copy> list_copies(const std::string& folder) {

@@ -262,11 +262,10 @@ bool Fetch::is_missing(int chunk) const {
 bool Fetch::is_origins(int chunk, int64_t now_ns) const {
   const auto index = static_cast<size_t>(chunk);
   const uint64_t own = options_.id.empty() ? 0 : claim(bits_[index], options_.id);
-  const bool has_waited = now_ns - active_ns_ > ns(options_.patience);
   for (const auto& source : sources_) {
     if (source->origin || !source->dropped.empty()) continue;
     if (source->there[index] && source->poll_failures == 0) return false;
-    if (options_.id.empty() || has_waited || !source->cooperates(now_ns, ns(options_.patience)))
+    if (options_.id.empty() || has_waited_ || !source->cooperates(now_ns, ns(options_.patience)))
       continue;
     if (source->coming[index] || claim(bits_[index], source->id) > own) return false;
   }
@@ -277,6 +276,7 @@ void Fetch::plan() {
   const int64_t now = clock_.now_ns();
   if (now < plan_at_ns_) return;
   plan_at_ns_ = now + ns(kPlanEach);
+  has_waited_ = has_waited_ || now - active_ns_ > ns(options_.patience);
   ready_.clear();
   for (auto chunk = order_.rbegin(); chunk != order_.rend(); ++chunk) {
     if (is_missing(*chunk) && is_origins(*chunk, now)) ready_.push_back(*chunk);
@@ -287,15 +287,16 @@ void Fetch::start_downloads() {
   plan();
   const int most = 2 * options_.connections;
   const int checking = options_.connections + checkers();  // what may wait to be hashed
-  while (static_cast<int>(downloads_.size()) < most && checker_->pending() < checking) {
-    if (!start_from_peer() && !start_from_origin()) break;
+  bool has_more = true;
+  while (has_more && static_cast<int>(downloads_.size()) < most && checker_->pending() < checking) {
+    has_more = start_from_peer() || start_from_origin();
   }
-  if (!downloads_.empty()) active_ns_ = clock_.now_ns();
-  if (static_cast<int>(downloads_.size()) < options_.connections) pass_over_slow();
+  if (!downloads_.empty() || checker_->pending() > 0) active_ns_ = clock_.now_ns();
+  if (!has_more && static_cast<int>(downloads_.size()) < options_.connections) pass_over_slow();
 }
 
-// Connections are idle: nothing else is left to fetch. Its bytes so far are lost: of two sources'
-// bytes in one chunk nobody could say whose were wrong.
+// In the endgame: nothing else is left to fetch. Its bytes so far are lost: of two sources' bytes
+// in one chunk nobody could say whose were wrong.
 void Fetch::pass_over_slow() {
   const int64_t now = clock_.now_ns();
   for (auto download = downloads_.begin(); download != downloads_.end();) {
@@ -305,7 +306,7 @@ void Fetch::pass_over_slow() {
                          one->seconds_left(now) > static_cast<double>(ns(options_.overdue)) * 1e-9;
     const auto index = static_cast<size_t>(one->chunk());
     const bool is_elsewhere = std::any_of(sources_.begin(), sources_.end(), [&](const auto& other) {
-      return other.get() != &source && other->dropped.empty() && other->poll_failures == 0 &&
+      return other.get() != &source && other->may_be_asked(now) && other->poll_failures == 0 &&
              (other->origin || other->there[index]);
     });
     if (source.origin || !is_late || !is_elsewhere) continue;
@@ -414,6 +415,19 @@ void Fetch::drop(Source& source, const std::string& why) {
     options_.say(fmt::format("{} {}; it is asked for nothing more", source.place.text, why));
   }
   plan_at_ns_ = 0;
+  if (source.origin) offer_slow_again();
+}
+
+// Without the origin a slow peer is better than none.
+void Fetch::offer_slow_again() {
+  for (const auto& source : sources_) {
+    for (size_t i = 0; i < source->passed_over.size(); ++i) {
+      if (!source->passed_over[i]) continue;
+      source->passed_over[i] = false;
+      source->there[i] = true;
+      source->offers.push_back(static_cast<int>(i));
+    }
+  }
 }
 
 void Fetch::ended(const hub::TransferEnd& end) {

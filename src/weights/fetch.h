@@ -7,8 +7,8 @@
 //   B fetches it from the origin; A and C see in B's `have` that it is there, and take it from B;
 //   if B gets no chunk for some seconds, it counts no longer, and A, the next, fetches it.
 //
-// At the end, when nothing is left to begin, what a peer is slow with is fetched from elsewhere,
-// and who has waited for others for some seconds waits no longer.
+// Endgame: when nothing is left to begin, what a peer is slow with is fetched from elsewhere, and
+// who has waited for others for some seconds waits no longer.
 #pragma once
 
 #include <chrono>
@@ -91,6 +91,7 @@ class Fetch {
   void download_ended(std::list<Download>::iterator download, const hub::TransferEnd& end);
   void failed(Download& download, const std::string& why);
   void drop(Source& source, const std::string& why);
+  void offer_slow_again();
   void refuse(Source& source, const std::string& why);
   bool lead(Download& download);
   hub::TransferRequest request_of(const Download& download) const;
@@ -117,8 +118,9 @@ class Fetch {
   int64_t bytes_there_ = 0;
   int64_t begun_ns_ = 0;
   int64_t plan_at_ns_ = 0;
-  int64_t active_ns_ = 0;  // when a chunk was last on its way, or had come
-  Error origin_error_;     // once the origin is dropped
+  int64_t active_ns_ = 0;    // when a chunk was last on its way, or being hashed
+  bool has_waited_ = false;  // for others, once, as long as it has patience
+  Error origin_error_;       // once the origin is dropped
   FetchReport report_;
   std::unique_ptr<ChunkChecker> checker_;  // last: its threads use the folder
 };

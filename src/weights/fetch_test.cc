@@ -345,9 +345,42 @@ TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
   MirrorOptions wanted = options(url(*origin), {peer.url()});
   wanted.fetch.id = "me";
   wanted.fetch.gather = std::chrono::milliseconds(1);
-  wanted.fetch.patience = std::chrono::milliseconds(300);
+  wanted.fetch.connections = 1;  // nor again for each of its chunks
+  wanted.fetch.patience = std::chrono::milliseconds(1'000);
+  const int64_t began_ns = clock_.now_ns();
   const Result<MirrorReport> report = fetch(wanted);
   ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_LT(clock_.now_ns() - began_ns, 5'000'000'000) << "of seven chunks one by one: seven times";
+  expect_copy();
+}
+
+// The origin goes while a slow peer has been passed over: the peer is asked again.
+TEST_F(ShareTest, WithoutItsOriginASlowPeerIsAskedAgain) {
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  std::atomic<int> begun = 0;
+  std::atomic<bool> origin_gone{false};
+  FakeServer peer([&](const FakeRequest& request) {
+    if (request.target.ends_with("/have")) {
+      return FakeAnswer{.status = 200, .body = have_of(**whole, "slow").to_json()};
+    }
+    ++begun;
+    while (!origin_gone) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::string digest = request.target.substr(request.target.rfind('/') + 1);
+    const int chunk = (*whole)->find(digest);
+    std::string bytes(static_cast<size_t>((*whole)->chunks()[static_cast<size_t>(chunk)].bytes), 0);
+    EXPECT_TRUE((*whole)->read(chunk, 0, bytes).ok());
+    return FakeAnswer{.status = 200, .body = bytes};
+  });
+  FakeServer origin([&](const FakeRequest& request) {
+    if (request.target.ends_with(kManifestName)) return good(request);
+    origin_gone = begun > 0;
+    return FakeAnswer{.status = 403};
+  });
+  MirrorOptions wanted = options(origin.url(), {peer.url()});
+  wanted.fetch.overdue = std::chrono::milliseconds(50);
+  const Result<MirrorReport> report = fetch(wanted);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->fetch.bytes_from_peers, manifest_.bytes());
   expect_copy();
 }
 

@@ -54,5 +54,18 @@ TEST(Place, KeysGoWhereTheyBelong) {
   EXPECT_TRUE(request_to(s3, "a", {}, access, "d", 0).headers.empty());
 }
 
+// A request's Host is without the scheme's own port, and so is what is signed.
+TEST(Place, TheSchemesOwnPortIsNotSigned) {
+  const auto signature = [](const std::string& endpoint) {
+    PlaceAccess access{.key = "", .aws = {}, .s3_endpoint = endpoint};
+    access.aws.access_key = "a";
+    access.aws.secret_key = "b";
+    return request_to(*parse_place("s3://bucket/m", access), "c", {}, access, "d", 0).headers[2];
+  };
+  EXPECT_EQ(signature("http://h:80"), signature("http://h"));
+  EXPECT_EQ(signature("https://h:443"), signature("https://h"));
+  EXPECT_NE(signature("https://h:80"), signature("https://h"));
+}
+
 }  // namespace
 }  // namespace pelton::weights
