@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "chat/template_messages.h"
-
 namespace pelton::chat {
 namespace {
 
@@ -29,6 +27,26 @@ bool walks_content(std::string_view text) {
 // Mistral's templates raise an exception at ids of another length.
 bool wants_short_ids(std::string_view text) {
   return has(text, "[TOOL_CALLS]") && (has(text, "length != 9") || has(text, "length == 9"));
+}
+
+// DeepSeek's up to R1's distilled ones write a turn's calls only where its content is none.
+bool writes_calls_without_content(std::string_view text) {
+  return has(text, "content'] is none") || has(text, "content\"] is none");
+}
+
+// And put the arguments together with other texts.
+bool joins_arguments(std::string_view text) {
+  return has(text, "['arguments'] +") || has(text, "[\"arguments\"] +");
+}
+
+MessageShape shape_of(const TemplateSource& source) {
+  const auto of_either = [&](const auto says) {
+    return says(source.text) || says(source.for_tools);
+  };
+  return {.content_as_parts = walks_content(source.text),
+          .short_call_ids = of_either(wants_short_ids),
+          .empty_is_none = of_either(writes_calls_without_content),
+          .arguments_as_text = of_either(joins_arguments)};
 }
 
 // Midnight of a YYYY-MM-DD; 1970 if it is none.
@@ -65,8 +83,7 @@ PromptTemplate::PromptTemplate(TemplateSource source, jinja::Template plain,
       plain_(std::move(plain)),
       for_tools_(std::move(for_tools)),
       names_(plain_.features().names),
-      walks_content_(walks_content(source_.text)),
-      short_call_ids_(wants_short_ids(source_.text) || wants_short_ids(source_.for_tools)) {
+      shape_(shape_of(source_)) {
   names_.merge(for_tools_.features().names);
 }
 
@@ -99,8 +116,7 @@ Json PromptTemplate::features() const {
 }
 
 Result<jinja::Text> PromptTemplate::render(const Conversation& conversation) const {
-  jinja::Dict variables = template_variables(
-      conversation, {.content_as_parts = walks_content_, .short_call_ids = short_call_ids_});
+  jinja::Dict variables = template_variables(conversation, shape_);
   const auto set = [&](std::string_view name, jinja::Value value) {
     variables.members.emplace_back(jinja::Value::own(name), std::move(value));
   };

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "chat/conversation.h"
+#include "chat/template_messages.h"
 #include "jinja/template.h"
 
 namespace pelton::chat {
@@ -49,8 +50,7 @@ class PromptTemplate {
   jinja::Template plain_;
   jinja::Template for_tools_;
   std::set<std::string, std::less<>> names_;
-  bool walks_content_ = false;  // it goes over a content's parts, and takes no string
-  bool short_call_ids_ = false;
+  MessageShape shape_;  // that it takes messages in
 };
 
 }  // namespace pelton::chat

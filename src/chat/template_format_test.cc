@@ -115,6 +115,20 @@ TEST_F(TemplateFormats, CallsAreObjectsAndToolsAreDeclared) {
             "{\"a\": 1}}</tool_call><|im_end|>\n<|im_start|>tool\ndone<|im_end|>\n");
 }
 
+// As DeepSeek's: calls are written where the content is none, and their arguments are a text.
+TEST_F(TemplateFormats, CallsAreWhatTheTemplateTakesThemFor) {
+  Conversation conversation = asked("go");
+  conversation.messages.push_back(
+      {.kind = Kind::kCall, .text = R"({"a":1})", .name = "f", .call_id = "c1", .turn = 2});
+  const RenderedPrompt prompt =
+      format(R"({% for m in messages %}<|im_start|>{% if m['content'] is none %}
+{% for c in m['tool_calls'] %}{{ c['function']['name'] + ':' + c['function']['arguments'] + ';' }}{% endfor %}
+{% else %}{{ m['content'] }}{% endif %}<|im_end|>{% endfor %})")
+          ->render(conversation)
+          .value();
+  EXPECT_NE(text_of(prompt).find("f:{\"a\":1};"), std::string::npos) << text_of(prompt);
+}
+
 TEST_F(TemplateFormats, AMessageMayBeGoneOnWith) {
   Conversation conversation = asked("count");
   conversation.messages.push_back({.kind = Kind::kAnswer, .text = "one, two ", .turn = 1});

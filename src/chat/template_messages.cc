@@ -93,7 +93,7 @@ class MessageList {
     Dict function;
     set(function, "name", Value::input(call.name));
     const Result<Json> arguments = Json::parse(call.text.empty() ? "{}" : call.text);
-    const bool is_object = arguments.ok() && arguments->is_object();
+    const bool is_object = arguments.ok() && arguments->is_object() && !shape_.arguments_as_text;
     set(function, "arguments", is_object ? Value::from_json(*arguments) : Value::input(call.text));
     Dict out;
     if (!call.call_id.empty()) set(out, "id", call_id(call.call_id));
@@ -125,8 +125,9 @@ class MessageList {
       }
     }
     Dict rest;
-    // Of calls alone too it is an empty text: templates search it and put it together.
-    set(rest, "content", content(text));
+    // Of calls alone it is an empty text for most: they search it and put it together.
+    const bool is_none = shape_.empty_is_none && text.empty() && !calls.empty();
+    set(rest, "content", is_none ? Value(jinja::None{}) : content(text));
     if (!reasoning.empty()) set(rest, "reasoning_content", Value::input(reasoning));
     if (!calls.empty()) set(rest, "tool_calls", value_of(std::move(calls)));
     add_message("assistant", std::move(rest));
