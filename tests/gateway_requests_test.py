@@ -179,8 +179,10 @@ class Requests(unittest.TestCase):
             link.close()
         thread = threading.Thread(target=stream)
         thread.start()
-        self.wait(lambda: any(row["running"] for row in fleet.rows()))
-        fleet.kill(int(next(row["name"] for row in fleet.rows() if row["running"])[1]))
+        self.wait(lambda: heard)
+        busy = []
+        self.wait(lambda: busy.extend(row["name"] for row in fleet.rows() if row["running"]) or busy)
+        fleet.kill(int(busy[0][1]))
         thread.join()
         self.assertEqual(heard[-1], "[DONE]")
         said = "".join(choice["delta"].get("content") or "" for one in heard[:-1] for choice in json.loads(one)["choices"])

@@ -4,6 +4,7 @@ tokens that come late. And what a gateway says of all that: metrics, limits, the
 
 usage: gateway_trust_test.py BINARY
 """
+import itertools
 import json
 import os
 import pathlib
@@ -173,15 +174,20 @@ class Trust(unittest.TestCase):
     def test_announcements_that_answers_do_not_bear_out_are_passed_over(self):
         """F 6.4: more than a fifth of fifty answers find other blocks than were announced; a test with events on makes them believed again."""
         fleet = self.replicas(1, pool=f'tokenizer = "{BOX}"\n')
-        body = {"model": "pelton-box", "messages": [{"role": "user", "content": "The miller counts his sacks by the river. " * 20}]}
+
+        def stories(text):
+            """One after the other: when a prompt comes again, what was on its way to the worker, and counted as held, is so no longer."""
+            return itertools.cycle([{"model": "pelton-box", "messages": [{"role": "user", "content": f"{number}. " + text * 20}]}
+                                    for number in range(8)])
+        bodies = stories("The miller counts his sacks by the river. ")
 
         def index():
             return json.loads(ask(fleet.admin, "GET", "/v1/index?name=w")[1])
 
         def requests(count):
             for _ in range(count):
-                self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, body)[0], 200)
-                time.sleep(0.06)  # beyond what is on its way, which counts as held
+                self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, next(bodies))[0], 200)
+                time.sleep(0.06)
 
         def until_doubted(count):
             end = time.monotonic() + 20
@@ -202,8 +208,7 @@ class Trust(unittest.TestCase):
         self.assertGreater(index()["blocks"], 0)
         # As long as nothing is announced the test fails, and load alone decides.
         fleet.fault(0, drop_events=1)
-        other = {**body, "messages": [{"role": "user", "content": "Another story, of a baker and his oven. " * 20}]}
-        body.update(other)
+        bodies = stories("Another story, of a baker and his oven. ")
         requests(50)
         until_doubted(10)
         self.wait(lambda: "a test of its blocks' names has failed: 0 of 3 announced" in "".join(fleet.gateway.log),

@@ -1,6 +1,7 @@
 #include "gateway/block_view.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pelton::gateway {
 namespace {
@@ -100,12 +101,34 @@ void BlockView::expect(std::span<const kv::BlockHash> names, const Dispatch& dis
 // keeps them back.
 void BlockView::expire(int64_t now_ns) {
   while (!dispatched_.empty() && dispatched_.front().dispatch.until_ns <= now_ns) {
-    const auto& [dispatch, names] = dispatched_.front();
-    for (const kv::BlockHash& name : names) expected_.remove(name, dispatch.worker);
-    for (const kv::BlockHash& name : tail_of(names, dispatch)) {
-      expected_tail_.remove(name, dispatch.worker);
-    }
+    const Expected over = std::move(dispatched_.front());
     dispatched_.pop_front();
+    end_expectation(over);
+  }
+}
+
+// What later ones to the same worker have too is still expected. Names are chains: what two prompts
+// share is a beginning, and of the tail's blocks those that lie in both tails.
+void BlockView::end_expectation(const Expected& over) {
+  const auto& [dispatch, names] = over;
+  const auto tail = tail_of(names, dispatch);
+  const size_t tail_first = names.size() - tail.size();
+  size_t shared = 0;
+  std::vector<bool> in_tail(tail.size());
+  for (const Expected& later : dispatched_) {
+    if (later.dispatch.worker != dispatch.worker || later.names.front() != names.front()) continue;
+    const auto [end, other] = std::ranges::mismatch(names, later.names);
+    const auto count = static_cast<size_t>(end - names.begin());
+    shared = std::max(shared, count);
+    const size_t later_first = later.names.size() - tail_of(later.names, later.dispatch).size();
+    for (size_t i = std::max(tail_first, later_first); i < count; ++i)
+      in_tail[i - tail_first] = true;
+  }
+  for (const kv::BlockHash& name : std::span(names).subspan(shared)) {
+    expected_.remove(name, dispatch.worker);
+  }
+  for (size_t i = 0; i < tail.size(); ++i) {
+    if (!in_tail[i]) expected_tail_.remove(tail[i], dispatch.worker);
   }
 }
 

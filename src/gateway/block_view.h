@@ -83,6 +83,7 @@ class BlockView {
   };
 
   void expire(int64_t now_ns);
+  void end_expectation(const Expected& over);
   static std::span<const kv::BlockHash> tail_of(std::span<const kv::BlockHash> names,
                                                 const Dispatch& dispatch);
   int with_tail(std::span<const kv::BlockHash> names, int tail_blocks, int worker, int widest);

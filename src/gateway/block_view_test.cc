@@ -69,6 +69,20 @@ TEST_F(View, WhatIsOnItsWayCountsForAWhile) {
 }
 
 // Against the definition, with blocks that come and go.
+// Of two prompts on their way that begin alike, the end of the first takes only what is its own.
+TEST_F(View, WhatALaterOneHasTooIsStillOnItsWay) {
+  const auto names = names_of(6);
+  auto branch = names_of(6, 2);
+  std::copy(names.begin(), names.begin() + 4, branch.begin());
+  view_.expect(names, {.worker = 1, .tail_blocks = 2, .now_ns = 10, .until_ns = 100});
+  view_.expect(branch, {.worker = 1, .tail_blocks = 3, .now_ns = 50, .until_ns = 140});
+  view_.expect(names, {.worker = 2, .tail_blocks = 2, .now_ns = 60, .until_ns = 150});
+  EXPECT_EQ(find(names, 0, 99), (std::vector<int>{0, 6, 6}));
+  EXPECT_EQ(find(names, 0, 110), (std::vector<int>{0, 4, 6}));
+  EXPECT_EQ(find(branch, 3, 110), (std::vector<int>{0, 6, 0}));
+  EXPECT_EQ(find(branch, 0, 145), (std::vector<int>{0, 0, 4}));
+}
+
 TEST_F(View, IsTheLongestPrefixThatBothGroupsHold) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(seed);

@@ -23,12 +23,6 @@ class FirstTokenDelays {
   }
   void clear() { latest_ = {}; }
 
-  // There is one that counts.
-  bool is_known(int64_t now_ns) const {
-    const One& newest = latest_[(next_ + kRequests - 1) % kRequests];
-    return newest.at_ns != 0 && now_ns - newest.at_ns <= kWindowNs;
-  }
-
   struct Middle {
     int requests = 0;
     double ratio = 0;  // measured over predicted

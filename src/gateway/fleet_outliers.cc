@@ -25,9 +25,7 @@ void Fleet::eject_slow(std::string_view pool, int64_t now_ns) {
   };
   std::vector<Judged> all;
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || worker->config.pool != pool || !worker->delays.is_known(now_ns)) {
-      continue;
-    }
+    if (worker == nullptr || worker->config.pool != pool) continue;
     const FirstTokenDelays::Middle middle = worker->delays.middle(now_ns);
     if (middle.requests >= kOthersMin) all.push_back({.worker = worker.get(), .middle = middle});
   }

@@ -15,8 +15,6 @@
 #include "net/url.h"
 
 namespace pelton::gateway {
-namespace {}  // namespace
-
 Gateway::NamedFor Gateway::named_for(const Relay::Request& request) {
   return {.created_ms = request.created_ms,
           .adapter = request.names_adapter ? std::string_view(request.model) : "",
