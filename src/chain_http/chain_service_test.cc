@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -322,6 +323,35 @@ TEST_F(HttpStepTest, NamesTheStepThatGotHtmlOrAnError) {
   const net::HttpResponse error = ask("ask", "{}");
   EXPECT_EQ(error.status, 424);
   EXPECT_THAT(error.body, HasSubstr("step 'ask': answered 500: oh"));
+}
+
+// None is too large alone, and none ends.
+TEST_F(HttpStepTest, AnswersUnderWayAreBoundedTogether) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<net::Exchange>> kept;
+  answer_ = [&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    {
+      const std::lock_guard lock(mutex);
+      kept.push_back(exchange);
+    }
+    exchange->start_stream(200, {});
+    for (int i = 0; i < 7; ++i) exchange->write(std::string(size_t{1} << 20, ' '));
+  };
+  open(fmt::format(R"(name = "ask"
+input = {{q = "[integer]"}}
+output = {{n = "${{length(ask)}}"}}
+[[step]]
+name = "ask"
+use = "http:http://127.0.0.1:{}/path"
+for_each = "${{input.q}}"
+parallel = 10
+with = {{q = "${{item}}"}}
+)",
+                   host_->port()),
+       {.http_hosts = {"127.0.0.1"}});
+  EXPECT_THAT(ask("ask", R"({"input":{"q":[1,2,3,4,5,6,7,8,9,10]}})").body,
+              HasSubstr("the answers that the run waits for are too large together"));
+  kept.clear();
 }
 
 TEST_F(HttpStepTest, FollowsNoRedirect) {

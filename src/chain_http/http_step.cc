@@ -48,7 +48,7 @@ class HttpStep final : public RunningCall, public std::enable_shared_from_this<H
     events.on_body = [post, left = raw_bytes_max()](std::string_view bytes) mutable {
       if (left < 0) return;
       left -= std::ssize(bytes);
-      if (left < 0) return post([](HttpStep& self) { self.on_too_large(self.bytes_max_); });
+      if (left < 0) return post([](HttpStep& self) { self.on_too_large(); });
       post([held = std::string(bytes)](HttpStep& self) { self.on_body(held); });
     };
     events.on_done = [post](Result<void> result) {
@@ -71,29 +71,19 @@ class HttpStep final : public RunningCall, public std::enable_shared_from_this<H
   // A stream says a token in some hundred bytes.
   int64_t raw_bytes_max() const { return streamed_ ? bytes_max_ * 64 : bytes_max_; }
 
-  void on_too_large(int64_t bytes_max) {
+  void on_too_large() { end_too_large(fmt::format("at most {} bytes", bytes_max_)); }
+  void end_too_large(std::string detail) {
     if (done_) return;
     client_.cancel(id_);
-    report({.fault = Fault::kTooLarge,
-            .status = 0,
-            .body = {},
-            .detail = fmt::format("at most {} bytes", bytes_max)});
-  }
-
-  void on_too_many() {
-    client_.cancel(id_);
-    report({.fault = Fault::kTooLarge,
-            .status = 0,
-            .body = {},
-            .detail = "the answers that the run waits for are too large together"});
+    report({.fault = Fault::kTooLarge, .status = 0, .body = {}, .detail = std::move(detail)});
   }
 
   void on_body(const std::string& bytes) {
     if (done_ || !events_.on_answer) return;
     if (!streamed_ || !is_stream_ || status_ / 100 != 2) {
       // Of a stream that is none no more is kept than of any other answer.
-      if (std::ssize(body_) + std::ssize(bytes) > bytes_max_) return on_too_large(bytes_max_);
-      if (events_.keep_bytes && !events_.keep_bytes(bytes.size())) return on_too_many();
+      if (std::ssize(body_) + std::ssize(bytes) > bytes_max_) return on_too_large();
+      if (!events_.keep_bytes(bytes.size())) return end_too_large(std::string(kTooLargeTogether));
       body_ += bytes;
       return;
     }

@@ -85,13 +85,14 @@ class InnerExchange final : public net::Exchange,
             .body = R"({"error":{"message":"The request was dropped."}})",
             .detail = {}};
   }
+  static chain::CallAnswer too_large(std::string detail) {
+    return {.fault = Fault::kTooLarge, .status = 0, .body = {}, .detail = std::move(detail)};
+  }
   chain::CallAnswer whole(net::HttpResponse response) const {
     if (std::ssize(response.body) > bytes_max_) {
-      return {.fault = Fault::kTooLarge,
-              .status = 0,
-              .body = {},
-              .detail = "at most " + std::to_string(bytes_max_) + " bytes"};
+      return too_large("at most " + std::to_string(bytes_max_) + " bytes");
     }
+    if (!events_.keep_bytes(response.body.size())) return too_large(std::string(kTooLargeTogether));
     return {.fault = Fault::kNone,
             .status = response.status,
             .body = std::move(response.body),

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "chain/step_call.h"
 
@@ -16,8 +17,8 @@ namespace pelton::chain_http {
 struct StepCallEvents {
   std::function<void(std::string text)> on_text;  // of one that is streamed
   std::function<void(chain::CallAnswer answer)> on_answer;
-  // Before it keeps so many bytes of its answer. False: those of all the run's calls would be too
-  // many together, and it ends as kTooLarge.
+  // Before it keeps so many bytes of its answer, other than a stream's text. False: those of all
+  // the run's calls would be too many together, and it ends as kTooLarge.
   std::function<bool(size_t bytes)> keep_bytes;
   // Bytes that the run's reader has not taken yet: a call that is streamed stops reading for it.
   std::function<size_t()> backlog_bytes;
@@ -33,6 +34,9 @@ class RunningCall {
 
 using CarryOut =
     std::function<std::unique_ptr<RunningCall>(const chain::StepCall& call, StepCallEvents events)>;
+
+inline constexpr std::string_view kTooLargeTogether =
+    "the answers that the run waits for are too large together";
 
 // A stream stops being read where the reader is so far behind, and no call begins.
 inline constexpr size_t kBacklogBytesMax = size_t{256} << 10;
