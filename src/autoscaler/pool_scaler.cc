@@ -133,8 +133,13 @@ void PoolScaler::learn(const PoolFacts& facts) {
   seen_ready_ = std::move(seen);
 }
 
-PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) const {
+// Of one that starts: it comes no more, or so late that nobody counts on it.
+bool PoolScaler::is_given_up(const ReplicaFacts& one, double start_p90_s, int64_t now_ns) {
   constexpr double kLate = 2;  // times the expected start, without progress
+  return now_ns - std::max(one.ordered_ns, one.progress_ns) > nanoseconds(kLate * start_p90_s);
+}
+
+PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) const {
   Supply supply;
   supply.start_p50_s = starts_.percentile(0.5, facts.start_s_assumed);
   supply.start_p90_s = starts_.percentile(0.9, facts.start_s_assumed);
@@ -145,8 +150,7 @@ PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) co
     switch (one.phase) {
       case ReplicaPhase::kOrdered:
       case ReplicaPhase::kStarting: {
-        const int64_t since_ns = std::max(one.ordered_ns, one.progress_ns);
-        const bool late = now_ns - since_ns > nanoseconds(kLate * supply.start_p90_s);
+        const bool late = is_given_up(one, supply.start_p90_s, now_ns);
         ++(late ? supply.given_up : one.stands_by ? supply.standby_coming : supply.coming);
         if (!late && !one.stands_by) {
           const double since_order_s = static_cast<double>(now_ns - one.ordered_ns) * 1e-9;
@@ -433,16 +437,19 @@ void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now
   const auto each = [&](auto&& is_meant, std::vector<std::string>& ids) {
     for (const ReplicaFacts& one : facts.replicas) {
       if (missing == 0) return;
-      if (!is_meant(one) || !one.healthy) continue;
+      if (!is_meant(one) || !one.healthy || one.reclaimed) continue;
       ids.push_back(one.id);
       --missing;
     }
   };
-  each([](const auto& one) { return one.phase == ReplicaPhase::kDraining && !one.reclaimed; },
-       decision.recall);
+  each([](const auto& one) { return one.phase == ReplicaPhase::kDraining; }, decision.recall);
   each([](const auto& one) { return one.phase == ReplicaPhase::kStandby; }, decision.wake);
-  each([](const auto& one) { return one.stands_by && one.phase != ReplicaPhase::kStandby; },
-       decision.wake);
+  each(
+      [&](const auto& one) {
+        return one.stands_by && one.phase != ReplicaPhase::kStandby &&
+               !is_given_up(one, supply.start_p90_s, now_ns);
+      },
+      decision.wake);
   const int room = std::max(
       bounds_.most - supply.present() - supply.standby - supply.standby_coming - supply.draining,
       0);

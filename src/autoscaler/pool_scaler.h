@@ -61,6 +61,7 @@ class PoolScaler {
     Reason reason = Reason::kDemand;
   };
 
+  static bool is_given_up(const ReplicaFacts& one, double start_p90_s, int64_t now_ns);
   Supply supply(const PoolFacts& facts, int64_t now_ns) const;
   void learn(const PoolFacts& facts);
   Need need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,

@@ -350,6 +350,29 @@ TEST(PoolScalerTest, OneThatStartsToStandByIsTakenWhenItIsNeeded) {
   EXPECT_EQ(pool.ready(), 1) << "it has had ten seconds already";
 }
 
+TEST(PoolScalerTest, OneThatIsTooLateOrTakenBackIsNotWoken) {
+  PoolPolicy asked = policy(4);
+  asked.replicas_min = 0;
+  asked.standby = 1;
+  for (const bool reclaimed : {false, true}) {
+    TestPool pool({.policy = asked, .slots = 4, .service_s = 1, .start_s = 5});
+    pool.second(0);
+    PoolFacts facts = pool.facts();
+    const int64_t now_ns = 100 * TestPool::kSecond;
+    facts.replicas = {
+        {.id = "late", .phase = ReplicaPhase::kOrdered, .slots = 4, .stands_by = true}};
+    if (reclaimed) facts.replicas[0].phase = ReplicaPhase::kStandby;
+    facts.replicas[0].reclaimed = reclaimed;
+    ++facts.gateways[0].sequence;
+    ++facts.gateways[0].requests;
+    facts.gateways[0].held = 1;
+    facts.gateways[0].at_ns = now_ns;
+    const PoolDecision decision = pool.scaler().decide(facts, now_ns);
+    EXPECT_TRUE(decision.wake.empty());
+    EXPECT_GE(decision.start, 1);
+  }
+}
+
 TEST(PoolScalerTest, TheOnlyReplicaMayStandBy) {
   PoolPolicy asked = policy(1);
   asked.standby = 1;

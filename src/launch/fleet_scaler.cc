@@ -536,7 +536,8 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
                                       : state.starting > 0 ? PoolPhase::kStarting
                                                            : PoolPhase::kCold,
                              .eta_s = state.ready > 0 ? 0 : eta_s};
-  if (state.ready == 0 && state.starting == 0 && !pool.failure.empty()) {
+  // One on standby serves what a start that failed would have.
+  if (state.ready == 0 && state.starting == 0 && state.standby == 0 && !pool.failure.empty()) {
     announced.failure = pool.failure;
     announced.again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
   }

@@ -212,6 +212,18 @@ TEST_F(FleetScalerTest, OneThatStandsByIsWokenAndStandsByAgain) {
   EXPECT_EQ(launcher_.orders.size(), 1u);
 }
 
+// Who is refused because a start failed would have been served by the one that stands by.
+TEST_F(FleetScalerTest, AFailedStartIsNobodysConcernWhileOneStandsBy) {
+  scale(0, 3, 2);
+  ASSERT_EQ(launcher_.orders.size(), 2u);
+  become_ready(0);
+  launcher_.end(1, "ended with exit code 4");
+  launcher_.replicas[1].is_hopeless = true;
+  scaler_->turn(false);
+  EXPECT_EQ(scaler_->states().at(0).standby, 1);
+  EXPECT_EQ(fleet_.announced.failure, "");
+}
+
 // Whoever takes over knows who stands by.
 TEST_F(FleetScalerTest, WhoStandsByIsHandedOver) {
   scale(0, 2, 1);

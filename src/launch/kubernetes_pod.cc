@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cluster/kubernetes_objects.h"
 #include "net/ip_address.h"
 
 namespace pelton::launch {
@@ -119,7 +120,7 @@ Result<KubernetesPod> parse_kubernetes_pod(const Json& object) {
   const Json* annotations = object_in(*metadata, "annotations");
   pod.replica = text_in(annotations, kReplicaAnnotation);
   pod.has_cost = annotations != nullptr && annotations->find(kDeletionCost) != nullptr;
-  pod.version = metadata->string("resourceVersion").value_or("");
+  pod.version = cluster::kubernetes_version(object);
   pod.created = metadata->string("creationTimestamp").value_or("");
   pod.is_ending = metadata->string("deletionTimestamp").has_value();
   const Json* labels = object_in(*metadata, "labels");

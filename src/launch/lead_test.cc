@@ -34,8 +34,7 @@ class PlayedStore final : public LeadStore {
     if (shared_.is_away) return away();
     if (!shared_.holder.empty()) return std::optional<Term>();
     shared_.holder = name_ = name;
-    epoch_ = ++shared_.epoch;
-    return std::optional(Term{.epoch = epoch_, .left = shared_.left});
+    return std::optional(Term{.epoch = ++shared_.epoch, .left = shared_.left});
   }
   Result<nanoseconds> renew() override {
     std::lock_guard lock(shared_.mutex);
@@ -68,7 +67,6 @@ class PlayedStore final : public LeadStore {
 
   Shared& shared_;
   std::string name_;
-  uint64_t epoch_ = 0;
 };
 
 class LeadTest : public testing::Test {
