@@ -19,6 +19,7 @@
 #include "autoscaler/facts_log.h"
 #include "base/json.h"
 #include "cli/interrupt.h"
+#include "console/bundle.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
 #include "launch/keda_scaler.h"
@@ -129,16 +130,16 @@ Result<void> check(const gateway::GatewayConfig& config) {
 std::unique_ptr<net::HttpServer> make_listener(const gateway::GatewayConfig& config,
                                                const net::AllowedHosts& hosts,
                                                const launch::FleetScaler& scaler,
-                                               FleetConsole& console, base::Log& log) {
+                                               FleetConsole* console, base::Log& log) {
   return std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = config.autoscaler.host,
                                .port = config.autoscaler.port,
                                .connections_max = 64,
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.autoscaler.host)},
-      [&scaler, &console](const net::HttpRequest& request,
-                          const std::shared_ptr<net::Exchange>& exchange) {
-        if (console.handle(request, exchange)) return;
+      [&scaler, console](const net::HttpRequest& request,
+                         const std::shared_ptr<net::Exchange>& exchange) {
+        if (console != nullptr && console->handle(request, exchange)) return;
         exchange->send(launch::scaler_answer(request, scaler.states()));
       },
       log);
@@ -238,9 +239,11 @@ Result<void> Deciding::listen() {
   }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
-  console_ = std::make_unique<FleetConsole>(FleetConsole::Parts{
-      .gateway = nullptr, .states = [this] { return scaler_->states(); }, .clock = clock_});
-  listener_ = make_listener(config_, hosts, *scaler_, *console_, log_);
+  if (!console::bundle().empty()) {
+    console_ = std::make_unique<FleetConsole>(FleetConsole::Parts{
+        .gateway = nullptr, .states = [this] { return scaler_->states(); }, .clock = clock_});
+  }
+  listener_ = make_listener(config_, hosts, *scaler_, console_.get(), log_);
   TRY(listener_->start());
   return write_output(
       fmt::format("listening on http://{}\n",

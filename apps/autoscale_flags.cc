@@ -232,6 +232,13 @@ Result<std::optional<simulator::Autoscaling>> read_autoscaling(
   if (arguments.has("--start-phases")) {
     TRY_ASSIGN(asked.phases, parse_start_phases(arguments.text("--start-phases")));
   }
+  if (asked.replicas > asked.policy.replicas_max) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--replicas {}: the pool has at most {} (--max-replicas, or 'max' in "
+                             "the file of --scale-config)",
+                             asked.replicas, asked.policy.replicas_max),
+                 "--replicas"};
+  }
   TRY(asked.check());
   return std::optional(std::move(asked));
 }

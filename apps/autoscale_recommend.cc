@@ -117,7 +117,7 @@ std::string table(const std::vector<Run>& runs, double late_s) {
                        one.keeps ? "yes" : "no", one.is_efficient ? "yes" : "");
   }
   return out + fmt::format(
-                   "late: lost, or the first token after {:g} s; efficient: nothing else has "
+                   "late: lost, left, or the first token after {:g} s; efficient: nothing else has "
                    "fewer of both\n",
                    late_s);
 }
@@ -196,16 +196,18 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY_ASSIGN(const std::string config, config_of(arguments, play, *best));
     TRY(base::write_file(arguments.text("--out"), config));
   }
+  const bool to_output = arguments.text("--json") == "-";
   if (arguments.has("--json")) {
     const std::string json = runs_json(runs, best);
-    if (arguments.text("--json") == "-") return write_output(json);
-    TRY(base::write_file(arguments.text("--json"), json));
+    TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
   }
-  TRY(write_text(table(runs, late_s) +
-                 (best == nullptr
-                      ? std::string("none keeps so few late\n")
-                      : fmt::format("recommended: {}\n", settings_text(best->settings))) +
-                 "modelled, not measured\n"));
+  if (!to_output) {
+    TRY(write_text(table(runs, late_s) +
+                   (best == nullptr
+                        ? std::string("none keeps so few late\n")
+                        : fmt::format("recommended: {}\n", settings_text(best->settings))) +
+                   "modelled, not measured\n"));
+  }
   if (best != nullptr) return {};
   return Error{ErrorCode::kDoesNotFit, "no combination keeps so few requests late", "late-share"};
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "apps/load_flags.h"
 #include "apps/own_server.h"
 #include "apps/verbs.h"
+#include "apps/work_folder.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json_writer.h"
@@ -40,29 +40,6 @@ using cli::Flag;
 
 constexpr int kSinks = 2;
 constexpr int kReadyTries = 300;  // of 100 ms
-
-// A folder of this run's own, gone with it.
-class WorkFolder {
- public:
-  static Result<WorkFolder> make() {
-    std::string path = (std::filesystem::temp_directory_path() / "pelton-gateway-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) {
-      return Error{ErrorCode::kIo, fmt::format("{}: cannot be made", path), {}};
-    }
-    return WorkFolder(std::move(path));
-  }
-  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  WorkFolder& operator=(WorkFolder&&) = delete;
-  ~WorkFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
-
- private:
-  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // The gateway has the first of the processors, this process the others: where there are two.
 class Processors {
@@ -207,7 +184,7 @@ class Rig {
  public:
   static Result<std::unique_ptr<Rig>> make(const Plan& plan, const cli::Interrupt& interrupt,
                                            base::Log& log) {
-    TRY_ASSIGN(WorkFolder folder, WorkFolder::make());
+    TRY_ASSIGN(WorkFolder folder, WorkFolder::make("pelton-gateway"));
     std::unique_ptr<Rig> rig(new Rig(plan, interrupt, std::move(folder)));
     TRY(rig->open(log));
     return rig;

@@ -48,7 +48,7 @@ std::string line_in(std::string_view text, std::string_view beginning) {
 }
 
 // All that it has printed once its URL is among that.
-Result<std::string> wait_for_url(int output, const cli::Interrupt& interrupt) {
+Result<std::string> read_until_url(int output, const cli::Interrupt& interrupt) {
   std::string said;
   std::array<char, 4096> piece;
   while (line_in(said, kListening).empty()) {
@@ -98,7 +98,7 @@ Result<OwnServer> OwnServer::start(const std::vector<std::string>& verb,
     return io_error("a process could not be started");
   }
   OwnServer server(pid);
-  Result<std::string> said = wait_for_url(pipe[0], interrupt);
+  Result<std::string> said = read_until_url(pipe[0], interrupt);
   ::close(pipe[0]);
   if (!said.ok()) return std::move(said).error();
   server.said_ = std::move(*said);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -13,14 +12,15 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include "apps/input.h"
 #include "apps/life_cycle.h"
 #include "apps/own_server.h"
 #include "apps/verbs.h"
+#include "apps/work_folder.h"
+#include "base/file.h"
 #include "base/json.h"
-#include "base/json_writer.h"
+#include "cli/config_file.h"
 #include "cli/interrupt.h"
 #include "console/bundle.h"
 #include "net/http_client.h"
@@ -37,32 +37,6 @@ constexpr int kReplicas = 3;  // kClients at a time are as much as these want
 constexpr std::chrono::milliseconds kLook{200};
 constexpr std::chrono::seconds kStartTime{120};
 constexpr std::chrono::seconds kEmptyTime{120};
-
-// Removed with all that is in it when it goes.
-class Folder {
- public:
-  static Result<Folder> make() {
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "pelton-quickstart-XXXXXX").string();
-    if (error || ::mkdtemp(name.data()) == nullptr) {
-      return Error{ErrorCode::kIo, "no folder for temporary files can be made (TMPDIR)", {}};
-    }
-    return Folder(std::move(name));
-  }
-  ~Folder() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Folder& operator=(Folder&&) = delete;
-
-  std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
-
- private:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-
-  std::string path_;
-};
 
 // The model that ships with the project: below this folder, beside an installed program, or above
 // one that was built here.
@@ -82,13 +56,7 @@ Result<std::string> box_model() {
                "MODEL"};
 }
 
-std::string toml_text(std::string_view text) {
-  std::string out;
-  base::JsonWriter(out).string(text);  // TOML's basic strings have the same escapes
-  return out;
-}
-
-std::string configuration(const std::string& model, const Folder& folder,
+std::string configuration(const std::string& model, const WorkFolder& folder,
                           const cli::Arguments& arguments) {
   return fmt::format(R"([gateway]
 listen = "127.0.0.1:{}"
@@ -114,8 +82,8 @@ serve = [{}, "--served-model-name", "box", "--max-num-seqs", "4"]
 start_seconds = 2
 )",
                      arguments.integer("--port"), arguments.integer("--admin-port"),
-                     toml_text(folder.file("replicas")), kReplicas, kClients / kReplicas,
-                     toml_text(model));
+                     cli::toml_quoted(folder.file("replicas")), kReplicas, kClients / kReplicas,
+                     cli::toml_quoted(model));
 }
 
 // The one pool, as the autoscaler says.
@@ -299,11 +267,9 @@ Result<void> run(const cli::Arguments& arguments) {
     }
   }
   const cli::Interrupt interrupt;
-  TRY_ASSIGN(const Folder folder, Folder::make());
+  TRY_ASSIGN(const WorkFolder folder, WorkFolder::make("pelton-quickstart"));
   const std::string file = folder.file("gateway.toml");
-  std::ofstream out(file, std::ios::binary);
-  out << configuration(model, folder, arguments) << std::flush;
-  if (!out) return Error{ErrorCode::kIo, "cannot write " + file, {}};
+  TRY(base::write_file(file, configuration(model, folder, arguments)));
   TRY_ASSIGN(OwnServer gateway,
              OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console",
                                "chat", "--log-level", arguments.text("--log-level")},

@@ -1,48 +1,24 @@
 #include "apps/served_adapters.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/model_card.h"
 #include "executor/loaded_adapter.h"
 #include "lora/adapter.h"
+#include "lora/adapter_file.h"
 
 namespace pelton::apps {
 namespace {
 
 using server::AdapterRegistry;
-
-// Of a safetensors file: what stands behind its header. 0: it is no such file, as its load will
-// say.
-int64_t tensor_bytes_of(const std::string& path) {
-  // Of a pipe nothing is waited for: the registry's lock is held meanwhile.
-  const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (number < 0) return 0;
-  struct stat info {};
-  std::array<unsigned char, 8> length{};
-  const bool is_read =
-      ::fstat(number, &info) == 0 && S_ISREG(info.st_mode) &&
-      ::pread(number, length.data(), length.size(), 0) == static_cast<ssize_t>(length.size());
-  ::close(number);
-  if (!is_read) return 0;
-  const auto bytes = static_cast<uint64_t>(info.st_size);
-  uint64_t header = 0;
-  for (size_t i = length.size(); i-- > 0;) header = header << 8 | length[i];
-  const uint64_t before = length.size() + std::min(header, bytes);
-  return before < bytes ? static_cast<int64_t>(bytes - before) : 0;
-}
 
 api::ModelDescription described(const std::string& path,
                                 const AdapterRegistry::Options::MayRead& may_read) {
@@ -76,9 +52,7 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
     loaded.adapter.weights = std::make_shared<executor::LoadedAdapter>(std::move(adapter));
     return loaded;
   };
-  options.bytes_of = [](const std::string& path) {
-    return tensor_bytes_of(path + "/adapter_model.safetensors");
-  };
+  options.bytes_of = lora::AdapterFile::tensor_bytes_of;
   options.describe = described;
   options.folders = lora_folders(arguments, owner);
   options.model_names = owner.names;

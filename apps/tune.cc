@@ -167,15 +167,17 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(base::write_file(arguments.text("--out"),
                          config_text(*best, arguments.text("MODEL"), load)));
   }
+  const bool to_output = arguments.text("--json") == "-";
   if (arguments.has("--json")) {
     const std::string json = points_json(points, objectives);
-    if (arguments.text("--json") == "-") return write_output(json);
-    TRY(base::write_file(arguments.text("--json"), json));
+    TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
   }
-  TRY(write_text(table(points, objectives) +
-                 (best == nullptr ? std::string("none is within the objectives\n")
-                                  : fmt::format("best: {}\n", settings_text(best->settings))) +
-                 "modelled, not measured\n"));
+  if (!to_output) {
+    TRY(write_text(table(points, objectives) +
+                   (best == nullptr ? std::string("none is within the objectives\n")
+                                    : fmt::format("best: {}\n", settings_text(best->settings))) +
+                   "modelled, not measured\n"));
+  }
   if (best != nullptr) return {};
   return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};
 }

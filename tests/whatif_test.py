@@ -116,6 +116,7 @@ class ScaledFleet(unittest.TestCase):
         shown = pelton("serve", ROOT / "models/pelton-box", "--config", out, "--print-config")
         self.assertRegex(shown, rf'(?m)^max-num-seqs = {best["settings"]["max-num-seqs"]}\b')
         self.assertIn("none is within the objectives", pelton(*words, "--objectives", "ttft:0.001", code=5, out=True))
+        self.assertEqual(len(json.loads(pelton(*words, "--objectives", "ttft:0.001", "--json", "-", code=5, out=True))), 6)
         for vary, said in (("max-num-seqs", "is not like"), ("max-num-sequs=3", "did you mean"), ("max-num-seqs=0", "max-num-seqs"),
                            ("max-num-seqs=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
             self.assertIn(said, pelton("tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--vary", vary, code=2))
@@ -156,6 +157,8 @@ class ScaledFleet(unittest.TestCase):
         self.assertIn("recommended: max=", text)
         self.assertEqual(tomllib.loads(other.read_text())["pool"][0]["name"], "ours")
         self.assertIn("keeps so few late", pelton(*words, "--max-replicas", 1, "--vary", "max=1", "--late-share", 0, code=5, out=True))
+        none = json.loads(pelton(*words, "--max-replicas", 1, "--vary", "max=1", "--late-share", 0, "--json", "-", code=5, out=True))
+        self.assertIsNone(none["recommended"])
         for vary, said in (("max", "is not like"), ("maxx=3", "did you mean 'max'"), ("max=0", "from 1 to 10000"), ("min=9", "is more than"),
                            ("mode=advise", "nothing would be done"), ("max=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
             self.assertIn(said, pelton(*words, "--vary", vary, code=2), vary)

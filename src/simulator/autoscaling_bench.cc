@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "simulator/even_steps.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
@@ -62,17 +63,6 @@ workload::Workload an_hour(int load) {
   return made;
 }
 
-// A step takes 250 ms: an answer of 32 tokens is 8 s in one of 16 slots.
-cost_model::StepTimeModel quarter_second_steps() {
-  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
-  hardware.bytes_per_second = 1e18;
-  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
-  return *cost_model::StepTimeModel::make(
-      {.hardware = hardware,
-       .shape = *cost_model::find_model_config("gpt-oss-20b"),
-       .efficiency = {.bandwidth = 1, .compute = 1, .attention = 1, .step_s = 0.25}});
-}
-
 void BM_AnHour(benchmark::State& state) {
   const auto load = static_cast<int>(state.range(0));
   const auto start_s = static_cast<double>(state.range(1));
@@ -95,7 +85,8 @@ void BM_AnHour(benchmark::State& state) {
   }
   options.autoscaling = asked;
   const workload::Workload hour = an_hour(load);
-  const cost_model::StepTimeModel times = quarter_second_steps();
+  // An answer of 32 tokens is 8 s in one of 16 slots.
+  const cost_model::StepTimeModel times = *even_steps(0.25);
   SimulationResult result;
   for (auto _ : state) {
     Result<SimulationResult> played = simulate(options, hour, times);

@@ -6,23 +6,13 @@
 
 #include "autoscaler/facts_log.h"
 #include "report/summary.h"
+#include "simulator/even_steps.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
 namespace {
 
 using testing::HasSubstr;
-
-// 50 ms a step, whatever it holds: 40 tokens take 2 s.
-cost_model::StepTimeModel slow_steps() {
-  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
-  hardware.bytes_per_second = 1e18;
-  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
-  return *cost_model::StepTimeModel::make(
-      {.hardware = hardware,
-       .shape = *cost_model::find_model_config("gpt-oss-20b"),
-       .efficiency = {.bandwidth = 1, .compute = 1, .attention = 1, .step_s = 0.05}});
-}
 
 SimulationOptions scaled_fleet(Autoscaling asked) {
   SimulationOptions options;
@@ -58,7 +48,7 @@ workload::Workload load(const std::vector<Phase>& phases) {
 }
 
 SimulationResult run(const SimulationOptions& options, const workload::Workload& workload) {
-  const cost_model::StepTimeModel times = slow_steps();
+  const cost_model::StepTimeModel times = *even_steps(0.05);  // 40 tokens take 2 s
   Result<SimulationResult> result = simulate(options, workload, times);
   EXPECT_TRUE(result.ok()) << result.error().message;
   return std::move(*result);
@@ -245,7 +235,7 @@ TEST(Autoscaling, RecordedFactsAreDecidedAgainByteForByte) {
 
 TEST(Autoscaling, BadOptionsAreRefusedByName) {
   Autoscaling asked{.policy = {.replicas_min = 5, .replicas_max = 4}};
-  const cost_model::StepTimeModel times = slow_steps();
+  const cost_model::StepTimeModel times = *even_steps(0.05);
   const auto message = [&] {
     return simulate(scaled_fleet(asked), simulator::load({{1, 1}}), times).error().message;
   };

@@ -368,15 +368,8 @@ void Fleet::note_zone(size_t gateway, size_t replica) {
 void Fleet::arrive(int64_t now_ns, int64_t request) {
   if (!control_) {
     if (requests_[static_cast<size_t>(request)].done) return;
-    if (report_ns_ == 0) {
-      for (size_t i = 0; i < states_.size(); ++i) observe(i);
-      return dispatch(now_ns, request, states_);
-    }
-    // That one is down its gateways hear at once.
-    for (Heard& heard : heard_) {
-      for (size_t i = 0; i < states_.size(); ++i) heard.states[i].is_up = states_[i].is_up;
-    }
-    return dispatch(now_ns, request, {});
+    for (size_t i = 0; report_ns_ == 0 && i < states_.size(); ++i) observe(i);
+    return dispatch(now_ns, request, states_);
   }
   Request& came = requests_[static_cast<size_t>(request)];
   if (came.done) return;  // its client has left before it was here
@@ -392,7 +385,12 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
   const int64_t adapter = adapter_of(sent.conversation);
-  if (report_ns_ > 0) states = heard_[gateway].states;
+  if (report_ns_ > 0) {
+    // That one is down its gateway hears at once.
+    std::vector<ReplicaState>& heard = heard_[gateway].states;
+    for (size_t i = 0; i < states_.size(); ++i) heard[i].is_up = states_[i].is_up;
+    states = heard;
+  }
   sent.gateway = gateway;
   sent.replica = dispatchers_[gateway]->choose(
       states, {.conversation = static_cast<int64_t>(sent.conversation),

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "simulator/even_steps.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
@@ -33,16 +34,6 @@ class Dice {
   const uint64_t seed_;
   uint64_t count_ = 0;
 };
-
-cost_model::StepTimeModel steps() {
-  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
-  hardware.bytes_per_second = 1e18;
-  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
-  return *cost_model::StepTimeModel::make(
-      {.hardware = hardware,
-       .shape = *cost_model::find_model_config("gpt-oss-20b"),
-       .efficiency = {.bandwidth = 1, .compute = 1, .attention = 1, .step_s = 0.05}});
-}
 
 Autoscaling a_scaling(Dice& dice) {
   Autoscaling asked;
@@ -224,7 +215,7 @@ void play(uint64_t seed, const cost_model::StepTimeModel& times, Happened& happe
 }
 
 TEST(FleetProperty, RandomFleetsWithFaultsLoseAndDoubleNothing) {
-  const cost_model::StepTimeModel times = steps();
+  const cost_model::StepTimeModel times = *even_steps(0.05);
   Happened happened;
   if (const char* one = std::getenv("PELTON_SEED"); one != nullptr) {
     return play(static_cast<uint64_t>(std::atoll(one)), times, happened);

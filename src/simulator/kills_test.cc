@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "simulator/even_steps.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
@@ -17,16 +18,6 @@ namespace {
 constexpr int kReplicas = 4;
 constexpr int kDeaths = 50;  // of a run
 constexpr double kBetween_s = 0.2;
-
-cost_model::StepTimeModel steps() {
-  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
-  hardware.bytes_per_second = 1e18;
-  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
-  return *cost_model::StepTimeModel::make(
-      {.hardware = hardware,
-       .shape = *cost_model::find_model_config("gpt-oss-20b"),
-       .efficiency = {.bandwidth = 1, .compute = 1, .attention = 1, .step_s = 0.02}});
-}
 
 SimulationOptions a_fleet(uint64_t seed) {
   SimulationOptions options;
@@ -72,8 +63,8 @@ workload::Workload a_load(uint64_t seed) {
   return load;
 }
 
-TEST(SimulatedKills, nothing_is_lost_doubled_or_mixed) {
-  const cost_model::StepTimeModel times = steps();
+TEST(SimulatedKills, NothingIsLostDoubledOrMixed) {
+  const cost_model::StepTimeModel times = *even_steps(0.02);
   const uint64_t runs = (std::getenv("PELTON_FULL") != nullptr ? 100'000 : 1'000) / kDeaths;
   int64_t moved = 0;
   int64_t answers = 0;
@@ -95,10 +86,10 @@ TEST(SimulatedKills, nothing_is_lost_doubled_or_mixed) {
 }
 
 // Without a gateway's memory of what was said, what a death interrupts is an error.
-TEST(SimulatedKills, otherwise_begun_answers_fail) {
+TEST(SimulatedKills, OtherwiseBegunAnswersFail) {
   SimulationOptions options = a_fleet(1);
   options.answers_go_on = false;
-  const Result<SimulationResult> result = simulate(options, a_load(1), steps());
+  const Result<SimulationResult> result = simulate(options, a_load(1), *even_steps(0.02));
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->moved, 0);
   EXPECT_GT(std::ranges::count_if(result->records, [](const auto& one) { return !one.ok; }), 10);

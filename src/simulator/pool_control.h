@@ -90,7 +90,7 @@ class PoolControl {
   bool drains(int replica) const { return phase(replica) == Phase::kDraining; }
   int held() const { return held_; }
   int in_service() const { return in_service_; }
-  // None runs and none comes: whatever waits is in nobody's hands until the next decision.
+  // None serves and none comes to: whatever waits is in nobody's hands until the next decision.
   bool empty() const;
 
   int replicas_max() const { return options_.asked.policy.replicas_max; }

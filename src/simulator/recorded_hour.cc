@@ -12,6 +12,7 @@
 #include "autoscaler/facts_log.h"
 #include "cost_model/hardware.h"
 #include "report/percentile.h"
+#include "simulator/even_steps.h"
 
 namespace pelton::simulator {
 namespace {
@@ -216,18 +217,6 @@ void note_timeline(RecordedHour& hour) {
   for (const double at_s : hour.at_s) {
     timeline.requests[std::min(static_cast<size_t>(at_s / timeline.part_s), kParts - 1)] += 1;
   }
-}
-
-// Each step takes `step_s`, whatever it holds.
-Result<cost_model::StepTimeModel> even_steps(double step_s) {
-  TRY_ASSIGN(cost_model::Hardware hardware, cost_model::find_hardware("h100"));
-  hardware.bytes_per_second = 1e18;
-  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
-  TRY_ASSIGN(const families::ModelConfig shape, cost_model::find_model_config("gpt-oss-20b"));
-  return cost_model::StepTimeModel::make(
-      {.hardware = hardware,
-       .shape = shape,
-       .efficiency = {.bandwidth = 1, .compute = 1, .attention = 1, .step_s = step_s}});
 }
 
 }  // namespace
