@@ -68,8 +68,9 @@ struct Sequence {
   std::vector<kv::BlockTable> swapped_tables;
   kv::Tier swapped_tier = kv::kDevice;  // where those are
 
-  kv::BlockHash origin;               // of its salt and adapter: who may share what is guessed
-  kv::BlockHash first_parent;         // of the first block; that of the model's own where it is so
+  kv::BlockHash origin;  // root of salt and adapter: with whom drafts may be shared
+  kv::BlockHash
+      first_parent;  // of block 0: origin, or the model's own root where the adapter acts later
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;  // tokens found in the prefix cache when it was first scheduled
   kv::PerTier<int> cached_by_tier{};     // of these, by where they lay

@@ -47,9 +47,11 @@ AdapterFile::~AdapterFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<AdapterFile> AdapterFile::open(const std::string& folder, int64_t tensor_bytes_max) {
-  const std::string path = folder + "/adapter_model.safetensors";
-  TRY(refuse_pickle(folder, path));
+std::string AdapterFile::path_in(const std::string& folder) {
+  return folder + "/adapter_model.safetensors";
+}
+
+Result<AdapterFile> AdapterFile::open_file(const std::string& path, uint64_t& file_bytes) {
   // A pipe of that name would keep the opening waiting.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return io_error(path, errno);
@@ -59,8 +61,28 @@ Result<AdapterFile> AdapterFile::open(const std::string& folder, int64_t tensor_
   if (!S_ISREG(facts.st_mode)) {
     return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: is no regular file", path)};
   }
-  TRY(file.read_header(static_cast<uint64_t>(facts.st_size), tensor_bytes_max));
+  file_bytes = static_cast<uint64_t>(facts.st_size);
   return file;
+}
+
+Result<AdapterFile> AdapterFile::open(const std::string& folder, int64_t tensor_bytes_max) {
+  const std::string path = path_in(folder);
+  TRY(refuse_pickle(folder, path));
+  uint64_t file_bytes = 0;
+  TRY_ASSIGN(AdapterFile file, open_file(path, file_bytes));
+  TRY(file.read_header(file_bytes, tensor_bytes_max));
+  return file;
+}
+
+int64_t AdapterFile::tensor_bytes_of(const std::string& folder) {
+  uint64_t file_bytes = 0;
+  const Result<AdapterFile> file = open_file(path_in(folder), file_bytes);
+  uint64_t header_bytes = 0;
+  std::string length(sizeof header_bytes, '\0');
+  if (!file.ok() || !file->read_at(0, length).ok()) return 0;
+  std::memcpy(&header_bytes, length.data(), sizeof header_bytes);
+  const uint64_t data = length.size() + std::min(header_bytes, file_bytes);
+  return data < file_bytes ? static_cast<int64_t>(file_bytes - data) : 0;
 }
 
 Result<void> AdapterFile::read_header(uint64_t file_bytes, int64_t tensor_bytes_max) {

@@ -24,6 +24,9 @@ class AdapterFile {
   // Errors: kNotFound, kIo, kBadCheckpoint (no such file, or a header beyond its limit),
   // kUnsupported (the adapter is a pickle), kDoesNotFit (more than so many bytes of tensors).
   static Result<AdapterFile> open(const std::string& folder, int64_t tensor_bytes_max);
+  // What the tensors of a folder's file take, by its size and its header's length alone. 0: there
+  // is no such file, as open() will say.
+  static int64_t tensor_bytes_of(const std::string& folder);
 
   AdapterFile(AdapterFile&& other) noexcept;
   AdapterFile& operator=(AdapterFile&&) = delete;
@@ -45,6 +48,8 @@ class AdapterFile {
 
  private:
   AdapterFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  static std::string path_in(const std::string& folder);
+  static Result<AdapterFile> open_file(const std::string& path, uint64_t& file_bytes);
   Result<void> read_header(uint64_t file_bytes, int64_t tensor_bytes_max);
   Result<void> read_at(uint64_t offset, std::string& into) const;
 

@@ -658,6 +658,7 @@ TEST_F(Refusal, OfAPipe) {
   write_config(config_.dump());
   ASSERT_EQ(mkfifo((folder_ + "/adapter_model.safetensors").c_str(), 0600), 0);
   EXPECT_THAT(Adapter::load(folder_, tiny(), {}).error().message, HasSubstr("no regular file"));
+  EXPECT_EQ(AdapterFile::tensor_bytes_of(folder_), 0) << "nobody waits for a writer";
 }
 
 TEST_F(Refusal, OfWhatIsBeyondTheLimits) {

@@ -23,6 +23,18 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// A socket that a test answers itself.
+int listening(uint16_t& port) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(::listen(listener, 4), 0);
+  port = ntohs(address.sin_port);
+  return listener;
+}
+
 class HttpClientTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -186,12 +198,8 @@ TEST_F(HttpClientTest, AKeptConnectionThatDiedIsReplaced) {
 // A server that goes with a request in a kept connection may have seen it, and gone because of it:
 // that is not "no connection".
 TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ASSERT_EQ(::listen(listener, 4), 0);
+  uint16_t port = 0;
+  const int listener = listening(port);
   std::thread server([listener] {
     const int link = ::accept(listener, nullptr, nullptr);
     std::array<char, 4096> request{};
@@ -203,7 +211,7 @@ TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
     ::close(link);
   });
   HttpClient client({});
-  const HttpCall asked{.port = ntohs(address.sin_port)};
+  const HttpCall asked{.port = port};
   EXPECT_TRUE(http_fetch(client, asked).ok());
   const Result<HttpResponse> lost = http_fetch(client, asked);
   server.join();
@@ -216,12 +224,8 @@ TEST_F(HttpClientTest, AServerThatGoesWithAKeptConnectionMayHaveSeenIt) {
 
 // Who answers then may be another start of it: the caller learns of it.
 TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ASSERT_EQ(::listen(listener, 4), 0);
+  uint16_t port = 0;
+  const int listener = listening(port);
   std::thread server([listener] {
     std::array<char, 4096> request{};
     constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -237,7 +241,7 @@ TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
     ::close(listener);
   });
   HttpClient client({});
-  const HttpCall asked{.port = ntohs(address.sin_port)};
+  const HttpCall asked{.port = port};
   const Result<HttpResponse> first = http_fetch(client, asked);
   ASSERT_TRUE(first.ok());
   EXPECT_FALSE(first->headers.has(kSentAgainHeader));
@@ -251,12 +255,8 @@ TEST_F(HttpClientTest, WhatIsSentAgainSaysSo) {
 // harm: a POST whose kept connection breaks without a byte of an answer.
 TEST_F(HttpClientTest, APostIsNotSentAgainUnlessItIsRepeatable) {
   for (const bool repeatable : {false, true}) {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    socklen_t size = sizeof address;
-    ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    ASSERT_EQ(::listen(listener, 4), 0);
+    uint16_t port = 0;
+    const int listener = listening(port);
     std::atomic<int> seen{0};
     std::thread server([listener, &seen] {
       std::array<char, 4096> request{};
@@ -272,7 +272,7 @@ TEST_F(HttpClientTest, APostIsNotSentAgainUnlessItIsRepeatable) {
     });
     {
       HttpClient client({});
-      HttpCall asked{.method = "POST", .port = ntohs(address.sin_port)};
+      HttpCall asked{.method = "POST", .port = port};
       asked.body = "x";
       asked.repeatable = repeatable;
       EXPECT_TRUE(http_fetch(client, asked).ok());

@@ -19,6 +19,7 @@ constexpr int64_t kRefusalNs = 5'000'000'000;
 
 using api::is_adapter_name;
 
+// Most operators load less at once; a request waits for these at most.
 constexpr int kOperatorLoadsInRow = 4;
 
 // Of a name that a request gives: one folder below, and none elsewhere.
@@ -205,13 +206,17 @@ void AdapterRegistry::sweep(std::unique_lock<std::mutex>& lock) {
     return named.is_found && named.version == nullptr && !named.queued;
   };
   std::vector<std::shared_ptr<Named>> all;
+  std::set<std::string, std::less<>> known(unloaded_.begin(), unloaded_.end());
   for (const auto& [name, named] : names_) {
     if (is_idle(*named)) all.push_back(named);
+    known.insert(name);
   }
   lock.unlock();
   std::erase_if(all, [](const auto& named) { return is_adapter_folder(named->source.path); });
   // Gateways know those that are listed: who came later is found before anybody asks here.
-  for (const std::string& name : folders_.names()) (void)has(name);
+  for (const std::string& name : folders_.names()) {
+    if (!known.contains(name) && folders_.find(name)) (void)has(name);
+  }
   lock.lock();
   for (const auto& named : all) {
     if (is_idle(*named)) locked_forget(*named);
@@ -331,14 +336,17 @@ void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegis
 
 // --- the loader's thread ---
 
+// By a request: others are an operator's.
+bool AdapterRegistry::is_asked_for(const std::shared_ptr<Named>& named) {
+  return !named->is_candidate && !named->waiting.empty();
+}
+
 void AdapterRegistry::locked_queue(const std::shared_ptr<Named>& named) {
   if (named->queued) return;
   named->queued = true;
   // What an operator has asked for goes before requests, whose loads are limited in number.
-  const auto is_request = [](const auto& one) {
-    return !one->is_candidate && !one->waiting.empty();
-  };
-  const auto before = is_request(named) ? queue_.end() : std::ranges::find_if(queue_, is_request);
+  const auto before =
+      is_asked_for(named) ? queue_.end() : std::ranges::find_if(queue_, is_asked_for);
   queue_.insert(before, named);
   shared_->changed.notify_all();
 }
@@ -377,8 +385,8 @@ void AdapterRegistry::run() {
     }
     const int64_t now_ns = clock_.now_ns();
     // What an operator has asked for, once, is not a request's doing.
-    const bool has_turn = next->is_candidate || next->waiting.empty();
-    const int64_t wait_ns = has_turn ? 0 : load_rate_.wait_ns(now_ns);
+    const bool is_requests = is_asked_for(next);
+    const int64_t wait_ns = is_requests ? load_rate_.wait_ns(now_ns) : 0;
     if (wait_ns > 0) {
       shared_->changed.wait_for(lock, std::chrono::nanoseconds(wait_ns));
       continue;
@@ -406,8 +414,8 @@ void AdapterRegistry::run() {
       finish(lock, next, no_room(*next, room));
       continue;
     }
-    if (!has_turn) load_rate_.take();
-    operator_loads_ = has_turn ? operator_loads_ + 1 : 0;
+    if (is_requests) load_rate_.take();
+    operator_loads_ = is_requests ? 0 : operator_loads_ + 1;
     load_one(lock, next);
   }
 }
@@ -428,9 +436,8 @@ std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_next() {
   if (operator_loads_ < kOperatorLoadsInRow || load_rate_.wait_ns(clock_.now_ns()) > 0) {
     return queue_.front();
   }
-  const auto asked = std::ranges::find_if(queue_, [](const std::shared_ptr<Named>& one) {
-    return !one->is_candidate && !one->removed && !one->waiting.empty();
-  });
+  const auto asked = std::ranges::find_if(
+      queue_, [](const auto& one) { return is_asked_for(one) && !one->removed; });
   return asked == queue_.end() ? queue_.front() : *asked;
 }
 

@@ -282,6 +282,7 @@ class AdapterRegistry {
   void finish(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named,
               const Result<void>& outcome);
   void locked_set_version(Named& named, std::shared_ptr<Version> version);
+  static bool is_asked_for(const std::shared_ptr<Named>& named);
   void locked_queue(const std::shared_ptr<Named>& named);
   std::shared_ptr<const AdapterHold> locked_hold(const std::shared_ptr<Named>& named);
   std::shared_ptr<Named> locked_find(std::string_view name);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "api/messages_response.h"
+#include "net/json_response.h"
 
 namespace pelton::server {
 
@@ -16,7 +17,7 @@ net::HttpResponse text_reply(std::string_view content_type, std::string body) {
 }
 
 net::HttpResponse json_reply(std::string body) {
-  return text_reply("application/json", std::move(body));
+  return net::json_response(std::move(body));
 }
 
 namespace {
