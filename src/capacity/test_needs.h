@@ -102,14 +102,16 @@ inline FleetNeeds random_small_needs(uint64_t seed) {
 }
 
 // `entries` places, `machines` kinds of them, each of which runs each model, demands of eu and of
-// anywhere. Quotas are some times what the demands take on average.
+// anywhere. Few machines are reserved, or they would
+// serve it all at no cost.
 inline FleetNeeds random_large_needs(uint64_t seed, int entries, int machines, int models) {
   NeedsDraws draws(seed);
   FleetNeeds needs;
   for (int i = 0; i < entries; ++i) {
     Entry entry = random_entry(draws, i, machines, 40);
     entry.machine = fmt::format("g{}", i % machines);
-    entry.quota += 10;
+    entry.quota = entry.kind == Kind::kReserved ? 2 : entry.quota + 10;
+    entry.price += 0.5;
     needs.entries.push_back(std::move(entry));
   }
   for (int m = 0; m < models; ++m) {
