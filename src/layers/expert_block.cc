@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace pelton::layers {
 namespace {
 
@@ -32,6 +34,7 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
   const int hidden = config.hidden_size;
 
   ExpertBlock block;
+  CHECK(config.residual_scale == 1.0, "no such layer scales what it adds yet");
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
   TRY_ASSIGN(block.norm_,

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace pelton::layers {
 namespace {
 
@@ -35,6 +37,7 @@ Result<LatentAttention> LatentAttention::load(const checkpoint::Checkpoint& chec
   const std::string attention = prefix + "self_attn.";
 
   LatentAttention block;
+  CHECK(config.residual_scale == 1.0, "no such layer scales what it adds yet");
   block.hidden_ = hidden;
   block.nope_size_ = latent.nope_size;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);

@@ -80,6 +80,24 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  void add_scaled(float* out, const float* x, float scale, int tokens, int hidden) override {
+    const F by = Vector::set1(scale);
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const float* const from = x + t * hidden;
+        float* const to = out + t * hidden;
+        int i = 0;
+        for (; i + Vector::kLanes <= hidden; i += Vector::kLanes) {
+          Vector::store(to + i, Vector::fma(Vector::load(from + i), by, Vector::load(to + i)));
+        }
+        const int rest = hidden - i;
+        if (rest == 0) continue;
+        store_part(to + i, Vector::fma(load_part(from + i, rest), by, load_part(to + i, rest)),
+                   rest);
+      }
+    });
+  }
+
   void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
                   int hidden, float epsilon) override {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
