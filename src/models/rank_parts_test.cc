@@ -162,7 +162,7 @@ TEST(RankParts, OfDenseModels) {
   const std::string granite = testing::TempDir() + "rank_parts_granite";
   ASSERT_TRUE(checkpoint::write_family_golden(kRoot + "/testdata/golden/granite", granite).ok());
   expect_same_bits(*Checkpoint::open(granite), 4);
-  fs::remove_all(granite);
+  std::filesystem::remove_all(granite);
 }
 
 // Nothing is kept twice: the ranks' caches are one process's, whatever the shares.
