@@ -325,8 +325,8 @@ Result<const float*> vector_of(const TensorView& view, const std::string& name,
   return out;
 }
 
-Result<float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
-                         int64_t count, FloatVectors& keep) {
+Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                               int64_t count, FloatVectors& keep) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
   float* out = keep.add(count);
   TRY(widen(view, name, 0, count, out));

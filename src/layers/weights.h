@@ -36,8 +36,8 @@ class FloatVectors {
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep);
 // The gains of an RMS norm: as load_vector, or 1 + what the file holds (norm_adds_one).
-Result<float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
-                         int64_t count, FloatVectors& keep);
+Result<const float*> load_norm(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                               int64_t count, FloatVectors& keep);
 // (rows, cols), of float32, float16, bf16, GGUF's blocks, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);

@@ -98,13 +98,8 @@ Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpo
   const int hidden = config.hidden_size;
   TRY_ASSIGN(model->embedding_, layers::load_matrix(checkpoint, "model.embed_tokens.weight",
                                                     config.vocab_size, hidden));
-  TRY_ASSIGN(float* const norm,
+  TRY_ASSIGN(model->norm_,
              layers::load_norm(checkpoint, "model.norm.weight", hidden, model->vectors_));
-  // The head is linear: what comes in is multiplied, once.
-  if (config.logit_scale != 1.0) {
-    for (int i = 0; i < hidden; ++i) norm[i] *= static_cast<float>(config.logit_scale);
-  }
-  model->norm_ = norm;
   layers::RankPart* const part = options.part;
   if (part != nullptr) {
     part->reserve(config, options.batch_tokens_max, options.logit_rows_max);
