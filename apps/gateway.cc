@@ -111,11 +111,11 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
 
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
-                                                const gateway::Gateway& gateway,
+                                                gateway::Gateway& gateway,
                                                 const GatewayScaling* scaling,
-                                                const base::Clock& clock) {
+                                                const base::Clock& clock, base::Log& log) {
   if (config.admin_port < 0 || console::bundle().empty()) return nullptr;
-  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
+  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock, .log = log};
   if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
   return std::make_unique<FleetConsole>(std::move(parts));
 }
@@ -180,7 +180,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
   const std::unique_ptr<FleetConsole> console =
-      operators_console(config, gateway, scaling.get(), clock);
+      operators_console(config, gateway, scaling.get(), clock, log);
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
                             console.get(), has_chat, log));

@@ -6,11 +6,12 @@ import { FleetFeed } from "./feed";
 import { Fleet } from "./fleet";
 import { Live } from "./live";
 import { models_page } from "./models";
+import { Operator } from "./operator";
 import { Requests } from "./requests";
 import { Scaling } from "./scaling";
 import { say, words } from "./words";
 
-type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean };
+type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; sign_in?: boolean };
 type Page = keyof typeof words.pages;
 
 const kThemes = ["auto", "light", "dark"] as const;
@@ -22,6 +23,7 @@ let chat: Chat | null = null;
 let live: Live | null = null;
 let feed: FleetFeed | null = null;  // of the next pages
 const fed = new Map<Page, HTMLElement>();
+let operator = new Operator(false);
 
 function theme_button(): HTMLElement {
   let mode = localStorage.getItem(kThemeName) ?? "auto";
@@ -79,7 +81,7 @@ async function show_chat(model: string): Promise<HTMLElement> {
 
 function show_fed(page: "fleet" | "scaling" | "requests"): HTMLElement {
   feed ??= new FleetFeed(ask_key);
-  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
+  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!, operator), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
   fed.set(page, view);
   view.querySelector("h1")!.after(feed.state);
   return view;
@@ -129,6 +131,9 @@ async function begin(): Promise<void> {
     const host = `${config.chat_tls ? "https" : "http"}://${location.hostname}:${config.chat_port}`;
     nav.append(h("a", { href: host + "/console" }, words.pages.chat));
   }
+  operator = new Operator(config.sign_in === true);
+  nav.after(operator.element);
+  await operator.load();
   document.querySelector(".name")!.setAttribute("title", config.version);
   addEventListener("hashchange", () => void show(config));
   await show(config);

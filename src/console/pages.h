@@ -19,6 +19,7 @@ struct Config {
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;
   bool chat_tls = false;
+  bool has_sign_in = false;  // pages may command, for whoever signs in (console/sessions.h)
 };
 std::string config_body(const Config& config);
 

@@ -742,18 +742,6 @@ void Gateway::announce(std::string_view pool, const autoscaler::PoolAnnouncement
   if (gate != nullptr) gate->announce(announcement);
 }
 
-FleetSampler::Sums Gateway::sums() const {
-  FleetSampler::Sums sums{.open = counters_.open,
-                          .waiting = counters_.figures.waiting(),
-                          .retries = counters_.figures.retries(),
-                          .moves = counters_.figures.moves(),
-                          .interrupted = counters_.interrupted,
-                          .unserved = counters_.unserved,
-                          .ended = counters_.figures.ended()};
-  for (const auto& [pool, gate] : gates()) sums.held[pool] = gate->counts().held;
-  return sums;
-}
-
 void Gateway::handle_admin(const net::HttpRequest& request,
                            const std::shared_ptr<net::Exchange>& exchange,
                            const MoreMetrics& more_metrics) {

@@ -79,8 +79,16 @@ class Gateway {
   void handle_admin(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                     const MoreMetrics& more_metrics);
 
-  // For the operator's console; any thread.
+  // For the operator's console; any thread (gateway_operators.cc).
   FleetSampler::Sums sums() const;
+  // Whether any key is an operator's; where none is, nobody signs in.
+  bool has_operators() const;
+  // Whose key this is, if it is an operator's.
+  std::optional<access::Principal> operator_of(std::string_view key) const;
+  // Whether that account's key is an operator's still.
+  bool is_operator(const std::string& account) const;
+  // False: no worker has that name.
+  bool command(std::string_view worker, Fleet::Command command);
 
   // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
   // the file that have changed and are only read at the start.
