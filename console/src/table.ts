@@ -18,7 +18,7 @@ export class Table<T> {
   }
 
   private classes(column: Column<T>): string {
-    return [column.actions && "actions", column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
+    return [column.actions && "does", column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
   }
 
   // In this order.

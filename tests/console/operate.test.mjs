@@ -88,10 +88,10 @@ async function sign_in(page, key) {
 async function open_signed_in(options = {}) {
   const opened = await open_fleet(options);
   await sign_in(opened.page, "key-of-ann");
-  await opened.page.waitForSelector("td.actions button");
+  await opened.page.waitForSelector("td.does button");
   return opened;
 }
-const buttons = (page) => page.locator("td.actions button").count();
+const buttons = (page) => page.locator("td.does button").count();
 async function clean({ page, seen, context }) {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false, "nothing is wider than the page");
   assert.deepEqual([seen.errors, seen.foreign, seen.hits], [[], [], 0]);
@@ -102,7 +102,7 @@ test("without a sign-in there is nothing to command, and the server refuses it",
   const opened = await open_fleet();
   const { page } = opened;
   assert.equal(await buttons(page), 0);
-  assert.equal(await page.locator("th.actions").isVisible(), false);
+  assert.equal(await page.locator("th.does").isVisible(), false);
   const [one] = await workers();
   const tried = (url, headers = {}) => page.evaluate(async ([to, more]) => (await fetch(to, { method: "POST", headers: more })).status, [url, headers]);
   assert.equal(await tried(`console/workers/${one.name}/drain`), 401);
@@ -143,7 +143,7 @@ test("by the keyboard alone: sign in, drain a worker, let it take requests again
   await press("Enter");
   await page.keyboard.type("key-of-ann");
   await press("Enter");
-  await page.waitForSelector("td.actions button");
+  await page.waitForSelector("td.does button");
   assert.equal(await page.locator(".who-signed-in").textContent(), "ann");
   const [cookie] = await context.cookies();
   assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path, cookie.secure], [true, "Strict", "/console", false]);
@@ -164,7 +164,7 @@ test("by the keyboard alone: sign in, drain a worker, let it take requests again
   assert.equal(await focused(), "Drain");
   await press("Enter");
   await until(async () => (await state_of(one.name)) === "draining", "it drains");
-  await page.waitForFunction(() => [...document.querySelectorAll("td.actions button")].some((it) => it.textContent === "Undrain"));
+  await page.waitForFunction(() => [...document.querySelectorAll("td.does button")].some((it) => it.textContent === "Undrain"));
   assert.match(said, new RegExp(`audit: ann from 127.0.0.1: drain ${one.name}: done`));
   assert.match(said, /audit: ann from 127.0.0.1: signed in/);
   await page.waitForFunction((name) => [...document.querySelectorAll("td")].some((it) => it.textContent === `drain ${name}`), one.name);
@@ -176,12 +176,12 @@ test("by the keyboard alone: sign in, drain a worker, let it take requests again
   await until(async () => (await state_of(one.name)) === "ready", "it is ready");
 
   await page.reload();
-  await page.waitForSelector("td.actions button");
+  await page.waitForSelector("td.does button");
   await tab_to("ann");
   await press("Enter");
   await tab_to("Sign out");
   await press("Enter");
-  await page.waitForFunction(() => !document.querySelector("td.actions button"));
+  await page.waitForFunction(() => !document.querySelector("td.does button"));
   assert.deepEqual(await context.cookies(), []);
   await clean(opened);
 });
@@ -240,7 +240,7 @@ test("looked at", async () => {
       const violations = async () => (await client.send("Runtime.evaluate", { awaitPromise: true, returnByValue: true,
         expression: "axe.run().then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => v.id + ' ' + v.nodes.map((n) => n.html).join(' ')))" })).result.value;
       assert.deepEqual(await violations(), [], `${width} ${colorScheme}`);
-      await page.locator("td.actions button").first().click();
+      await page.locator("td.does button").first().click();
       await page.getByRole("dialog").waitFor();
       await picture(page, `operate-dialog-${width}-${colorScheme}`);
       assert.deepEqual(await violations(), [], `dialog ${width} ${colorScheme}`);
@@ -280,7 +280,7 @@ test("a key that is taken away ends its sessions", async () => {
   const { page } = opened;
   write_keys("key-of-carol carol role=admin", "key-of-bob bob");
   await until(async () => /read anew/.test(said), "the file is read");
-  await page.locator("td.actions button").first().click();
+  await page.locator("td.does button").first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
   await page.getByText("Nobody is signed in here any more").waitFor();
   await page.keyboard.press("Escape");
