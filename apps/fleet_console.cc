@@ -13,10 +13,15 @@
 namespace pelton::apps {
 namespace {
 
+// What has nothing to show is not there: arms, where no requests are split.
 std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
   std::vector<std::string_view> pages;
-  if (parts.gateway != nullptr) pages = {"fleet", "requests"};
-  if (parts.states) pages.insert(pages.begin() + (pages.empty() ? 0 : 1), "scaling");
+  if (parts.gateway != nullptr) pages.emplace_back("fleet");
+  if (parts.states) pages.emplace_back("scaling");
+  if (parts.gateway == nullptr) return pages;
+  pages.insert(pages.end(), {"requests", "routing"});
+  if (parts.gateway->has_routes()) pages.emplace_back("splits");
+  pages.insert(pages.end(), {"health", "configuration"});
   return pages;
 }
 
@@ -24,7 +29,6 @@ std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
 
 FleetConsole::FleetConsole(Parts parts)
     : parts_(std::move(parts)),
-      pages_(pages_of(parts_)),
       operations_(parts_.gateway == nullptr ? nullptr
                                             : std::make_unique<ConsoleOperations>(
                                                   *parts_.gateway, parts_.clock, parts_.log)),
@@ -73,7 +77,7 @@ bool FleetConsole::handle(const net::HttpRequest& request,
   } else {
     exchange->send(console::console_reply(
         request, {.version = kVersion,
-                  .pages = pages_,
+                  .pages = pages_of(parts_),
                   .chat_port = chat_port_,
                   .has_sign_in = operations_ != nullptr && operations_->may_sign_in()}));
   }

@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "apps/console_operations.h"
@@ -51,7 +50,6 @@ class FleetConsole {
   void note();
 
   const Parts parts_;
-  const std::vector<std::string_view> pages_;
   int chat_port_ = 0;                              // 0: there is none
   std::unique_ptr<ConsoleOperations> operations_;  // null: there is nothing to command
   console::Feed feed_;

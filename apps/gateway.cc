@@ -94,7 +94,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
       [&gateway, &reload, &others, scaling, console](
           const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
         if (console != nullptr && console->handle(request, exchange)) return;
-        if (request.path == "/v1/config") return exchange->send(reload.answer(request));
+        if (request.path == "/v1/config" || request.path == "/v1/config/state") {
+          return exchange->send(reload.answer(request));
+        }
         if (scaling != nullptr && request.path == "/v1/autoscaler") {
           return exchange->send(scaling->page());
         }
@@ -171,7 +173,7 @@ Result<void> run(const cli::Arguments& arguments) {
     demand_count.notify();
   };
   gateway::Gateway gateway(std::move(options), clock, log);
-  GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
+  GatewayReload reload(file, rules, config, std::move(texts), gateway, clock, log);
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, facts_file, gateway, demand, clock, log));
