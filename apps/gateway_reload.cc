@@ -50,6 +50,14 @@ api::ApiError changed_meanwhile() {
           .code = "config_changed"};
 }
 
+api::ApiError bad_config(const Error& error) {
+  return {.status = 400,
+          .message = error.message,
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "bad_config"};
+}
+
 api::ApiError from_a_page() {
   return {.status = 403,
           .message =
@@ -257,7 +265,7 @@ net::HttpResponse GatewayReload::read(const net::HttpRequest& request) const {
     response.body = gateway_.effective_config();
   } else if (form == "file") {
     const Result<gateway::GatewayConfig> config = gateway::read_gateway_config(file_, rules_);
-    if (!config.ok()) return refusal(api::api_error(config.error()));
+    if (!config.ok()) return refusal(bad_config(config.error()));
     response.body = gateway::config_text(*config);
   } else if (!form.empty()) {
     return refusal(
@@ -305,11 +313,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
   if (!done.ok()) {
     ::unlink(fresh.c_str());
     gateway_.note_bad_reload();
-    return refusal({.status = 400,
-                    .message = done.error().message,
-                    .type = "invalid_request_error",
-                    .param = {},
-                    .code = "bad_config"});
+    return refusal(bad_config(done.error()));
   }
   if (::rename(fresh.c_str(), file_.c_str()) != 0) {
     return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));

@@ -69,6 +69,7 @@ export class Routing {
     const rows = (of.candidates as Row[]).map((one) => ({ ...one, chosen: one.name === of.chosen } as Row));
     rows.sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.usable) - Number(a.usable) || a.cost_s - b.cost_s);
     this.workers.draw(rows.map((row) => [row.name, row]));
-    this.why.textContent = w.terms;
+    this.workers.element.hidden = rows.length === 0;
+    this.why.textContent = rows.length === 0 ? w.no_workers : w.terms;
   }
 }

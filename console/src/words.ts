@@ -201,6 +201,7 @@ export const words = {
     chosen: "chosen",
     not_usable: "{state}: {why}",
     no_reason: "not asked",
+    no_workers: "No worker of the pool is known to have the model. Where requests are split, another arm may be drawn next time.",
     terms: "The cost is what the request is expected to take: waiting, until its first token, all further ones; and what it costs others, or where there is little room for keys and values, or the adapter is not in memory. The correction is how much later than expected its first tokens have come.",
     columns: { worker: "Worker", state: "State", cost: "Cost", wait: "Waiting", first: "First token", rest: "Further tokens", harm: "To others", room: "Little room",
       adapter: "Adapter", bias: "Correction", hits: "Cached tokens", load: "Running + waiting" },
