@@ -49,7 +49,8 @@ export class Routing {
     const { workers } = await get("v1/workers");
     const names = [...new Set<string>(workers.flatMap((one: Row) => one.models))].sort();
     this.models.replaceChildren(...names.map((name) => h("option", { value: name })));
-    if (!this.model.value && names.length > 0) this.model.value = names[0];
+    // A model's folder is one of its names, too: the shortest is the one that is asked for.
+    if (!this.model.value && names.length > 0) this.model.value = names.reduce((best, one) => (one.length < best.length ? one : best));
   }
 
   private async explain(): Promise<void> {

@@ -105,7 +105,7 @@ const counted = (text, begin) => {
 };
 const plain = (text) => text.replace(/\u202f/g, "");
 const cells = (page) => page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent.replace(/\u202f/g, ""))));
-const shows = (page, text) => page.waitForFunction((wanted) => document.querySelector("main").textContent.includes(wanted), text, { timeout: 15000 });
+const shows = (page, text) => page.waitForFunction((wanted) => document.querySelector("main").innerText.includes(wanted), text, { timeout: 15000 });
 const settled = { routing: "Message", splits: kHostile, health: "Connection refused", configuration: "[gateway]" };
 
 async function page_of(name, options = {}) {
@@ -116,6 +116,7 @@ async function page_of(name, options = {}) {
 const pool_of = (page) => page.locator(".fact dt", { hasText: /^Pool$/ }).locator("xpath=../dd").textContent();
 // Until that arm is drawn.
 async function explain(page, pool) {
+  await page.getByLabel("Model").fill("one");
   await page.getByLabel("Message").fill("Why there?");
   for (let i = 0; i < 100; ++i) {
     const answer = page.waitForResponse(/v1\/explain/);
@@ -157,10 +158,11 @@ test("Routing says what the API says, and why there is no answer", async () => {
   const opened = await page_of("routing");
   const { page } = opened;
   assert.ok((await page.locator("datalist option").evaluateAll((all) => all.map((one) => one.value))).includes("one"));
-  await page.getByLabel("Model").fill("one");
+  assert.equal(await page.getByLabel("Model").inputValue(), "one", "the shortest name");
   await explain(page, "gone");
-  assert.match(await page.locator("main").textContent(), /No worker of the pool is known to have the model/);
-  assert.equal(await page.locator("table").isVisible(), false);
+  const goes_to = () => page.locator(".fact", { hasText: "Goes to" }).locator("dd").textContent();
+  assert.equal(await goes_to(), "nobody: it waits, or is refused");
+  assert.equal(await page.locator("td[data-mark=ready]").count(), 0);
   await explain(page, "near");
   const body = JSON.stringify({ model: "one", messages: [{ role: "user", content: "Why there?" }] });
   let api;
