@@ -196,7 +196,7 @@ export const words = {
     nobody: "nobody: it waits, or is refused",
     prompt_tokens: "Prompt tokens",
     blocks: "Blocks with names",
-    no_names: "none: the pool has no tokenizer here, or workers name blocks otherwise",
+    no_names: "none: the prompt is shorter than one, the pool has no tokenizer here, or its workers name blocks otherwise",
     output_tokens: "Output tokens expected",
     chosen: "chosen",
     not_usable: "{state}: {why}",
