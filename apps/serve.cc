@@ -23,6 +23,7 @@
 #include "apps/model_fetch.h"
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
+#include "apps/rank_flags.h"
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
@@ -155,6 +156,8 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(check_replicas(arguments));
   TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  TRY_ASSIGN(const bool followed, follow_leader(arguments, named.front().model, log));
+  if (followed) return {};
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   guard_process(arguments, log);
   const base::HeapTrim heap({});
@@ -296,6 +299,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : rank_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
