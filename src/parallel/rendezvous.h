@@ -1,7 +1,7 @@
 // How ranks that somebody else has started, on several hosts, find their leader: it listens at one
 // place that all know, and lets in who proves that it knows the secret that all share. Each
 // follower makes two connections, one for steps and one for heartbeats, and says where it listens
-// for numbers. Whoever else comes is refused and ends nothing; a rank that is there twice is told
+// for numbers. Whoever else comes is refused and ends nothing; a rank that is there twice hears
 // so. The calling thread, at the start of a group.
 #pragma once
 
