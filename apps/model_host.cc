@@ -18,6 +18,7 @@
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/pinning.h"
+#include "apps/rank_flags.h"
 #include "apps/rank_watch.h"
 #include "apps/sampling_defaults.h"
 #include "apps/served_adapters.h"
@@ -42,13 +43,16 @@ using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
 
-// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying".
+// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying"; of one on
+// another host "at 10.0.0.2: ...".
 std::string text_of(const parallel::Group::RankState& rank) {
   const parallel::Exchange::Counts& counts = rank.counts;
-  return fmt::format(
-      "process {}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", rank.process,
-      counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
-      static_cast<double>(counts.wait_ns) * 1e-9, static_cast<double>(counts.copy_ns) * 1e-9);
+  const std::string where =
+      rank.host.empty() ? fmt::format("process {}", rank.process) : "at " + rank.host;
+  return fmt::format("{}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", where,
+                     counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
+                     static_cast<double>(counts.wait_ns) * 1e-9,
+                     static_cast<double>(counts.copy_ns) * 1e-9);
 }
 
 // What computes, in words: for /server_info.
@@ -388,6 +392,7 @@ Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& argumen
 Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& arguments,
                                                          const base::Clock& clock) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
+  TRY(read_rank_flags(arguments, options.executor.ranks));
   TRY(read_batch_flags(arguments, options));
   TRY(read_queue_flags(arguments, options));
   TRY(read_prompt_flags(arguments, options));
@@ -417,7 +422,7 @@ struct ModelHost::Hosted {
 
 ModelHost::ModelHost(Parts parts)
     : parts_(std::move(parts)),
-      budget_(base::memory_limit_bytes()),
+      budget_(memory_of_ranks(parts_.arguments)),
       loader_({.on_change = [this] { report_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
               parts_.server.services()) {}
 
@@ -538,6 +543,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
   const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
+  if (options.executor.ranks.meeting) options.executor.ranks.meeting->stopped = stopped;
   // What was fetched to be loaded, and not kept, is there until the model is whole.
   WeightsFrom::Fetched fetched{.folder = plan.named.model};
   if (parts_.weights != nullptr) {

@@ -73,7 +73,7 @@ VALUES = {
     "--path": "/v1/completions", "--request-id-prefix": "r", "--request-rate": "50", "--requests-per-unit": "1", "--result-filename": "r.json",
     "--revision": "main", "--runs": "1", "--scheduling-policy": "decode-first", "--seed": "3",
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
-    "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--rank-transport": "tcp", "--tensor-parallel-size": "2", "--text": "Hi",
+    "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--rank-transport": "tcp", "--nnodes": "1", "--node-rank": "0", "--master-addr": "127.0.0.1", "--master-port": "29501", "--rank-token-file": "secret", "--rank-wait-seconds": "5", "--rank-launcher": "own", "--tensor-parallel-size": "2", "--text": "Hi",
     "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
     "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--weights-from": "http://127.0.0.1:1", "--weights-key": "k", "--weights-endpoint": "http://127.0.0.1:1", "--weights-connections": "2", "--weights-share-port": "0", "--weights-share-host": "127.0.0.1", "--peer": "http://127.0.0.1:1/m", "--rate": "1MiB", "--chunk-size": "64KiB", "--pack": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
 }

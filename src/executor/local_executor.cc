@@ -88,9 +88,7 @@ std::vector<std::string> names_of(const speculative::Proposer* proposer) {
 // An encoder keeps nothing from step to step that could be found again or make room.
 LocalExecutor::Options fitted(LocalExecutor::Options options, const families::ModelConfig& model) {
   if (options.ranks.several() && options.threads == 0) {  // of each, on its share of processors
-    const size_t usable = base::usable_cpus().size();
-    options.threads =
-        static_cast<int>(std::max<size_t>(usable / static_cast<size_t>(options.ranks.count), 1));
+    options.threads = static_cast<int>(std::max<size_t>(options.ranks.own_processors().size(), 1));
   }
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
