@@ -44,7 +44,8 @@ class Restarts(Hosts):
         self.assertTrue(wait_for(lambda: not running(leader) and not running(follower)))
 
     def test_a_lost_group_is_started_anew_until_the_bound(self):
-        served = self.serve("--rank-restarts", 2)
+        admin = free_port()
+        served = self.serve("--rank-restarts", 2, "--admin-port", admin)
         first = served.choices(ASK)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             streams = [pool.submit(served.stream, {**ASK, "max_tokens": 900}) for _ in range(4)]
@@ -54,7 +55,7 @@ class Restarts(Hosts):
                 self.assertNotIn("[DONE]", stream.result(30))
         self.assertTrue(self.listening(served, 2), served.log)
         self.assertEqual(served.choices(ASK), first)
-        with urllib.request.urlopen(served.url + "/debug/ledger", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin}/debug/ledger", timeout=20) as answer:
             self.assertTrue(json.load(answer)["clean"])
         # The leader itself, too.
         os.kill(self.leader(served), signal.SIGKILL)
