@@ -55,6 +55,20 @@ std::string text_of(const parallel::Group::RankState& rank) {
                      static_cast<double>(counts.copy_ns) * 1e-9);
 }
 
+std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
+  std::vector<server::RankFigures> figures;
+  const executor::LocalExecutor* const local = model.local_executor();
+  if (local == nullptr) return figures;
+  for (const parallel::Group::RankState& rank : local->ranks()) {
+    figures.push_back({.rank = rank.rank,
+                       .exchanges = rank.counts.exchanges,
+                       .received_bytes = rank.counts.bytes,
+                       .waiting_seconds = static_cast<double>(rank.counts.wait_ns) * 1e-9,
+                       .copying_seconds = static_cast<double>(rank.counts.copy_ns) * 1e-9});
+  }
+  return figures;
+}
+
 // What computes, in words: for /server_info.
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
@@ -131,6 +145,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
   };
   served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
+  served.ranks = [&model] { return rank_figures(model); };
   served.load_phases = model.load_phases();
   served.fingerprint = model.fingerprint();
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");

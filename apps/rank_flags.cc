@@ -190,6 +190,11 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
   if (!member.ok()) return of_rank(member.error());
   const parallel::ProcessorScope processors(started.processors);
   const Result<void> followed = executor::follow(**member, options);
+  if (!followed.ok() && followed.error().code == ErrorCode::kUnavailable) {
+    // Lost, as the watching thread sees it: with its exit code.
+    log.error(of_rank(followed.error()).message);
+    _exit(cli::kExitStuck);
+  }
   if (!followed.ok()) return of_rank(followed.error());
   return {};
 }
@@ -270,7 +275,15 @@ std::vector<Flag> rank_flags() {
            .default_text = "300",
            .least = 1,
            .most = 86400,
-           .only_with = {by_hand, by_launcher}}};
+           .only_with = {by_hand, by_launcher}},
+          {.name = "--rank-restarts",
+           .value = "N",
+           .help = "a process that stays starts this one anew when its group has lost a rank, so "
+                   "often an hour at most; 0: it ends with code 7",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 1000,
+           .only_with = {{"--tensor-parallel-size"}}}};
 }
 
 Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {

@@ -24,6 +24,7 @@
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
 #include "apps/rank_flags.h"
+#include "apps/rank_restarts.h"
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
@@ -227,6 +228,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  TRY(start_anew_when_lost(arguments, log));
   TRY_ASSIGN(const bool followed, follow_leader(arguments, named.front().model, log));
   return followed ? Result<void>() : serve(arguments);
 }

@@ -1,4 +1,4 @@
-// Which rank a launcher makes of a process.
+// Which rank a launcher makes of a process, and how often a group may be started anew.
 #include <map>
 #include <string>
 
@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/rank_flags.h"
+#include "apps/rank_restarts.h"
 
 namespace pelton::apps {
 namespace {
@@ -66,6 +67,17 @@ TEST(RankPlace, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(place("env", {{"RANK", "0"}, {"WORLD_SIZE", "65"}}).error().message,
               HasSubstr("64 at most"));
   EXPECT_FALSE(place("env", {{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).ok());
+}
+
+TEST(HourlyBound, CountsOneHour) {
+  constexpr int64_t kMinuteNs = int64_t{60} * 1'000'000'000;
+  HourlyBound bound(2);
+  EXPECT_TRUE(bound.take(0));
+  EXPECT_TRUE(bound.take(10 * kMinuteNs));
+  EXPECT_FALSE(bound.take(59 * kMinuteNs));
+  EXPECT_TRUE(bound.take(60 * kMinuteNs));
+  EXPECT_FALSE(bound.take(61 * kMinuteNs));
+  EXPECT_TRUE(bound.take(70 * kMinuteNs));
 }
 
 }  // namespace

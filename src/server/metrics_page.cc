@@ -440,6 +440,27 @@ void write_load(PrometheusText& text, const ServedModel& model) {
   }
 }
 
+// Where several processes compute it; followers' are as of their last heartbeats.
+void write_ranks(PrometheusText& text, const ServedModel& model) {
+  if (model.ranks == nullptr) return;
+  const std::vector<RankFigures> ranks = model.ranks();
+  if (ranks.empty()) return;
+  const auto write = [&](std::string_view name, std::string_view help, const auto& value) {
+    text.family(name, Type::kCounter, help);
+    for (const RankFigures& rank : ranks) {
+      text.sample({{"rank", std::to_string(rank.rank)}}, static_cast<double>(value(rank)));
+    }
+  };
+  write("pelton_rank_exchanges_total", "Exchanges that a rank has taken part in.",
+        [](const RankFigures& rank) { return rank.exchanges; });
+  write("pelton_rank_received_bytes_total", "What it received in them.",
+        [](const RankFigures& rank) { return rank.received_bytes; });
+  write("pelton_rank_waiting_seconds_total", "Time in them that it waited for other ranks.",
+        [](const RankFigures& rank) { return rank.waiting_seconds; });
+  write("pelton_rank_copying_seconds_total", "And that it spent on the bytes.",
+        [](const RankFigures& rank) { return rank.copying_seconds; });
+}
+
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models
 // were woken.
 void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
@@ -484,6 +505,7 @@ std::string metrics_page(const Services& services) {
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
     write_load(text, *model);
+    write_ranks(text, *model);
   }
   write_adapters(text, *services.catalogue.table());
   write_sleep(text, *services.catalogue.table());
