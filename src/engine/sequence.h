@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/disk_tier.h"
+#include "engine/peer_tier.h"
 #include "engine/draft_controller.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
@@ -77,6 +78,8 @@ struct Sequence {
   uint64_t owner = 0;                    // of its blocks, on a disk
   std::unique_ptr<DiskTier::Load> load;  // what is read for it while it waits
   bool looked_on_disk = false;           // since it is next in line
+  std::unique_ptr<PeerTier::Load> peer_load;  // what is fetched for it while it waits
+  int cached_from_peer = 0;                   // of `cached`
   bool was_scheduled = false;
   // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
   // steps are committed. They go out with the first token.

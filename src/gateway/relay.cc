@@ -104,7 +104,9 @@ std::optional<Fleet::Assignment> Relay::assign() {
                                                                         .preferred = preferred_,
                                                                         .need = need,
                                                                         .region = request_.region,
-                                                                        .fingerprint = alike});
+                                                                        .fingerprint = alike,
+                                                                        .request_id =
+                                                                            request_.request_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -233,7 +235,8 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .weight = request_.principal.weight,
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
-                                .delivered = streaming_ && !early_};
+                                .delivered = streaming_ && !early_,
+                                .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();

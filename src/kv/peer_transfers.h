@@ -57,7 +57,6 @@ struct PeerFetched {
 // What a peer asks of this engine's cache; likewise.
 struct PeerAsk {
   int64_t id = 0;
-  std::string tenant;  // whose blocks it may have
   std::vector<BlockHash> names;
   PerGroup<std::vector<bool>> held;  // there
 };

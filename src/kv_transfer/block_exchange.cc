@@ -269,12 +269,11 @@ Result<void> BlockExchange::greet_peer(PeerChannel& channel, std::string& peer) 
   return channel.send(encode(PeerWelcome{}), until);
 }
 
-Result<void> BlockExchange::check(const PeerWant& want, const std::string& peer,
-                                  std::string& tenant) {
-  TRY_ASSIGN(PeerTicket ticket, PeerTicket::open(want.ticket, options_.exchange.keys));
+Result<void> BlockExchange::check(const PeerWant& want, const std::string& peer) {
+  TRY_ASSIGN(const PeerTicket ticket, PeerTicket::open(want.ticket, options_.exchange.keys));
   TRY(used_.use(ticket, {.source = place_.id, .target = peer, .now_ms = unix_ms()}));
   if (want.held.size() != options_.groups.size()) return protocol("other KV groups");
-  tenant = std::move(ticket.tenant);
+  if (grant_of(want.names) != ticket.grant) return protocol("blocks that the ticket does not grant");
   return {};
 }
 
@@ -287,8 +286,7 @@ Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer
   const auto send = [&](const PeerMessage& message) {
     return channel.send(encode(message), Clock::now() + options_.pin_max);
   };
-  std::string tenant;
-  if (const Result<void> checked = check(want, peer, tenant); !checked.ok()) {
+  if (const Result<void> checked = check(want, peer); !checked.ok()) {
     ++refused_;
     TRY(send(PeerHave{.transfer = want.transfer, .refused = checked.error().message}));
     return send(PeerDone{.transfer = want.transfer});
@@ -297,8 +295,7 @@ Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer
   {
     std::lock_guard lock(mutex_);
     id = next_ask_++;
-    asks_.push_back(
-        {.id = id, .tenant = std::move(tenant), .names = want.names, .held = want.held});
+    asks_.push_back({.id = id, .names = want.names, .held = want.held});
     awaited_.insert(id);
     news();
   }
@@ -368,7 +365,7 @@ Result<void> BlockExchange::send_blocks(PeerChannel& channel, Offered& offered, 
     const int64_t bytes = options_.groups[block.group].block_bytes;
     const Clock::time_point until = Clock::now() + options_.pin_max;
     const auto is_full = [&] {
-      return sending.in_window > 0 && sending.in_window + bytes > int64_t{kPeerWindowBytes};
+      return sending.in_window > 0 && sending.in_window + bytes > options_.window_bytes;
     };
     while (!sending.is_cancelled && !stopping_ && (is_full() || channel.is_readable())) {
       if (Clock::now() > until) return protocol("no credit");

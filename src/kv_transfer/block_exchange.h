@@ -56,6 +56,8 @@ class BlockExchange final : public kv::PeerTransfers {
     // A source lets go of blocks that nobody has taken for so long; and of a silent connection.
     std::chrono::milliseconds pin_max{5'000};
     std::chrono::milliseconds idle_max{60'000};
+    // That a source sends without credit.
+    int64_t window_bytes = kPeerWindowBytes;
   };
 
   // `memory` outlives it. Errors: kIo: nobody can listen there.
@@ -101,7 +103,7 @@ class BlockExchange final : public kv::PeerTransfers {
   void serve(Connection& connection, int socket);
   Result<void> greet_peer(PeerChannel& channel, std::string& peer);
   Result<void> answer(PeerChannel& channel, const std::string& peer, const PeerWant& want);
-  Result<void> check(const PeerWant& want, const std::string& peer, std::string& tenant);
+  Result<void> check(const PeerWant& want, const std::string& peer);
   std::shared_ptr<Offered> await_offer(PeerChannel& channel, int64_t id, Sending& sending,
                                        Clock::time_point until);
   Result<void> send_blocks(PeerChannel& channel, Offered& offered, Sending& sending);

@@ -54,9 +54,22 @@ Error refused(std::string_view why) {
 
 }  // namespace
 
+std::string grant_of(std::span<const kv::BlockHash> names) {
+  base::Digest digest(base::Digest::Kind::kSha256);
+  for (const kv::BlockHash& name : names) {
+    std::array<char, 16> bytes{};
+    for (size_t i = 0; i < 8; ++i) {
+      bytes[i] = static_cast<char>(name.low >> (8 * i));
+      bytes[8 + i] = static_cast<char>(name.high >> (8 * i));
+    }
+    digest.update({bytes.data(), bytes.size()});
+  }
+  return digest.finish();
+}
+
 std::string PeerTicket::seal(std::string_view key) const {
   const std::string text =
-      fmt::format("{}.{}.{}.{}.{}.{}.{}", kVersion, to_hex(source), to_hex(target), to_hex(tenant),
+      fmt::format("{}.{}.{}.{}.{}.{}.{}", kVersion, to_hex(source), to_hex(target), to_hex(grant),
                   to_hex(request_id), expires_ms, to_hex(nonce));
   return text + "." + mac_of(key, text);
 }
@@ -80,7 +93,7 @@ Result<PeerTicket> PeerTicket::open(std::string_view text, std::span<const std::
   }
   if (parts.size() != 7 || parts[0] != kVersion) return refused("is of another version");
   PeerTicket ticket;
-  const std::array<std::string*, 4> texts = {&ticket.source, &ticket.target, &ticket.tenant,
+  const std::array<std::string*, 4> texts = {&ticket.source, &ticket.target, &ticket.grant,
                                              &ticket.request_id};
   for (size_t i = 0; i < texts.size(); ++i) {
     if (!from_hex(parts[i + 1], *texts[i])) return refused("is none");

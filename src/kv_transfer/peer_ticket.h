@@ -1,5 +1,5 @@
 // What a gateway gives a worker that is to fetch blocks from another: by it the source knows that
-// it may hand them out, to whom, whose and until when. Authenticated by a key of the fleet's; good
+// it may hand them out, which, to whom and until when. Authenticated by a key of the fleet's; good
 // once. Travels in the envelope from gateway to worker only, never in what a client writes. Values,
 // pure functions; `UsedTickets` is its source's.
 #pragma once
@@ -12,11 +12,16 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "kv/block_hash.h"
 
 namespace pelton::kv_transfer {
 
 // The label under which the fleet's key gives the key of tickets and connections.
 inline constexpr std::string_view kPeerLabel = "pelton fleet keys and values v1";
+
+// Of blocks, by their names: these and no others, in this order. Names are salted by tenant and made
+// by the gateway, so nobody can be granted another tenant's.
+std::string grant_of(std::span<const kv::BlockHash> names);
 
 struct PeerTicket {
   static constexpr size_t kTextMax = 2048;
@@ -24,7 +29,7 @@ struct PeerTicket {
 
   std::string source;  // PeerTransfers::Place::id of both
   std::string target;
-  std::string tenant;      // whose blocks
+  std::string grant;       // grant_of what may be asked for
   std::string request_id;  // for logs
   int64_t expires_ms = 0;  // since 1970
   std::string nonce;       // no two tickets have the same
