@@ -479,7 +479,7 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
-  plan.options.executor.disk = {};  // it is the first model's
+  plan.options.executor.disk = {};   // it is the first model's
   plan.options.executor.peers = {};  // likewise
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.

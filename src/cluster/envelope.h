@@ -89,7 +89,7 @@ struct WorkerRecord {
   // Where other workers fetch blocks from it, and what it is called there; 0: they cannot.
   int kv_port = 0;
   std::string kv_id;
-  std::string date;          // of its prompts; empty: the calendar's
+  std::string date;  // of its prompts; empty: the calendar's
   // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;

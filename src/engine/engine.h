@@ -49,7 +49,7 @@ struct EngineStats {
   bool has_peers = false;
   PeerTier::Counters peers;
   kv::PeerTransfers::Served served;  // to other workers
-  DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
+  DraftController::Report drafts;    // speculation: what is known of it, where guesses are computed
 };
 
 class Engine {

@@ -103,8 +103,8 @@ class EngineCore {
   // Who could run waits for what its guide allows, for the disk or a peer: planning is tried again
   // soon.
   bool all_deferred() const {
-    return in_flight_ == 0 && (scheduler_.any_deferred() || scheduler_.disk().busy() ||
-                               scheduler_.peer_tier().busy());
+    return in_flight_ == 0 &&
+           (scheduler_.any_deferred() || scheduler_.disk().busy() || scheduler_.peer_tier().busy());
   }
 
   int in_flight() const { return in_flight_; }

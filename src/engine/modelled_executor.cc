@@ -176,10 +176,11 @@ void ModelledExecutor::take_over(ModelledExecutor& from, const kv::PeerOffer::Bl
                                  kv::BlockId host) {
   const auto tokens = static_cast<size_t>(options_.capacity.block_tokens);
   const std::vector<Cell>& source = from.cells(block.group, block.tier);
-  std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(block.block) * tokens),
-              tokens,
-              cells(block.group, kv::kHost).begin() +
-                  static_cast<std::ptrdiff_t>(static_cast<size_t>(host) * tokens));
+  std::copy_n(
+      source.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(block.block) * tokens),
+      tokens,
+      cells(block.group, kv::kHost).begin() +
+          static_cast<std::ptrdiff_t>(static_cast<size_t>(host) * tokens));
 }
 
 void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {

@@ -23,6 +23,7 @@ constexpr size_t kOffersMax = 64;
 constexpr size_t kTroublesMax = 256;
 // Fetching has to be so much quicker than computing: both are estimates.
 constexpr double kWorthwhile = 0.8;
+constexpr double kForgottenByDeclining = 0.97;
 // A request that is next waits so long at least, and up to half of what computing would take: the
 // peer may be amid a step.
 constexpr int64_t kPatienceNs = 50'000'000;
@@ -55,8 +56,7 @@ bool PeerTier::pays(int64_t bytes, int tokens) const {
 bool PeerTier::join(Load& load, std::span<const BlockHash> hashes) {
   for (auto& [id, transfer] : transfers_) {
     if (transfer.is_stale || transfer.is_cancelled) continue;
-    const size_t common =
-        std::min(static_cast<size_t>(load.far_blocks), transfer.names.size());
+    const size_t common = std::min(static_cast<size_t>(load.far_blocks), transfer.names.size());
     if (std::cmp_less_equal(common, load.near_blocks) || transfer.near_blocks > load.near_blocks ||
         transfer.names[common - 1] != hashes[common - 1]) {
       continue;
@@ -91,42 +91,7 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
                       .held = {},
                       .rooms = {},
                       .limit_ns = kFetchMaxNs};
-  kv::PerGroup<int> missing;
-  int64_t bytes = 0;
-  for (int group = 0; group < pools_.group_count(); ++group) {
-    std::vector<bool> held;
-    for (const BlockHash& name : fetch.names) held.push_back(is_here(group, name));
-    // What the last query looks back into: of a window, that much and no more.
-    const int first = kv::first_seen_block(far, pools_.spec(group), pools_.block_tokens());
-    const auto lacks = std::count(held.begin() + first, held.end(), false);
-    missing.push_back(static_cast<int>(lacks));
-    bytes += lacks * pools_.spec(group).block_bytes;
-    fetch.held.push_back(std::move(held));
-    // Half of the host's memory is for others.
-    const BlockPool& host = pools_.pool(group, kv::kHost);
-    if (missing.back() > host.free_count() - host.block_count() / 2) return nullptr;
-  }
-  if (!pays(bytes, (far - near) * pools_.block_tokens())) {
-    ++counters_.declined;
-    return nullptr;
-  }
-  // What is here already is held before room is made.
-  for (int group = 0; group < pools_.group_count(); ++group) {
-    const int first = kv::first_seen_block(far, pools_.spec(group), pools_.block_tokens());
-    for (int i = first; i < far; ++i) {
-      const BlockId block = pools_.pool(group, kv::kHost).find(fetch.names[static_cast<size_t>(i)]);
-      if (block == kNoBlock) continue;
-      pools_.pool(group, kv::kHost).share(block);
-      load->held.emplace_back(group, block);
-    }
-  }
-  fetch.rooms.resize(pools_.group_count());
-  for (int group = 0; group < pools_.group_count(); ++group) {
-    if (pools_.pool(group, kv::kHost).take(missing[group], fetch.rooms[group])) continue;
-    for (int i = 0; i < group; ++i) pools_.pool(i, kv::kHost).give_back(fetch.rooms[i]);
-    release(*load);
-    return nullptr;
-  }
+  if (!plan(fetch, near) || !take_rooms(fetch, *load)) return nullptr;
   ++counters_.fetches;
   load->transfer = next_id_;
   transfers_.emplace(next_id_++, Transfer{.names = fetch.names,
@@ -137,6 +102,58 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
                                           .waiters = {load.get()}});
   begun_.push_back(std::move(fetch));
   return load;
+}
+
+// Says what is here. Whether fetching the rest is worth it and the host may have room.
+bool PeerTier::plan(kv::PeerFetch& fetch, int near) {
+  const int far = static_cast<int>(fetch.names.size());
+  int64_t bytes = 0;
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    std::vector<bool> held;
+    for (const BlockHash& name : fetch.names) held.push_back(is_here(group, name));
+    const auto lacks = std::count(held.begin() + first_needed(group, far), held.end(), false);
+    bytes += lacks * pools_.spec(group).block_bytes;
+    fetch.held.push_back(std::move(held));
+    // Half of the host's memory is for others.
+    const BlockPool& host = pools_.pool(group, kv::kHost);
+    if (lacks > host.free_count() - host.block_count() / 2) return false;
+  }
+  if (pays(bytes, (far - near) * pools_.block_tokens())) return true;
+  ++counters_.declined;
+  // What is never tried again is never known to be quicker by now.
+  fetch_ns_per_byte_ *= kForgottenByDeclining;
+  return false;
+}
+
+// What is here already is held before room is made. False: there is none after all.
+bool PeerTier::take_rooms(kv::PeerFetch& fetch, Load& load) {
+  const int far = static_cast<int>(fetch.names.size());
+  kv::PerGroup<int> missing;
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    BlockPool& host = pools_.pool(group, kv::kHost);
+    missing.push_back(0);
+    for (int i = first_needed(group, far); i < far; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if (!fetch.held[group][at]) ++missing.back();
+      const BlockId block = host.find(fetch.names[at]);
+      if (block == kNoBlock) continue;
+      host.share(block);
+      load.held.emplace_back(group, block);
+    }
+  }
+  fetch.rooms.resize(pools_.group_count());
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    if (pools_.pool(group, kv::kHost).take(missing[group], fetch.rooms[group])) continue;
+    for (int i = 0; i < group; ++i) pools_.pool(i, kv::kHost).give_back(fetch.rooms[i]);
+    release(load);
+    return false;
+  }
+  return true;
+}
+
+// Of what a hit of so many blocks looks back into: of a window, that much and no more.
+int PeerTier::first_needed(int group, int blocks) const {
+  return kv::first_seen_block(blocks, pools_.spec(group), pools_.block_tokens());
 }
 
 // What nobody waits for any more is not fetched to its end.
@@ -237,9 +254,7 @@ kv::PeerOffer PeerTier::offer(const kv::PeerAsk& ask) {
   for (int i = 0; i < offer.prefix_blocks; ++i) {
     const auto at = static_cast<size_t>(i);
     for (int group = 0; group < pools_.group_count(); ++group) {
-      const int first =
-          kv::first_seen_block(offer.prefix_blocks, pools_.spec(group), pools_.block_tokens());
-      if (i < first || ask.held[group][at]) continue;
+      if (i < first_needed(group, offer.prefix_blocks) || ask.held[group][at]) continue;
       const kv::BlockPools::Place found = pools_.find(group, ask.names[at], kv::kHost);
       pools_.pool(group, found.tier).share(found.block);
       offer.blocks.push_back(

@@ -69,18 +69,18 @@ class PeerTier {
   void forget_all();
 
   struct Counters {
-    int64_t fetches = 0;         // begun
-    int64_t joined = 0;          // prompts that waited for another one's
-    int64_t declined = 0;        // computing is quicker
-    int64_t late = 0;            // not waited for to the end
+    int64_t fetches = 0;   // begun
+    int64_t joined = 0;    // prompts that waited for another one's
+    int64_t declined = 0;  // computing is quicker
+    int64_t late = 0;      // not waited for to the end
     int64_t blocks_fetched = 0;
     int64_t bytes_fetched = 0;
-    int64_t nothing = 0;         // the peer had nothing of use
-    int64_t refused = 0;         // it refused
-    int64_t corrupt = 0;         // what came was not what was sent: computed
-    int64_t failed = 0;          // it was not reached, was lost or too slow
+    int64_t nothing = 0;  // the peer had nothing of use
+    int64_t refused = 0;  // it refused
+    int64_t corrupt = 0;  // what came was not what was sent: computed
+    int64_t failed = 0;   // it was not reached, was lost or too slow
     int64_t blocks_offered = 0;
-    int64_t revoked = 0;         // offers that ended because the blocks were needed here
+    int64_t revoked = 0;  // offers that ended because the blocks were needed here
   };
   const Counters& counters() const { return counters_; }
 
@@ -116,6 +116,9 @@ class PeerTier {
 
   bool is_here(int group, const kv::BlockHash& name) const;
   bool join(Load& load, std::span<const kv::BlockHash> hashes);
+  int first_needed(int group, int blocks) const;
+  bool plan(kv::PeerFetch& fetch, int near);
+  bool take_rooms(kv::PeerFetch& fetch, Load& load);
   bool pays(int64_t bytes, int tokens) const;
   void note_outcome(const Transfer& transfer, const kv::PeerFetched& fetched, int64_t now_ns);
 

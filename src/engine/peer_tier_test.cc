@@ -46,8 +46,8 @@ class Worker {
     request.stop.max_new_tokens = 4;
     request.cache_salt = salt;
     if (expected > 0) {
-      request.peer = request::PrefixPeer{
-          .host = "h", .port = 1, .tokens = expected, .ticket = "ticket"};
+      request.peer =
+          request::PrefixPeer{.host = "h", .port = 1, .tokens = expected, .ticket = "ticket"};
     }
     Result<SequenceId> id = scheduler.submit(std::move(request));
     CHECK(id.ok());
@@ -284,8 +284,7 @@ TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
   target_.turn();
   EXPECT_EQ(target_.counters().fetches, 4);
   target_.scheduler.finish_peer_fetch(
-      {.id = target_.fetches.back().id, .outcome = Outcome::kFailed, .blocks = {}},
-      target_.now_ns);
+      {.id = target_.fetches.back().id, .outcome = Outcome::kFailed, .blocks = {}}, target_.now_ns);
   finish_target();
 }
 

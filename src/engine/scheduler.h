@@ -139,7 +139,8 @@ class Scheduler {
   // Nothing that was computed so far is found by later requests, in any tier; what is pinned is.
   void reset_prefix_cache();
 
-  // Nothing waits or runs, nor is anything on its way to the disk or from a peer; steps may still be in flight.
+  // Nothing waits or runs, nor is anything on its way to the disk or from a peer; steps may still
+  // be in flight.
   bool idle() const {
     return queue_.empty() && running_.empty() && copies_.empty() && !disk_.busy() &&
            !peer_tier_.busy();

@@ -25,7 +25,9 @@ void Scheduler::adopt_kept(const kv::BlockTransfers& disk) {
 // a block of the host, nobody may have written over meanwhile.
 std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
   for (const kv::BlockTransfer& begun : disk_.take_begun()) held_transfers_.push_back(begun);
-  const auto waits = [&](const kv::BlockTransfer& what) { return is_copied(what.group, what.host); };
+  const auto waits = [&](const kv::BlockTransfer& what) {
+    return is_copied(what.group, what.host);
+  };
   const auto ready = std::stable_partition(held_transfers_.begin(), held_transfers_.end(), waits);
   std::vector<kv::BlockTransfer> transfers(ready, held_transfers_.end());
   held_transfers_.erase(ready, held_transfers_.end());

@@ -33,10 +33,9 @@ std::vector<kv::PeerFetch> Scheduler::take_peer_fetches() {
 
 void Scheduler::begin_peer_load(Sequence& sequence) {
   if (!sequence.request.peer || sequence.computes_every_token()) return;
-  sequence.peer_load = peer_tier_.load({.hashes = usable_names(sequence),
-                                        .peer = *sequence.request.peer,
-                                        .owner = sequence.owner},
-                                       now_ns_);
+  sequence.peer_load = peer_tier_.load(
+      {.hashes = usable_names(sequence), .peer = *sequence.request.peer, .owner = sequence.owner},
+      now_ns_);
 }
 
 // As for the disk: while it waits in line that costs nothing; once it is next, not for long.

@@ -163,8 +163,8 @@ std::string rope_text(const std::optional<families::RopeConfig>& rope) {
 // What two workers must have in common for a block of one to be one of the other's, each with its
 // name, so that who refuses says what differs.
 kv_transfer::PeerLayout peer_layout(const checkpoint::Checkpoint& checkpoint,
-                                            const StepModel& model,
-                                            const kv::PerGroup<kv::GroupCapacity>& groups) {
+                                    const StepModel& model,
+                                    const kv::PerGroup<kv::GroupCapacity>& groups) {
   const cost_model::Footprint& footprint = model.footprint();
   const families::ModelConfig& config = checkpoint.config();
   std::string windows;
@@ -178,17 +178,16 @@ kv_transfer::PeerLayout peer_layout(const checkpoint::Checkpoint& checkpoint,
     const Result<std::string> text = base::read_file(folder + "/config.json", kConfigBytesMax);
     if (text.ok()) files += base::sha256(*text);
   }
-  return {
-      {"block size", std::to_string(footprint.kv.block_tokens)},
-      {"KV type", std::string(tensor::kv_type_name(footprint.kv.dtype))},
-      {"layers", std::to_string(config.layer_count())},
-      {"KV groups (name, window, bytes of a block)", windows},
-      {"KV heads", fmt::format("{} of {}", config.kv_head_count, config.head_size)},
-      {"rotary setting", fmt::format("{} of {}; sliding {}", rope_text(config.rope),
-                                     config.rotary_size(), rope_text(config.sliding_rope))},
-      {"arithmetic", fmt::format("{} {}", model.kernels_name(), checkpoint.activation_bits())},
-      {"configuration", base::sha256(files)},
-      {"weights", model_digest(checkpoint)}};
+  return {{"block size", std::to_string(footprint.kv.block_tokens)},
+          {"KV type", std::string(tensor::kv_type_name(footprint.kv.dtype))},
+          {"layers", std::to_string(config.layer_count())},
+          {"KV groups (name, window, bytes of a block)", windows},
+          {"KV heads", fmt::format("{} of {}", config.kv_head_count, config.head_size)},
+          {"rotary setting", fmt::format("{} of {}; sliding {}", rope_text(config.rope),
+                                         config.rotary_size(), rope_text(config.sliding_rope))},
+          {"arithmetic", fmt::format("{} {}", model.kernels_name(), checkpoint.activation_bits())},
+          {"configuration", base::sha256(files)},
+          {"weights", model_digest(checkpoint)}};
 }
 
 Result<std::unique_ptr<kv_transfer::BlockExchange>> open_peers(
@@ -207,7 +206,8 @@ Result<std::unique_ptr<kv_transfer::BlockExchange>> open_peers(
                                   "what comes lands there; give it more",
                  "kv-port"};
   }
-  kv_transfer::BlockExchange::Options exchange{.exchange = options.peers, .groups = {}, .layout = {}};
+  kv_transfer::BlockExchange::Options exchange{
+      .exchange = options.peers, .groups = {}, .layout = {}};
   for (const kv::GroupCapacity& group : groups) exchange.groups.push_back(group.spec);
   exchange.layout = peer_layout(checkpoint, model, groups);
   return kv_transfer::BlockExchange::open(exchange, *model.host_blocks());

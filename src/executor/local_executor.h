@@ -153,7 +153,7 @@ class LocalExecutor final : public engine::Executor {
   const std::shared_ptr<ComputeThreads> compute_threads_;
   base::ThreadPool& pool_;
   const std::unique_ptr<StepModel> model_;
-  const std::unique_ptr<kv_transfer::BlockStore> disk_;  // reads and writes the model's memory
+  const std::unique_ptr<kv_transfer::BlockStore> disk_;      // reads and writes the model's memory
   const std::unique_ptr<kv_transfer::BlockExchange> peers_;  // likewise
   const engine::ExecutorCapacity capacity_;
   const int sampled_vocab_;

@@ -53,7 +53,7 @@ class Fleet {
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
     std::optional<uint64_t> block_seed;          // of block names; none: nothing has any
     std::string peer_key;  // of tickets for other workers' blocks; empty: none are made
-    size_t index_bytes = size_t{32} << 20;       // for what workers hold
+    size_t index_bytes = size_t{32} << 20;  // for what workers hold
     // A worker of this pool takes requests from now on; on a thread of its own, without the lock.
     std::function<void(const std::string& pool)> on_ready;
   };
@@ -358,8 +358,7 @@ class Fleet {
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
   cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
-                                      const std::vector<CostCandidate>& all,
-                                      int64_t now_ns) const;
+                                      const std::vector<CostCandidate>& all, int64_t now_ns) const;
   // Each of them the median of what the pool's workers say.
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;

@@ -95,18 +95,18 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::optional<std::string_view> alike =
       begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
   const int64_t begun_ns = services_.clock.now_ns();
-  std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
-                                                                        .model = request_.model,
-                                                                        .excluded = tried_,
-                                                                        .prompt = request_.prompt,
-                                                                        .draw = draw,
-                                                                        .avoided = avoided,
-                                                                        .preferred = preferred_,
-                                                                        .need = need,
-                                                                        .region = request_.region,
-                                                                        .fingerprint = alike,
-                                                                        .request_id =
-                                                                            request_.request_id});
+  std::optional<Fleet::Assignment> assignment =
+      services_.fleet.assign({.pool = request_.pool,
+                              .model = request_.model,
+                              .excluded = tried_,
+                              .prompt = request_.prompt,
+                              .draw = draw,
+                              .avoided = avoided,
+                              .preferred = preferred_,
+                              .need = need,
+                              .region = request_.region,
+                              .fingerprint = alike,
+                              .request_id = request_.request_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();

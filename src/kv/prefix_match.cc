@@ -54,11 +54,10 @@ int longest_whole(int blocks, const BlockPools& pools, const Has& has) {
 }  // namespace
 
 int longest_hit(const PrefixQuery& query, const BlockPools& pools) {
-  return longest_whole(
-      static_cast<int>(query.hashes.size()), pools, [&](int group, int block) {
-        const BlockHash& hash = query.hashes[static_cast<size_t>(block)];
-        return pools.find(group, hash, query.furthest).block != kNoBlock;
-      });
+  return longest_whole(static_cast<int>(query.hashes.size()), pools, [&](int group, int block) {
+    const BlockHash& hash = query.hashes[static_cast<size_t>(block)];
+    return pools.find(group, hash, query.furthest).block != kNoBlock;
+  });
 }
 
 int longest_prefix(int blocks, const BlockPools& pools,

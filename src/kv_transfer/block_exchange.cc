@@ -273,16 +273,16 @@ Result<void> BlockExchange::check(const PeerWant& want, const std::string& peer)
   TRY_ASSIGN(const PeerTicket ticket, PeerTicket::open(want.ticket, options_.exchange.keys));
   TRY(used_.use(ticket, {.source = place_.id, .target = peer, .now_ms = unix_ms()}));
   if (want.held.size() != options_.groups.size()) return protocol("other KV groups");
-  if (grant_of(want.names) != ticket.grant) return protocol("blocks that the ticket does not grant");
+  if (grant_of(want.names) != ticket.grant)
+    return protocol("blocks that the ticket does not grant");
   return {};
 }
 
 Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer,
                                    const PeerWant& want) {
   const Clock::time_point until =
-      Clock::now() +
-      std::min<std::chrono::milliseconds>(std::chrono::milliseconds(want.limit_ms),
-                                          options_.idle_max);
+      Clock::now() + std::min<std::chrono::milliseconds>(std::chrono::milliseconds(want.limit_ms),
+                                                         options_.idle_max);
   const auto send = [&](const PeerMessage& message) {
     return channel.send(encode(message), Clock::now() + options_.pin_max);
   };
@@ -365,12 +365,12 @@ Result<void> BlockExchange::send_blocks(PeerChannel& channel, Offered& offered, 
     const int64_t bytes = options_.groups[block.group].block_bytes;
     const Clock::time_point until = Clock::now() + options_.pin_max;
     const auto is_full = [&] {
-      return sending.in_window > 0 && sending.in_window + bytes > options_.window_bytes;
+      return sending.in_window > 0 && sending.in_window + bytes > options_.uncredited_max;
     };
     while (!sending.is_cancelled && !stopping_ && (is_full() || channel.is_readable())) {
       if (Clock::now() > until) return protocol("no credit");
-      TRY(hear(channel, sending, is_full() ? std::min(until, Clock::now() + kSlice * 5)
-                                           : Clock::now()));
+      TRY(hear(channel, sending,
+               is_full() ? std::min(until, Clock::now() + kSlice * 5) : Clock::now()));
     }
     if (sending.is_cancelled || stopping_) return {};
     std::string message =
@@ -380,8 +380,8 @@ Result<void> BlockExchange::send_blocks(PeerChannel& channel, Offered& offered, 
     const int64_t number = ++blocks_sent_;
     const int damage = options_.exchange.damage_one_in;
     if (damage > 0 && number % damage == 0) {
-      const size_t at = PeerData::kHeaderBytes +
-                        static_cast<size_t>(number * 7919) % static_cast<size_t>(bytes);
+      const size_t at =
+          PeerData::kHeaderBytes + static_cast<size_t>(number * 7919) % static_cast<size_t>(bytes);
       message[at] = static_cast<char>(message[at] ^ 1 << number % 8);
     }
     TRY(channel.send(message, until));
@@ -403,13 +403,13 @@ void BlockExchange::end_offer(int64_t id) {
 // ---- the receiver's side
 
 // What is known of a fetch while it runs.
-struct BlockExchange::Landing {
+struct BlockExchange::FetchState {
   const kv::PeerFetch& fetch;
   uint32_t transfer = 0;
   kv::PeerFetched result;
-  kv::PerGroup<std::vector<kv::BlockId>> rooms;            // that are left
+  kv::PerGroup<std::vector<kv::BlockId>> rooms;              // that are left
   std::unordered_map<uint64_t, std::vector<size_t>> wanted;  // indices of names, by their low half
-  std::set<std::pair<int, size_t>> landed;                 // group and index
+  std::set<std::pair<int, size_t>> landed;                   // group and index
   uint32_t uncredited = 0;
   bool has_answer = false;
 };
@@ -476,16 +476,16 @@ void BlockExchange::keep(const kv::PeerFetch& fetch, std::unique_ptr<PeerChannel
 }
 
 kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
-  const Clock::time_point begun = Clock::now();
+  Clock::time_point begun = Clock::now();
   const Clock::time_point until = begun + std::chrono::nanoseconds(fetch.limit_ns);
-  Landing landing{.fetch = fetch,
-                  .transfer = ++transfers_,
-                  .result = {.id = fetch.id},
-                  .rooms = fetch.rooms,
-                  .wanted = {},
-                  .landed = {}};
-  kv::PeerFetched& result = landing.result;
-  for (size_t i = 0; i < fetch.names.size(); ++i) landing.wanted[fetch.names[i].low].push_back(i);
+  FetchState state{.fetch = fetch,
+                   .transfer = ++transfers_,
+                   .result = {.id = fetch.id},
+                   .rooms = fetch.rooms,
+                   .wanted = {},
+                   .landed = {}};
+  kv::PeerFetched& result = state.result;
+  for (size_t i = 0; i < fetch.names.size(); ++i) state.wanted[fetch.names[i].low].push_back(i);
   const auto ended = [&](Outcome outcome, std::string why) {
     result.outcome = outcome;
     result.why = std::move(why);
@@ -499,8 +499,9 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
   };
   Result<std::unique_ptr<PeerChannel>> channel = channel_to(fetch, until);
   if (!channel.ok()) return failed(channel.error());
+  begun = Clock::now();  // connecting is done once
   const PeerWant want{
-      .transfer = landing.transfer,
+      .transfer = state.transfer,
       .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(fetch.limit_ns / 1'000'000, 1, 60'000)),
       .ticket = fetch.ticket,
       .names = fetch.names,
@@ -509,7 +510,7 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
   if (!asked.ok()) return failed(asked.error());
   for (;;) {
     if (stopping_ || is_cancelled(fetch.id)) {
-      const PeerCancel cancel{.transfer = landing.transfer};
+      const PeerCancel cancel{.transfer = state.transfer};
       if ((*channel)->send(encode(cancel), Clock::now() + kSlice).ok()) {
         keep(fetch, *std::move(channel));
       }
@@ -519,12 +520,12 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
     if (!came.ok()) return failed(came.error());
     if (!*came && Clock::now() >= until) return ended(Outcome::kFailed, "the peer was too slow");
     if (!*came) continue;
-    const Result<bool> goes_on = take_message(landing, **came);
+    const Result<bool> goes_on = take_message(state, **came);
     if (!goes_on.ok()) return failed(goes_on.error());
     if (!*goes_on) break;
-    if (landing.uncredited < kCreditBytes) continue;
-    const PeerCredit credit{.transfer = landing.transfer, .bytes = landing.uncredited};
-    landing.uncredited = 0;
+    if (state.uncredited < kCreditBytes) continue;
+    const PeerCredit credit{.transfer = state.transfer, .bytes = state.uncredited};
+    state.uncredited = 0;
     if (const auto sent = (*channel)->send(encode(credit), until); !sent.ok()) {
       return failed(sent.error());
     }
@@ -535,42 +536,43 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
 }
 
 // Whether more is to come.
-Result<bool> BlockExchange::take_message(Landing& landing, const std::string& bytes) {
+Result<bool> BlockExchange::take_message(FetchState& state, const std::string& bytes) {
   TRY_ASSIGN(const PeerMessage message, decode_peer_message(bytes));
-  if (const auto* const data = std::get_if<PeerData>(&message)) return land(landing, *data, bytes);
+  if (const auto* const data = std::get_if<PeerData>(&message)) return land(state, *data, bytes);
   if (const auto* const have = std::get_if<PeerHave>(&message)) {
-    if (have->transfer != landing.transfer) return true;  // of one that was cancelled
-    landing.has_answer = true;
-    landing.result.why = have->refused;
+    if (have->transfer != state.transfer) return true;  // of one that was cancelled
+    state.has_answer = true;
+    state.result.why = have->refused;
     return true;
   }
   if (const auto* const done = std::get_if<PeerDone>(&message)) {
-    return done->transfer != landing.transfer;
+    return done->transfer != state.transfer;
   }
   return protocol("a message that no source sends");
 }
 
-Result<bool> BlockExchange::land(Landing& landing, const PeerData& data, std::string_view message) {
-  if (data.transfer != landing.transfer) return true;  // late: of one that was cancelled
-  if (!landing.has_answer) return protocol("a block before the answer");
+Result<bool> BlockExchange::land(FetchState& state, const PeerData& data,
+                                 std::string_view message) {
+  if (data.transfer != state.transfer) return true;  // late: of one that was cancelled
+  if (!state.has_answer) return protocol("a block before the answer");
   const int group = data.group;
   if (group >= options_.groups.size()) return protocol("a block of no KV group");
   if (std::cmp_not_equal(data.block.size(), options_.groups[group].block_bytes)) {
     return protocol("a block of another size");
   }
   if (!is_whole(data, message)) return protocol("a block with a wrong sum");
-  const auto found = landing.wanted.find(data.name.low);
-  if (found == landing.wanted.end()) return protocol("a block that nobody asked for");
+  const auto found = state.wanted.find(data.name.low);
+  if (found == state.wanted.end()) return protocol("a block that nobody asked for");
   for (const size_t index : found->second) {
-    if (landing.fetch.names[index] != data.name || landing.fetch.held[group][index]) continue;
-    if (!landing.landed.emplace(group, index).second) break;
-    std::vector<kv::BlockId>& rooms = landing.rooms[group];
+    if (state.fetch.names[index] != data.name || state.fetch.held[group][index]) continue;
+    if (!state.landed.emplace(group, index).second) break;
+    std::vector<kv::BlockId>& rooms = state.rooms[group];
     if (rooms.empty()) return true;  // more than there is room for: computed
     memory_.write_block(group, rooms.back(), data.block);
-    landing.result.blocks.push_back({.group = group, .host = rooms.back(), .name = data.name});
-    landing.result.bytes += std::ssize(data.block);
+    state.result.blocks.push_back({.group = group, .host = rooms.back(), .name = data.name});
+    state.result.bytes += std::ssize(data.block);
     rooms.pop_back();
-    landing.uncredited += static_cast<uint32_t>(data.block.size());
+    state.uncredited += static_cast<uint32_t>(data.block.size());
     return true;
   }
   return protocol("a block twice, or one that nobody asked for");

@@ -57,7 +57,7 @@ class BlockExchange final : public kv::PeerTransfers {
     std::chrono::milliseconds pin_max{5'000};
     std::chrono::milliseconds idle_max{60'000};
     // That a source sends without credit.
-    int64_t window_bytes = kPeerWindowBytes;
+    int64_t uncredited_max = kPeerWindowBytes;
   };
 
   // `memory` outlives it. Errors: kIo: nobody can listen there.
@@ -115,9 +115,9 @@ class BlockExchange final : public kv::PeerTransfers {
   kv::PeerFetched carry_out(const kv::PeerFetch& fetch);
   Result<std::unique_ptr<PeerChannel>> channel_to(const kv::PeerFetch& fetch,
                                                   Clock::time_point until);
-  struct Landing;
-  Result<bool> take_message(Landing& landing, const std::string& bytes);
-  Result<bool> land(Landing& landing, const PeerData& data, std::string_view message);
+  struct FetchState;
+  Result<bool> take_message(FetchState& state, const std::string& bytes);
+  Result<bool> land(FetchState& state, const PeerData& data, std::string_view message);
   bool is_cancelled(int64_t id);
   void keep(const kv::PeerFetch& fetch, std::unique_ptr<PeerChannel> channel);
 

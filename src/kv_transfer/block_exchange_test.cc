@@ -59,15 +59,16 @@ class Memory final : public BlockMemory {
 };
 
 PeerLayout layout() {
-  return {{"block size", "16"}, {"KV type", "bf16"},      {"layers", "4"},
-          {"KV groups", "2"},   {"KV heads", "2 of 64"},  {"rotary setting", "10000"},
-          {"arithmetic", "a"},  {"configuration", "c"},   {"weights", "w"}};
+  return {{"block size", "16"}, {"KV type", "bf16"},     {"layers", "4"},
+          {"KV groups", "2"},   {"KV heads", "2 of 64"}, {"rotary setting", "10000"},
+          {"arithmetic", "a"},  {"configuration", "c"},  {"weights", "w"}};
 }
 
 BlockExchange::Options options_of(const PeerLayout& layout = kv_transfer::layout(),
                                   const std::vector<std::string>& keys = kKeys) {
-  BlockExchange::Options options{
-      .exchange = {.address = "127.0.0.1", .port = 0, .keys = keys}, .groups = {}, .layout = layout};
+  BlockExchange::Options options{.exchange = {.address = "127.0.0.1", .port = 0, .keys = keys},
+                                 .groups = {},
+                                 .layout = layout};
   options.groups.push_back({.name = "full", .block_bytes = kBlockBytes[0]});
   options.groups.push_back({.name = "window", .sliding_window = 20, .block_bytes = kBlockBytes[1]});
   options.pin_max = 300ms;
@@ -417,7 +418,7 @@ TEST_F(BlockExchangeTest, Kv18Kv19WhateverHappensOnTheWayNothingWrongLands) {
 // A receiver that asks and then leaves, or gives no credit: pins go.
 TEST_F(BlockExchangeTest, Kv14Kv22AReceiverThatStopsHoldsNothing) {
   BlockExchange::Options narrow = options_of();
-  narrow.window_bytes = 12'000;
+  narrow.uncredited_max = 12'000;
   open(narrow, options_of());
   for (const bool leaves : {true, false}) {
     SCOPED_TRACE(leaves);

@@ -51,8 +51,7 @@ void make_ready(int socket) {
 
 // Connected, or negative.
 int connect_to(const addrinfo& place, PeerChannel::Deadline until) {
-  const int socket =
-      ::socket(place.ai_family, place.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int socket = ::socket(place.ai_family, place.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return -1;
   if (::connect(socket, place.ai_addr, place.ai_addrlen) == 0) return socket;
   int error = errno;

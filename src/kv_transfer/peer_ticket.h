@@ -19,8 +19,8 @@ namespace pelton::kv_transfer {
 // The label under which the fleet's key gives the key of tickets and connections.
 inline constexpr std::string_view kPeerLabel = "pelton fleet keys and values v1";
 
-// Of blocks, by their names: these and no others, in this order. Names are salted by tenant and made
-// by the gateway, so nobody can be granted another tenant's.
+// Of blocks, by their names: these and no others, in this order. Names are salted by tenant and
+// made by the gateway, so nobody can be granted another tenant's.
 std::string grant_of(std::span<const kv::BlockHash> names);
 
 struct PeerTicket {
