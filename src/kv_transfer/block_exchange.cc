@@ -24,7 +24,8 @@ namespace {
 
 // Between two looks whether somebody is to stop.
 constexpr auto kSlice = 20ms;
-constexpr auto kGreetingMax = 5s;
+constexpr auto kGreetingMax = 2s;
+constexpr auto kConnectMax = 1s;
 constexpr size_t kWantBytesMax = size_t{2} << 20;
 constexpr size_t kRecordSpare = 4096;
 constexpr uint32_t kCreditBytes = kPeerWindowBytes / 8;
@@ -447,9 +448,11 @@ Result<std::unique_ptr<PeerChannel>> BlockExchange::channel_to(const kv::PeerFet
     if (found != idle_.end()) {
       std::unique_ptr<PeerChannel> channel = std::move(found->second);
       idle_.erase(found);
-      return channel;
+      // The peer has closed it meanwhile, or still says something of a transfer that is over.
+      if (!channel->is_readable()) return channel;
     }
   }
+  until = std::min(until, Clock::now() + kConnectMax);
   TRY_ASSIGN(std::unique_ptr<PeerChannel> channel,
              PeerChannel::connect({.host = fetch.host, .port = fetch.port},
                                   options_.exchange.keys.front(), until));

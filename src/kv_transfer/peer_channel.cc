@@ -181,16 +181,21 @@ std::optional<std::string> PeerChannel::open(std::string_view sealed) {
   return std::nullopt;
 }
 
+uint32_t PeerChannel::next_size() const {
+  uint32_t size = 0;
+  for (size_t i = 0; i < sizeof(uint32_t); ++i) {
+    size |= uint32_t{static_cast<unsigned char>(bytes_[i])} << (8 * i);
+  }
+  return size;
+}
+
 Result<std::optional<std::string>> PeerChannel::receive(Deadline until) {
   const auto bad = [](std::string why) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("a peer's connection: {}", why)};
   };
   for (;;) {
     if (bytes_.size() >= sizeof(uint32_t)) {
-      uint32_t size = 0;
-      for (size_t i = 0; i < sizeof(uint32_t); ++i) {
-        size |= uint32_t{static_cast<unsigned char>(bytes_[i])} << (8 * i);
-      }
+      const uint32_t size = next_size();
       if (size < kSealBytes || size > record_max_) {
         return bad(fmt::format("a record of {} bytes; {} to {} are possible", size, kSealBytes,
                                record_max_));
@@ -209,7 +214,9 @@ Result<std::optional<std::string>> PeerChannel::receive(Deadline until) {
 }
 
 bool PeerChannel::is_readable() const {
-  if (bytes_.size() >= sizeof(uint32_t)) return true;
+  if (bytes_.size() >= sizeof(uint32_t) && bytes_.size() - sizeof(uint32_t) >= next_size()) {
+    return true;
+  }
   return wait_for(socket_, POLLIN, Clock::time_point{});
 }
 

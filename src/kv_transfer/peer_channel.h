@@ -57,7 +57,7 @@ class PeerChannel {
   // None: nothing whole has come by then. kIo: the peer has gone; kInvalidArgument: what came is
   // not what it has said. Nothing can follow either.
   Result<std::optional<std::string>> receive(Deadline until);
-  // Something has come, whole or not.
+  // A whole record has come, or something that was not read yet; or the peer has gone.
   bool is_readable() const;
 
   // Whoever waits here returns. Any thread.
@@ -70,6 +70,7 @@ class PeerChannel {
   Result<std::string> exchange_greetings(Deadline until);
   Result<void> write_all(std::string_view bytes, Deadline until);
   Result<bool> read_more(Deadline until);  // false: too late
+  uint32_t next_size() const;              // of the record that bytes_ begin with
   std::optional<std::string> open(std::string_view sealed);
 
   const int socket_;
