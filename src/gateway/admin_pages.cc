@@ -148,7 +148,9 @@ std::string metrics_text(const AdminSource& source) {
   counter("shadow_cut_total", "Copies cut off, as clients' requests filled a pool.",
           source.shadow.cut);
   add_limits(source, text);
-  add_fleet_metrics(source.fleet, text);
+  const std::vector<Fleet::Row> rows = source.fleet.rows();
+  add_fleet_metrics(source.fleet, rows, text);
+  counters.served.add_metrics(rows, text);
   add_held(source.held, text);
   source.more_metrics(text);
   return text.text();

@@ -431,7 +431,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .seed = draw(),
                      .created_ms = clock_.unix_ms(),
                      .received_ns = received_ns,
-                     .arm = std::move(routed->arm)});
+                     .arm = std::move(routed->arm),
+                     .served = counters_.served.find(pool->name, pool->models.front())});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }

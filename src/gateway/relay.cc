@@ -189,7 +189,7 @@ void Relay::wait_for_worker() {
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
     if (request_.other_pools.empty()) return send_refusal();
-    request_.pool = std::move(request_.other_pools.back());
+    change_pool(std::move(request_.other_pools.back()));
     request_.other_pools.pop_back();
     tried_.clear();
     return attempt();
@@ -206,11 +206,17 @@ void Relay::wait_for_worker() {
   });
 }
 
+void Relay::change_pool(std::string pool) {
+  request_.pool = std::move(pool);
+  if (request_.served == nullptr) return;
+  request_.served = services_.counters.served.find(request_.pool, request_.model);
+}
+
 // Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
 // one. Whoever has begun an answer ends it.
 bool Relay::fall_back() {
   if (begun() || request_.gate || request_.fallback.empty()) return false;
-  request_.pool = std::move(request_.fallback.front());
+  change_pool(std::move(request_.fallback.front()));
   request_.fallback.erase(request_.fallback.begin());
   tried_.clear();
   failures_ = 0;
@@ -355,6 +361,13 @@ void Relay::note_end(const std::string& choice_end) {
   if (!end.ok()) return;
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
+  if (request_.served) {
+    ended_tokens_ += end->output_tokens;
+    request_.served->note_choice({.prompt_tokens = end->prompt_tokens,
+                                  .cached_tokens = end->cached_tokens,
+                                  .output_tokens = end->output_tokens,
+                                  .reason = end->reason});
+  }
   prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
   cached_tokens_ = end->cached_tokens;
   if (request_.ticket != nullptr) {
