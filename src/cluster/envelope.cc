@@ -195,6 +195,10 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
     return bad_field("protocol",
                      fmt::format("is {}; this worker speaks {}", protocol, kProtocolVersion));
   }
+  const RunEnvelope::Peer& peer = one.peer;
+  if (peer.port != 0 && (peer.host.empty() || peer.tokens == 0 || peer.ticket.empty())) {
+    return bad_field("peer_port", "needs peer_host, peer_tokens and peer_ticket");
+  }
   if (!(one.weight > 0) || one.weight > 1e6) {
     return bad_field("weight", "must be above 0 and at most 1000000");
   }
