@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
+#include "base/file.h"
 #include "base/machine.h"
 #include "checkpoint/fingerprint.h"
 #include "cost_model/draft_rows.h"
@@ -16,6 +18,7 @@
 #include "executor/host_model.h"
 #include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
+#include "executor/rank_job.h"
 #include "executor/step_overlap.h"
 #include "kernels/kernels.h"
 #include "lora/adapter_file.h"
