@@ -22,6 +22,7 @@
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
 #include "gateway/config_text.h"
+#include "kv_transfer/peer_ticket.h"
 #include "net/json_response.h"
 #include "net/url.h"
 #include "node/model_template.h"
@@ -182,6 +183,7 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
     options.block_seed = cluster::block_seed(key);
     options.salt_secret = cluster::salt_secret(key);
+    options.peer_key = key.derive(kv_transfer::kPeerLabel).front();
     options.limit_secret = key.derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(

@@ -415,6 +415,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   options.step_log = arguments.text("--step-log");
   TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
   TRY(read_kv_disk_flags(arguments, options));
+  TRY(read_kv_port(arguments, options));
   if (!options.engine.hash_seed) options.engine.hash_seed = kv_events_seed(arguments);
   return options;
 }
@@ -498,7 +499,8 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
-  plan.options.executor.disk = {};  // it is the first model's
+  plan.options.executor.disk = {};   // it is the first model's
+  plan.options.executor.peers = {};  // likewise
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.
   const auto says = [&](std::string_view name) {

@@ -55,7 +55,7 @@ VALUES = {
     "--allowed-host": "pelton.example",
     "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
-    "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
+    "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--kv-port": "0", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
     "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
     "--adapters": "20", "--adapter-skew": "0.5", "--adapter-base-share": "0.2", "--adapter-load-ms": "5", "--lora-targets": "attention", "--lora-rank": "4", "--lora-alpha": "8", "--lora-experts-rank": "2", "--lora-experts-alpha": "8", "--lora-skew": "1", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",

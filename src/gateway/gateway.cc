@@ -145,6 +145,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       fleet_({.gateway = name_,
               .trust = trust_,
               .block_seed = block_seed_,
+              .peer_key = options.peer_key,
               .index_bytes = static_cast<size_t>(config_->config.index_bytes),
               .on_ready =
                   [this](const std::string& pool) {

@@ -53,6 +53,7 @@ class Gateway {
     access::ApiKeys keys;  // empty: none is asked for
     ModelTexts texts;
     std::optional<uint64_t> block_seed;  // of the fleet's block names; none: one is drawn
+    std::string peer_key;                // of tickets for workers' blocks; empty: there are none
     // Of the salts of tenants' blocks, as workers have it; empty: those are not known here.
     std::string salt_secret;
     std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP

@@ -95,16 +95,18 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::optional<std::string_view> alike =
       begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
   const int64_t begun_ns = services_.clock.now_ns();
-  std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
-                                                                        .model = request_.model,
-                                                                        .excluded = tried_,
-                                                                        .prompt = request_.prompt,
-                                                                        .draw = draw,
-                                                                        .avoided = avoided,
-                                                                        .preferred = preferred_,
-                                                                        .need = need,
-                                                                        .region = request_.region,
-                                                                        .fingerprint = alike});
+  std::optional<Fleet::Assignment> assignment =
+      services_.fleet.assign({.pool = request_.pool,
+                              .model = request_.model,
+                              .excluded = tried_,
+                              .prompt = request_.prompt,
+                              .draw = draw,
+                              .avoided = avoided,
+                              .preferred = preferred_,
+                              .need = need,
+                              .region = request_.region,
+                              .fingerprint = alike,
+                              .request_id = request_.request_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -239,7 +241,8 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .weight = request_.principal.weight,
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
-                                .delivered = streaming_ && !early_};
+                                .delivered = streaming_ && !early_,
+                                .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();

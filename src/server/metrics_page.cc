@@ -145,6 +145,37 @@ void write_disk(PrometheusText& text, const engine::DiskTier::Counters& disk) {
                static_cast<double>(disk.times_off));
 }
 
+void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
+  const engine::PeerTier::Counters& peers = stats.peers;
+  const auto sample = [&](std::string_view kind, int64_t count) {
+    text.sample({{"kind", kind}}, static_cast<double>(count));
+  };
+  text.family("pelton_kv_peer_blocks_total", Type::kCounter,
+              "KV blocks that travelled between this worker and others (--kv-port).");
+  sample("fetched", peers.blocks_fetched);
+  sample("sent", stats.served.blocks);
+  text.family("pelton_kv_peer_bytes_total", Type::kCounter, "Their bytes.");
+  sample("fetched", peers.bytes_fetched);
+  sample("sent", stats.served.bytes);
+  text.family("pelton_kv_peer_fetches_total", Type::kCounter,
+              "Prompts of which another worker was said to have the beginning, by what came of "
+              "that.");
+  sample("begun", peers.fetches);
+  sample("joined", peers.joined);
+  sample("slower_than_computing", peers.declined);
+  sample("late", peers.late);
+  sample("nothing", peers.nothing);
+  sample("refused", peers.refused);
+  sample("corrupt", peers.corrupt);
+  sample("failed", peers.failed);
+  text.counter("pelton_kv_peer_refused_total",
+               "Connections and tickets of peers that this worker refused.",
+               static_cast<double>(stats.served.refused));
+  text.counter("pelton_kv_peer_revoked_total",
+               "Transfers to peers that ended because sequences needed the blocks.",
+               static_cast<double>(peers.revoked));
+}
+
 void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
                  const engine::ExecutorCapacity& capacity) {
   text.family("pelton_prefix_cache_hits_total", Type::kCounter,
@@ -152,6 +183,10 @@ void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
   for (size_t tier = 0; tier < kv::kTierCount; ++tier) {
     text.sample({{"tier", kv::kTierNames[tier]}},
                 static_cast<double>(stats.scheduler.prompt_tokens_cached_by_tier[tier]));
+  }
+  if (stats.has_peers) {
+    text.sample({{"tier", "peer"}}, static_cast<double>(stats.scheduler.prompt_tokens_from_peers));
+    write_peers(text, stats);
   }
   if (capacity.blocks(kv::widest_group(capacity.groups), kv::kDisk) > 0) {
     write_disk(text, stats.disk);
