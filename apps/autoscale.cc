@@ -240,8 +240,11 @@ Result<void> Deciding::listen() {
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
   if (!console::bundle().empty()) {
-    console_ = std::make_unique<FleetConsole>(FleetConsole::Parts{
-        .gateway = nullptr, .states = [this] { return scaler_->states(); }, .clock = clock_});
+    console_ = std::make_unique<FleetConsole>(
+        FleetConsole::Parts{.gateway = nullptr,
+                            .states = [this] { return scaler_->states(); },
+                            .clock = clock_,
+                            .log = log_});
   }
   listener_ = make_listener(config_, hosts, *scaler_, console_.get(), log_);
   TRY(listener_->start());

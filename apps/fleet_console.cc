@@ -13,10 +13,15 @@
 namespace pelton::apps {
 namespace {
 
+// What has nothing to show is not there: arms, where no requests are split.
 std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
   std::vector<std::string_view> pages;
-  if (parts.gateway != nullptr) pages = {"fleet", "requests"};
-  if (parts.states) pages.insert(pages.begin() + (pages.empty() ? 0 : 1), "scaling");
+  if (parts.gateway != nullptr) pages.emplace_back("fleet");
+  if (parts.states) pages.emplace_back("scaling");
+  if (parts.gateway == nullptr) return pages;
+  pages.insert(pages.end(), {"requests", "routing"});
+  if (parts.gateway->has_routes()) pages.emplace_back("splits");
+  pages.insert(pages.end(), {"health", "configuration"});
   return pages;
 }
 
@@ -24,7 +29,9 @@ std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
 
 FleetConsole::FleetConsole(Parts parts)
     : parts_(std::move(parts)),
-      pages_(pages_of(parts_)),
+      operations_(parts_.gateway == nullptr ? nullptr
+                                            : std::make_unique<ConsoleOperations>(
+                                                  *parts_.gateway, parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
       ticker_({.name = "pelton-console", .interval = std::chrono::seconds(1)}, [this] { note(); }) {
@@ -42,6 +49,7 @@ void FleetConsole::note() {
     if (is_watched) {
       tables.push_back({.name = "workers", .rows = gateway::worker_rows(workers)});
       tables.push_back({.name = "requests", .rows = gateway::request_rows(sums)});
+      tables.push_back({.name = "commands", .rows = operations_->rows()});
     }
   } else {
     sample = fmt::format("\"at\":{}", unix_ms);
@@ -61,13 +69,17 @@ void FleetConsole::note() {
 bool FleetConsole::handle(const net::HttpRequest& request,
                           const std::shared_ptr<net::Exchange>& exchange) {
   if (!console::is_console_path(request.path)) return false;
+  if (operations_ != nullptr && operations_->handle(request, *exchange)) return true;
   if (request.method != "GET" && request.method != "HEAD") {
     exchange->send(console::only_for_reading(request));
   } else if (request.path == "/console/fleet") {
     streams_.follow(request, exchange);
   } else {
     exchange->send(console::console_reply(
-        request, {.version = kVersion, .pages = pages_, .chat_port = chat_port_}));
+        request, {.version = kVersion,
+                  .pages = pages_of(parts_),
+                  .chat_port = chat_port_,
+                  .has_sign_in = operations_ != nullptr && operations_->may_sign_in()}));
   }
   return true;
 }

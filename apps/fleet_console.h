@@ -1,9 +1,10 @@
 // The web console at the listeners of a gateway and of an autoscaler, for operators: which workers
-// there are, what becomes of requests, how many replicas there should be and why. It shows, and
-// commands nothing.
+// there are, what becomes of requests, how many replicas there should be and why. A gateway's takes
+// commands of whoever has signed in.
 //
 //   GET /console, /console/...   the page and its files (console/pages.h)
 //   GET /console/fleet           server-sent events (console/feed.h)
+//   /console/session, /console/workers/...   apps/console_operations.h
 //
 // A thread of its own notes a sample a second; tables are made while somebody looks. Owned by the
 // verb, whose listener stops before it goes; handle() runs on that listener's net threads.
@@ -11,10 +12,11 @@
 
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
 
+#include "apps/console_operations.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/periodic_thread.h"
 #include "console/event_streams.h"
 #include "console/feed.h"
@@ -31,9 +33,10 @@ class FleetConsole {
  public:
   using States = std::vector<launch::FleetScaler::PoolState>;
   struct Parts {
-    const gateway::Gateway* gateway = nullptr;  // outlives it; null: there is none here
-    std::function<States()> states;             // any thread; null: nobody scales here
-    const base::Clock& clock;                   // outlives it
+    gateway::Gateway* gateway = nullptr;  // outlives it; null: there is none here
+    std::function<States()> states;       // any thread; null: nobody scales here
+    const base::Clock& clock;             // outlives it, as the next
+    base::Log& log;
   };
   explicit FleetConsole(Parts parts);
 
@@ -47,8 +50,8 @@ class FleetConsole {
   void note();
 
   const Parts parts_;
-  const std::vector<std::string_view> pages_;
-  int chat_port_ = 0;  // 0: there is none
+  int chat_port_ = 0;                              // 0: there is none
+  std::unique_ptr<ConsoleOperations> operations_;  // null: there is nothing to command
   console::Feed feed_;
   console::EventStreams streams_;
   gateway::FleetSampler sampler_;  // note()'s, as the next

@@ -11,6 +11,7 @@
 #include "apps/listener_flags.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
+#include "kv_transfer/peer_ticket.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -50,6 +51,13 @@ std::vector<Flag> fleet_reach_flags() {
            .help = "where that listens; beyond this machine only with --fleet-key-file",
            .default_text = "127.0.0.1",
            .only_with = {{"--fleet-port"}}},
+          {.name = "--kv-port",
+           .value = "N",
+           .help = "listen there for workers of this fleet that fetch keys and values instead of "
+                   "computing them, and fetch from them; 0: any free port",
+           .kind = Flag::Kind::kInteger,
+           .most = 65535,
+           .only_with = {{"--fleet-key-file"}}},
           {.name = "--fleet-key-file",
            .value = "FILE",
            .help = "the fleet's key (pelton gateway --new-key FILE): TLS, by it alone",
@@ -119,6 +127,29 @@ Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments
   TRY_ASSIGN(const cluster::FleetKey key,
              cluster::FleetKey::read(arguments.text("--fleet-key-file")));
   return std::optional(cluster::block_seed(key));
+}
+
+Result<void> read_kv_port(const cli::Arguments& arguments, node::LoadedModel::Options& options) {
+  if (!arguments.knows("--kv-port") || !arguments.has("--kv-port")) return {};
+  const auto refused = [](std::string why) {
+    return Error{ErrorCode::kInvalidArgument, "--kv-port " + std::move(why), "kv-port"};
+  };
+  if (options.make_executor) {
+    return refused("has no use: a modelled executor computes no keys and values");
+  }
+  if (options.executor.swap_bytes == 0) {
+    return refused("needs --swap-space: what is fetched lands in the host's memory");
+  }
+  if (arguments.list("MODEL").size() > 1) return refused("is one model's; start a server for each");
+  if (arguments.integer("--replicas") > 1) {
+    return refused("is one replica's; start a server for each");
+  }
+  TRY_ASSIGN(const cluster::FleetKey key,
+             cluster::FleetKey::read(arguments.text("--fleet-key-file")));
+  options.executor.peers = {.address = arguments.text("--fleet-host"),
+                            .port = static_cast<int>(arguments.integer("--kv-port")),
+                            .keys = key.derive(kv_transfer::kPeerLabel)};
+  return {};
 }
 
 Result<std::string> fleet_salt_secret(const cli::Arguments& arguments) {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cluster/etcd_registrar.h"
+#include "node/loaded_model.h"
 #include "server/fleet_server.h"
 
 namespace pelton::apps {
@@ -22,6 +23,9 @@ std::vector<cli::Flag> fleet_listener_flags();
 
 // What KV blocks are named under where there is a fleet's key; none: every engine draws its own.
 Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments);
+
+// --kv-port, for the executor.
+Result<void> read_kv_port(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 
 // Of tenants' salts, likewise the same in all of a fleet; empty: this process makes its own.
 Result<std::string> fleet_salt_secret(const cli::Arguments& arguments);

@@ -94,7 +94,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
       [&gateway, &reload, &others, scaling, console](
           const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
         if (console != nullptr && console->handle(request, exchange)) return;
-        if (request.path == "/v1/config") return exchange->send(reload.answer(request));
+        if (request.path == "/v1/config" || request.path == "/v1/config/state") {
+          return exchange->send(reload.answer(request));
+        }
         if (scaling != nullptr && request.path == "/v1/autoscaler") {
           return exchange->send(scaling->page());
         }
@@ -111,11 +113,11 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
 
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
-                                                const gateway::Gateway& gateway,
+                                                gateway::Gateway& gateway,
                                                 const GatewayScaling* scaling,
-                                                const base::Clock& clock) {
+                                                const base::Clock& clock, base::Log& log) {
   if (config.admin_port < 0 || console::bundle().empty()) return nullptr;
-  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock};
+  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock, .log = log};
   if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
   return std::make_unique<FleetConsole>(std::move(parts));
 }
@@ -171,7 +173,7 @@ Result<void> run(const cli::Arguments& arguments) {
     demand_count.notify();
   };
   gateway::Gateway gateway(std::move(options), clock, log);
-  GatewayReload reload(file, rules, config, std::move(texts), gateway, log);
+  GatewayReload reload(file, rules, config, std::move(texts), gateway, clock, log);
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, facts_file, gateway, demand, clock, log));
@@ -180,7 +182,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
   const std::unique_ptr<FleetConsole> console =
-      operators_console(config, gateway, scaling.get(), clock);
+      operators_console(config, gateway, scaling.get(), clock, log);
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
                             console.get(), has_chat, log));

@@ -16,11 +16,15 @@
 #include "apps/version.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json_writer.h"
 #include "chat/format_of.h"
 #include "checkpoint/checkpoint.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
+#include "gateway/config_text.h"
+#include "kv_transfer/peer_ticket.h"
 #include "net/json_response.h"
+#include "net/url.h"
 #include "node/model_template.h"
 
 namespace pelton::apps {
@@ -45,6 +49,14 @@ api::ApiError changed_meanwhile() {
           .type = "invalid_request_error",
           .param = {},
           .code = "config_changed"};
+}
+
+api::ApiError bad_config(const Error& error) {
+  return {.status = 400,
+          .message = error.message,
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "bad_config"};
 }
 
 api::ApiError from_a_page() {
@@ -171,6 +183,7 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
     options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
     options.block_seed = cluster::block_seed(key);
     options.salt_secret = cluster::salt_secret(key);
+    options.peer_key = key.derive(kv_transfer::kPeerLabel).front();
     options.limit_secret = key.derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(
@@ -194,16 +207,18 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
 
 GatewayReload::GatewayReload(std::string file, const gateway::ConfigRules& rules,
                              const gateway::GatewayConfig& config, TextsByFile texts,
-                             gateway::Gateway& gateway, base::Log& log)
+                             gateway::Gateway& gateway, const base::Clock& clock, base::Log& log)
     : file_(std::move(file)),
       rules_(rules),
       gateway_(gateway),
+      clock_(clock),
       log_(log),
       texts_(std::move(texts)),
       keys_file_(config.keys_file),
       workers_file_(config.workers_file),
       read_(stamps()),
       seen_(read_),
+      last_({.unix_ms = clock.unix_ms(), .why = "start", .error = {}, .takes_new_start = {}}),
       watcher_({.name = "pelton-reload", .interval = kLook}, [this] { look(); }) {}
 
 GatewayReload::Stamp GatewayReload::stamp_of(const std::string& file) {
@@ -228,24 +243,60 @@ void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
   const Result<void> done = try_reload(file_);
+  note(why, done);
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
   log_.error(fmt::format("{}: all stays as it was: {}", why, done.error().message));
 }
 
 net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
-  if (request.method == "PUT") return replace(request);
+  if (request.method == "PUT" && request.path == "/v1/config") return replace(request);
   if (request.method != "GET" && request.method != "HEAD") {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
-    refused.headers.add("Allow", "GET, HEAD, PUT");
+    refused.headers.add("Allow", request.path == "/v1/config" ? "GET, HEAD, PUT" : "GET, HEAD");
     return refused;
   }
-  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
-  if (!text.ok()) return refusal(api::api_error(text.error()));
-  net::HttpResponse response{.status = 200, .headers = {}, .body = *text};
+  return request.path == "/v1/config" ? read(request) : state();
+}
+
+net::HttpResponse GatewayReload::read(const net::HttpRequest& request) const {
+  const std::string form = net::query_value(request.query, "form").value_or("");
+  net::HttpResponse response;
   response.headers.add("Content-Type", "application/toml");
-  response.headers.add("ETag", etag_of(*text));
+  if (form == "effective") {
+    response.body = gateway_.effective_config();
+  } else if (form == "file") {
+    const Result<gateway::GatewayConfig> config = gateway::read_gateway_config(file_, rules_);
+    if (!config.ok()) return refusal(bad_config(config.error()));
+    response.body = gateway::config_text(*config);
+  } else if (!form.empty()) {
+    return refusal(
+        api::api_error(Error{ErrorCode::kInvalidArgument, "'form' is effective or file", "form"}));
+  } else {
+    const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
+    if (!text.ok()) return refusal(api::api_error(text.error()));
+    response.body = *text;
+    response.headers.add("ETag", etag_of(*text));
+  }
   return response;
+}
+
+void GatewayReload::note(std::string_view why, const Result<void>& done) {
+  last_.unix_ms = clock_.unix_ms();
+  last_.why = why;
+  last_.error = done.ok() ? "" : done.error().message;
+}
+
+net::HttpResponse GatewayReload::state() const {
+  std::string body;
+  base::JsonWriter w(body);
+  std::lock_guard lock(mutex_);
+  w.begin_object().key("file").string(file_).key("at").integer(last_.unix_ms);
+  w.key("why").string(last_.why).key("error").string(last_.error);
+  w.key("takes_new_start").begin_array();
+  for (const std::string& key : last_.takes_new_start) w.string(key);
+  w.end_array().end_object();
+  return net::json_response(std::move(body));
 }
 
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
@@ -260,14 +311,11 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
   const std::string fresh = file_ + ".new";
   Result<void> done = base::write_file(fresh, request.body);
   if (done.ok()) done = try_reload(fresh);
+  note("an operator's", done);
   if (!done.ok()) {
     ::unlink(fresh.c_str());
     gateway_.note_bad_reload();
-    return refusal({.status = 400,
-                    .message = done.error().message,
-                    .type = "invalid_request_error",
-                    .param = {},
-                    .code = "bad_config"});
+    return refusal(bad_config(done.error()));
   }
   if (::rename(fresh.c_str(), file_.c_str()) != 0) {
     return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
@@ -296,6 +344,7 @@ Result<void> GatewayReload::try_reload(const std::string& file) {
   }
   const std::vector<std::string_view> kept =
       gateway_.reload(std::move(options.config), std::move(options.keys), std::move(options.texts));
+  last_.takes_new_start.assign(kept.begin(), kept.end());
   if (!kept.empty()) {
     log_.warning(
         fmt::format("{}: changed in the file, which takes a new start", fmt::join(kept, ", ")));

@@ -10,7 +10,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
 #include "cluster/etcd_client.h"
@@ -36,14 +38,16 @@ class GatewayReload {
   // All outlive it. `config` is what the gateway has been started with.
   GatewayReload(std::string file, const gateway::ConfigRules& rules,
                 const gateway::GatewayConfig& config, TextsByFile texts, gateway::Gateway& gateway,
-                base::Log& log);
+                const base::Clock& clock, base::Log& log);
 
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
 
   // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
   // may name in If-Match. A text that is wrong changes nothing (400 with its line); a right one
-  // replaces the file and is in force.
+  // replaces the file and is in force. ?form=effective: what is in force, and ?form=file what the
+  // file says, each with all that is left out.
+  // GET /v1/config/state: {"file","at","why","error","takes_new_start":[...]} of the last reading.
   net::HttpResponse answer(const net::HttpRequest& request);
 
  private:
@@ -62,17 +66,28 @@ class GatewayReload {
   Result<void> try_reload(const std::string& file);
   void look();
   net::HttpResponse replace(const net::HttpRequest& request);
+  net::HttpResponse read(const net::HttpRequest& request) const;
+  net::HttpResponse state() const;
+  void note(std::string_view why, const Result<void>& done);
 
   const std::string file_;
   const gateway::ConfigRules rules_;
   gateway::Gateway& gateway_;
+  const base::Clock& clock_;
   base::Log& log_;
-  std::mutex mutex_;
-  TextsByFile texts_;  // guarded by mutex_, as the next four
+  mutable std::mutex mutex_;
+  TextsByFile texts_;  // guarded by mutex_, as the next five
   std::string keys_file_;
   std::string workers_file_;
   Stamps read_;  // as they were when they were read
   Stamps seen_;  // at the last look: what is still being written is not read
+  struct Reading {
+    int64_t unix_ms = 0;
+    std::string why;
+    std::string error;                         // empty: it was right
+    std::vector<std::string> takes_new_start;  // keys that stay as they were, of the last right one
+  };
+  Reading last_;
   base::PeriodicThread watcher_;
 };
 

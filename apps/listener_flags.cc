@@ -106,7 +106,7 @@ Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
   if (arguments.has("--api-key-file")) {
     TRY(add_key_file(arguments.text("--api-key-file"), keys));
     TRY_ASSIGN(const gateway::KeyScopes scopes, key_scopes(arguments.text("--api-key-file")));
-    if (!scopes.empty()) {
+    if (scopes.are_for_gateways()) {
       return Error{ErrorCode::kBadConfig,
                    "models=, pool= and region= of a key are for a gateway's keys_file: this server "
                    "knows no pools",

@@ -18,6 +18,7 @@
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/pinning.h"
+#include "apps/rank_flags.h"
 #include "apps/rank_watch.h"
 #include "apps/sampling_defaults.h"
 #include "apps/served_adapters.h"
@@ -42,13 +43,30 @@ using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
 
-// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying".
+// "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying"; of one on
+// another host "at 10.0.0.2: ...".
 std::string text_of(const parallel::Group::RankState& rank) {
   const parallel::Exchange::Counts& counts = rank.counts;
-  return fmt::format(
-      "process {}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", rank.process,
-      counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
-      static_cast<double>(counts.wait_ns) * 1e-9, static_cast<double>(counts.copy_ns) * 1e-9);
+  const std::string where =
+      rank.host.empty() ? fmt::format("process {}", rank.process) : "at " + rank.host;
+  return fmt::format("{}: {} exchanges, {} received, {:.3f} s waiting, {:.3f} s copying", where,
+                     counts.exchanges, cli::format_bytes(static_cast<double>(counts.bytes)),
+                     static_cast<double>(counts.wait_ns) * 1e-9,
+                     static_cast<double>(counts.copy_ns) * 1e-9);
+}
+
+std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
+  std::vector<server::RankFigures> figures;
+  const executor::LocalExecutor* const local = model.local_executor();
+  if (local == nullptr) return figures;
+  for (const parallel::Group::RankState& rank : local->ranks()) {
+    figures.push_back({.rank = rank.rank,
+                       .exchanges = rank.counts.exchanges,
+                       .received_bytes = rank.counts.bytes,
+                       .waiting_seconds = static_cast<double>(rank.counts.wait_ns) * 1e-9,
+                       .copying_seconds = static_cast<double>(rank.counts.copy_ns) * 1e-9});
+  }
+  return figures;
 }
 
 // What computes, in words: for /server_info.
@@ -127,6 +145,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
   };
   served.description = description_of(model.checkpoint());
   served.runtime = [&model] { return runtime_facts(model); };
+  served.ranks = [&model] { return rank_figures(model); };
   served.load_phases = model.load_phases();
   served.fingerprint = model.fingerprint();
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
@@ -388,6 +407,7 @@ Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& argumen
 Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& arguments,
                                                          const base::Clock& clock) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
+  TRY(read_rank_flags(arguments, options.executor.ranks));
   TRY(read_batch_flags(arguments, options));
   TRY(read_queue_flags(arguments, options));
   TRY(read_prompt_flags(arguments, options));
@@ -395,6 +415,7 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
   options.step_log = arguments.text("--step-log");
   TRY_ASSIGN(options.engine.hash_seed, fleet_block_seed(arguments));
   TRY(read_kv_disk_flags(arguments, options));
+  TRY(read_kv_port(arguments, options));
   if (!options.engine.hash_seed) options.engine.hash_seed = kv_events_seed(arguments);
   return options;
 }
@@ -417,7 +438,7 @@ struct ModelHost::Hosted {
 
 ModelHost::ModelHost(Parts parts)
     : parts_(std::move(parts)),
-      budget_(base::memory_limit_bytes()),
+      budget_(memory_of_ranks(parts_.arguments)),
       loader_({.on_change = [this] { report_health(); }, .sleep_after_ns = parts_.sleep_after_ns},
               parts_.server.services()) {}
 
@@ -478,7 +499,8 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
-  plan.options.executor.disk = {};  // it is the first model's
+  plan.options.executor.disk = {};   // it is the first model's
+  plan.options.executor.peers = {};  // likewise
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
   // Of two ways to say how large the KV cache is, the request's is the one that is meant.
   const auto says = [&](std::string_view name) {
@@ -538,6 +560,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
   const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
+  if (options.executor.ranks.meeting) options.executor.ranks.meeting->stopped = stopped;
   // What was fetched to be loaded, and not kept, is there until the model is whole.
   WeightsFrom::Fetched fetched{.folder = plan.named.model};
   if (parts_.weights != nullptr) {

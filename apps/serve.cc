@@ -23,6 +23,8 @@
 #include "apps/model_fetch.h"
 #include "apps/model_host.h"
 #include "apps/process_guard.h"
+#include "apps/rank_flags.h"
+#include "apps/rank_restarts.h"
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
@@ -139,20 +141,28 @@ void drain(const Workers& workers, int64_t ms, const base::Clock& clock) {
   for (const auto& worker : workers) worker->close(grace);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> check_flags(const cli::Arguments& arguments, const access::ApiKeys& keys) {
+  TRY(check_exposure(arguments, keys));
+  TRY(check_date(arguments));
+  return check_replicas(arguments);
+}
+
+void warn_of_exposure(const std::string& host, const access::ApiKeys& keys, base::Log& log) {
+  if (is_local(host) || !keys.empty()) return;
+  log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
+}
+
+Result<void> serve(const cli::Arguments& arguments) {
   const base::SystemClock clock;
-  use_hub_flags(arguments);
   const Result<node::LoadedModel::Options> options = ModelHost::options_of(arguments, clock);
   if (!options.ok()) return options.error();
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   TRY_ASSIGN(const access::ApiKeys keys, api_keys(arguments));
-  TRY(check_exposure(arguments, keys));
+  TRY(check_flags(arguments, keys));
   TRY_ASSIGN(const access::CorsOrigins cors, cors_origins(arguments));
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
-  TRY(check_date(arguments));
-  TRY(check_replicas(arguments));
   TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
@@ -201,9 +211,7 @@ Result<void> run(const cli::Arguments& arguments) {
     for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
-  if (!is_local(host) && keys.empty()) {
-    log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
-  }
+  warn_of_exposure(host, keys, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
   print_addresses(workers, log);
@@ -212,6 +220,17 @@ Result<void> run(const cli::Arguments& arguments) {
   drain(workers, life.drain_ms(), clock);
   for (const auto& worker : workers) TRY(worker->fate());
   return {};
+}
+
+// A rank above 0 computes for its leader instead.
+Result<void> run(const cli::Arguments& arguments) {
+  use_hub_flags(arguments);
+  TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  TRY(start_anew_when_lost(arguments, log));
+  TRY_ASSIGN(const bool followed, follow_leader(arguments, named.front().model, log));
+  return followed ? Result<void>() : serve(arguments);
 }
 
 // Of the server, whichever model answers.
@@ -235,6 +254,7 @@ std::vector<Flag> request_flags() {
       offline_flag()};
   flags.insert(flags.end(), std::begin(own), std::end(own));
   for (Flag& flag : weights_from_flags()) flags.push_back(std::move(flag));
+  for (Flag& flag : rank_flags()) flags.push_back(std::move(flag));
   return flags;
 }
 

@@ -68,8 +68,6 @@ constexpr Row kRows[] = {
      "every rank computes a part of every expert, see --tensor-parallel-size"},
     {"--enable-expert-parallel", kSwitch, "",
      "every rank computes a part of every expert, see --tensor-parallel-size"},
-    {"--nnodes", kValue, "1", "a model is computed on this machine"},
-    {"--node-rank", kValue, "0", "a model is computed on this machine"},
     {"--dist-init-addr --dist-timeout --data-parallel-address --data-parallel-rank", kValue, "",
      "a model is computed on this machine"},
     {"--distributed-executor-backend", kValue, "mp uni", "a model is computed by this one process"},

@@ -188,7 +188,7 @@ class ChatFormats(unittest.TestCase):
 
     def test_each_family_chats_from_files_of_our_own(self):
         turns = {"llama3": "<|start_header_id|>user<|end_header_id|>", "mistral": "[INST]", "mixtral": "[INST]",
-                 "gemma3": "<start_of_turn>user", "deepseek-v3": "<｜User｜>"}
+                 "gemma3": "<start_of_turn>user", "deepseek-v3": "<｜User｜>", "granite": "user: hello"}
         for name, turn in turns.items():
             with self.subTest(name):
                 folder = pathlib.Path(self.scratch.name) / name
@@ -202,7 +202,7 @@ class ChatFormats(unittest.TestCase):
                 self.assertIn("add_generation_prompt" if name != "mistral" and name != "mixtral" else "eos_token",
                               described["chat_template"]["variables"])
                 self.assertEqual({"llama3": "llama3_json", "mistral": "mistral", "mixtral": "mistral", "gemma3": "plain",
-                                  "deepseek-v3": "deepseek_v31"}[name], described["chat_dialect"])
+                                  "deepseek-v3": "deepseek_v31", "granite": "plain"}[name], described["chat_dialect"])
                 served = Served(self, folder, "--max-model-len", "256")
                 status, rendered = served.post("/v1/chat/completions/render", CHAT)
                 self.assertEqual(200, status, rendered)

@@ -55,7 +55,7 @@ VALUES = {
     "--allowed-host": "pelton.example",
     "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
-    "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
+    "--kv-cache-memory": "32MiB", "--kv-disk": ".", "--kv-disk-size": "1MiB", "--kv-disk-write": "all", "--kv-port": "0", "--tenant": "t", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
     "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
     "--adapters": "20", "--adapter-skew": "0.5", "--adapter-base-share": "0.2", "--adapter-load-ms": "5", "--lora-targets": "attention", "--lora-rank": "4", "--lora-alpha": "8", "--lora-experts-rank": "2", "--lora-experts-alpha": "8", "--lora-skew": "1", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
@@ -73,7 +73,7 @@ VALUES = {
     "--path": "/v1/completions", "--request-id-prefix": "r", "--request-rate": "50", "--requests-per-unit": "1", "--result-filename": "r.json",
     "--revision": "main", "--runs": "1", "--scheduling-policy": "decode-first", "--seed": "3",
     "--alias": "x=model", "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
-    "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--rank-transport": "tcp", "--tensor-parallel-size": "2", "--text": "Hi",
+    "--speculative-config": '{"method":"suffix"}', "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--rank-transport": "tcp", "--nnodes": "1", "--node-rank": "0", "--master-addr": "127.0.0.1", "--master-port": "29501", "--rank-token-file": "secret", "--rank-wait-seconds": "5", "--rank-launcher": "own", "--rank-restarts": "1", "--tensor-parallel-size": "2", "--text": "Hi",
     "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
     "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "int8", "--weights-cache": "packed", "--weights-from": "http://127.0.0.1:1", "--weights-key": "k", "--weights-endpoint": "http://127.0.0.1:1", "--weights-connections": "2", "--weights-share-port": "0", "--weights-share-host": "127.0.0.1", "--peer": "http://127.0.0.1:1/m", "--rate": "1MiB", "--chunk-size": "64KiB", "--pack": "packed", "--wait": "1", "--chat-template-kwargs": "{}", "--workload": "conversation",
 }

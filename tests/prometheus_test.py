@@ -20,6 +20,7 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import gateway_fixture
 from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -99,16 +100,7 @@ class Prometheus(unittest.TestCase):
                 with urllib.request.urlopen(request, timeout=30) as reply:
                     self.assertIn(b"[DONE]", reply.read())
 
-            self.port = free_port()
-            (folder / "prometheus.yml").write_text(
-                "global: {scrape_interval: 500ms, scrape_timeout: 400ms}\n"
-                "scrape_configs:\n- job_name: pelton\n  static_configs:\n"
-                f"  - targets: ['{urllib.parse.urlsplit(url).netloc}']\n")
-            stack.enter_context(running(
-                ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                 f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            self.wait_for('up{job="pelton"}', lambda up: up == 1)
+            self.scrape(stack, folder, {"pelton": [urllib.parse.urlsplit(url).netloc]})
             self.wait_for('sum(vllm:request_success_total{finished_reason="stop"})', lambda n: n == QUESTIONS)
             for name in NAMES:
                 self.assertTrue(self.ask(name), name)
@@ -126,8 +118,54 @@ class Prometheus(unittest.TestCase):
             self.wait_for("rate(vllm:generation_tokens_total[10s])", lambda rate: rate >= 0)
 
 
+    def scrape(self, stack, folder, jobs):
+        """Prometheus over these addresses by job, until all of them are up."""
+        self.port = free_port()
+        text = "global: {scrape_interval: 500ms, scrape_timeout: 400ms}\nscrape_configs:\n"
+        for job, addresses in jobs.items():
+            text += f"- job_name: {job}\n  static_configs:\n  - targets: {json.dumps(addresses)}\n"
+        (folder / "prometheus.yml").write_text(text)
+        stack.enter_context(running(
+            ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+             f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        self.wait_for("sum(up)", lambda up: up == sum(map(len, jobs.values())))
+
+    def test_a_gateways_sums_are_its_workers(self):
+        with contextlib.ExitStack() as stack:
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            fleet = gateway_fixture.Fleet(folder, 2)
+            stack.callback(fleet.close)
+            for number in range(12):
+                body = gateway_fixture.chat(number, 20, number, stream=number % 2 == 0)
+                if number % 3 == 0:
+                    body["max_tokens"] = 10
+                status = gateway_fixture.ask(fleet.gateway.port, "POST", "/v1/chat/completions", body)[0]
+                self.assertEqual(status, 200)
+            self.scrape(stack, folder, {
+                "gateway": [f"127.0.0.1:{fleet.admin}"],
+                "workers": [f"127.0.0.1:{worker.port}" for worker in fleet.workers]})
+            self.wait_for('sum(vllm:request_success_total{job="workers"})', lambda n: n == 12)
+            names = ["vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prefix_cache_hits_total",
+                     "vllm:num_requests_running", "vllm:num_requests_waiting",
+                     "vllm:time_to_first_token_seconds_count", "vllm:e2e_request_latency_seconds_count",
+                     *(f'vllm:request_success_total{{finished_reason="{why}"}}' for why in ("stop", "length", "abort", "error"))]
+            for name in names:
+                of = {job: self.value(f"sum({name} and on (job) up{{job='{job}'}})") for job in ("gateway", "workers")}
+                self.assertIsNotNone(of["gateway"], name)
+                self.assertEqual(of["gateway"], of["workers"], name)
+            for why, count in (("stop", 8), ("length", 4)):
+                self.assertEqual(self.value(f'vllm:request_success_total{{job="gateway",finished_reason="{why}"}}'), count)
+            self.assertEqual(self.value('inference_pool_ready_pods{name="box"}'), 2)
+            self.assertEqual(self.value('inference_pool_average_queue_size{name="box"}'), 0)
+            self.assertIsNotNone(self.value('inference_pool_average_kv_cache_utilization{name="box"}'))
+            labels = self.ask('vllm:generation_tokens_total{job="gateway"}')[0]["metric"]
+            self.assertEqual((labels["model_name"], labels["pool"]), ("pelton-box", "box"))
+            self.assertGreater(float(self.ask('vllm:generation_tokens_total{job="gateway"}')[0]["value"][1]), 12 * 10)
+
+
 if __name__ == "__main__":
-    BINARY = os.path.abspath(sys.argv.pop())
+    BINARY = gateway_fixture.BINARY = os.path.abspath(sys.argv.pop())
     if shutil.which("prometheus") is None:
         print("prometheus is not installed")
         sys.exit(1 if os.environ.get("PELTON_FULL") == "1" else 77)

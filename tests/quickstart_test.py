@@ -80,7 +80,7 @@ class Quickstart(unittest.TestCase):
             self.assertIn(b"<title>Pelton</title>", answer.read())
         admin = show.wait_for(r"^console +(http://\S+)/console ")[1]
         with urllib.request.urlopen(admin + "/console/config.json", timeout=30) as answer:
-            self.assertIn(b'"pages":["fleet","scaling","requests"]', answer.read())
+            self.assertIn(b'"pages":["fleet","scaling","requests","routing","health","configuration"]', answer.read())
         self.assertEqual(len(os.listdir(self.scratch.name)), 1)
         show.wait_for("[23] ready")
         self.assertGreaterEqual(len(processes_with(f"TMPDIR={self.scratch.name}")), 4, "this one, the gateway and replicas")

@@ -39,6 +39,12 @@ export async function get(path: string): Promise<any> {
   return (await check(await fetch(path, { headers: headers(false), cache: "no-store" }))).json();
 }
 
+// Of the console's own, which knows its user by a cookie.
+export async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<unknown> {
+  const headers: Record<string, string> = body === undefined ? more : { ...more, "Content-Type": "application/json" };
+  return (await check(await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" }))).json();
+}
+
 // A stream of events that goes on for ever, from behind the one that `after` names; each one's data.
 // Comes back when it is cut.
 export async function follow(path: string, after: number, signal: AbortSignal, on_data: (data: unknown) => void): Promise<void> {

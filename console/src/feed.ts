@@ -15,7 +15,7 @@ type News = { n: number; samples: Sample[]; tables: Record<string, { all: boolea
 
 // What a row is known by.
 const kKeys: Record<string, (row: Row) => string> = {
-  workers: (row) => `${row.name} ${row.address}`, requests: (row) => row.pool, scaling: (row) => row.pool, decisions: (row) => String(row.n),
+  workers: (row) => `${row.name} ${row.address}`, requests: (row) => row.pool, scaling: (row) => row.pool, decisions: (row) => String(row.n), commands: (row) => String(row.n),
 };
 
 export interface View {

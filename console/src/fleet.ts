@@ -3,7 +3,8 @@ import { Chart } from "./chart";
 import { button, fact, grouped, h } from "./dom";
 import { FleetFeed, kMinutes, Row, Sample } from "./feed";
 import { plain } from "./markdown";
-import { Table } from "./table";
+import { Operator } from "./operator";
+import { Action, Table } from "./table";
 import { say, words } from "./words";
 
 const w = words.fleet;
@@ -29,7 +30,17 @@ export class Fleet {
     { name: w.columns.where, text: (row) => plain(where(row)), wide: true },
     { name: w.columns.version, text: (row) => plain(row.version), wide: true },
     { name: w.columns.address, text: (row) => plain(row.address), wide: true },
+    { name: w.columns.commands, text: () => "", actions: (row) => this.actions(row) },
   ]);
+  private readonly commands = new Table<Row>(w.commands, [
+    { name: w.command_columns.at, text: (row) => new Date(row.at).toLocaleTimeString(), short: true },
+    { name: w.command_columns.who, text: (row) => plain(row.who), short: true },
+    { name: w.command_columns.from, text: (row) => plain(row.from), wide: true },
+    { name: w.command_columns.what, text: (row) => [row.what, row.target].filter(Boolean).map(plain).join(" ") },
+    { name: w.command_columns.result, text: (row) => plain(row.result) },
+  ]);
+  private readonly audit = h("div", { class: "panel" }, h("h2", {}, w.commands), this.commands.element);
+  private readonly how = h("p", { class: "quiet" });
   private readonly filter = h("input", { type: "search", size: 24, placeholder: w.filter_hint, oninput: () => this.draw_table() });
   private readonly shown = h("span", { class: "quiet", role: "status" });
   private readonly more = button("", () => {
@@ -39,13 +50,21 @@ export class Fleet {
   private all = false;
   readonly element: HTMLElement;
 
-  constructor(private readonly feed: FleetFeed) {
+  constructor(private readonly feed: FleetFeed, private readonly operator: Operator) {
     feed.add(this);
+    operator.on_change(() => this.draw_table());
     this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.figures,
       h("div", { class: "charts few" }, this.ready.element, this.running.element),
       h("div", { class: "panel" }, h("div", { class: "tools" },
         h("label", { class: "field inline" }, h("span", {}, w.filter), this.filter), this.shown, this.more),
-      this.workers.element, h("p", { class: "quiet" }, w.commands)));
+      this.workers.element, this.how), this.audit);
+    this.audit.hidden = true;
+  }
+
+  private actions(row: Row): Action[] {
+    if (!this.operator.is_signed_in) return [];
+    const all: (keyof typeof words.operator.commands)[] = [row.state === "draining" ? "undrain" : "drain", row.state === "ejected" ? "restore" : "eject"];
+    return all.map((word) => ({ label: words.operator.commands[word].label, run: () => void this.operator.command(row.name, word) }));
   }
 
   draw(): void {
@@ -61,6 +80,9 @@ export class Fleet {
     this.figures.replaceChildren(
       fact(w.ready, say(w.of, { some: sum((row) => Number(row.state === "ready")), all: grouped(workers.length) })),
       fact(w.running, sum((row) => row.running)), fact(w.waiting, sum((row) => row.waiting)));
+    const lines = [...this.feed.table("commands")].sort((a, b) => b[1].n - a[1].n);
+    this.audit.hidden = lines.length === 0;
+    this.commands.draw(lines);
     this.draw_table();
   }
 
@@ -71,6 +93,9 @@ export class Fleet {
     const place = (row: Row) => [row.region, row.pool, row.name].join("\n");
     const sorted = fit.map((one) => [place(one[1]), one] as const).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map(([, one]) => one);
     const shown = this.all ? sorted : sorted.slice(0, kRowsAtFirst);
+    this.workers.element.classList.toggle("operated", this.operator.is_signed_in);
+    const how = this.operator.is_signed_in ? "" : this.operator.may ? w.how_sign_in : w.how_terminal;
+    if (this.how.textContent !== how) this.how.textContent = how;
     this.workers.draw(shown);
     const text = every.length === 0 ? w.none : fit.length === 0 ? w.no_match : say(w.shown, { some: grouped(shown.length), all: grouped(every.length) });
     if (this.shown.textContent !== text) this.shown.textContent = text;

@@ -3,14 +3,19 @@ import { ApiError, set_api_key } from "./api";
 import { Chat } from "./chat";
 import { button, h } from "./dom";
 import { FleetFeed } from "./feed";
+import { Configuration } from "./configuration";
 import { Fleet } from "./fleet";
+import { Health } from "./health";
 import { Live } from "./live";
 import { models_page } from "./models";
+import { Operator } from "./operator";
 import { Requests } from "./requests";
+import { Routing } from "./routing";
 import { Scaling } from "./scaling";
+import { Splits } from "./splits";
 import { say, words } from "./words";
 
-type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean };
+type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; sign_in?: boolean };
 type Page = keyof typeof words.pages;
 
 const kThemes = ["auto", "light", "dark"] as const;
@@ -22,6 +27,9 @@ let chat: Chat | null = null;
 let live: Live | null = null;
 let feed: FleetFeed | null = null;  // of the next pages
 const fed = new Map<Page, HTMLElement>();
+let routing: Routing | null = null;
+const polled = new Map<Page, Splits | Health | Configuration>();
+let operator = new Operator(false);
 
 function theme_button(): HTMLElement {
   let mode = localStorage.getItem(kThemeName) ?? "auto";
@@ -79,10 +87,22 @@ async function show_chat(model: string): Promise<HTMLElement> {
 
 function show_fed(page: "fleet" | "scaling" | "requests"): HTMLElement {
   feed ??= new FleetFeed(ask_key);
-  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
+  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!, operator), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
   fed.set(page, view);
   view.querySelector("h1")!.after(feed.state);
   return view;
+}
+
+function show_polled(page: Page, make: () => Splits | Health | Configuration): HTMLElement {
+  const view = polled.get(page) ?? make();
+  polled.set(page, view);
+  return view.element;
+}
+
+async function show_routing(): Promise<HTMLElement> {
+  routing ??= new Routing();
+  await routing.load();
+  return routing.element;
 }
 
 async function show(config: Config): Promise<void> {
@@ -103,6 +123,10 @@ async function show(config: Config): Promise<void> {
     fleet: async () => show_fed("fleet"),
     scaling: async () => show_fed("scaling"),
     requests: async () => show_fed("requests"),
+    routing: show_routing,
+    splits: async () => show_polled(page, () => new Splits()),
+    health: async () => show_polled(page, () => new Health()),
+    configuration: async () => show_polled(page, () => new Configuration()),
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   try {
@@ -110,6 +134,7 @@ async function show(config: Config): Promise<void> {
     if (page === "chat") chat!.focus();
     if (page === "live") live!.start();
     if (fed.has(page)) feed!.show();
+    polled.get(page)?.poller.start();
   } catch (error) {
     const why = error instanceof ApiError ? error.message : words.offline;
     main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),
@@ -129,6 +154,9 @@ async function begin(): Promise<void> {
     const host = `${config.chat_tls ? "https" : "http"}://${location.hostname}:${config.chat_port}`;
     nav.append(h("a", { href: host + "/console" }, words.pages.chat));
   }
+  operator = new Operator(config.sign_in === true);
+  nav.after(operator.element);
+  await operator.load();
   document.querySelector(".name")!.setAttribute("title", config.version);
   addEventListener("hashchange", () => void show(config));
   await show(config);

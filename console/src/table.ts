@@ -1,8 +1,11 @@
 // A table whose rows come, change and go: only cells that say something else are touched.
-import { h } from "./dom";
+import { button, h } from "./dom";
 
-// `right`: of numbers; `short`: never broken into lines; `wide`: not shown on a phone; `mark`: a word that is also a colour.
-export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; short?: boolean; wide?: boolean; mark?: (row: T) => string };
+// What may be done with a row: a word, and what it does.
+export type Action = { label: string; run: () => void };
+// `right`: of numbers; `short`: never broken into lines; `wide`: not shown on a phone; `mark`: a word that is also a colour; `actions` in place of `text`.
+export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; short?: boolean; wide?: boolean; mark?: (row: T) => string;
+  actions?: (row: T) => Action[] };
 
 export class Table<T> {
   private readonly body = h("tbody");
@@ -15,7 +18,7 @@ export class Table<T> {
   }
 
   private classes(column: Column<T>): string {
-    return [column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
+    return [column.actions && "does", column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
   }
 
   // In this order.
@@ -35,6 +38,7 @@ export class Table<T> {
       }
       this.columns.forEach((column, i) => {
         const cell = row!.cells[i];
+        if (column.actions) return this.draw_actions(cell, column.actions(of));
         const text = column.text(of);
         if (cell.textContent !== text) cell.textContent = text;
         if (!column.mark) return;
@@ -44,5 +48,13 @@ export class Table<T> {
       if (row === next) next = row.nextSibling;
       else this.body.insertBefore(row, next);
     }
+  }
+
+  // Made anew only where they are other ones: the focus stays.
+  private draw_actions(cell: HTMLTableCellElement, actions: Action[]): void {
+    const labels = actions.map((one) => one.label).join("\n");
+    if ((cell.dataset.actions ?? "") === labels) return;
+    cell.dataset.actions = labels;
+    cell.replaceChildren(...actions.map((one) => button(one.label, one.run)));
   }
 }

@@ -111,6 +111,9 @@ TEST(ChatResponse, UsageSaysTheTiersWhereThereAreFurtherOnes) {
                      .cached_on_host_tokens = 2,
                      .cached_on_disk_tokens = 3}),
             R"({"cached_tokens":6,"cached_tokens_details":{"device":1,"host":2,"disk":3}})");
+  EXPECT_EQ(
+      details({.prompt_tokens = 9, .cached_tokens = 6, .cached_from_peer_tokens = 4}),
+      R"({"cached_tokens":6,"cached_tokens_details":{"device":2,"host":0,"disk":0,"peer":4}})");
 }
 
 TEST(ChatResponse, Chunks) {

@@ -70,7 +70,8 @@ bool same_sliding_rope(const ModelConfig& a, const ModelConfig& b) {
 bool same_scores(const ModelConfig& a, const ModelConfig& b) {
   return same(a.attention_scale, b.attention_scale) &&
          same(a.attention_softcap, b.attention_softcap) && same(a.logit_softcap, b.logit_softcap) &&
-         same(a.embedding_scale, b.embedding_scale);
+         same(a.embedding_scale, b.embedding_scale) && same(a.residual_scale, b.residual_scale) &&
+         same(a.logit_scale, b.logit_scale);
 }
 
 bool same_heads(const ModelConfig& a, const ModelConfig& b) {

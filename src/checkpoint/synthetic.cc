@@ -45,8 +45,10 @@ struct Recipe {
 // have ln(vocab) - d^2/2. The golden models' 2.5 would leave a vocabulary of 201 088 nearly
 // flat, 8.9 nats, with 12 400 tokens of a probability of 1e-5 or more instead of 1 200, which a
 // approximate lm_head computes twice: the speed of no model that anyone serves.
-double logit_deviation(int vocab) {
-  return std::sqrt(2.0 * std::max(std::log(static_cast<double>(vocab)) - 2.1, 0.5));
+// Ahead of what they are multiplied with.
+double logit_deviation(const families::ModelConfig& config) {
+  const double size = std::log(static_cast<double>(config.vocab_size));
+  return std::sqrt(2.0 * std::max(size - 2.1, 0.5)) / config.logit_scale;
 }
 
 // An embedding that is the head, too, and multiplied on its way in (Gemma): a token's own logit
@@ -55,11 +57,11 @@ double logit_deviation(int vocab) {
 std::optional<Normal> scaled_embedding(const families::ModelConfig& config, std::string_view name) {
   constexpr double kIncoming = 0.1;
   if (!config.tied_head || config.embedding_scale == 1.0) return std::nullopt;
-  const double deviation = kIncoming / config.embedding_scale;
+  const double deviation = kIncoming * config.residual_scale / config.embedding_scale;
   if (name == "model.embed_tokens.weight") return Normal{.deviation = deviation, .mean = 0.0};
   if (name != "model.norm.weight") return std::nullopt;
-  const double gain = logit_deviation(config.vocab_size) /
-                      (deviation * std::sqrt(static_cast<double>(config.hidden_size)));
+  const double gain =
+      logit_deviation(config) / (deviation * std::sqrt(static_cast<double>(config.hidden_size)));
   return Normal{.deviation = 0.1 * gain, .mean = config.norm_adds_one ? gain - 1.0 : gain};
 }
 
@@ -69,8 +71,7 @@ Normal synthetic_distribution(const families::ModelConfig& config, std::string_v
   const bool is_head =
       config.tied_head ? name == "model.embed_tokens.weight" : name.ends_with("lm_head.weight");
   if (!is_head) return weight_distribution(config, name);
-  return {.deviation = logit_deviation(config.vocab_size) /
-                       std::sqrt(static_cast<double>(config.hidden_size)),
+  return {.deviation = logit_deviation(config) / std::sqrt(static_cast<double>(config.hidden_size)),
           .mean = 0.0};
 }
 

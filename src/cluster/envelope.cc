@@ -157,6 +157,10 @@ std::string encode(const RunEnvelope& one) {
   w.key("tenant").string(one.tenant).key("weight").number(one.weight);
   w.key("seed").string(fmt::format("{:x}", one.seed)).key("created_ms").integer(one.created_ms);
   w.key("deadline_ms").integer(one.deadline_ms).key("delivered").boolean(one.delivered);
+  if (one.peer.port != 0) {
+    w.key("peer_host").string(one.peer.host).key("peer_port").integer(one.peer.port);
+    w.key("peer_tokens").integer(one.peer.tokens).key("peer_ticket").string(one.peer.ticket);
+  }
   w.end_object();
   return out;
 }
@@ -183,9 +187,17 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   fields.read_count("created_ms", one.created_ms, kCountMax * 16);
   fields.read_count("deadline_ms", one.deadline_ms);
   fields.read("delivered", one.delivered);
+  fields.read("peer_host", one.peer.host);
+  fields.read_count("peer_port", one.peer.port, 65535);
+  fields.read_count("peer_tokens", one.peer.tokens, 1 << 30);
+  fields.read("peer_ticket", one.peer.ticket);
   if (protocol != kProtocolVersion) {
     return bad_field("protocol",
                      fmt::format("is {}; this worker speaks {}", protocol, kProtocolVersion));
+  }
+  const RunEnvelope::Peer& peer = one.peer;
+  if (peer.port != 0 && (peer.host.empty() || peer.tokens == 0 || peer.ticket.empty())) {
+    return bad_field("peer_port", "needs peer_host, peer_tokens and peer_ticket");
   }
   if (!(one.weight > 0) || one.weight > 1e6) {
     return bad_field("weight", "must be above 0 and at most 1000000");
@@ -271,6 +283,9 @@ std::string encode(const WorkerRecord& record) {
   for (const int window : record.windows) w.integer(window);
   w.end_array().key("block_name").string(record.block_name);
   w.key("date").string(record.date);
+  if (record.kv_port != 0) {
+    w.key("kv_port").integer(record.kv_port).key("kv_id").string(record.kv_id);
+  }
   if (!record.adapters.empty()) {
     w.key("adapters").begin_array();
     for (const std::string& adapter : record.adapters) w.string(adapter);
@@ -303,6 +318,8 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_counts("windows", record.windows, 1 << 30);
   fields.read("block_name", record.block_name);
   fields.read("date", record.date);
+  fields.read_count("kv_port", record.kv_port, 65535);
+  fields.read("kv_id", record.kv_id);
   fields.read("adapters", record.adapters, kAdapterNamesMax);
   fields.read("fingerprints", record.fingerprints);
   if (record.protocol != kProtocolVersion) {

@@ -39,6 +39,14 @@ struct RunEnvelope {
   int64_t deadline_ms = 0;  // left; 0: none
   // Bytes of the answer have gone to the client: what is repeated of it is not sent again.
   bool delivered = false;
+  // Another worker, from which the prompt's beginning may be fetched; port 0: none.
+  struct Peer {
+    std::string host;  // of its KV port
+    int port = 0;
+    int tokens = 0;      // that it is expected to have
+    std::string ticket;  // which it asks for
+  };
+  Peer peer = {};
 };
 
 struct AnswerHead {
@@ -78,7 +86,10 @@ struct WorkerRecord {
   int block_tokens = 0;      // 0: its blocks are not announced
   std::vector<int> windows;  // by KV group: tokens that a query sees of it; 0: all
   std::string block_name;    // block_name_check's, under its seed
-  std::string date;          // of its prompts; empty: the calendar's
+  // Where other workers fetch blocks from it, and what it is called there; 0: they cannot.
+  int kv_port = 0;
+  std::string kv_id;
+  std::string date;  // of its prompts; empty: the calendar's
   // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;

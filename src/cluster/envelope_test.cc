@@ -23,12 +23,14 @@ TEST(Envelope, ComesBackAsItWas) {
                          .seed = 0xFFFF'FFFF'FFFF'FFF1,
                          .created_ms = 1'795'000'000'123,
                          .deadline_ms = 5'000,
-                         .delivered = true};
+                         .delivered = true,
+                         .peer = {.host = "h", .port = 9, .tokens = 64, .ticket = "t"}};
   const Result<RunEnvelope> got = decode_run_envelope(encode(sent));
   ASSERT_TRUE(got.ok()) << got.error().message;
   EXPECT_EQ(encode(*got), encode(sent));
   EXPECT_EQ(got->seed, sent.seed);
   EXPECT_EQ(got->headers, sent.headers);
+  EXPECT_EQ(got->peer.ticket, sent.peer.ticket);
 }
 
 TEST(Envelope, IsRefusedByField) {
@@ -36,14 +38,20 @@ TEST(Envelope, IsRefusedByField) {
     const char* json;
     const char* field;
   };
-  for (const Bad& bad : {Bad{R"({"protocol":2})", "protocol"},
-                         {R"({"protocol":1,"weight":0})", "weight"},
-                         {R"({"protocol":1,"weight":"x"})", "weight"},
-                         {R"({"protocol":1,"seed":"xyz"})", "seed"},
-                         {R"({"protocol":1,"seed":"11111111111111111"})", "seed"},
-                         {R"({"protocol":1,"attempt":-1})", "attempt"},
-                         {R"({"protocol":1,"headers":[["a"]]})", "headers"},
-                         {R"({"protocol":1,"delivered":1})", "delivered"}}) {
+  for (const Bad& bad :
+       {Bad{R"({"protocol":2})", "protocol"},
+        {R"({"protocol":1,"weight":0})", "weight"},
+        {R"({"protocol":1,"weight":"x"})", "weight"},
+        {R"({"protocol":1,"seed":"xyz"})", "seed"},
+        {R"({"protocol":1,"seed":"11111111111111111"})", "seed"},
+        {R"({"protocol":1,"attempt":-1})", "attempt"},
+        {R"({"protocol":1,"headers":[["a"]]})", "headers"},
+        {R"({"protocol":1,"delivered":1})", "delivered"},
+        // KV-11: half of what says where keys and values are.
+        {R"({"protocol":1,"peer_port":65536})", "peer_port"},
+        {R"({"protocol":1,"peer_port":1})", "peer_port"},
+        {R"({"protocol":1,"peer_port":1,"peer_host":"h","peer_tokens":9})", "peer_port"},
+        {R"({"protocol":1,"peer_port":1,"peer_host":"h","peer_ticket":"t"})", "peer_port"}}) {
     const Result<RunEnvelope> got = decode_run_envelope(bad.json);
     ASSERT_FALSE(got.ok()) << bad.json;
     EXPECT_EQ(got.error().field, bad.field) << bad.json;
@@ -87,6 +95,8 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .block_tokens = 16,
                             .windows = {128, 0},
                             .block_name = "ff",
+                            .kv_port = 7,
+                            .kv_id = "k",
                             .date = "2026-11-23",
                             .adapters = {"sql", "org/support"},
                             .fingerprints = {{"m", "0123"}, {"alias", "0123"}}};
@@ -94,6 +104,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(encode(*got), encode(record));
   EXPECT_EQ(got->windows, record.windows);
+  EXPECT_EQ(got->kv_port, 7);
   EXPECT_EQ(got->adapters, record.adapters);
   EXPECT_EQ(got->fingerprints, record.fingerprints);
   const WorkerLoad load{.running = 2,

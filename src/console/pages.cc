@@ -58,7 +58,9 @@ std::string config_body(const Config& config) {
       .key("chat_port")
       .integer(config.chat_port)
       .key("chat_tls")
-      .boolean(config.chat_tls);
+      .boolean(config.chat_tls)
+      .key("sign_in")
+      .boolean(config.has_sign_in);
   writer.end_object();
   return body;
 }

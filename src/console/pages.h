@@ -14,11 +14,13 @@ namespace pelton::console {
 // What a listener's console has.
 struct Config {
   std::string version;
-  // Of "chat", "models", "live", "fleet", "scaling", "requests".
+  // Of "chat", "models", "live", "fleet", "scaling", "requests", "routing", "splits", "health",
+  // "configuration".
   std::vector<std::string_view> pages;
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;
   bool chat_tls = false;
+  bool has_sign_in = false;  // pages may command, for whoever signs in (console/sessions.h)
 };
 std::string config_body(const Config& config);
 

@@ -68,12 +68,17 @@ class Engine::Loop {
               [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.update_queue(use); }) {
     CHECK(options.inbox_max > 0);
     if (executor.disk() != nullptr) core_.adopt_kept(*executor.disk());
+    if (executor.peers() != nullptr && options.prefix_cache) {
+      core_.turn_on_peers();
+      executor.peers()->on_news([this] { inbox_.wake(); });
+    }
     publish_stats();  // so that nobody ever reads empty ones
     publish_ledger();
     thread_ = std::thread([this] { run(); });
   }
 
   ~Loop() {
+    if (executor_.peers() != nullptr) executor_.peers()->on_news(nullptr);
     inbox_.stop();
     thread_.join();
   }
@@ -92,6 +97,10 @@ class Engine::Loop {
   void reset_prefix_cache();
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
+  const kv::PeerTransfers::Place* peer_place() const {
+    kv::PeerTransfers* const peers = options_.prefix_cache ? executor_.peers() : nullptr;
+    return peers == nullptr ? nullptr : &peers->place();
+  }
 
  private:
   // What an outbox is given at the end of a step.
@@ -114,6 +123,7 @@ class Engine::Loop {
   void run();
   void turn();
   void exchange_with_disk();
+  void exchange_with_peers();
   void reset_if_asked();
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
@@ -241,6 +251,7 @@ void Engine::Loop::run() {
 void Engine::Loop::turn() {
   poll_cancellations();
   exchange_with_disk();
+  exchange_with_peers();
 
   if (core_.in_flight() < core_.depth()) {
     std::optional<StepPlan> next = core_.plan(clock_.now_ns());
@@ -248,6 +259,7 @@ void Engine::Loop::turn() {
     emit();
   }
   exchange_with_disk();
+  exchange_with_peers();
   all_deferred_ = core_.all_deferred();
   if (core_.awaits_result()) collect();
   if (options_.checks_every_step) {
@@ -267,6 +279,27 @@ void Engine::Loop::exchange_with_disk() {
   }
   std::vector<kv::BlockTransfer> transfers = core_.take_transfers();
   if (!transfers.empty()) disk->begin(std::move(transfers));
+}
+
+// Nor do these; but where blocks that are offered are needed here, for one that is being read.
+void Engine::Loop::exchange_with_peers() {
+  kv::PeerTransfers* const peers = executor_.peers();
+  if (peers == nullptr) return;
+  const int64_t now_ns = clock_.now_ns();
+  for (const kv::PeerFetched& fetched : peers->take_fetched()) {
+    if (!fetched.why.empty() && fetched.outcome != kv::PeerFetched::Outcome::kCancelled) {
+      log_.warning(fmt::format("keys and values of a peer: {}", fetched.why));
+    }
+    core_.finish_peer_fetch(fetched, now_ns);
+  }
+  for (const int64_t id : peers->take_over()) core_.end_offer(id);
+  if (core_.scheduler().needs_offered()) {
+    peers->revoke_all();
+    core_.end_all_offers();
+  }
+  for (const kv::PeerAsk& ask : peers->take_asks()) peers->offer(core_.offer(ask));
+  for (kv::PeerFetch& fetch : core_.take_peer_fetches()) peers->fetch(std::move(fetch));
+  for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
 }
 
 void Engine::Loop::reset_prefix_cache() {
@@ -446,6 +479,9 @@ void Engine::Loop::publish_stats() {
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;
   stats.disk = scheduler.disk().counters();
+  stats.peers = scheduler.peer_tier().counters();
+  stats.has_peers = scheduler.peer_tier().on();
+  if (executor_.peers() != nullptr) stats.served = executor_.peers()->served();
   stats.drafts = scheduler.draft_report();
   stats.block_times = scheduler.block_times();
   if (executor_.capacity().draft_tokens_max > 0) {
@@ -550,6 +586,10 @@ void Engine::reset_prefix_cache() {
 
 const kv::EventLog& Engine::kv_events() const {
   return loop_->kv_events();
+}
+
+const kv::PeerTransfers::Place* Engine::peer_place() const {
+  return loop_->peer_place();
 }
 
 const ExecutorCapacity& Engine::capacity() const {

@@ -15,6 +15,7 @@
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/outbox.h"
+#include "engine/peer_tier.h"
 #include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/step_counts.h"
@@ -45,7 +46,10 @@ struct EngineStats {
   BlockTimes block_times;       // of the widest group's blocks on the device, some of them
   SchedulerCounters scheduler;  // the same and more, as the scheduler counts
   DiskTier::Counters disk;
-  DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
+  bool has_peers = false;
+  PeerTier::Counters peers;
+  kv::PeerTransfers::Served served;  // to other workers
+  DraftController::Report drafts;    // speculation: what is known of it, where guesses are computed
 };
 
 class Engine {
@@ -133,6 +137,8 @@ class Engine {
   const kv::EventLog& kv_events() const;
 
   const ExecutorCapacity& capacity() const;
+  // Where other workers ask for blocks; null: they cannot. As long as the engine.
+  const kv::PeerTransfers::Place* peer_place() const;
 
  private:
   class Loop;

@@ -84,15 +84,27 @@ class EngineCore {
   void finish_transfer(const kv::TransferResult& result, int64_t now_ns) {
     scheduler_.finish_transfer(result, now_ns);
   }
+  // Of other workers' caches.
+  void turn_on_peers() { scheduler_.turn_on_peers(); }
+  std::vector<kv::PeerFetch> take_peer_fetches() { return scheduler_.take_peer_fetches(); }
+  std::vector<int64_t> take_peer_cancels() { return scheduler_.take_peer_cancels(); }
+  void finish_peer_fetch(const kv::PeerFetched& fetched, int64_t now_ns) {
+    scheduler_.finish_peer_fetch(fetched, now_ns);
+  }
+  kv::PeerOffer offer(const kv::PeerAsk& ask) { return scheduler_.offer(ask); }
+  void end_offer(int64_t id) { scheduler_.end_offer(id); }
+  void end_all_offers() { scheduler_.end_all_offers(); }
   void adopt_kept(const kv::BlockTransfers& disk) { scheduler_.adopt_kept(disk); }
   void reset_prefix_cache() { scheduler_.reset_prefix_cache(); }
 
   // Nothing is known and nothing runs. note_idle() notifies the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }
   void note_idle(int64_t now_ns);
-  // Who could run waits for what its guide allows, or for the disk: planning is tried again soon.
+  // Who could run waits for what its guide allows, for the disk or a peer: planning is tried again
+  // soon.
   bool all_deferred() const {
-    return in_flight_ == 0 && (scheduler_.any_deferred() || scheduler_.disk().busy());
+    return in_flight_ == 0 &&
+           (scheduler_.any_deferred() || scheduler_.disk().busy() || scheduler_.peer_tier().busy());
   }
 
   int in_flight() const { return in_flight_; }

@@ -13,6 +13,7 @@
 #include "engine/step_plan.h"
 #include "kv/block_transfers.h"
 #include "kv/group.h"
+#include "kv/peer_transfers.h"
 
 namespace pelton::engine {
 
@@ -74,6 +75,9 @@ class Executor {
 
   // The disk of the furthest tier, where some group has blocks on it; otherwise null.
   virtual kv::BlockTransfers* disk() { return nullptr; }
+
+  // Other workers' caches, where there is a way to them; otherwise null.
+  virtual kv::PeerTransfers* peers() { return nullptr; }
 };
 
 }  // namespace pelton::engine

@@ -172,6 +172,17 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
 }
 
 // Nobody may rely on what a failed step has copied: it leaves rubbish.
+void ModelledExecutor::take_over(ModelledExecutor& from, const kv::PeerOffer::Block& block,
+                                 kv::BlockId host) {
+  const auto tokens = static_cast<size_t>(options_.capacity.block_tokens);
+  const std::vector<Cell>& source = from.cells(block.group, block.tier);
+  std::copy_n(
+      source.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(block.block) * tokens),
+      tokens,
+      cells(block.group, kv::kHost).begin() +
+          static_cast<std::ptrdiff_t>(static_cast<size_t>(host) * tokens));
+}
+
 void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {
   if (!holds()) return;
   const size_t block_tokens = static_cast<size_t>(options_.capacity.block_tokens);

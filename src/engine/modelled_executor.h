@@ -86,6 +86,9 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
   StepResult collect() override;
   kv::BlockTransfers* disk() override { return has_disk_ ? this : nullptr; }
 
+  // What another one holds in a block it has offered comes to lie in a block of the host's.
+  void take_over(ModelledExecutor& from, const kv::PeerOffer::Block& block, kv::BlockId host);
+
  private:
   struct Cell {
     TokenId token = -1;

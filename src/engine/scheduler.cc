@@ -126,6 +126,7 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
               .events = options.events,
               .clock = options.clock}),
       disk_(pools_),
+      peer_tier_(pools_),
       queue_(options.policy.fairness),
       draft_controller_(
           {.tokens_max = capacity.draft_tokens_max, .adaptive = options.adaptive_drafts}) {
@@ -138,10 +139,7 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
   }
   running_.reserve(static_cast<size_t>(capacity.slot_count()));
   pinned_.resize(pools_.group_count());
-  for (int group = 0; disk_.on() && group < pools_.group_count(); ++group) {
-    const int blocks = pools_.pool(group, kv::kHost).block_count();
-    copied_in_.push_back(std::vector<int64_t>(static_cast<size_t>(blocks), -1));
-  }
+  if (disk_.on()) watch_host_copies();
 }
 
 Scheduler::~Scheduler() = default;
@@ -199,6 +197,7 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
     if (kept_on_ != nullptr) sequence.owner = kept_on_->owner_of(sequence.request.tenant);
     begin_load(sequence);
   }
+  if (peer_tier_.on()) begin_peer_load(sequence);
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   if (sequence.request.start_by_ns) start_bys_.emplace(*sequence.request.start_by_ns, id);
   return id;
@@ -235,6 +234,7 @@ StepPlan Scheduler::plan(int64_t now_ns) {
   CHECK(uncommitted_.size() < 2, "two steps are in flight already");
   budget_ = capacity_.batch_tokens_max;
   now_ns_ = now_ns;
+  needs_offered_ = false;
   end_overdue(now_ns);
   return_unseen_blocks();
   choose_decodes();
@@ -453,13 +453,21 @@ void Scheduler::admit_waiting() {
       if (++look_ups_passed_over == kPassedOverMax) break;
       continue;
     }
+    if (sequence.peer_load != nullptr && waits_for_peer(sequence)) {
+      passed_over.push_back(*next);
+      if (++look_ups_passed_over == kPassedOverMax) break;
+      continue;
+    }
     const Found found = look_up(sequence);
     if (comes_soon(sequence, found)) {
       passed_over.push_back(*next);
       if (++look_ups_passed_over == kPassedOverMax) break;
       continue;
     }
-    if (!blocks_suffice(sequence, found)) break;
+    if (!blocks_suffice(sequence, found)) {
+      needs_offered_ = true;
+      break;
+    }
     leave_line(sequence);
     slot(sequence, found);
     choose(sequence);
@@ -499,14 +507,16 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
     counters_.prompt_tokens += sequence.prompt_count;
     (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
                                   : counters_.prompt_tokens_cached) += sequence.cached;
-    sequence.cached_by_tier = tokens_by_tier(sequence, found);
+    sequence.cached_by_tier = count_by_tier(sequence, found);
     for (size_t tier = 0; found.by == Found::By::kName && tier < kv::kTierCount; ++tier) {
       counters_.prompt_tokens_cached_by_tier[tier] += sequence.cached_by_tier[tier];
     }
+    counters_.prompt_tokens_from_peers += sequence.cached_from_peer;
     // At once, so that of many slots that are free each tenant gets its share.
     queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }
   release_load(sequence);
+  release_peer_load(sequence);
   events_.push_back({.id = sequence.id,
                      .slot_allocation = Event::SlotAllocation::kScheduled,
                      .slot = sequence.slot});
@@ -534,6 +544,7 @@ void Scheduler::choose(Sequence& sequence) {
     // Its own window blocks come back with the step that is in flight.
     const bool comes_back = waits_for_settling(sequence) && sequence.settled < sequence.computed;
     if (comes_back && lacks_window_blocks_only(sequence)) return;
+    needs_offered_ = true;
     Sequence* const giving = whom_to_preempt(sequence);
     // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
     if (giving == nullptr) return;

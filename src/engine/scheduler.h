@@ -27,6 +27,7 @@
 #include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
+#include "engine/peer_tier.h"
 #include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/sequence.h"
@@ -36,6 +37,7 @@
 #include "kv/block_pools.h"
 #include "kv/block_transfers.h"
 #include "kv/event_log.h"
+#include "kv/peer_transfers.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -118,12 +120,30 @@ class Scheduler {
   void adopt_kept(const kv::BlockTransfers& disk);
   const DiskTier& disk() const { return disk_; }
 
+  // Other workers' caches. Before the first plan.
+  void turn_on_peers();
+  // What is to be fetched since the last call, and what of it is not wanted any more; what came.
+  std::vector<kv::PeerFetch> take_peer_fetches();
+  std::vector<int64_t> take_peer_cancels() { return peer_tier_.take_cancelled(); }
+  void finish_peer_fetch(const kv::PeerFetched& fetched, int64_t now_ns) {
+    peer_tier_.finish(fetched, now_ns);
+  }
+  // Blocks for another worker, which stay until that is over.
+  kv::PeerOffer offer(const kv::PeerAsk& ask) { return peer_tier_.offer(ask); }
+  void end_offer(int64_t id) { peer_tier_.end_offer(id); }
+  // Sequences lack blocks, and some are offered: once those are revoked they may go.
+  bool needs_offered() const { return needs_offered_ && peer_tier_.any_offered(); }
+  void end_all_offers() { peer_tier_.end_all_offers(); }
+  const PeerTier& peer_tier() const { return peer_tier_; }
+
   // Nothing that was computed so far is found by later requests, in any tier; what is pinned is.
   void reset_prefix_cache();
 
-  // Nothing waits or runs, nor is anything on its way to the disk; steps may still be in flight.
+  // Nothing waits or runs, nor is anything on its way to the disk or from a peer; steps may still
+  // be in flight.
   bool idle() const {
-    return queue_.empty() && running_.empty() && copies_.empty() && !disk_.busy();
+    return queue_.empty() && running_.empty() && copies_.empty() && !disk_.busy() &&
+           !peer_tier_.busy();
   }
   std::vector<SequenceId> live() const;  // running ones in order, then the waiting by arrival
 
@@ -274,7 +294,12 @@ class Scheduler {
   void commit_offload(const Offload& offload, bool failed);
   void hold_copied(const Found& found);
   void release_copied(const Found& found);
-  kv::PerTier<int> tokens_by_tier(const Sequence& sequence, const Found& found) const;
+  kv::PerTier<int> count_by_tier(Sequence& sequence, const Found& found) const;
+  bool waits_for_peer(Sequence& sequence);
+  void begin_peer_load(Sequence& sequence);
+  void release_peer_load(Sequence& sequence);
+  bool is_copied(int group, BlockId host) const;
+  void watch_host_copies();
   void forget_swapped(Sequence& sequence);
   void wait_in_line(Sequence& sequence);
   void leave_line(Sequence& sequence);
@@ -324,8 +349,11 @@ class Scheduler {
   const kv::BlockHasher hasher_;
   kv::BlockPools pools_;
   DiskTier disk_;
+  PeerTier peer_tier_;
+  std::vector<kv::PeerFetch> held_fetches_;  // until copies of their rooms are over
+  bool needs_offered_ = false;
   std::vector<kv::BlockTransfer> held_transfers_;  // until their host blocks' copies are over
-  // By group and block of the host, where there is a disk: the last step that copies it.
+  // By group and block of the host, where others touch it too: the last step that copies it.
   kv::PerGroup<std::vector<int64_t>> copied_in_;
   const kv::BlockTransfers* kept_on_ = nullptr;  // who knows owners; null: nobody
   int64_t now_ns_ = 0;                           // of the plan that is made, or the last one

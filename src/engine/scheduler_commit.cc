@@ -75,6 +75,7 @@ void Scheduler::commit(StepResult result) {
   } else {
     CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
     disk_.note_computed(step.prompt_tokens, result.elapsed_ns);
+    peer_tier_.note_computed(step.prompt_tokens, result.elapsed_ns);
     for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
     if (capacity_.draft_tokens_max > 0 && !step.has_prompts) {
       int rows = step.decode_tokens;
@@ -377,6 +378,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .prompt_tokens = sequence.prompt_count,
                 .cached_tokens = sequence.cached,
                 .cached_by_tier = sequence.cached_by_tier,
+                .cached_from_peer = sequence.cached_from_peer,
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,
@@ -402,6 +404,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
     leave_line(sequence);
     forget_swapped(sequence);
     release_load(sequence);
+    release_peer_load(sequence);
   }
   charge_output(sequence);
   queue_.leave(sequence.request.tenant);

@@ -16,6 +16,7 @@ struct SchedulerCounters {
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_cached = 0;
   kv::PerTier<int64_t> prompt_tokens_cached_by_tier{};  // of these, by where they lay
+  int64_t prompt_tokens_from_peers = 0;                 // of these, fetched from another worker
   int64_t prompt_tokens_shared = 0;
 
   int64_t preemptions_recompute = 0;  // blocks returned

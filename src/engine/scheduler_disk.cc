@@ -25,9 +25,8 @@ void Scheduler::adopt_kept(const kv::BlockTransfers& disk) {
 // a block of the host, nobody may have written over meanwhile.
 std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
   for (const kv::BlockTransfer& begun : disk_.take_begun()) held_transfers_.push_back(begun);
-  const int64_t over = uncommitted_.empty() ? next_step_ : uncommitted_.front().step;
   const auto waits = [&](const kv::BlockTransfer& what) {
-    return copied_in_[what.group][static_cast<size_t>(what.host)] >= over;
+    return is_copied(what.group, what.host);
   };
   const auto ready = std::stable_partition(held_transfers_.begin(), held_transfers_.end(), waits);
   std::vector<kv::BlockTransfer> transfers(ready, held_transfers_.end());
@@ -35,10 +34,25 @@ std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
   return transfers;
 }
 
+// Others than steps read and write the host's memory: what steps do there has to be known.
+void Scheduler::watch_host_copies() {
+  copied_in_.clear();
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const int blocks = pools_.pool(group, kv::kHost).block_count();
+    copied_in_.push_back(std::vector<int64_t>(static_cast<size_t>(blocks), -1));
+  }
+}
+
+// By a step that is not over.
+bool Scheduler::is_copied(int group, BlockId host) const {
+  const int64_t over = uncommitted_.empty() ? next_step_ : uncommitted_.front().step;
+  return copied_in_[group][static_cast<size_t>(host)] >= over;
+}
+
 // In the plan that is being made.
 void Scheduler::copy_block(const BlockCopy& copy) {
   copies_.push_back(copy);
-  if (!disk_.on()) return;
+  if (copied_in_.empty()) return;
   const auto note = [&](kv::Tier tier, BlockId block) {
     if (tier == kv::kHost) copied_in_[copy.group][static_cast<size_t>(block)] = next_step_;
   };
@@ -150,6 +164,7 @@ void Scheduler::reset_prefix_cache() {
         .cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
   }
   disk_.forget_all();
+  peer_tier_.forget_all();
 }
 
 }  // namespace pelton::engine

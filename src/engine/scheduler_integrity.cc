@@ -93,6 +93,14 @@ void Scheduler::check_integrity() const {
   }
   disk_.each_held(
       [&](int group, kv::Tier tier, BlockId block) { entries.add(group, tier, block); });
+  peer_tier_.each_held(
+      [&](int group, kv::Tier tier, BlockId block) { entries.add(group, tier, block); });
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.peer_load == nullptr) continue;
+    for (const auto& [group, block] : sequence.peer_load->held) {
+      entries.add(group, kv::kHost, block);
+    }
+  }
   for (const auto& [id, sequence] : sequences_) {
     if (sequence.load == nullptr) continue;
     for (const auto& [group, block] : sequence.load->held) entries.add(group, kv::kHost, block);

@@ -199,13 +199,18 @@ void Scheduler::release_copied(const Found& found) {
 }
 
 // A block's tokens count for the furthest tier that any group has it from. What was read for the
-// sequence comes from the disk, though it lies on the host by now.
-kv::PerTier<int> Scheduler::tokens_by_tier(const Sequence& sequence, const Found& found) const {
+// sequence comes from the disk, or from a peer, though it lies on the host by now.
+kv::PerTier<int> Scheduler::count_by_tier(Sequence& sequence, const Found& found) const {
   kv::PerTier<int> tokens{};
   const auto was_read = [&](int block) {
     return sequence.load != nullptr && block >= sequence.load->near_blocks &&
            block < sequence.load->far_blocks;
   };
+  const auto was_fetched = [&](int block) {
+    return sequence.peer_load != nullptr && block >= sequence.peer_load->near_blocks &&
+           block < sequence.peer_load->far_blocks;
+  };
+  sequence.cached_from_peer = 0;
   for (int i = 0; i < found.block_count; ++i) {
     kv::Tier furthest = kv::kDevice;
     for (const std::vector<Found::Block>& blocks : found.groups) {
@@ -214,7 +219,12 @@ kv::PerTier<int> Scheduler::tokens_by_tier(const Sequence& sequence, const Found
     }
     if (furthest == kv::kHost && was_read(i)) furthest = kv::kDisk;
     const int left = sequence.cached - i * capacity_.block_tokens;
-    tokens[static_cast<size_t>(furthest)] += std::clamp(left, 0, capacity_.block_tokens);
+    const int here = std::clamp(left, 0, capacity_.block_tokens);
+    if (furthest == kv::kHost && was_fetched(i)) {
+      sequence.cached_from_peer += here;
+    } else {
+      tokens[static_cast<size_t>(furthest)] += here;
+    }
   }
   return tokens;
 }

@@ -8,6 +8,7 @@
 
 #include "engine/disk_tier.h"
 #include "engine/draft_controller.h"
+#include "engine/peer_tier.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
 #include "kv/block_hash.h"
@@ -73,10 +74,12 @@ struct Sequence {
       first_parent;  // of block 0: origin, or the model's own root where the adapter acts later
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;  // tokens found in the prefix cache when it was first scheduled
-  kv::PerTier<int> cached_by_tier{};     // of these, by where they lay
-  uint64_t owner = 0;                    // of its blocks, on a disk
-  std::unique_ptr<DiskTier::Load> load;  // what is read for it while it waits
-  bool looked_on_disk = false;           // since it is next in line
+  kv::PerTier<int> cached_by_tier{};          // of these, by where they lay
+  uint64_t owner = 0;                         // of its blocks, on a disk
+  std::unique_ptr<DiskTier::Load> load;       // what is read for it while it waits
+  bool looked_on_disk = false;                // since it is next in line
+  std::unique_ptr<PeerTier::Load> peer_load;  // what is fetched for it while it waits
+  int cached_from_peer = 0;                   // of `cached`
   bool was_scheduled = false;
   // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
   // steps are committed. They go out with the first token.

@@ -38,6 +38,7 @@ struct StreamEnd {
   int prompt_tokens = 0;
   int cached_tokens = 0;              // of the prompt, found in the prefix cache
   kv::PerTier<int> cached_by_tier{};  // of these, by where they lay
+  int cached_from_peer = 0;           // and those that were fetched from another worker
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted

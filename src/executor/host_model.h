@@ -55,8 +55,9 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
             std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::Model> model,
             std::vector<models::KvStorage> tiers);
 
-  void read_block(int group, kv::BlockId block, std::span<char> into) const override {
-    tiers_[kv::kHost].gather(group, block, into);
+  void read_block(int group, kv::Tier tier, kv::BlockId block,
+                  std::span<char> into) const override {
+    tiers_[static_cast<size_t>(tier)].gather(group, block, into);
   }
   void write_block(int group, kv::BlockId block, std::span<const char> bytes) override {
     tiers_[kv::kHost].scatter(group, block, bytes);

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
+#include "base/file.h"
 #include "base/machine.h"
 #include "checkpoint/fingerprint.h"
 #include "cost_model/draft_rows.h"
@@ -16,6 +18,7 @@
 #include "executor/host_model.h"
 #include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
+#include "executor/rank_job.h"
 #include "executor/step_overlap.h"
 #include "kernels/kernels.h"
 #include "lora/adapter_file.h"
@@ -75,6 +78,10 @@ Result<void> check_ranks(const LocalExecutor::Options& options) {
   if (!options.disk.folder.empty()) {
     return refused("blocks on a disk are one process's: without --kv-disk", "kv-disk");
   }
+  if (!options.peers.address.empty()) {
+    return refused("blocks travel between workers of one process each: without --kv-port",
+                   "kv-port");
+  }
   return {};
 }
 
@@ -88,9 +95,7 @@ std::vector<std::string> names_of(const speculative::Proposer* proposer) {
 // An encoder keeps nothing from step to step that could be found again or make room.
 LocalExecutor::Options fitted(LocalExecutor::Options options, const families::ModelConfig& model) {
   if (options.ranks.several() && options.threads == 0) {  // of each, on its share of processors
-    const size_t usable = base::usable_cpus().size();
-    options.threads =
-        static_cast<int>(std::max<size_t>(usable / static_cast<size_t>(options.ranks.count), 1));
+    options.threads = static_cast<int>(std::max<size_t>(options.ranks.own_processors().size(), 1));
   }
   if (!model.is_encoder()) return options;
   options.prefix_cache = false;
@@ -142,6 +147,71 @@ Result<std::unique_ptr<kv_transfer::BlockStore>> open_disk(
   TRY_ASSIGN(const std::string identity, kv_identity(checkpoint, model));
   store.disk.identity += identity;
   return kv_transfer::BlockStore::open(store, *model.host_blocks());
+}
+
+std::string rope_text(const std::optional<families::RopeConfig>& rope) {
+  if (!rope) return "as the others";
+  std::string divisors;
+  for (const double divisor : rope->divisors) divisors += fmt::format(" {}", divisor);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", rope->theta,
+                     static_cast<int>(rope->pairs), static_cast<int>(rope->scaling), rope->factor,
+                     rope->original_context, rope->low_freq_factor, rope->high_freq_factor,
+                     rope->beta_fast, rope->beta_slow, rope->truncate, rope->attention_factor,
+                     rope->mscale_all_dim,
+                     divisors.empty() ? "none" : base::sha256(divisors).substr(0, 16));
+}
+
+// What two workers must have in common for a block of one to be one of the other's, each with its
+// name, so that who refuses says what differs.
+kv_transfer::PeerLayout peer_layout(const checkpoint::Checkpoint& checkpoint,
+                                    const StepModel& model,
+                                    const kv::PerGroup<kv::GroupCapacity>& groups) {
+  const cost_model::Footprint& footprint = model.footprint();
+  const families::ModelConfig& config = checkpoint.config();
+  std::string windows;
+  for (const kv::GroupCapacity& group : groups) {
+    windows += fmt::format("{} {} {}, ", group.spec.name, group.spec.sliding_window,
+                           group.spec.block_bytes);
+  }
+  std::string files;
+  constexpr size_t kConfigBytesMax = size_t{1} << 20;
+  for (const std::string& folder : checkpoint.text_folders()) {
+    const Result<std::string> text = base::read_file(folder + "/config.json", kConfigBytesMax);
+    if (text.ok()) files += base::sha256(*text);
+  }
+  return {{"block size", std::to_string(footprint.kv.block_tokens)},
+          {"KV type", std::string(tensor::kv_type_name(footprint.kv.dtype))},
+          {"layers", std::to_string(config.layer_count())},
+          {"KV groups (name, window, bytes of a block)", windows},
+          {"KV heads", fmt::format("{} of {}", config.kv_head_count, config.head_size)},
+          {"rotary setting", fmt::format("{} of {}; sliding {}", rope_text(config.rope),
+                                         config.rotary_size(), rope_text(config.sliding_rope))},
+          {"arithmetic", fmt::format("{} {}", model.kernels_name(), checkpoint.activation_bits())},
+          {"configuration", base::sha256(files)},
+          {"weights", model_digest(checkpoint)}};
+}
+
+Result<std::unique_ptr<kv_transfer::BlockExchange>> open_peers(
+    const checkpoint::Checkpoint& checkpoint, const LocalExecutor::Options& options,
+    StepModel& model, const kv::PerGroup<kv::GroupCapacity>& groups) {
+  if (options.peers.address.empty()) return std::unique_ptr<kv_transfer::BlockExchange>();
+  if (checkpoint.config().is_encoder()) {
+    return Error{ErrorCode::kUnsupported, "--kv-port: an encoder keeps no keys and values",
+                 "kv-port"};
+  }
+  if (model.host_blocks() == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 options.device ? "--kv-port: blocks travel between the processors' workers only "
+                                  "(--device cpu)"
+                                : "--kv-port: --swap-space holds no block of each KV group, and "
+                                  "what comes lands there; give it more",
+                 "kv-port"};
+  }
+  kv_transfer::BlockExchange::Options exchange{
+      .exchange = options.peers, .groups = {}, .layout = {}};
+  for (const kv::GroupCapacity& group : groups) exchange.groups.push_back(group.spec);
+  exchange.layout = peer_layout(checkpoint, model, groups);
+  return kv_transfer::BlockExchange::open(exchange, *model.host_blocks());
 }
 
 }  // namespace
@@ -265,9 +335,10 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   }
   kv::PerGroup<kv::GroupCapacity> groups = model->footprint().kv_capacity();
   TRY_ASSIGN(auto disk, open_disk(checkpoint, options, *model, groups));
+  TRY_ASSIGN(auto peers, open_peers(checkpoint, options, *model, groups));
   return std::unique_ptr<LocalExecutor>(
       new LocalExecutor(options, std::move(threads), std::move(model), std::move(proposer),
-                        checkpoint.config(), groups, std::move(disk)));
+                        checkpoint.config(), groups, std::move(disk), std::move(peers)));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
@@ -275,11 +346,13 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                              std::shared_ptr<speculative::Proposer> proposer,
                              const families::ModelConfig& config,
                              const kv::PerGroup<kv::GroupCapacity>& groups,
-                             std::unique_ptr<kv_transfer::BlockStore> disk)
+                             std::unique_ptr<kv_transfer::BlockStore> disk,
+                             std::unique_ptr<kv_transfer::BlockExchange> peers)
     : compute_threads_(std::move(threads)),
       pool_(compute_threads_->pool()),
       model_(std::move(model)),
       disk_(std::move(disk)),
+      peers_(std::move(peers)),
       capacity_{.block_tokens = footprint().kv.block_tokens,
                 .groups = groups,
                 .sequences_max = options.sequences_max,

@@ -28,6 +28,7 @@
 #include "executor/slot_table.h"
 #include "executor/step_model.h"
 #include "executor/step_queue.h"
+#include "kv_transfer/block_exchange.h"
 #include "kv_transfer/block_store.h"
 #include "lora/adapter.h"
 #include "sampling/device_rows.h"
@@ -64,6 +65,8 @@ class LocalExecutor final : public engine::Executor {
     // Behind that, with swap_bytes only: a disk, for what the prefix cache keeps. The processors'
     // only.
     kv_transfer::DiskOptions disk;
+    // With swap_bytes only: blocks from and for other workers, likewise the processors' only.
+    kv_transfer::ExchangeOptions peers = {};
     std::optional<Device> device;  // empty: the processors
     // Of a device (cuda/device_tuning.h): auto, measure or default, and the folder where
     // what was measured is kept; empty: nowhere.
@@ -106,6 +109,7 @@ class LocalExecutor final : public engine::Executor {
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
   kv::BlockTransfers* disk() override { return disk_.get(); }
+  kv::PeerTransfers* peers() override { return peers_.get(); }
   // What there is of Options::disk; null: none.
   const kv_transfer::SlotFile* disk_file() const { return disk_ ? &disk_->file() : nullptr; }
 
@@ -137,7 +141,8 @@ class LocalExecutor final : public engine::Executor {
   LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                 std::unique_ptr<StepModel> model, std::shared_ptr<speculative::Proposer> proposer,
                 const families::ModelConfig& config, const kv::PerGroup<kv::GroupCapacity>& groups,
-                std::unique_ptr<kv_transfer::BlockStore> disk);
+                std::unique_ptr<kv_transfer::BlockStore> disk,
+                std::unique_ptr<kv_transfer::BlockExchange> peers);
 
   void work();
   void begin(engine::StepPlan given, Flight& flight);
@@ -148,7 +153,8 @@ class LocalExecutor final : public engine::Executor {
   const std::shared_ptr<ComputeThreads> compute_threads_;
   base::ThreadPool& pool_;
   const std::unique_ptr<StepModel> model_;
-  const std::unique_ptr<kv_transfer::BlockStore> disk_;  // reads and writes the model's memory
+  const std::unique_ptr<kv_transfer::BlockStore> disk_;      // reads and writes the model's memory
+  const std::unique_ptr<kv_transfer::BlockExchange> peers_;  // likewise
   const engine::ExecutorCapacity capacity_;
   const int sampled_vocab_;
 

@@ -26,6 +26,17 @@ struct Loaded {
   std::unique_ptr<StepModel> model;
 };
 
+// What is this rank's own where somebody else has started it.
+Result<RankJob> own_job(RankJob job, const FollowerOptions& options) {
+  if (options.is_own()) return job;
+  TRY(check_facts(job.facts, options.facts));
+  job.model = options.model;
+  job.threads = options.threads > 0
+                    ? options.threads
+                    : static_cast<int>(std::max<size_t>(options.processors.size(), 1));
+  return job;
+}
+
 Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJob& job) {
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(job.model));
   const auto own_threads = static_cast<int>(std::max<size_t>(member.processors().size(), 1));
@@ -91,8 +102,9 @@ Result<void> compute(parallel::Member& member, const RankJob& job, Loaded& loade
 
 }  // namespace
 
-Result<void> follow(parallel::Member& member) {
+Result<void> follow(parallel::Member& member, const FollowerOptions& options) {
   Result<RankJob> job = RankJob::from_json(member.job());
+  if (job.ok()) job = own_job(*job, options);
   Result<std::unique_ptr<Loaded>> loaded =
       job.ok() ? load_part(member, *job) : Result<std::unique_ptr<Loaded>>(job.error());
   if (!loaded.ok()) {

@@ -3,8 +3,10 @@
 // only their block tables. The calling thread, which is its executor's.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -15,9 +17,19 @@ namespace pelton::executor {
 
 inline constexpr std::string_view kReady = "ready";
 
+// Of a follower that somebody else has started; of the leader's own all is in its job.
+struct FollowerOptions {
+  std::string model = {};  // where its files lie here; empty: where the leader has them
+  int threads = 0;
+  std::vector<int> processors = {};
+  std::map<std::string, std::string> facts = {};  // which the leader's must be, too
+
+  bool is_own() const { return model.empty(); }
+};
+
 // Returns when the group has ended as it should. Errors: what kept it from taking part, which the
 // leader knows by then.
-Result<void> follow(parallel::Member& member);
+Result<void> follow(parallel::Member& member, const FollowerOptions& options = {});
 
 // The name of the kernels that such a choice comes to here. Errors: kUnsupported where ranks cannot
 // compute with them.

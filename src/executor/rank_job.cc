@@ -69,7 +69,10 @@ struct Fact {
 Json RankJob::to_json() const {
   Json::Array shares;
   for (const int weight : weights) shares.emplace_back(weight);
+  Json agreed((Json::Object()));
+  for (const auto& [name, value] : facts) agreed.set(name, value);
   Json json;
+  json.set("facts", std::move(agreed));
   json.set("protocol", protocol)
       .set("model", model)
       .set("digest", digest)
@@ -112,6 +115,12 @@ Result<RankJob> RankJob::from_json(const Json& json) {
   TRY(count("logit_rows_max", job.logit_rows_max));
   TRY_ASSIGN(job.kv, kv_of(json, "kv"));
   TRY_ASSIGN(job.swap, kv_of(json, "swap"));
+  const Json* const facts = json.find("facts");
+  if (facts == nullptr || !facts->is_object()) return bad("facts");
+  for (const auto& [name, value] : facts->as_object()) {
+    if (!value.is_string()) return bad("facts");
+    job.facts.emplace(name, value.as_string());
+  }
   const Json* const weights = json.find("weights");
   if (weights == nullptr || !weights->is_array()) return bad("weights");
   for (const Json& weight : weights->as_array()) {
@@ -147,6 +156,25 @@ Result<void> check_same(const RankJob& leader, const RankJob& own) {
     if (fact.leader == fact.own) continue;
     return Error{ErrorCode::kBadConfig,
                  fmt::format("{}: {} at the leader, {} here", fact.name, fact.leader, fact.own)};
+  }
+  return {};
+}
+
+Result<void> check_facts(const std::map<std::string, std::string>& leader,
+                         const std::map<std::string, std::string>& own) {
+  const auto value_in = [](const std::map<std::string, std::string>& facts,
+                           const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::string("nothing") : found->second;
+  };
+  std::map<std::string, std::string> all = leader;
+  all.insert(own.begin(), own.end());
+  for (const auto& [name, value] : all) {
+    const std::string theirs = value_in(leader, name);
+    const std::string ours = value_in(own, name);
+    if (theirs == ours) continue;
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}: {} at the leader, {} here", name, theirs, ours)};
   }
   return {};
 }

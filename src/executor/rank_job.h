@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@
 namespace pelton::executor {
 
 struct RankJob {
-  static constexpr int64_t kProtocol = 1;
+  static constexpr int64_t kProtocol = 2;
 
   int64_t protocol = kProtocol;
   std::string model;    // where its files lie
@@ -29,6 +30,8 @@ struct RankJob {
   cost_model::KvAllocated kv;    // of all ranks together: numbers of blocks are each one's
   cost_model::KvAllocated swap;  // likewise
   std::vector<int> weights;      // layers::RankPart::make
+  // What else must agree where somebody else started the ranks, by name: flags, the version.
+  std::map<std::string, std::string> facts;
 
   Json to_json() const;
   // Errors: kBadConfig naming the member; of another protocol, both.
@@ -41,5 +44,8 @@ std::string model_digest(const checkpoint::Checkpoint& checkpoint);
 
 // Error: kBadConfig, naming the first difference: "kernels: avx512 at the leader, avx2 here".
 Result<void> check_same(const RankJob& leader, const RankJob& own);
+// Likewise of the facts: "--block-size: 16 at the leader, 32 here".
+Result<void> check_facts(const std::map<std::string, std::string>& leader,
+                         const std::map<std::string, std::string>& own);
 
 }  // namespace pelton::executor

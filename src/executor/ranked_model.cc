@@ -19,9 +19,14 @@ constexpr int64_t kAnswerLimitMs = 60'000;
 
 }  // namespace
 
+std::vector<int> RankOptions::own_processors() const {
+  if (meeting) return processors;
+  return parallel::share_processors(base::usable_cpus(), count).front();
+}
+
 std::shared_ptr<ComputeThreads> leader_threads(const RankOptions& ranks, int threads) {
   if (!ranks.several()) return std::make_shared<ComputeThreads>(threads);
-  const std::vector<int> own = parallel::share_processors(base::usable_cpus(), ranks.count).front();
+  const std::vector<int> own = ranks.own_processors();
   const parallel::ProcessorScope scope(own);
   const auto count = static_cast<int>(std::max<size_t>(own.size(), 1));
   return std::make_shared<ComputeThreads>(threads > 0 ? threads : count);
@@ -45,12 +50,14 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                     .logit_rows_max = options.logit_rows_max,
                     .kv = footprint.kv,
                     .swap = footprint.swap,
-                    .weights = weights};
+                    .weights = weights,
+                    .facts = ranks.facts};
   const auto processors = parallel::share_processors(base::usable_cpus(), ranks.count);
   TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
                                                  .program = ranks.program,
                                                  .processors = processors,
                                                  .transport = ranks.transport,
+                                                 .meeting = ranks.meeting,
                                                  .spin_ns = parallel::spin_ns_for(processors),
                                                  .on_lost = ranks.on_lost},
                                                 job.to_json()));

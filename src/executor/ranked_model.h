@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,10 +30,17 @@ struct RankOptions {
   parallel::TransportKind transport = parallel::TransportKind::kShm;
   int threads = 0;  // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";
+  // Where the others come to that somebody else starts, on this host or others; empty: they are
+  // started here.
+  std::optional<parallel::Meeting> meeting = {};
+  std::vector<int> processors = {};               // of such a leader
+  std::map<std::string, std::string> facts = {};  // which such ranks must agree on besides
   // Once, on a thread of the group's, when the other processes have ended.
   std::function<void(const Error& error)> on_lost = {};
 
   bool several() const { return count > 1; }
+  // Of `processors`, those of this rank: its own, or a share of all.
+  std::vector<int> own_processors() const;
 };
 
 // The threads of a process that leads so many ranks, on its share of the processors, as many as

@@ -157,8 +157,10 @@ struct ModelConfig {
   bool norm_adds_one = false;  // files hold w of norms that multiply with 1 + w (not GGUF: 1 + w)
   bool post_norms = false;     // a norm over what a block adds to the residual stream, too
   double embedding_scale = 1.0;
-  double logit_softcap = 0;  // c: c tanh(z / c) of each logit z; 0: none
-  bool tied_head = false;    // the embedding is the output head
+  double residual_scale = 1.0;  // of what a block adds to the residual stream, biases included
+  double logit_scale = 1.0;     // of logits, ahead of the cap
+  double logit_softcap = 0;     // c: c tanh(z / c) of each logit z; 0: none
+  bool tied_head = false;       // the embedding is the output head
   std::vector<LayerConfig> layers;
 
   int head_count = 0;

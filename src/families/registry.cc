@@ -15,6 +15,7 @@
   X(kDeepseekV2)           \
   X(kDeepseekV3)           \
   X(kGemma3)               \
+  X(kGranite)              \
   X(kLlama)                \
   X(kMistral)              \
   X(kMixtral)              \
@@ -39,8 +40,8 @@ constexpr Registry kBuiltIn{kFamilies};
 // The device kernels are written for their layers, and for no others yet.
 constexpr const Family* kOnDevices[] = {&kGptOss};
 
-// A family that has a line above has none here: Qwen 2 with experts, Granite.
-constexpr std::string_view kPlannedTypes[] = {"qwen2_moe", "granite"};
+// A family that has a line above has none here: Qwen 2 with experts.
+constexpr std::string_view kPlannedTypes[] = {"qwen2_moe"};
 
 // Of a family with many names only the model types, each once: the text stands in an error.
 std::string types_of(const Family& family) {

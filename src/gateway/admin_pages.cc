@@ -1,5 +1,6 @@
 #include "gateway/admin_pages.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -148,7 +149,9 @@ std::string metrics_text(const AdminSource& source) {
   counter("shadow_cut_total", "Copies cut off, as clients' requests filled a pool.",
           source.shadow.cut);
   add_limits(source, text);
-  add_fleet_metrics(source.fleet, text);
+  const std::vector<Fleet::Row> rows = source.fleet.rows();
+  add_fleet_metrics(source.fleet, rows, text);
+  counters.served.add_metrics(rows, text);
   add_held(source.held, text);
   source.more_metrics(text);
   return text.text();
@@ -162,7 +165,8 @@ api::ApiError no_worker(std::string_view name) {
           .code = "worker_not_found"};
 }
 
-// A page that an operator looks at may not command the fleet: browsers say whose page it is.
+// A page may not command the fleet here, where no key is asked for: browsers say whose page it is.
+// The console's own has a way for whoever has signed in (apps/console_operations.h).
 api::ApiError from_a_page() {
   return {.status = 403,
           .message =
@@ -188,16 +192,14 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
     }
     return refusal(no_worker(name));
   }
-  for (const auto& [word, command] : kCommands) {
-    if (rest.substr(slash + 1) != word) continue;
-    if (request.method != "POST") {
-      return refusal(api::method_not_allowed(request.method, request.path));
-    }
-    if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
-    if (fleet.command(name, command)) return net::json_response("{}");
-    return refusal(no_worker(name));
+  const std::optional<Fleet::Command> command = command_of(rest.substr(slash + 1));
+  if (!command) return refusal(api::not_found(request.method, request.path));
+  if (request.method != "POST") {
+    return refusal(api::method_not_allowed(request.method, request.path));
   }
-  return refusal(api::not_found(request.method, request.path));
+  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+  if (fleet.command(name, *command)) return net::json_response("{}");
+  return refusal(no_worker(name));
 }
 
 net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSource& source) {
@@ -225,6 +227,11 @@ net::HttpResponse index_answer(const net::HttpRequest& request, const AdminSourc
 }
 
 }  // namespace
+
+std::optional<Fleet::Command> command_of(std::string_view word) {
+  const auto found = std::ranges::find(kCommands, word, &decltype(kCommands)::value_type::first);
+  return found == kCommands.end() ? std::nullopt : std::optional(found->second);
+}
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;

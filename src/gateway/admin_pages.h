@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "access/access_control.h"
 #include "access/refusal_counts.h"
@@ -20,6 +22,9 @@
 #include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
+
+// "drain", "undrain", "eject", "restore"; none: it is no command.
+std::optional<Fleet::Command> command_of(std::string_view word);
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
+#include "cluster/envelope.h"
 #include "cluster/frame.h"
 #include "cluster/vllm_subscriber.h"
 #include "cluster/worker_health.h"
@@ -51,7 +52,8 @@ class Fleet {
     std::string gateway;                         // this one's name, one for each start
     std::shared_ptr<const net::TlsTrust> trust;  // null: plain HTTP
     std::optional<uint64_t> block_seed;          // of block names; none: nothing has any
-    size_t index_bytes = size_t{32} << 20;       // for what workers hold
+    std::string peer_key;  // of tickets for other workers' blocks; empty: none are made
+    size_t index_bytes = size_t{32} << 20;  // for what workers hold
     // A worker of this pool takes requests from now on; on a thread of its own, without the lock.
     std::function<void(const std::string& pool)> on_ready;
   };
@@ -83,6 +85,8 @@ class Fleet {
     bool has_adapter = false;  // that its request names is in the worker's memory, as it said
     double first_s = 0;        // predicted, to the first token
     double step_s = 0;         // likewise, for each further one
+    // Another worker that has more of the prompt; port 0: none.
+    cluster::RunEnvelope::Peer peer = {};
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -102,6 +106,7 @@ class Fleet {
     std::string_view region = {};             // workers of no other one; empty: of any
     // Of an answer that goes on: those that compute it alike.
     std::optional<std::string_view> fingerprint = {};
+    std::string_view request_id = {};
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -351,6 +356,9 @@ class Fleet {
   void forget_counted(Worker& worker, int64_t now_ns);
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
+  // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
+  cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
+                                      const std::vector<CostCandidate>& all, int64_t now_ns) const;
   // Each of them the median of what the pool's workers say.
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -62,10 +63,39 @@ void add_ejections(const Fleet& fleet, PrometheusText& text) {
   }
 }
 
+// Under the names of the Gateway API's inference extension, for its consoles.
+void add_inference_pools(std::span<const Fleet::Row> rows, PrometheusText& text) {
+  struct Pool {
+    int ready = 0;
+    int waiting = 0;
+    double kv_used = 0;
+  };
+  std::map<std::string_view, Pool> pools;
+  for (const Fleet::Row& row : rows) {
+    Pool& pool = pools[row.pool];
+    if (row.state != cluster::WorkerState::kReady) continue;
+    ++pool.ready;
+    pool.waiting += row.load.waiting;
+    pool.kv_used += row.load.kv_used;
+  }
+  for (const auto& [name, pool] : pools) {
+    const double ready = std::max(pool.ready, 1);
+    const auto gauge = [&, &name = name](std::string_view family, std::string_view help,
+                                         double value) {
+      text.family(family, Type::kGauge, help);
+      text.sample({{"name", name}}, value);
+    };
+    gauge("inference_pool_ready_pods", "Workers that are ready.", pool.ready);
+    gauge("inference_pool_average_queue_size", "Requests that wait, by ready worker.",
+          pool.waiting / ready);
+    gauge("inference_pool_average_kv_cache_utilization", "Use of KV caches, 0 to 1, on average.",
+          pool.kv_used / ready);
+  }
+}
+
 }  // namespace
 
-void add_fleet_metrics(const Fleet& fleet, PrometheusText& text) {
-  const std::vector<Fleet::Row> rows = fleet.rows();
+void add_fleet_metrics(const Fleet& fleet, std::span<const Fleet::Row> rows, PrometheusText& text) {
   add_index(fleet, text);
   add_kv_events(fleet.kv_events(), text);
   add_ejections(fleet, text);
@@ -76,6 +106,7 @@ void add_fleet_metrics(const Fleet& fleet, PrometheusText& text) {
         std::ranges::count_if(rows, [&](const Fleet::Row& row) { return row.state == state; });
     text.sample({{"state", worker_state_name(state)}}, static_cast<double>(count));
   }
+  add_inference_pools(rows, text);
   text.family("pelton_gateway_report_age_seconds", Type::kGauge,
               "How old each worker's last report is; of the first 256 workers.");
   for (size_t i = 0; i < std::min(rows.size(), kWorkersNamed); ++i) {

@@ -2,11 +2,14 @@
 // prefix caches. Any thread.
 #pragma once
 
+#include <span>
+
 #include "gateway/fleet.h"
 #include "telemetry/prometheus_text.h"
 
 namespace pelton::gateway {
 
-void add_fleet_metrics(const Fleet& fleet, telemetry::PrometheusText& text);
+void add_fleet_metrics(const Fleet& fleet, std::span<const Fleet::Row> rows,
+                       telemetry::PrometheusText& text);
 
 }  // namespace pelton::gateway

@@ -1,11 +1,14 @@
 // The part of gateway::Fleet that says where a request goes: what each worker would take for it, by
 // its reports, by what was sent to it since, and by what it holds of the prompt.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "base/authenticated_cipher.h"
 #include "cluster/block_events.h"
 #include "gateway/fleet.h"
+#include "kv_transfer/peer_ticket.h"
 
 namespace pelton::gateway {
 namespace {
@@ -23,6 +26,8 @@ constexpr double kFaster = 4;
 // Requests that a worker has of ours and does not report: their ends may be on their way.
 constexpr int kUnreportedMax = 2;
 constexpr int64_t kDoubtedNs = 30'000'000'000;
+// Another worker has to have so much more of a prompt to be asked for it.
+constexpr int64_t kPeerTokensMin = 64;
 cluster::StepCosts divided(const cluster::StepCosts& costs, double by) {
   return {.fixed_s = std::max(costs.fixed_s / by, kStepMinS),
           .prefill_token_s = costs.prefill_token_s / by,
@@ -193,6 +198,46 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
   return {.prompt_tokens = prompt_tokens, .output_tokens = std::llround(output)};
 }
 
+// A worker that is being stopped is a good source: what it has is soon gone.
+cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
+                                           const std::vector<CostCandidate>& all,
+                                           int64_t now_ns) const {
+  const Worker& target = *workers_[chosen];
+  const int block_tokens = wanted.prompt.block_tokens;
+  if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
+  const auto names = std::ssize(wanted.prompt.names) * block_tokens;
+  int64_t most = all[chosen].hit_tokens + kPeerTokensMin - 1;
+  const Worker* source = nullptr;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker* const worker = workers_[i].get();
+    if (worker == nullptr || i == chosen || worker->config.pool != wanted.pool) continue;
+    const cluster::WorkerState state = worker->health.state(now_ns);
+    const bool is_there =
+        state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
+    const int64_t hit = std::min(all[i].hit_tokens, names);
+    if (!is_there || worker->record.kv_port == 0 || hit <= most) continue;
+    if (worker->fingerprint != target.fingerprint) continue;
+    most = hit;
+    source = worker;
+  }
+  if (source == nullptr) return {};
+  const std::span<const kv::BlockHash> granted =
+      std::span(wanted.prompt.names).first(static_cast<size_t>(most / block_tokens));
+  const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
+  const kv_transfer::PeerTicket ticket{
+      .source = source->record.kv_id,
+      .target = target.record.kv_id,
+      .grant = kv_transfer::grant_of(granted),
+      .request_id = std::string(wanted.request_id),
+      .expires_ms = std::chrono::duration_cast<std::chrono::milliseconds>(unix_now).count() +
+                    kv_transfer::PeerTicket::kLifeMs,
+      .nonce = base::random_bytes(16)};
+  return {.host = source->config.host,
+          .port = source->record.kv_port,
+          .tokens = static_cast<int>(most),
+          .ticket = ticket.seal(options_.peer_key)};
+}
+
 std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
@@ -231,7 +276,8 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,
       .has_adapter = terms.adapter_s == 0,
       .first_s = terms.first_s,
-      .step_s = terms.step_s};
+      .step_s = terms.step_s,
+      .peer = peer_for(wanted, *chosen, all, now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }

@@ -140,6 +140,8 @@ void Fleet::note_hit(const Assignment& assignment, const Hit& hit) {
   if (worker == nullptr || worker->record.incarnation != assignment.incarnation) return;
   if (!worker->names_agree || !worker->name_trust.believed()) return;
   if (hit.block_tokens != worker->record.block_tokens) return;
+  // What was fetched for it says nothing of what it had announced.
+  if (assignment.peer.port != 0) return;
   // What it finds beyond that may have had names that made room here.
   const bool is_forgotten = hit.real_tokens > hit.expected_tokens && blocks_.evictions() > 0;
   const int64_t difference = std::abs(hit.expected_tokens - hit.real_tokens);

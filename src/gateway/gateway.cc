@@ -145,6 +145,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       fleet_({.gateway = name_,
               .trust = trust_,
               .block_seed = block_seed_,
+              .peer_key = options.peer_key,
               .index_bytes = static_cast<size_t>(config_->config.index_bytes),
               .on_ready =
                   [this](const std::string& pool) {
@@ -270,47 +271,6 @@ Gateway::Config Gateway::config() const {
   return config_;
 }
 
-std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiKeys keys,
-                                              ModelTexts texts) {
-  const Config settings = this->config();
-  const GatewayConfig* const old = &settings->config;
-  std::vector<std::string_view> kept;
-  if (config.host != old->host || config.port != old->port) kept.emplace_back("listen");
-  const bool same_admin =
-      config.admin_host == old->admin_host && config.admin_port == old->admin_port;
-  if (!same_admin) kept.emplace_back("admin");
-  if (config.grpc_host != old->grpc_host || config.grpc_port != old->grpc_port) {
-    kept.emplace_back("grpc_listen");
-  }
-  if (config.index_bytes != old->index_bytes) kept.emplace_back("index_bytes");
-  if (config.threads != old->threads) kept.emplace_back("threads");
-  if (config.allowed_hosts != old->allowed_hosts) kept.emplace_back("allowed_hosts");
-  if (config.fleet_key_file != old->fleet_key_file) kept.emplace_back("fleet_key_file");
-  if (config.etcd != old->etcd) kept.emplace_back("[etcd]");
-  if (config.kubernetes.ca_file != old->kubernetes.ca_file) kept.emplace_back("ca_file");
-  if (config.autoscaler.state_dir != old->autoscaler.state_dir) kept.emplace_back("state_dir");
-  for (const PoolConfig& pool : config.pools) {
-    const std::shared_ptr<PoolGate> gate = gate_of(pool.name);
-    const bool is_same = gate == nullptr ? !pool.scaling
-                                         : pool.scaling && scaling_text(*pool.scaling) ==
-                                                               scaling_text(gate->config());
-    if (!is_same) kept.emplace_back("[pool.scale]");
-  }
-  auto changed = std::make_shared<const Settings>(
-      Settings{.config = std::move(config), .texts = std::move(texts)});
-  {
-    std::lock_guard lock(mutex_);
-    access_control_.replace_keys(std::move(keys));
-    config_ = std::move(changed);
-  }
-  retry_budget_.set_share(this->config()->config.retry_budget);
-  watch_services(this->config()->config);
-  set_members();
-  dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
-  ++counters_.reloads;
-  return kept;
-}
-
 uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
@@ -430,7 +390,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .seed = draw(),
                      .created_ms = clock_.unix_ms(),
                      .received_ns = received_ns,
-                     .arm = std::move(routed->arm)});
+                     .arm = std::move(routed->arm),
+                     .served = counters_.served.find(pool->name, pool->models.front())});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
@@ -742,18 +703,6 @@ void Gateway::announce(std::string_view pool, const autoscaler::PoolAnnouncement
   if (gate != nullptr) gate->announce(announcement);
 }
 
-FleetSampler::Sums Gateway::sums() const {
-  FleetSampler::Sums sums{.open = counters_.open,
-                          .waiting = counters_.figures.waiting(),
-                          .retries = counters_.figures.retries(),
-                          .moves = counters_.figures.moves(),
-                          .interrupted = counters_.interrupted,
-                          .unserved = counters_.unserved,
-                          .ended = counters_.figures.ended()};
-  for (const auto& [pool, gate] : gates()) sums.held[pool] = gate->counts().held;
-  return sums;
-}
-
 void Gateway::handle_admin(const net::HttpRequest& request,
                            const std::shared_ptr<net::Exchange>& exchange,
                            const MoreMetrics& more_metrics) {
@@ -762,6 +711,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   }
   if (request.method == "POST" && request.path == "/v1/explain") {
     return exchange->send(explain(request));
+  }
+  if (request.method == "GET" && request.path == "/v1/routes") {
+    return exchange->send(net::json_response(routes_body()));
   }
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});

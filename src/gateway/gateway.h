@@ -53,6 +53,7 @@ class Gateway {
     access::ApiKeys keys;  // empty: none is asked for
     ModelTexts texts;
     std::optional<uint64_t> block_seed;  // of the fleet's block names; none: one is drawn
+    std::string peer_key;                // of tickets for workers' blocks; empty: there are none
     // Of the salts of tenants' blocks, as workers have it; empty: those are not known here.
     std::string salt_secret;
     std::shared_ptr<const net::TlsTrust> trust;             // of the workers; null: plain HTTP
@@ -79,11 +80,24 @@ class Gateway {
   void handle_admin(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                     const MoreMetrics& more_metrics);
 
-  // For the operator's console; any thread.
+  // For the operator's console; any thread (gateway_operators.cc).
   FleetSampler::Sums sums() const;
+  // Whether any key is an operator's; where none is, nobody signs in.
+  bool has_operators() const;
+  // Whose key this is, if it is an operator's.
+  std::optional<access::Principal> operator_of(std::string_view key) const;
+  // Whether that account's key is an operator's still.
+  bool is_operator(const std::string& account) const;
+  // {"routes":[...]}, as they are in force.
+  std::string routes_body() const;
+  bool has_routes() const;
+  // The configuration that is in force, with all that its file leaves out (config_text.h).
+  std::string effective_config() const;
+  // False: no worker has that name.
+  bool command(std::string_view worker, Fleet::Command command);
 
   // From the next request on; any thread. Running answers go on as they are. Gives back the keys of
-  // the file that have changed and are only read at the start.
+  // the file that take a new start: they stay as they are.
   std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys,
                                        ModelTexts texts);
   // The file is wrong: all stays as it was.
@@ -131,6 +145,8 @@ class Gateway {
   std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;
+  std::vector<std::string_view> keep_what_is_fixed(const GatewayConfig& old,
+                                                   GatewayConfig& config) const;
   // Those of the file and those that were found.
   void set_members();
   std::vector<WorkerConfig> found(const GatewayConfig& config);

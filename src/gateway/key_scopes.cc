@@ -28,6 +28,10 @@ std::string read_word(std::string_view word, KeyScope& scope, bool& is_said) {
     scope.may_explain = true;
     return "";
   }
+  if (word == "role=admin") {  // another role is refused by access::ApiKeys
+    is_said = scope.is_operator = true;
+    return "";
+  }
   const size_t equals = std::min(word.find('='), word.size());
   const std::string_view name = word.substr(0, equals);
   std::string_view value = word.substr(std::min(equals + 1, word.size()));
@@ -74,6 +78,16 @@ Result<KeyScopes> KeyScopes::parse(std::string_view text, const std::string& fil
     if (is_said) all.scopes_.emplace(base::sha256(key), std::move(scope));
   }
   return all;
+}
+
+bool KeyScopes::are_for_gateways() const {
+  return std::ranges::any_of(scopes_, [](const auto& one) {
+    return one.second != KeyScope{.is_operator = one.second.is_operator};
+  });
+}
+
+bool KeyScopes::has_operators() const {
+  return std::ranges::any_of(scopes_, [](const auto& one) { return one.second.is_operator; });
 }
 
 const KeyScope* KeyScopes::of(const std::string& account) const {

@@ -1,5 +1,6 @@
 // What single keys may reach: of `keys_file` the words that are a gateway's (models=, pool=,
-// region=, explain); the others are access::ApiKeys'. Filled at once; then immutable, any thread.
+// region=, explain), and whose keys are an operator's (role=admin); the others are
+// access::ApiKeys'. Filled at once; then immutable, any thread.
 #pragma once
 
 #include <map>
@@ -17,6 +18,7 @@ struct KeyScope {
   std::string pool;                 // its requests go to no other one
   std::string region;               // nor to workers of another region
   bool may_explain = false;         // hears of workers and costs (x-pelton-explain)
+  bool is_operator = false;         // commands the fleet from the console
 
   bool operator==(const KeyScope&) const = default;
 };
@@ -28,7 +30,9 @@ class KeyScopes {
 
   // By access::Principal::account; null: nothing is said of it.
   const KeyScope* of(const std::string& account) const;
-  bool empty() const { return scopes_.empty(); }
+  // Whether any word is said that only gateways know.
+  bool are_for_gateways() const;
+  bool has_operators() const;
 
  private:
   std::map<std::string, KeyScope> scopes_;

@@ -32,8 +32,25 @@ TEST(KeyScopes, StandBesideWhatServersRead) {
   ASSERT_NE(of("e"), nullptr);
   EXPECT_TRUE(of("e")->may_explain);
   EXPECT_NE(keys.principal_of("e")->tenant, "explain") << "no tenant's name";
-  EXPECT_FALSE(scopes->empty());
-  EXPECT_TRUE(KeyScopes::parse("a b rpm=1\n", "keys")->empty());
+  EXPECT_TRUE(scopes->are_for_gateways());
+  EXPECT_FALSE(KeyScopes::parse("a b rpm=1 role=admin\n", "keys")->are_for_gateways());
+}
+
+TEST(KeyScopes, SayWhoseKeysAreAnOperators) {
+  constexpr std::string_view kFile = "a wheel role=admin\nb wheel\nc role=admin pool=p\n";
+  access::ApiKeys keys;
+  ASSERT_TRUE(keys.add_file(kFile, "keys").ok());
+  const auto scopes = KeyScopes::parse(kFile, "keys");
+  ASSERT_TRUE(scopes.ok());
+  const auto of = [&](std::string_view key) { return scopes->of(keys.principal_of(key)->account); };
+  ASSERT_NE(of("a"), nullptr);
+  EXPECT_TRUE(of("a")->is_operator);
+  EXPECT_EQ(of("a")->pool, "");
+  EXPECT_EQ(of("b"), nullptr);
+  EXPECT_TRUE(of("c")->is_operator);
+  EXPECT_EQ(of("c")->pool, "p");
+  EXPECT_TRUE(scopes->has_operators());
+  EXPECT_FALSE(KeyScopes::parse("b wheel explain\n", "keys")->has_operators());
 }
 
 TEST(KeyScopes, RefuseByLineAndNeverShowAKey) {

@@ -95,16 +95,18 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::optional<std::string_view> alike =
       begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
   const int64_t begun_ns = services_.clock.now_ns();
-  std::optional<Fleet::Assignment> assignment = services_.fleet.assign({.pool = request_.pool,
-                                                                        .model = request_.model,
-                                                                        .excluded = tried_,
-                                                                        .prompt = request_.prompt,
-                                                                        .draw = draw,
-                                                                        .avoided = avoided,
-                                                                        .preferred = preferred_,
-                                                                        .need = need,
-                                                                        .region = request_.region,
-                                                                        .fingerprint = alike});
+  std::optional<Fleet::Assignment> assignment =
+      services_.fleet.assign({.pool = request_.pool,
+                              .model = request_.model,
+                              .excluded = tried_,
+                              .prompt = request_.prompt,
+                              .draw = draw,
+                              .avoided = avoided,
+                              .preferred = preferred_,
+                              .need = need,
+                              .region = request_.region,
+                              .fingerprint = alike,
+                              .request_id = request_.request_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -187,7 +189,7 @@ void Relay::wait_for_worker() {
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
     if (request_.other_pools.empty()) return send_refusal();
-    request_.pool = std::move(request_.other_pools.back());
+    change_pool(std::move(request_.other_pools.back()));
     request_.other_pools.pop_back();
     tried_.clear();
     return attempt();
@@ -204,11 +206,17 @@ void Relay::wait_for_worker() {
   });
 }
 
+void Relay::change_pool(std::string pool) {
+  request_.pool = std::move(pool);
+  if (request_.served == nullptr) return;
+  request_.served = services_.counters.served.find(request_.pool, request_.model);
+}
+
 // Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
 // one. Whoever has begun an answer ends it.
 bool Relay::fall_back() {
   if (begun() || request_.gate || request_.fallback.empty()) return false;
-  request_.pool = std::move(request_.fallback.front());
+  change_pool(std::move(request_.fallback.front()));
   request_.fallback.erase(request_.fallback.begin());
   tried_.clear();
   failures_ = 0;
@@ -233,7 +241,8 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .weight = request_.principal.weight,
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
-                                .delivered = streaming_ && !early_};
+                                .delivered = streaming_ && !early_,
+                                .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
@@ -352,6 +361,13 @@ void Relay::note_end(const std::string& choice_end) {
   if (!end.ok()) return;
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
+  if (request_.served) {
+    ended_tokens_ += end->output_tokens;
+    request_.served->note_choice({.prompt_tokens = end->prompt_tokens,
+                                  .cached_tokens = end->cached_tokens,
+                                  .output_tokens = end->output_tokens,
+                                  .reason = end->reason});
+  }
   prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
   cached_tokens_ = end->cached_tokens;
   if (request_.ticket != nullptr) {

@@ -76,7 +76,8 @@ class Relay final : public WorkerListener,
     std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
     bool is_copy =
         false;  // of a client's, whose answer nobody gets: one attempt, behind all others
-    std::shared_ptr<ArmFigures> arm = {};  // of the route that has it; null: none does
+    std::shared_ptr<ArmFigures> arm = {};     // of the route that has it; null: none does
+    std::shared_ptr<PoolServed> served = {};  // of its pool; null: it is not counted there
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -165,6 +166,8 @@ class Relay final : public WorkerListener,
   void end_move(GatewayFigures::MoveEnd end);
   void note_said(int64_t now_ns);
   void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
+  void change_pool(std::string pool);
+  void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
   void note_end(const std::string& choice_end);
   void note_harmless();       // the worker has begun it and lives
@@ -204,6 +207,7 @@ class Relay final : public WorkerListener,
   net::HttpClient::CallId call_ = 0;
   int64_t prompt_tokens_ = 0;  // of the longest one, as workers say
   int64_t cached_tokens_ = 0;  // of the last one that has ended
+  int64_t ended_tokens_ = 0;   // of choices that have ended, as their worker counts
   bool progressed_ = false;    // the running attempt has said something new
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;

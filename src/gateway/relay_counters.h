@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "gateway/gateway_figures.h"
+#include "gateway/served_figures.h"
 
 namespace pelton::gateway {
 
 struct RelayCounters {
   GatewayFigures figures;
+  ServedFigures served;
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
   std::atomic<int64_t> fallbacks{0};    // sent to another pool of their route
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped

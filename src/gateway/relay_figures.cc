@@ -62,14 +62,30 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
       {.pool = request_.pool,
        .status = status,
        .outcome = GatewayFigures::kOutcomes[static_cast<size_t>(outcome)]});
-  if (!request_.arm) return;
   const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
+  note_pool_served(outcome, tokens);
+  if (!request_.arm) return;
   size_t longest = 0;
   for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
   request_.arm->note_end({.outcome = outcome,
                           .tokens = tokens,
                           .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
                           .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
+}
+
+// Of an answer of which something was said; workers count no others.
+void Relay::note_pool_served(ArmFigures::Outcome outcome, int64_t tokens) {
+  if (!request_.served || (tokens == 0 && ended_tokens_ == 0)) return;
+  using How = PoolServed::End::How;
+  using Outcome = ArmFigures::Outcome;
+  if (foreign_) request_.served->note_choice({.prompt_tokens = prompt_tokens_});
+  const int64_t first_ns = answer_ns_ > 0 ? answer_ns_ : stalled_ns_;
+  request_.served->note_end({.how = outcome == Outcome::kOk     ? How::kAnswered
+                                    : outcome == Outcome::kLeft ? How::kLeft
+                                                                : How::kFailed,
+                             .further_tokens = std::max<int64_t>(tokens - ended_tokens_, 0),
+                             .first_token_s = seconds(first_ns - started_ns_),
+                             .whole_s = seconds(stalled_ns_ - started_ns_)});
 }
 
 GatewayFigures::Retry Relay::retry_of(Failure failure) {

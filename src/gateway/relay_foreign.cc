@@ -93,7 +93,8 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
 void Relay::on_foreign_end() {
   Result<std::string> body = foreign_->finish();
   if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
-  const bool is_counted = request_.ticket != nullptr || request_.arm != nullptr;
+  const bool is_counted =
+      request_.ticket != nullptr || request_.arm != nullptr || request_.served != nullptr;
   const Result<Json> json = is_counted && head_->status == 200 ? Json::parse(*body) : Json();
   const Json* usage = json.ok() ? json->find("usage") : nullptr;
   if (usage != nullptr && usage->is_object()) {

@@ -50,6 +50,13 @@ class Bf16Kernels final : public Kernels {
     add_rounded(out, int64_t{tokens} * hidden);
   }
 
+  void add_scaled(float* out, const float* x, float scale, int tokens, int hidden) override {
+    const int64_t count = int64_t{tokens} * hidden;
+    room_.assign(static_cast<size_t>(count), 0.0f);
+    inner_.add_scaled(room_.data(), x, scale, tokens, hidden);
+    add_rounded(out, count);
+  }
+
   void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
                   int hidden, float epsilon) override {
     inner_.layer_norm(out, x, weight, bias, tokens, hidden, epsilon);

@@ -66,6 +66,27 @@ class EncoderKernels : public ::testing::TestWithParam<KernelChoice> {
   Random random_;
 };
 
+// Of decoders whose blocks are scaled; it lies beside what is like it.
+TEST_P(EncoderKernels, ScaledAdditionMatchesAndIsBatchInvariant) {
+  constexpr float kScale = 0.22f;
+  for (const int hidden : {6, 32, 100, 192}) {
+    const int tokens = 23;
+    const auto x = random_.floats(int64_t{tokens} * hidden, 5.0f);
+    const auto stream = random_.floats(int64_t{tokens} * hidden, 1.0f);
+    std::vector<float> got = stream;
+    std::vector<float> exact = stream;
+    fast_->add_scaled(got.data(), x.data(), kScale, tokens, hidden);
+    exact_->add_scaled(exact.data(), x.data(), kScale, tokens, hidden);
+    EXPECT_LT(relative_error(got, exact), 1e-6) << hidden;
+    std::vector<float> cut = stream;  // one row at a time
+    for (int t = 0; t < tokens; ++t) {
+      const int64_t at = int64_t{t} * hidden;
+      fast_->add_scaled(cut.data() + at, x.data() + at, kScale, 1, hidden);
+    }
+    EXPECT_EQ(cut, got) << hidden;
+  }
+}
+
 TEST_P(EncoderKernels, LayerNormMatchesAndIsBatchInvariant) {
   for (const int hidden : {96, 64, 20, 1}) {
     const int tokens = 37;

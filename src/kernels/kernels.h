@@ -381,6 +381,9 @@ class Kernels {
   virtual void add_rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                             float epsilon) = 0;
 
+  // out[t] += scale * x[t]. Shapes as of rms_norm; out is not x.
+  virtual void add_scaled(float* out, const float* x, float scale, int tokens, int hidden) = 0;
+
   // out[t] = (x[t] - mean) / sqrt(variance + epsilon) * weight + bias (Ba et al. 2016). Shapes as
   // of rms_norm; bias: float (hidden).
   virtual void layer_norm(float* out, const float* x, const float* weight, const float* bias,

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "base/function_ref.h"
 #include "kv/block_hash.h"
 #include "kv/block_pools.h"
 
@@ -17,6 +18,10 @@ struct PrefixQuery {
 
 // The longest hit, in blocks, at most hashes.size(), whatever the set of groups.
 int longest_hit(const PrefixQuery& query, const BlockPools& pools);
+
+// The same of blocks that are where `has` says. `pools`: of their groups.
+int longest_prefix(int blocks, const BlockPools& pools,
+                   base::FunctionRef<bool(int group, int block)> has);
 
 // The first block of this group that the query right after `hit_blocks` looks back into.
 int first_seen_block(int hit_blocks, const GroupSpec& group, int block_tokens);

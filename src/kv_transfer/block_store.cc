@@ -229,7 +229,7 @@ Outcome BlockStore::read(const Job& job, std::span<char> slot) {
 Outcome BlockStore::write(const Job& job, std::span<char> slot) {
   const BlockTransfer& what = job.what;
   std::string block(block_bytes(what.group), '\0');
-  memory_.read_block(what.group, what.host, block);
+  memory_.read_block(what.group, kv::kHost, what.host, block);
   const std::string header = SlotHeader{.group = static_cast<uint32_t>(what.group),
                                         .name = what.name,
                                         .owner = what.owner,

@@ -23,11 +23,15 @@
 
 namespace pelton::kv_transfer {
 
-// Whose the host's memory is. Called by the store's threads, for blocks that nobody else touches.
+// Whose the host's memory is, and what steps compute with where that is memory too. Called by this
+// room's threads, for blocks that nobody else touches, or that nobody writes while they are read.
 class BlockMemory {
  public:
   virtual ~BlockMemory() = default;
-  virtual void read_block(int group, kv::BlockId block, std::span<char> into) const = 0;
+  // `tier`: kHost or kDevice.
+  virtual void read_block(int group, kv::Tier tier, kv::BlockId block,
+                          std::span<char> into) const = 0;
+  // Of the host's memory.
   virtual void write_block(int group, kv::BlockId block, std::span<const char> bytes) = 0;
 };
 

@@ -40,7 +40,8 @@ class Memory final : public BlockMemory {
       groups.push_back(std::vector<std::string>(kHostBlocks, std::string(bytes, '\0')));
     }
   }
-  void read_block(int group, kv::BlockId block, std::span<char> into) const override {
+  void read_block(int group, kv::Tier /*tier*/, kv::BlockId block,
+                  std::span<char> into) const override {
     const std::string& bytes = at(group, block);
     std::ranges::copy(bytes, into.begin());
   }

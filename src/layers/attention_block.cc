@@ -20,6 +20,7 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   AttentionBlock block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
+  block.residual_scale_ = static_cast<float>(config.residual_scale);
   TRY_ASSIGN(block.norm_,
              load_norm(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
   const std::string attention = prefix + "self_attn.";
@@ -132,18 +133,31 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   kernels.rotate(k, kv_stride, cos_sin, tokens, rotary);
   kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
   const float* const mixed = mixed_heads(kernels, tokens, q, q_stride, cache, sequences, workspace);
-  if (part_ != nullptr) {
-    return part_->add_columns(x, tokens, [&](float* own) {
-      kernels.linear(own, mixed, o_, tokens, Output::kAccumulate);
-    });
-  }
-  if (post_norm_ == nullptr) {
-    kernels.linear(x, mixed, o_, tokens, Output::kAccumulate);
-    return adapters.add(kernels, lora::Linear::kO, x, hidden_, mixed);
+  if (post_norm_ == nullptr || part_ != nullptr) {
+    return add_output(kernels, x, mixed, tokens, adapters, workspace);
   }
   kernels.linear(workspace.normed.data(), mixed, o_, tokens, Output::kOverwrite);
   adapters.add(kernels, lora::Linear::kO, workspace.normed.data(), hidden_, mixed);
   kernels.add_rms_norm(x, workspace.normed.data(), post_norm_, tokens, hidden_, epsilon_);
+}
+
+void AttentionBlock::add_output(kernels::Kernels& kernels, float* x, const float* mixed, int tokens,
+                                const LayerAdapters& adapters,
+                                AttentionWorkspace& workspace) const {
+  using Output = kernels::Kernels::Output;
+  float* const added = workspace.normed.data();  // no longer needed
+  const int columns = o_.weight.rows;            // of this rank
+  const auto add = [&](float* out) {
+    if (residual_scale_ == 1.0f) {
+      kernels.linear(out, mixed, o_, tokens, Output::kAccumulate);
+      return adapters.add(kernels, lora::Linear::kO, out, columns, mixed);
+    }
+    kernels.linear(added, mixed, o_, tokens, Output::kOverwrite);
+    adapters.add(kernels, lora::Linear::kO, added, columns, mixed);
+    kernels.add_scaled(out, added, residual_scale_, tokens, columns);
+  };
+  if (part_ != nullptr) return part_->add_columns(x, tokens, add);
+  add(x);
 }
 
 const float* AttentionBlock::mixed_heads(kernels::Kernels& kernels, int tokens, const float* q,

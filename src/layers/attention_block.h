@@ -29,6 +29,9 @@ class AttentionBlock final : public Attention {
 
  private:
   Result<void> keep_part(const RankPart& part, const std::string& name);
+  // x += residual_scale (W_o mixed + b_o), without a norm behind it.
+  void add_output(kernels::Kernels& kernels, float* x, const float* mixed, int tokens,
+                  const LayerAdapters& adapters, AttentionWorkspace& workspace) const;
   // What the heads have mixed, (tokens, heads * head_size); of all ranks.
   const float* mixed_heads(kernels::Kernels& kernels, int tokens, const float* q, int64_t q_stride,
                            const kernels::KvLayer& cache,
@@ -50,6 +53,7 @@ class AttentionBlock final : public Attention {
   const RankPart* part_ = nullptr;
   int hidden_ = 0;
   float epsilon_ = 0;
+  float residual_scale_ = 1.0f;
 };
 
 }  // namespace pelton::layers

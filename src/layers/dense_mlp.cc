@@ -13,6 +13,7 @@ Result<DenseMlp> DenseMlp::load(const checkpoint::Checkpoint& checkpoint, int la
   DenseMlp block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
+  block.residual_scale_ = static_cast<float>(config.residual_scale);
   TRY_ASSIGN(block.norm_,
              load_norm(checkpoint, feed_forward_norm(config, layer), hidden, block.vectors_));
   if (config.post_norms) {
@@ -31,11 +32,15 @@ void DenseMlp::forward(kernels::Kernels& kernels, float* x, int tokens,
   using Output = kernels::Kernels::Output;
   float* const normed = workspace.normed.data();
   kernels.rms_norm(normed, x, norm_, tokens, hidden_, epsilon_);
-  if (is_shared_) return mlp_.add_shared(kernels, x, normed, tokens, workspace);
-  if (post_norm_ == nullptr) {
+  if (is_shared_) {
+    return mlp_.add_shared(kernels, x, normed, tokens, residual_scale_, workspace);
+  }
+  const bool is_scaled = residual_scale_ != 1.0f;
+  if (post_norm_ == nullptr && !is_scaled) {
     return mlp_.forward(kernels, x, normed, tokens, Output::kAccumulate, adapters, workspace);
   }
   mlp_.forward(kernels, normed, normed, tokens, Output::kOverwrite, adapters, workspace);
+  if (is_scaled) return kernels.add_scaled(x, normed, residual_scale_, tokens, hidden_);
   kernels.add_rms_norm(x, normed, post_norm_, tokens, hidden_, epsilon_);
 }
 

@@ -27,6 +27,7 @@ class DenseMlp final : public FeedForward {
   bool is_shared_ = false;  // among ranks
   int hidden_ = 0;
   float epsilon_ = 0;
+  float residual_scale_ = 1.0f;
 };
 
 }  // namespace pelton::layers

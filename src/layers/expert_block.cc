@@ -31,6 +31,10 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
   const std::string mlp = fmt::format("model.layers.{}.mlp.", layer);
   const int hidden = config.hidden_size;
 
+  if (config.residual_scale != 1.0 || config.post_norms) {
+    return Error{ErrorCode::kUnsupported,
+                 "experts with a scale or a norm behind the block are not computed yet"};
+  }
   ExpertBlock block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);

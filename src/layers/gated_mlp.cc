@@ -49,8 +49,8 @@ Result<void> GatedMlp::keep_part(const RankPart& part, const std::string& name) 
 }
 
 // What gate and up have made lies side by side in `gate`, and comes together in `up`.
-void GatedMlp::add_shared(kernels::Kernels& kernels, float* x, const float* normed, int tokens,
-                          FeedForwardWorkspace& workspace) const {
+void GatedMlp::add_shared(kernels::Kernels& kernels, float* x, float* normed, int tokens,
+                          float scale, FeedForwardWorkspace& workspace) const {
   using Output = kernels::Kernels::Output;
   constexpr int64_t kBlockBytes = kBlock * sizeof(float);
   const parallel::Share& blocks = part_->mlp_blocks();
@@ -67,7 +67,9 @@ void GatedMlp::add_shared(kernels::Kernels& kernels, float* x, const float* norm
                                 .column_bytes = kBlockBytes},
                                tokens);
   part_->add_columns(x, tokens, [&](float* columns) {
-    kernels.linear(columns, all, down_, tokens, Output::kAccumulate);
+    if (scale == 1.0f) return kernels.linear(columns, all, down_, tokens, Output::kAccumulate);
+    kernels.linear(normed, all, down_, tokens, Output::kOverwrite);
+    kernels.add_scaled(columns, normed, scale, tokens, down_.weight.rows);
   });
 }
 

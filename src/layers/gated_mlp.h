@@ -26,8 +26,9 @@ class GatedMlp {
                kernels::Kernels::Output output, const LayerAdapters& adapters,
                FeedForwardWorkspace& workspace) const;
 
-  // Of several ranks: x += all of it, by what is this one's (keep_part).
-  void add_shared(kernels::Kernels& kernels, float* x, const float* normed, int tokens,
+  // Of several ranks: x += scale * all of it, by what is this one's (keep_part). normed: working
+  // memory afterwards.
+  void add_shared(kernels::Kernels& kernels, float* x, float* normed, int tokens, float scale,
                   FeedForwardWorkspace& workspace) const;
   // `part` outlives it. `name` is for messages.
   Result<void> keep_part(const RankPart& part, const std::string& name);

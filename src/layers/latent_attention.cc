@@ -34,6 +34,10 @@ Result<LatentAttention> LatentAttention::load(const checkpoint::Checkpoint& chec
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::string attention = prefix + "self_attn.";
 
+  if (config.residual_scale != 1.0 || config.post_norms) {
+    return Error{ErrorCode::kUnsupported,
+                 "latent attention with a scale or a norm behind the block are not computed yet"};
+  }
   LatentAttention block;
   block.hidden_ = hidden;
   block.nope_size_ = latent.nope_size;

@@ -28,6 +28,7 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint,
   const int vocab = checkpoint.config().vocab_size;
   const int hidden = checkpoint.config().hidden_size;
   OutputHead head;
+  head.scale_ = static_cast<float>(checkpoint.config().logit_scale);
   head.softcap_ = static_cast<float>(checkpoint.config().logit_softcap);
   const bool tied = checkpoint.config().tied_head;
   TRY_ASSIGN(head.exact_.weight,
@@ -54,7 +55,7 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint,
 
 void OutputHead::forward(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
   find_logits(kernels, logits, x, rows);
-  cap(logits, rows);
+  finish(logits, rows);
 }
 
 void OutputHead::forward_shared(kernels::Kernels& kernels, float* logits, const float* x,
@@ -72,13 +73,18 @@ void OutputHead::forward_shared(kernels::Kernels& kernels, float* logits, const 
                                 rows);
   if (!ranks_->is_leader()) return;
   if (coarse_.weight.data != nullptr) correct(kernels, logits, x, rows);
-  cap(logits, rows);
+  finish(logits, rows);
 }
 
-void OutputHead::cap(float* logits, int rows) const {
-  if (softcap_ <= 0) return;
+float OutputHead::finished(float logit) const {
+  const float scaled = scale_ * logit;
+  return softcap_ > 0 ? softcap_ * std::tanh(scaled / softcap_) : scaled;
+}
+
+void OutputHead::finish(float* logits, int rows) const {
+  if (softcap_ <= 0 && scale_ == 1.0f) return;
   const int64_t count = int64_t{rows} * exact_.weight.rows;
-  for (int64_t i = 0; i < count; ++i) logits[i] = softcap_ * std::tanh(logits[i] / softcap_);
+  for (int64_t i = 0; i < count; ++i) logits[i] = finished(logits[i]);
 }
 
 void OutputHead::forward_some(kernels::Kernels& kernels, float* logits, const float* x,
@@ -92,10 +98,8 @@ void OutputHead::forward_some(kernels::Kernels& kernels, float* logits, const fl
     marks[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
   }
   kernels.linear_marked(logits, x, exact_.weight, marks.data(), 1);
-  if (softcap_ <= 0) return;
-  for (const TokenId token : tokens) {
-    logits[token] = softcap_ * std::tanh(logits[token] / softcap_);
-  }
+  if (softcap_ <= 0 && scale_ == 1.0f) return;
+  for (const TokenId token : tokens) logits[token] = finished(logits[token]);
 }
 
 void OutputHead::find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows) {
@@ -144,11 +148,12 @@ float OutputHead::floor_of(std::span<float> coarse) {
   std::nth_element(sorted_.begin(), sorted_.begin() + static_cast<ptrdiff_t>(nth), sorted_.end(),
                    std::greater<>());
   const kernels::Mass mass =
-      scan_->softmax_weights(coarse, {seen.highest, std::numbers::log2e_v<float>},
+      scan_->softmax_weights(coarse, {seen.highest, scale_ * std::numbers::log2e_v<float>},
                              -std::numeric_limits<float>::infinity(), masses_.data());
   const double share = static_cast<double>(mass) / static_cast<double>(kernels::kWholeMass);
-  const float by_probability = seen.highest + static_cast<float>(std::log(kProbability * share));
-  return std::min(sorted_[nth], by_probability - kMargin);
+  const float by_probability =
+      seen.highest + static_cast<float>(std::log(kProbability * share)) / scale_;
+  return std::min(sorted_[nth], by_probability - kMargin / scale_);
 }
 
 int64_t OutputHead::weight_bytes(int rows) const {

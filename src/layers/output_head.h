@@ -52,7 +52,9 @@ class OutputHead {
   void find_logits(kernels::Kernels& kernels, float* logits, const float* x, int rows);
   // Computes exactly what the coarse logits show to matter.
   void correct(kernels::Kernels& kernels, float* logits, const float* x, int rows);
-  void cap(float* logits, int rows) const;
+  // What follows the product: the scale, and the cap.
+  float finished(float logit) const;
+  void finish(float* logits, int rows) const;
   // Marks the logits of one row that matter.
   void mark(std::span<float> logits, uint64_t* marks);
   // The lowest logit that matters, as far as `coarse` ones show.
@@ -61,6 +63,7 @@ class OutputHead {
   kernels::Linear exact_;  // (vocab, hidden)
   kernels::Linear part_;   // this rank's rows of what is read whole: coarse_, or exact_
   const RankPart* ranks_ = nullptr;
+  float scale_ = 1.0f;      // of each logit, ahead of the cap
   float softcap_ = 0;       // c: c tanh(z / c) of each logit z; 0: none
   kernels::Linear coarse_;  // the same in 4 bits; no data: there is none
   std::unique_ptr<kernels::LogitRows> scan_;

@@ -494,7 +494,7 @@ std::vector<Case> all_cases() {
     cases.push_back({name, kernels::KernelChoice::kAuto, 7, {}, {}, true});
   }
   // Dense models: MLPs become tiles, too; an output head that is tied is looked for in 4 bits.
-  for (const char* name : {"llama3", "qwen2", "qwen3", "mistral", "gemma3"}) {
+  for (const char* name : {"llama3", "qwen2", "qwen3", "mistral", "gemma3", "granite"}) {
     const auto kernels = kernels::KernelChoice::kAuto;
     cases.push_back({name, kernels, 7, {}, Packing{layers::MatrixWeights::kInt8, int16}});
     cases.push_back({name, kernels, 0, {}, Packing{shipped, int16, true}});

@@ -183,7 +183,7 @@ TEST_P(LoraMerged, IsTheSameAsApplied) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LoraMerged,
-                         testing::Values("llama3", "qwen2", "qwen3", "gemma3", "mistral",
+                         testing::Values("llama3", "qwen2", "qwen3", "gemma3", "mistral", "granite",
                                          "qwen3-moe", "mixtral"),
                          [](const testing::TestParamInfo<const char*>& info) {
                            std::string name = info.param;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family_golden.h"
 #include "layers/rank_part.h"
 #include "models/kv_storage.h"
 #include "models/model.h"
@@ -157,6 +158,11 @@ INSTANTIATE_TEST_SUITE_P(Weights, PackedRankParts,
 TEST(RankParts, OfDenseModels) {
   expect_same_bits(*Checkpoint::open(kRoot + "/testdata/golden/qwen3"), 4);
   expect_same_bits(*Checkpoint::open(kRoot + "/testdata/golden/llama3"), 4);
+  // A case without weights of its own: what blocks add is scaled.
+  const std::string granite = testing::TempDir() + "rank_parts_granite";
+  ASSERT_TRUE(checkpoint::write_family_golden(kRoot + "/testdata/golden/granite", granite).ok());
+  expect_same_bits(*Checkpoint::open(granite), 4);
+  std::filesystem::remove_all(granite);
 }
 
 // Nothing is kept twice: the ranks' caches are one process's, whatever the shares.

@@ -54,7 +54,8 @@ struct Group::Follower {
   Channel steps;
   Channel their_control{-1};  // until the process has them
   Channel their_steps{-1};
-  std::atomic<pid_t> process{0};
+  std::atomic<pid_t> process{0};  // 0: it is somebody else's
+  std::string host;               // of such a one
 
   // The group's thread only.
   Silence silence;
@@ -65,7 +66,10 @@ struct Group::Follower {
   std::mutex mutex;
   Exchange::Counts counts;  // guarded by mutex
 
-  std::string name() const { return fmt::format("rank {} (process {})", rank, process.load()); }
+  std::string name() const {
+    if (!host.empty()) return fmt::format("rank {} (at {})", rank, host);
+    return fmt::format("rank {} (process {})", rank, process.load());
+  }
 };
 
 Result<std::unique_ptr<Group>> Group::start(const Options& options, const Json& job) {
@@ -86,7 +90,11 @@ Group::~Group() {
 }
 
 Result<void> Group::open() {
-  if (options_.transport == TransportKind::kTcp) {
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) return Error{ErrorCode::kIo, fmt::format("eventfd: {}", std::strerror(errno))};
+  if (options_.meeting) {
+    TRY(open_hosts());
+  } else if (options_.transport == TransportKind::kTcp) {
     TRY(open_tcp());
   } else {
     TRY_ASSIGN(const int memory, ShmTransport::make_file(options_.ranks, options_.part_bytes));
@@ -97,8 +105,10 @@ Result<void> Group::open() {
                                                       .spin_ns = options_.spin_ns}));
   }
   exchange_ = std::make_unique<Exchange>(*transport_);
-  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_ < 0) return Error{ErrorCode::kIo, fmt::format("eventfd: {}", std::strerror(errno))};
+  return options_.meeting ? Result<void>() : open_processes();
+}
+
+Result<void> Group::open_processes() {
   for (int rank = 1; rank < options_.ranks; ++rank) {
     TRY_ASSIGN(auto control, Channel::make_pair());
     TRY_ASSIGN(auto steps, Channel::make_pair());
@@ -121,16 +131,45 @@ Result<void> Group::open_tcp() {
     data_.push_back(listener.first);
     ports_.push_back(listener.second);
   }
+  make_tcp();
+  return {};
+}
+
+// Those who come listen already. Numbers travel under a token of this start, which is never sent: a
+// rank of a group before knows another.
+Result<void> Group::open_hosts() {
+  const Meeting& meeting = *options_.meeting;
+  TRY_ASSIGN(const auto listener, TcpTransport::listen(meeting.leader.host));
+  data_.push_back(listener.first);
+  ports_.push_back(listener.second);
+  TRY_ASSIGN(const std::string nonce, random_nonce());
+  session_ = base::sha256(nonce);
+  token_ = data_token(meeting.secret, session_);
+  TRY_ASSIGN(std::vector<Guest> guests, meet_followers(meeting));
+  hosts_.push_back(own_host(guests.front().steps.descriptor()));
+  for (Guest& guest : guests) {
+    const int rank = static_cast<int>(ports_.size());
+    ports_.push_back(guest.data.port);
+    hosts_.push_back(guest.data.host);
+    followers_.push_back(
+        std::make_unique<Follower>(rank, std::move(guest.control), std::move(guest.steps)));
+    followers_.back()->host = guest.data.host;
+  }
+  make_tcp();
+  return {};
+}
+
+void Group::make_tcp() {
   auto transport =
       std::make_unique<TcpTransport>(TcpTransport::Options{.ranks = options_.ranks,
                                                            .rank = 0,
                                                            .part_bytes = options_.part_bytes,
                                                            .token = token_,
                                                            .ports = ports_,
+                                                           .hosts = hosts_,
                                                            .spin_ns = options_.spin_ns});
   tcp_ = transport.get();
   transport_ = std::move(transport);
-  return {};
 }
 
 // The thread that starts a process is the one whose end the process does not outlive
@@ -141,7 +180,7 @@ Result<void> Group::begin(const Json& job) {
     pthread_setname_np(pthread_self(), "pelton-group");
     Result<void> spawned;
     for (const auto& follower : followers_) {
-      if (spawned.ok()) spawned = spawn(*follower);
+      if (spawned.ok() && follower->host.empty()) spawned = spawn(*follower);
     }
     const bool all = spawned.ok();
     begun->set_value(std::move(spawned));
@@ -156,8 +195,11 @@ Result<void> Group::begin(const Json& job) {
       for (const int processor : options_.processors[rank]) processors.emplace_back(processor);
     }
     Json message;
-    if (tcp_ != nullptr) {
-      message.set("ports", Json::Array(ports_.begin(), ports_.end())).set("token", token_);
+    if (tcp_ != nullptr) message.set("ports", Json::Array(ports_.begin(), ports_.end()));
+    if (!hosts_.empty()) {
+      message.set("hosts", Json::Array(hosts_.begin(), hosts_.end())).set("session", session_);
+    } else if (tcp_ != nullptr) {
+      message.set("token", token_);
     }
     message.set("rank", follower->rank)
         .set("ranks", options_.ranks)
@@ -273,8 +315,10 @@ std::vector<Group::RankState> Group::states() const {
   states.push_back({.rank = 0, .process = ::getpid(), .counts = exchange_->counts()});
   for (const auto& follower : followers_) {
     std::lock_guard lock(follower->mutex);
-    states.push_back(
-        {.rank = follower->rank, .process = follower->process.load(), .counts = follower->counts});
+    states.push_back({.rank = follower->rank,
+                      .process = follower->process.load(),
+                      .host = follower->host,
+                      .counts = follower->counts});
   }
   return states;
 }
@@ -340,6 +384,7 @@ bool Group::hear(Follower& follower) {
 
 // Of one that has closed its connection: most have ended, and say so in a moment.
 std::string Group::fate_of(Follower& follower) {
+  if (!follower.host.empty()) return follower.name() + " has ended, or its connection has";
   const int64_t end_ns = now_ns() + 1'000'000'000;
   int status = 0;
   while (now_ns() < end_ns) {
@@ -353,10 +398,17 @@ std::string Group::fate_of(Follower& follower) {
 }
 
 void Group::end_processes(bool kindly) {
+  // Of one on another host it is seen by its connection.
+  const auto has_ended = [this](Follower& follower) {
+    if (follower.host.empty()) {
+      return follower.process.load() == 0 ||
+             ::waitpid(follower.process.load(), nullptr, WNOHANG) != 0;
+    }
+    return !hear(follower);
+  };
   const auto left = [&] {
-    return std::ranges::any_of(followers_, [](const auto& follower) {
-      if (follower->process.load() == 0 || follower->reaped) return false;
-      follower->reaped = ::waitpid(follower->process.load(), nullptr, WNOHANG) != 0;
+    return std::ranges::any_of(followers_, [&](const auto& follower) {
+      if (!follower->reaped) follower->reaped = has_ended(*follower);
       return !follower->reaped;
     });
   };
@@ -366,6 +418,7 @@ void Group::end_processes(bool kindly) {
     while (left() && now_ns() < end_ns) std::this_thread::sleep_for(kLook);
   }
   for (const auto& follower : followers_) {
+    if (!follower->host.empty()) follower->control.shut();
     if (follower->process.load() == 0 || follower->reaped) continue;
     ::kill(follower->process.load(), SIGKILL);
     ::waitpid(follower->process.load(), nullptr, 0);

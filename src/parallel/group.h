@@ -1,8 +1,9 @@
-// The life of a group of ranks on one host, as its leader sees it (rank 0, the process that
-// serves). It starts the others (`pelton rank`), hands each its job, and watches: all are there or
-// none. A rank that ends or falls silent is the end of the group: everybody leaves their waits, the
-// processes are ended, and the owner learns who it was and why. Nothing is left in the system: the
-// shared memory has no name, and a follower whose leader is gone ends by itself.
+// The life of a group of ranks, as its leader sees it (rank 0, the process that serves). It starts
+// the others on its host (`pelton rank`), or waits for those that somebody else starts on several
+// hosts (rendezvous.h), hands each its job, and watches: all are there or none. A rank that ends or
+// falls silent is the end of the group: everybody leaves their waits, the processes are ended, and
+// the owner learns who it was and why. Nothing is left in the system: the shared memory has no
+// name, and a follower whose leader is gone ends by itself.
 //
 // Owned by the leader's model. `send`, `answer_of` and the exchange are the executor's thread's;
 // the group's own thread ("pelton-group") starts, watches and ends the processes.
@@ -25,6 +26,7 @@
 #include "base/result.h"
 #include "parallel/channel.h"
 #include "parallel/exchange.h"
+#include "parallel/rendezvous.h"
 #include "parallel/transport.h"
 
 namespace pelton::parallel {
@@ -38,7 +40,9 @@ class Group {
     std::string program = "/proc/self/exe";  // its verb `rank` is a follower
     // Of each rank, the leader's included: where it may run; of none: anywhere.
     std::vector<std::vector<int>> processors = {};
-    TransportKind transport = TransportKind::kShm;
+    TransportKind transport = TransportKind::kShm;  // on several hosts always TCP
+    // Where ranks that it does not start come to; empty: it starts them.
+    std::optional<Meeting> meeting = {};
     size_t part_bytes = size_t{4} << 20;
     int64_t spin_ns = 200'000;
     int64_t silence_max_ns = 3'000'000'000;
@@ -49,7 +53,8 @@ class Group {
   // What is known of a rank from outside.
   struct RankState {
     int rank = 0;
-    pid_t process = 0;
+    pid_t process = 0;        // 0: on another host
+    std::string host = {};    // empty: this one
     Exchange::Counts counts;  // a follower's as of its last heartbeat
   };
 
@@ -85,6 +90,9 @@ class Group {
 
   Result<void> open();
   Result<void> open_tcp();
+  Result<void> open_hosts();
+  Result<void> open_processes();
+  void make_tcp();
   Result<void> spawn(Follower& follower);
   Result<void> begin(const Json& job);
   void watch();
@@ -99,10 +107,12 @@ class Group {
   std::vector<std::unique_ptr<Follower>> followers_;
   // Until all have theirs, of each rank: the file, or the socket where it listens.
   std::vector<int> data_;
-  std::vector<int> ports_;       // of those sockets
-  std::string token_;            // which a rank shows when it connects
-  TcpTransport* tcp_ = nullptr;  // the transport, where it is one
-  int wake_ = -1;                // an eventfd: the thread has something to look at
+  std::vector<int> ports_;          // of those sockets
+  std::vector<std::string> hosts_;  // and their addresses, on several hosts
+  std::string session_;             // of this start, on several hosts
+  std::string token_;               // which a rank shows when it connects
+  TcpTransport* tcp_ = nullptr;     // the transport, where it is one
+  int wake_ = -1;                   // an eventfd: the thread has something to look at
 
   mutable std::mutex mutex_;
   std::optional<Error> lost_;  // guarded by mutex_

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "parallel/rendezvous.h"
 #include "parallel/shm_transport.h"
 #include "parallel/silence.h"
 #include "parallel/tcp_transport.h"
@@ -18,7 +19,6 @@
 namespace pelton::parallel {
 namespace {
 
-constexpr int64_t kJobLimitMs = 60'000;
 constexpr int kBeatMs = 500;
 constexpr std::chrono::seconds kLastLook{5};
 constexpr std::chrono::milliseconds kDeeperCause{1500};
@@ -36,8 +36,9 @@ Error no_job() {
 
 Result<std::unique_ptr<Member>> Member::join(const Options& options) {
   Channel steps(options.descriptors.steps);
-  TRY_ASSIGN(const std::optional<std::string> text, steps.receive(kJobLimitMs));
-  if (!text) return no_job();
+  TRY_ASSIGN(const std::optional<std::string> text, steps.receive(options.job_limit_ms));
+  if (!text && options.secret.empty()) return no_job();
+  if (!text) return Error{ErrorCode::kUnavailable, "the leader has gone before the group began"};
   std::unique_ptr<Member> member(new Member(options, std::move(steps)));
   TRY(member->take_job(*text));
   member->thread_ = std::thread([member = member.get()] { member->watch(); });
@@ -55,6 +56,9 @@ Member::~Member() {
 
 Result<void> Member::take_job(std::string_view text) {
   TRY_ASSIGN(const Json whole, Json::parse(text));
+  if (const auto why = whole.string("refused")) {
+    return Error{ErrorCode::kUnavailable, fmt::format("the group does not begin: {}", *why)};
+  }
   const Json* const job = whole.find("job");
   const Json* const processors = whole.find("processors");
   if (job == nullptr || processors == nullptr || !processors->is_array()) return no_job();
@@ -91,6 +95,16 @@ Result<void> Member::join_exchange(const Json& job) {
                                 .spin_ns = *spin_ns};
   if (!ports->is_array() || ports->as_array().size() != static_cast<size_t>(*ranks)) {
     return no_job();
+  }
+  if (const Json* const hosts = job.find("hosts")) {
+    if (!hosts->is_array() || hosts->as_array().size() != static_cast<size_t>(*ranks)) {
+      return no_job();
+    }
+    for (const Json& host : hosts->as_array()) {
+      if (!host.is_string()) return no_job();
+      options.hosts.push_back(host.as_string());
+    }
+    options.token = data_token(options_.secret, job.string("session").value_or(""));
   }
   for (const Json& port : ports->as_array()) {
     if (!port.is_integer()) return no_job();

@@ -40,6 +40,8 @@ class Member {
  public:
   struct Options {
     MemberDescriptors descriptors = {};
+    std::string secret = {};  // of a group on several hosts (rendezvous.h)
+    int64_t job_limit_ms = 60'000;
     int64_t silence_max_ns = 3'000'000'000;
     // On the watching thread: the leader is gone, or silent; why, in words. Does not return.
     std::function<void(const std::string& why)> on_lost;

@@ -6,15 +6,14 @@
 #include <cstring>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "parallel/sockets.h"
 #include "parallel/tcp_frames.h"
 
 namespace pelton::parallel {
@@ -37,19 +36,6 @@ Error unavailable(std::string what) {
   return Error{ErrorCode::kUnavailable, std::move(what)};
 }
 
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  return address;
-}
-
-bool send_whole(int socket, std::string_view bytes) {  // few: a handshake's
-  return ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(bytes.size());
-}
-
 bool would_block(ssize_t result) {
   return result < 0 && (errno == EAGAIN || errno == EINTR);
 }
@@ -60,19 +46,8 @@ std::string how_gone(ssize_t result) {
 
 }  // namespace
 
-Result<std::pair<int, int>> TcpTransport::listen() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return no("socket");
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  auto* const place = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket, place, size) == 0 && ::listen(socket, SOMAXCONN) == 0 &&
-      ::getsockname(socket, place, &size) == 0) {
-    return std::pair(socket, static_cast<int>(ntohs(address.sin_port)));
-  }
-  const Error error = no("listen");
-  ::close(socket);
-  return error;
+Result<std::pair<int, int>> TcpTransport::listen(const std::string& host) {
+  return listen_at({.host = host});
 }
 
 TcpTransport::TcpTransport(const Options& options)
@@ -116,8 +91,7 @@ Result<void> TcpTransport::connect(int listener) {
     ::close(socket);
   }
   for (const Peer& peer : peers_) {
-    const int on = 1;
-    if (peer.socket >= 0) ::setsockopt(peer.socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (peer.socket >= 0) without_delay(peer.socket);
   }
   connected_.store(true);
   if (aborted_.load()) return unavailable(std::string(kStopped));
@@ -133,33 +107,20 @@ std::string TcpTransport::missing() const {
   return names;
 }
 
-Result<void> TcpTransport::read_whole(int socket, char* to, size_t size, int64_t end_ns) const {
-  for (size_t done = 0; done < size;) {
-    if (aborted_.load()) return unavailable(std::string(kStopped));
-    if (now_ns() >= end_ns) return unavailable("no handshake in time");
-    pollfd wanted{.fd = socket, .events = POLLIN, .revents = 0};
-    if (::poll(&wanted, 1, kLookMs) <= 0) continue;
-    const ssize_t got = ::recv(socket, to + done, size - done, MSG_DONTWAIT);
-    if (would_block(got)) continue;
-    if (got <= 0) return unavailable(how_gone(got) + " in the handshake");
-    done += static_cast<size_t>(got);
-  }
-  return {};
-}
-
 Result<void> TcpTransport::connect_to(int rank, int64_t end_ns) {
   const auto failed = [rank](const std::string& why) {
     return unavailable(fmt::format("rank {} not connected: {}", rank, why));
   };
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return no("socket");
-  peers_[static_cast<size_t>(rank)].socket = socket;
-  const sockaddr_in address = loopback(options_.ports[static_cast<size_t>(rank)]);
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return failed(std::strerror(errno));
-  }
+  const auto stopped = [this] { return aborted_.load(); };
+  const auto at = static_cast<size_t>(rank);
+  Place place{.port = options_.ports[at]};
+  if (!options_.hosts.empty()) place.host = options_.hosts[at];
+  TRY_ASSIGN(const sockaddr_in address, resolve(place));
+  const Result<int> connected = connect_once(address, end_ns, stopped);
+  if (!connected.ok()) return failed(connected.error().message);
+  const int socket = peers_[at].socket = *connected;
   std::string theirs(kNonceBytes, '\0');
-  Result<void> read = read_whole(socket, theirs.data(), theirs.size(), end_ns);
+  Result<void> read = read_whole(socket, theirs.data(), theirs.size(), end_ns, stopped);
   if (!read.ok()) return failed(read.error().message);
   TRY_ASSIGN(const std::string own, random_nonce());
   const RankHello hello{.ranks = static_cast<uint32_t>(options_.ranks),
@@ -170,7 +131,7 @@ Result<void> TcpTransport::connect_to(int rank, int64_t end_ns) {
     return failed(std::strerror(errno));
   }
   std::string answer(kProofBytes, '\0');
-  read = read_whole(socket, answer.data(), answer.size(), end_ns);
+  read = read_whole(socket, answer.data(), answer.size(), end_ns, stopped);
   if (!read.ok()) return failed(read.error().message);
   if (!same_proof(answer, acceptance(options_.token, own))) return failed("another token");
   return {};
@@ -181,7 +142,7 @@ Result<int> TcpTransport::accept_one(int socket, int64_t end_ns) {
   TRY_ASSIGN(const std::string own, random_nonce());
   if (!send_whole(socket, own)) return no("send");
   std::string bytes(kHelloBytes, '\0');
-  TRY(read_whole(socket, bytes.data(), bytes.size(), end_ns));
+  TRY(read_whole(socket, bytes.data(), bytes.size(), end_ns, [this] { return aborted_.load(); }));
   TRY_ASSIGN(const RankHello hello, read_hello(bytes, options_.token, own));
   if (hello.ranks != static_cast<uint32_t>(options_.ranks) ||
       hello.part_bytes != options_.part_bytes) {

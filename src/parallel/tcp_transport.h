@@ -23,16 +23,17 @@ class TcpTransport final : public Transport {
     int rank = 0;
     size_t part_bytes = size_t{4} << 20;
     std::string token = {};
-    std::vector<int> ports = {};           // where each rank listens, on the loopback address
+    std::vector<int> ports = {};           // where each rank listens
+    std::vector<std::string> hosts = {};   // and at which address; none: the loopback one
     int64_t spin_ns = 200'000;             // before a reader sleeps
     int64_t patience_ns = 60'000'000'000;  // for a rank that lives and does not publish
     int64_t start_ns = 20'000'000'000;     // until all are connected
     size_t bytes_at_once = SIZE_MAX;       // of one send: tests cut frames into pieces
   };
 
-  // A socket that listens at a port of the system's choice, on the loopback address alone: the
-  // caller's to close. Error: kIo.
-  static Result<std::pair<int, int>> listen();
+  // A socket that listens at a port of the system's choice, on that address alone: the caller's to
+  // close. Errors: kIo, kBadConfig.
+  static Result<std::pair<int, int>> listen(const std::string& host = "127.0.0.1");
 
   explicit TcpTransport(const Options& options);
   ~TcpTransport() override;
@@ -64,7 +65,6 @@ class TcpTransport final : public Transport {
 
   Result<void> connect_to(int rank, int64_t end_ns);
   Result<int> accept_one(int socket, int64_t end_ns);
-  Result<void> read_whole(int socket, char* to, size_t size, int64_t end_ns) const;
   std::string missing() const;
   bool progress();
   bool send_some(int rank, Peer& peer);

@@ -11,6 +11,7 @@
 #include "base/token_id.h"
 #include "grammar/grammar_state.h"
 #include "request/adapter.h"
+#include "request/prefix_peer.h"
 
 namespace pelton::request {
 
@@ -159,6 +160,8 @@ struct GenerationRequest {
   std::vector<TokenId> prediction;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
+  // Where its prompt's beginning may be fetched instead of computed.
+  std::optional<PrefixPeer> peer;
   // One for each answer that is asked for; empty: all of them begin with their first token.
   std::vector<ResumedAnswer> resumed;
 };

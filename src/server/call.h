@@ -15,6 +15,7 @@
 #include "engine/token_stream.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "request/prefix_peer.h"
 #include "server/answer_observer.h"
 #include "server/request_identity.h"
 #include "server/served_model.h"
@@ -53,6 +54,8 @@ struct Call {
   // keeps what is said here (null: nobody).
   std::shared_ptr<const ResumedAnswers> resumed;
   std::shared_ptr<AnswerObserver> observer;
+  // Of such a one: where its prompt's beginning may be fetched.
+  std::optional<request::PrefixPeer> peer = {};
 
   // What is recorded of it; null: nobody wants to know.
   access::RequestRecord* record() const { return entry == nullptr ? nullptr : entry->record(); }

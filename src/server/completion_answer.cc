@@ -159,6 +159,7 @@ void CompletionAnswer::count_prompts() {
     usage_.cached_tokens += prompt.cached_tokens;
     usage_.cached_on_host_tokens += prompt.cached_on_host_tokens;
     usage_.cached_on_disk_tokens += prompt.cached_on_disk_tokens;
+    usage_.cached_from_peer_tokens += prompt.cached_from_peer_tokens;
   }
 }
 

@@ -312,7 +312,14 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
       .identity = {.seed = envelope.seed, .created_ms = envelope.created_ms},
       .deadline_ns = {},
       .resumed = {},
-      .observer = {}};
+      .observer = {},
+      .peer = {}};
+  if (envelope.peer.port != 0) {
+    forwarded.peer = request::PrefixPeer{.host = std::move(envelope.peer.host),
+                                         .port = envelope.peer.port,
+                                         .tokens = envelope.peer.tokens,
+                                         .ticket = std::move(envelope.peer.ticket)};
+  }
   if (envelope.deadline_ms > 0) {
     forwarded.deadline_ns = server_.services().clock.now_ns() + envelope.deadline_ms * 1'000'000;
   }
@@ -387,6 +394,10 @@ cluster::WorkerRecord FleetServer::record() const {
   record.block_tokens = capacity.block_tokens;
   record.block_name = cluster::block_name_check(*options_.block_seed, capacity.block_tokens);
   for (const auto& group : capacity.groups) record.windows.push_back(group.spec.sliding_window);
+  if (const kv::PeerTransfers::Place* const place = models.front()->engine.peer_place()) {
+    record.kv_port = place->port;
+    record.kv_id = place->id;
+  }
   return record;
 }
 

@@ -42,6 +42,7 @@ void add_prompt(api::Usage& usage, const engine::StreamEnd& end) {
   usage.cached_tokens = end.cached_tokens;
   usage.cached_on_host_tokens = end.cached_by_tier[kv::kHost];
   usage.cached_on_disk_tokens = end.cached_by_tier[kv::kDisk];
+  usage.cached_from_peer_tokens = end.cached_from_peer;
 }
 
 access::SamplingAsked sampling_asked(const api::GenerationFields& fields) {

@@ -145,6 +145,37 @@ void write_disk(PrometheusText& text, const engine::DiskTier::Counters& disk) {
                static_cast<double>(disk.times_off));
 }
 
+void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
+  const engine::PeerTier::Counters& peers = stats.peers;
+  const auto sample = [&](std::string_view kind, int64_t count) {
+    text.sample({{"kind", kind}}, static_cast<double>(count));
+  };
+  text.family("pelton_kv_peer_blocks_total", Type::kCounter,
+              "KV blocks that travelled between this worker and others (--kv-port).");
+  sample("fetched", peers.blocks_fetched);
+  sample("sent", stats.served.blocks);
+  text.family("pelton_kv_peer_bytes_total", Type::kCounter, "Their bytes.");
+  sample("fetched", peers.bytes_fetched);
+  sample("sent", stats.served.bytes);
+  text.family("pelton_kv_peer_fetches_total", Type::kCounter,
+              "Prompts of which another worker was said to have the beginning, by what came of "
+              "that.");
+  sample("begun", peers.fetches);
+  sample("joined", peers.joined);
+  sample("slower_than_computing", peers.declined);
+  sample("late", peers.late);
+  sample("nothing", peers.nothing);
+  sample("refused", peers.refused);
+  sample("corrupt", peers.corrupt);
+  sample("failed", peers.failed);
+  text.counter("pelton_kv_peer_refused_total",
+               "Connections and tickets of peers that this worker refused.",
+               static_cast<double>(stats.served.refused));
+  text.counter("pelton_kv_peer_revoked_total",
+               "Transfers to peers that ended because sequences needed the blocks.",
+               static_cast<double>(peers.revoked));
+}
+
 void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
                  const engine::ExecutorCapacity& capacity) {
   text.family("pelton_prefix_cache_hits_total", Type::kCounter,
@@ -152,6 +183,10 @@ void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
   for (size_t tier = 0; tier < kv::kTierCount; ++tier) {
     text.sample({{"tier", kv::kTierNames[tier]}},
                 static_cast<double>(stats.scheduler.prompt_tokens_cached_by_tier[tier]));
+  }
+  if (stats.has_peers) {
+    text.sample({{"tier", "peer"}}, static_cast<double>(stats.scheduler.prompt_tokens_from_peers));
+    write_peers(text, stats);
   }
   if (capacity.blocks(kv::widest_group(capacity.groups), kv::kDisk) > 0) {
     write_disk(text, stats.disk);
@@ -440,6 +475,27 @@ void write_load(PrometheusText& text, const ServedModel& model) {
   }
 }
 
+// Where several processes compute it; followers' are as of their last heartbeats.
+void write_ranks(PrometheusText& text, const ServedModel& model) {
+  if (model.ranks == nullptr) return;
+  const std::vector<RankFigures> ranks = model.ranks();
+  if (ranks.empty()) return;
+  const auto write = [&](std::string_view name, std::string_view help, const auto& value) {
+    text.family(name, Type::kCounter, help);
+    for (const RankFigures& rank : ranks) {
+      text.sample({{"rank", std::to_string(rank.rank)}}, static_cast<double>(value(rank)));
+    }
+  };
+  write("pelton_rank_exchanges_total", "Exchanges that a rank has taken part in.",
+        [](const RankFigures& rank) { return rank.exchanges; });
+  write("pelton_rank_received_bytes_total", "What it received in them.",
+        [](const RankFigures& rank) { return rank.received_bytes; });
+  write("pelton_rank_waiting_seconds_total", "Time in them that it waited for other ranks.",
+        [](const RankFigures& rank) { return rank.waiting_seconds; });
+  write("pelton_rank_copying_seconds_total", "And that it spent on the bytes.",
+        [](const RankFigures& rank) { return rank.copying_seconds; });
+}
+
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models
 // were woken.
 void write_sleep(PrometheusText& text, const ModelCatalogue::Table& table) {
@@ -484,6 +540,7 @@ std::string metrics_page(const Services& services) {
     write_engine(text, model->engine);
     write_generations(text, model->state->meter);
     write_load(text, *model);
+    write_ranks(text, *model);
   }
   write_adapters(text, *services.catalogue.table());
   write_sleep(text, *services.catalogue.table());

@@ -41,6 +41,15 @@ struct SamplingDefaults {
   double repetition_penalty = 1.0;
 };
 
+// What one of several processes that compute a model has exchanged with the others so far.
+struct RankFigures {
+  int rank = 0;
+  int64_t exchanges = 0;
+  int64_t received_bytes = 0;
+  double waiting_seconds = 0;
+  double copying_seconds = 0;
+};
+
 // Whether what a model computes can be believed, as whoever looks at its numbers and weights sees
 // it.
 enum class ModelHealth {
@@ -102,6 +111,8 @@ struct ServedModel {
   // What computes it, for /server_info: "kernels": "avx512", "weights": "mxfp4".
   // Asked each time, on any thread.
   std::function<std::vector<std::pair<std::string, std::string>>()> runtime;
+  // Of each of its ranks; none: one process computes. Null, or asked each time, on any thread.
+  std::function<std::vector<RankFigures>()> ranks = {};
   // The most that is allowed, for /server_info: "body_bytes_max": 33554432.
   std::vector<std::pair<std::string, int64_t>> limits;
   // What its load took, part by part, in seconds.

@@ -156,6 +156,7 @@ void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exc
   call.identity = std::make_shared<RequestIdentity>(forwarded.identity);
   call.resumed = std::move(forwarded.resumed);
   call.observer = std::move(forwarded.observer);
+  call.peer = std::move(forwarded.peer);
   if (is_grpc) return answer_forwarded_grpc(std::move(call), services_);
   answer(std::move(call), match);
 }

@@ -47,6 +47,7 @@ class Server {
     std::optional<int64_t> deadline_ns;  // on the server's clock
     std::shared_ptr<const ResumedAnswers> resumed;
     std::shared_ptr<AnswerObserver> observer;
+    std::optional<request::PrefixPeer> peer;
   };
   void handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
                         Forwarded forwarded);

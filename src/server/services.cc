@@ -252,6 +252,8 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
   for (EngineWork& one : all) {
     const size_t first = streams.size();
     const int answers = one.answers;
+    // The ticket is for one use, and for the prompt that the gateway has named.
+    if (all.size() == 1) one.request.peer = std::move(call.peer);
     note_prompt(call, prompt++, one);
     if (options.on_prompt) options.on_prompt(*call.model, one.request);
     std::vector<int> open;  // of them; those that are over have no stream to wait for

@@ -69,6 +69,7 @@ TEST(GgmlVocabulary, SplitsByTheNamedPatterns) {
   EXPECT_EQ(pieces("qwen35", "e\u0301a"), (Pieces{"e\u0301a"}));
   EXPECT_EQ(pieces("qwen2", "e\u0301a"), (Pieces{"e", "\u0301a"}));
   EXPECT_EQ(pieces("gpt-2", "it's 12 x"), (Pieces{"it", "'s", " 12", " x"}));
+  EXPECT_EQ(pieces("refact", "it's 12 x"), (Pieces{"it", "'s", " ", "1", "2", " x"}));
   EXPECT_EQ(pieces("deepseek-v3", "a1234\u65e5\u672cx (b)"),
             (Pieces{"a", "123", "4", "\u65e5\u672c", "x", " (", "b", ")"}));
   EXPECT_EQ(pieces("tekken", "heLLo don't 12"), (Pieces{"he", "LLo", " don", "'t", " ", "1", "2"}));

@@ -11,6 +11,8 @@ namespace {
 const std::string_view kGpt4o[] = {kO200kPattern};
 constexpr std::string_view kGpt2[] = {
     R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)re"};
+// Each digit by itself, then GPT-2's: StarCoder's, which Granite's and SmolLM's vocabularies share.
+constexpr std::string_view kStarCoder[] = {R"re(\p{N})re", kGpt2[0]};
 constexpr std::string_view kLlama3[] = {
     R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)re"
     R"re(\s*[\r\n]+|\s+(?!\S)|\s+)re"};
@@ -42,7 +44,8 @@ const NamedSplit kSplits[] = {
     {"llama-v3", kLlama3, true},  {"qwen2", kQwen2},
     {"qwen35", kQwen35},          {"deepseek-r1-qwen", kQwen2},
     {"deepseek-v3", kDeepSeekV3}, {"deepseek-llm", kDeepSeekLlm},
-    {"tekken", kTekken, true},
+    {"tekken", kTekken, true},    {"starcoder", kStarCoder},
+    {"refact", kStarCoder},       {"smollm", kStarCoder},
 };
 
 }  // namespace

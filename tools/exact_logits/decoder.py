@@ -129,6 +129,8 @@ class Decoder:
         config = self.config
         if self.is_gemma:
             return config.get("query_pre_attn_scalar", 256)**-0.5
+        if self.kind == "granite":
+            return config.get("attention_multiplier", 1.0)
         if "kv_lora_rank" not in config:
             return self.head_size**-0.5
         scale = (config["qk_nope_head_dim"] + config["qk_rope_head_dim"])**-0.5
@@ -253,7 +255,8 @@ class Decoder:
         """(positions, vocabulary); `watch` sees the residual stream after the embedding and each block."""
         config = self.config
         table = self.weight("model.embed_tokens.weight")
-        x = table[np.asarray(tokens)] * (math.sqrt(config["hidden_size"]) if self.is_gemma else 1)
+        x = table[np.asarray(tokens)] * (math.sqrt(config["hidden_size"]) if self.is_gemma else config.get("embedding_multiplier", 1))
+        residual = config.get("residual_multiplier", 1.0)
         watch(x)
         attention = self.latent_attention if "kv_lora_rank" in config else self.attention
         for layer in range(config["num_hidden_layers"]):
@@ -264,13 +267,13 @@ class Decoder:
 
             normed_x = normed(x, self.weight(prefix + "input_layernorm.weight"), self.epsilon)
             added = attention(normed_x, prefix + "self_attn.", layer)
-            x = x + (norm("post_attention", added) if self.is_gemma else added)
+            x = x + (norm("post_attention", added) if self.is_gemma else added * residual)
             watch(x)
             normed_x = norm("pre_feedforward" if self.is_gemma else "post_attention", x)
             experts = has_experts(config, layer)
             added = self.experts(normed_x, prefix) if experts else self.mlp(normed_x, prefix + "mlp.")
-            x = x + (norm("post_feedforward", added) if self.is_gemma else added)
+            x = x + (norm("post_feedforward", added) if self.is_gemma else added * residual)
             watch(x)
         x = normed(x, self.weight("model.norm.weight"), self.epsilon)
         head = table if config.get("tie_word_embeddings", self.is_gemma) else self.weight("lm_head.weight")
-        return capped(x @ head.T, config.get("final_logit_softcapping"))
+        return capped(x @ head.T / config.get("logits_scaling", 1.0), config.get("final_logit_softcapping"))

@@ -1,11 +1,12 @@
 """Random configurations of each family, small, of shapes and scalings that published models have or may have."""
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma3_text", "deepseek_v2", "deepseek_v3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma3_text", "deepseek_v2", "deepseek_v3",
+            "granite")
 
 CLASSES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM",
            "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "mixtral": "MixtralForCausalLM",
            "gemma3_text": "Gemma3ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
-           "deepseek_v3": "DeepseekV3ForCausalLM"}
+           "deepseek_v3": "DeepseekV3ForCausalLM", "granite": "GraniteForCausalLM"}
 
 
 def scaling(random, kind, pairs, context):
@@ -125,10 +126,13 @@ def random_config(random, kind):
     rotation(random, kind, config)
     window(random, kind, config)
     mixture(random, kind, config)
-    if kind in ("llama", "qwen3", "qwen3_moe", "gemma3_text") and random.random() < 0.4:
+    if kind in ("llama", "qwen3", "qwen3_moe", "gemma3_text", "granite") and random.random() < 0.4:
         config["attention_bias"] = True
-    if kind == "llama" and random.random() < 0.4:
+    if kind in ("llama", "granite") and random.random() < 0.4:
         config["mlp_bias"] = True
+    if kind == "granite":
+        config |= {"embedding_multiplier": random.choice([1.0, 12.0]), "residual_multiplier": random.choice([0.22, 0.7, 1.0]),
+                   "attention_multiplier": random.choice([0.0078125, 0.1, 0.25]), "logits_scaling": random.choice([1.0, 6.0, 16.0])}
     if kind == "gemma3_text":
         del config["hidden_act"]
         config |= {"hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": random.choice([1e4, 5e4]),

@@ -21,6 +21,7 @@ constexpr int kLowRankChunk = 1024;   // outputs of an adapter at a time
 #include "kernels/cpu/ggml_rows_inl.h"
 #include "kernels/cpu/latent_inl.h"
 #include "kernels/cpu/low_rank_inl.h"
+#include "kernels/cpu/residual_rows_inl.h"
 #include "kernels/cpu/rows_compact_inl.h"
 
 class CpuKernels final : public Kernels {
@@ -65,17 +66,15 @@ class CpuKernels final : public Kernels {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         const F scale = inverse_rms(x + t * hidden, hidden, epsilon);
-        int i = 0;
-        for (; i + Vector::kLanes <= hidden; i += Vector::kLanes) {
-          const F normed = Vector::mul(Vector::load(x + t * hidden + i), scale);
-          float* const to = out + t * hidden + i;
-          Vector::store(to, Vector::fma(normed, Vector::load(weight + i), Vector::load(to)));
-        }
-        if (i == hidden) continue;
-        const int rest = hidden - i;
-        float* const to = out + t * hidden + i;
-        const F normed = Vector::mul(load_part(x + t * hidden + i, rest), scale);
-        store_part(to, Vector::fma(normed, load_part(weight + i, rest), load_part(to, rest)), rest);
+        add_normed_row(out + t * hidden, x + t * hidden, weight, scale, hidden);
+      }
+    });
+  }
+
+  void add_scaled(float* out, const float* x, float scale, int tokens, int hidden) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        add_scaled_row(out + t * hidden, x + t * hidden, Vector::set1(scale), hidden);
       }
     });
   }

@@ -161,6 +161,10 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void add_scaled(float* out, const float* x, float scale, int tokens, int hidden) override {
+    for (int64_t i = 0; i < int64_t{tokens} * hidden; ++i) out[i] += scale * x[i];
+  }
+
   void layer_norm(float* out, const float* x, const float* weight, const float* bias, int tokens,
                   int hidden, float epsilon) override {
     for (int64_t t = 0; t < tokens; ++t) {

@@ -1,0 +1,123 @@
+#include "apps/console_operations.h"
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "api/error.h"
+#include "base/json_writer.h"
+#include "gateway/admin_pages.h"
+#include "net/json_response.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr std::string_view kSession = "/console/session";
+constexpr std::string_view kWorkers = "/console/workers/";
+
+net::HttpResponse refusal(const api::ApiError& error) {
+  return net::json_response(api::error_body(error), error.status);
+}
+
+}  // namespace
+
+ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, const base::Clock& clock,
+                                     base::Log& log)
+    : gateway_(gateway),
+      clock_(clock),
+      log_(log),
+      sessions_({.account_of =
+                     [&gateway](std::string_view key) -> std::optional<console::Sessions::Account> {
+                   const auto principal = gateway.operator_of(key);
+                   if (!principal) return std::nullopt;
+                   return console::Sessions::Account{.id = principal->account,
+                                                     .name = principal->tenant};
+                 },
+                 .is_valid = [&gateway](const std::string& id) { return gateway.is_operator(id); },
+                 .on_event =
+                     [this](std::string_view what, const console::Sessions::Account& account,
+                            std::string_view address) {
+                       note({.what = what,
+                             .target = {},
+                             .result = {},
+                             .who = account.name,
+                             .from = address});
+                     },
+                 .clock = clock}) {}
+
+bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& exchange) {
+  if (request.path == kSession) {
+    exchange.send(may_sign_in() ? sessions_.answer(request)
+                                : refusal({.status = 404,
+                                           .message = "no key of this gateway's keys_file is an "
+                                                      "operator's (role=admin)",
+                                           .type = "invalid_request_error",
+                                           .param = {},
+                                           .code = "no_operators"}));
+    return true;
+  }
+  if (!request.path.starts_with(kWorkers)) return false;
+  exchange.send(command(request));
+  return true;
+}
+
+net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
+  const std::string_view rest = std::string_view(request.path).substr(kWorkers.size());
+  const size_t slash = rest.rfind('/');
+  const std::string_view worker = rest.substr(0, slash);
+  const std::string_view word =
+      slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  const std::optional<gateway::Fleet::Command> wanted = gateway::command_of(word);
+  if (!wanted) return refusal(api::not_found(request.method, request.path));
+  if (request.method != "POST") {
+    return refusal(api::method_not_allowed(request.method, request.path));
+  }
+  const std::string_view from =
+      std::string_view(request.remote).substr(0, request.remote.rfind(':'));
+  std::variant<console::Sessions::Account, net::HttpResponse> who = sessions_.admit(request);
+  if (auto* refused = std::get_if<net::HttpResponse>(&who)) {
+    note({.what = word,
+          .target = worker,
+          .result = refused->status == 401 ? "refused: not signed in" : "refused: another page",
+          .who = {},
+          .from = from});
+    return std::move(*refused);
+  }
+  const bool is_known = gateway_.command(worker, *wanted);
+  note({.what = word,
+        .target = worker,
+        .result = is_known ? "done" : "no such worker",
+        .who = std::get<console::Sessions::Account>(who).name,
+        .from = from});
+  if (is_known) return net::json_response("{}");
+  return refusal({.status = 404,
+                  .message = fmt::format("no worker is named '{}'", worker),
+                  .type = "invalid_request_error",
+                  .param = {},
+                  .code = "worker_not_found"});
+}
+
+void ConsoleOperations::note(const Event& event) {
+  log_.info(fmt::format("audit: {} from {}: {}{}{}{}", event.who.empty() ? "nobody" : event.who,
+                        event.from, event.what, event.target.empty() ? "" : " ", event.target,
+                        event.result.empty() ? "" : fmt::format(": {}", event.result)));
+  if (event.who.empty()) return;  // strangers would drive the others out
+  std::string row;
+  base::JsonWriter w(row);
+  std::lock_guard lock(mutex_);
+  const int64_t number = ++number_;
+  w.begin_object().key("n").integer(number).key("at").integer(clock_.unix_ms());
+  w.key("who").string(event.who).key("from").string(event.from).key("what").string(event.what);
+  w.key("target").string(event.target).key("result").string(event.result).end_object();
+  rows_.emplace(fmt::format("{:012}", number), std::move(row));
+  if (rows_.size() > kLines) rows_.erase(rows_.begin());
+}
+
+std::map<std::string, std::string> ConsoleOperations::rows() const {
+  std::lock_guard lock(mutex_);
+  return rows_;
+}
+
+}  // namespace pelton::apps

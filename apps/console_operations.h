@@ -1,0 +1,61 @@
+// What an operator does from a gateway's console, once he has signed in with his key: commands to
+// workers. Each attempt is a line of the log that begins with "audit: "; the last kLines of those
+// who had signed in are shown on the page Fleet.
+//
+//   /console/session                          console/sessions.h
+//   POST /console/workers/NAME/drain, undrain, eject, restore
+//
+// Owned by the console; handle() runs on the listener's net threads, rows() on any.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "console/sessions.h"
+#include "gateway/gateway.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+
+namespace pelton::apps {
+
+class ConsoleOperations {
+ public:
+  static constexpr size_t kLines = 64;
+
+  // All outlive it.
+  ConsoleOperations(gateway::Gateway& gateway, const base::Clock& clock, base::Log& log);
+
+  // Whether there is a key to sign in with.
+  bool may_sign_in() const { return gateway_.has_operators(); }
+  // Whether the request was one of these; then it has been answered.
+  bool handle(const net::HttpRequest& request, net::Exchange& exchange);
+  // {"n":…,"at":…,"who":…,"from":…,"what":…,"target":…,"result":…}, by number.
+  std::map<std::string, std::string> rows() const;
+
+ private:
+  struct Event {
+    std::string_view what;
+    std::string_view target;
+    std::string_view result;
+    std::string_view who;
+    std::string_view from;
+  };
+  net::HttpResponse command(const net::HttpRequest& request);
+  void note(const Event& event);
+
+  gateway::Gateway& gateway_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  console::Sessions sessions_;
+  mutable std::mutex mutex_;
+  int64_t number_ = 0;                       // guarded by mutex_, as the next
+  std::map<std::string, std::string> rows_;  // numbers of one length sort as text does
+};
+
+}  // namespace pelton::apps

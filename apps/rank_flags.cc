@@ -1,0 +1,349 @@
+#include "apps/rank_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "apps/secret_file.h"
+#include "apps/version.h"
+#include "base/machine.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "executor/rank_follower.h"
+#include "parallel/member.h"
+#include "parallel/processors.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr int kRanksMax = 64;
+
+// What changes a number, or how many blocks there are: all ranks are given the same.
+constexpr std::array kSameFlags = {"--kernels",
+                                   "--weights",
+                                   "--kv-cache-dtype",
+                                   "--kv-cache-memory",
+                                   "--memory-utilization",
+                                   "--swap-space",
+                                   "--block-size",
+                                   "--max-model-len",
+                                   "--max-num-seqs",
+                                   "--max-num-batched-tokens"};
+
+Error wrong(std::string what, std::string field) {
+  return Error{ErrorCode::kInvalidArgument, std::move(what), std::move(field)};
+}
+
+// -1: it is not set.
+Result<int> number_in(const Variable& variable, const char* name) {
+  const char* const text = variable(name);
+  if (text == nullptr) return -1;
+  int number = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [read, error] = std::from_chars(text, end, number);
+  if (error != std::errc() || read != end || number < 0) {
+    return wrong(fmt::format("{} is a number from 0 on, not '{}'", name, text), "rank-launcher");
+  }
+  return number;
+}
+
+struct Names {
+  std::string_view launcher;
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;
+  const char* local_ranks;
+};
+
+// The first whose rank is set goes.
+constexpr Names kNames[] = {
+    {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"mpi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"}};
+
+// SLURM_TASKS_PER_NODE is "2(x3)" or "2,1"; only one number for all is taken.
+Result<int> local_ranks_in(const Variable& variable, const char* name) {
+  const char* const text = variable(name);
+  if (text == nullptr) return -1;
+  const std::string all(text);
+  const std::string first = all.substr(0, all.find('('));
+  if (first.find(',') != std::string::npos) return -1;
+  return number_in([&](const char*) { return first.c_str(); }, name);
+}
+
+Result<RankPlace> read_place(const cli::Arguments& arguments) {
+  const std::string& launcher = arguments.text("--rank-launcher");
+  if (launcher != "own") return place_of(launcher, [](const char* name) { return ::getenv(name); });
+  if (!arguments.has("--node-rank")) {
+    return wrong("--nnodes: --node-rank says which one this is", "node-rank");
+  }
+  return RankPlace{.rank = static_cast<int>(arguments.integer("--node-rank")),
+                   .ranks = static_cast<int>(arguments.integer("--nnodes"))};
+}
+
+Result<parallel::Place> read_master(const cli::Arguments& arguments) {
+  parallel::Place place{.host = arguments.text("--master-addr"),
+                        .port = static_cast<int>(arguments.integer("--master-port"))};
+  if (arguments.text("--rank-launcher") == "own") return place;
+  const char* const host = ::getenv("MASTER_ADDR");
+  const bool is_default = arguments.source("--master-addr") == cli::Arguments::Source::kDefault;
+  if (host != nullptr && is_default) place.host = host;
+  if (arguments.source("--master-port") != cli::Arguments::Source::kDefault) return place;
+  TRY_ASSIGN(const int port, number_in(::getenv, "MASTER_PORT"));
+  if (port > 65535) return wrong(fmt::format("MASTER_PORT: {}", port), "master-port");
+  if (port > 0) place.port = port;
+  return place;
+}
+
+// A launcher's binding is kept; where it has bound nobody, those of one host share it out.
+std::vector<int> processors_of(const RankPlace& place) {
+  const std::vector<int> usable = base::usable_cpus();
+  const auto online = static_cast<size_t>(std::max<long>(::sysconf(_SC_NPROCESSORS_ONLN), 1));
+  if (place.local_ranks <= 1 || usable.size() < online) return usable;
+  return parallel::share_processors(usable,
+                                    place.local_ranks)[static_cast<size_t>(place.local_rank)];
+}
+
+// What has one process's state, which others would not have, or starts groups anew in it.
+Result<void> check_beside(const cli::Arguments& arguments) {
+  for (const char* const flag : {"--sleep-after", "--enable-sleep-mode", "--weights-from"}) {
+    if (!arguments.has(flag)) continue;
+    return wrong(fmt::format("{}: not with ranks that are started one by one", flag),
+                 std::string(flag).substr(2));
+  }
+  if (arguments.integer("--replicas") > 1) {
+    return wrong("--replicas: not with ranks that are started one by one", "replicas");
+  }
+  if (arguments.list("MODEL").size() > 1) {
+    return wrong("MODEL: ranks that are started one by one have one model", "model");
+  }
+  if (arguments.text("--rank-transport") == "shm") {
+    return wrong("--rank-transport shm: ranks that are started one by one speak over tcp",
+                 "rank-transport");
+  }
+  const std::string& weights = arguments.text("--weights");
+  if (weights == "shipped" || weights == "mapped") return {};
+  return wrong(
+      fmt::format("--weights {}: every host needs the folder that pelton pack makes", weights),
+      "weights");
+}
+
+std::map<std::string, std::string> facts_of(const cli::Arguments& arguments) {
+  std::map<std::string, std::string> facts = {{"version of pelton", kVersion}};
+  for (const char* const flag : kSameFlags) {
+    if (arguments.has(flag)) facts[flag] = arguments.text(flag);
+  }
+  return facts;
+}
+
+void print_place(const StartedRank& started, base::Log& log) {
+  log.info(fmt::format("rank {} of {} on processors {}", started.place.rank, started.place.ranks,
+                       fmt::join(started.processors, ",")));
+  const auto ranks = static_cast<size_t>(started.place.local_ranks);
+  if (ranks < 2 || started.processors.size() > 1 || base::usable_cpus().size() > 1) return;
+  log.warning(
+      "this rank is bound to one processor: mpirun --bind-to none, srun --cpus-per-task=N give it "
+      "more");
+}
+
+Result<void> follow_as(const cli::Arguments& arguments, const std::string& model,
+                       const StartedRank& started, base::Log& log) {
+  const int rank = started.place.rank;
+  const auto of_rank = [rank](const Error& error) {
+    return Error{error.code, fmt::format("rank {}: {}", rank, error.message), error.field};
+  };
+  executor::FollowerOptions options{.threads = static_cast<int>(arguments.integer("--threads")),
+                                    .processors = started.processors,
+                                    .facts = facts_of(arguments)};
+  TRY_ASSIGN(options.model, checkpoint::resolve_model(model, arguments.text("--revision")));
+  parallel::MemberDescriptors ends;
+  {
+    const cli::Interrupt interrupt;
+    parallel::Meeting meeting = started.meeting;
+    meeting.stopped = [&] { return interrupt.pending(); };
+    TRY_ASSIGN(ends, parallel::meet_leader(meeting, rank));
+  }
+  // Who stops the leader lets it drain, for which it needs its followers.
+  for (const int meant : {SIGINT, SIGTERM, SIGHUP}) std::signal(meant, SIG_IGN);
+  const Result<std::unique_ptr<parallel::Member>> member =
+      parallel::Member::join({.descriptors = ends,
+                              .secret = started.meeting.secret,
+                              .job_limit_ms = started.meeting.wait_ns / 1'000'000,
+                              .on_lost = [&](const std::string& why) {
+                                log.error(fmt::format("rank {} ends: {}", rank, why));
+                                _exit(cli::kExitStuck);
+                              }});
+  if (!member.ok()) return of_rank(member.error());
+  const parallel::ProcessorScope processors(started.processors);
+  const Result<void> followed = executor::follow(**member, options);
+  if (!followed.ok() && followed.error().code == ErrorCode::kUnavailable) {
+    // Lost, as the watching thread sees it: with its exit code.
+    log.error(of_rank(followed.error()).message);
+    _exit(cli::kExitStuck);
+  }
+  if (!followed.ok()) return of_rank(followed.error());
+  return {};
+}
+
+}  // namespace
+
+Result<RankPlace> place_of(const std::string& launcher, const Variable& variable) {
+  std::string looked_for;
+  for (const Names& names : kNames) {
+    if (names.launcher != launcher) continue;
+    looked_for += fmt::format("{}${}", looked_for.empty() ? "" : ", ", names.rank);
+    TRY_ASSIGN(const int rank, number_in(variable, names.rank));
+    TRY_ASSIGN(const int ranks, number_in(variable, names.ranks));
+    if (rank < 0 || ranks < 0) continue;
+    if (rank >= ranks || ranks > kRanksMax) {
+      return wrong(fmt::format("{}={}, {}={}: ranks are from 0 on, {} at most", names.rank, rank,
+                               names.ranks, ranks, kRanksMax),
+                   "rank-launcher");
+    }
+    TRY_ASSIGN(const int local_rank, number_in(variable, names.local_rank));
+    TRY_ASSIGN(const int local_ranks, local_ranks_in(variable, names.local_ranks));
+    RankPlace place{.rank = rank, .ranks = ranks};
+    if (local_rank >= 0 && local_rank < local_ranks) {
+      place.local_rank = local_rank;
+      place.local_ranks = local_ranks;
+    }
+    return place;
+  }
+  return wrong(fmt::format("--rank-launcher {}: {} is not set", launcher, looked_for),
+               "rank-launcher");
+}
+
+std::vector<Flag> rank_flags() {
+  const cli::Circumstance by_hand{"--nnodes"};
+  const cli::Circumstance by_launcher{"--rank-launcher", {"env", "mpi", "slurm"}};
+  return {{.name = "--nnodes",
+           .value = "N",
+           .help = "the ranks are started one by one, on hosts of their own as a rule: N of them, "
+                   "as many as --tensor-parallel-size; --nnodes 2 --node-rank 1",
+           .kind = Flag::Kind::kInteger,
+           .least = 1,
+           .most = kRanksMax},
+          {.name = "--node-rank",
+           .value = "R",
+           .help = "which of them this is; 0 leads and serves",
+           .kind = Flag::Kind::kInteger,
+           .most = kRanksMax - 1,
+           .only_with = {by_hand}},
+          {.name = "--rank-launcher",
+           .value = "L",
+           .help = "who starts the ranks: this process or, with --nnodes, somebody by hand (own); "
+                   "one who sets RANK and WORLD_SIZE (env); mpirun (mpi); srun (slurm)",
+           .default_text = "own",
+           .choices = {"own", "env", "mpi", "slurm"}},
+          {.name = "--master-addr",
+           .value = "HOST",
+           .help = "where rank 0 waits for the others; with a launcher $MASTER_ADDR is asked, too",
+           .default_text = "127.0.0.1",
+           .may_be_empty = false,
+           .only_with = {by_hand, by_launcher}},
+          {.name = "--master-port",
+           .value = "P",
+           .help = "and at which port; with a launcher $MASTER_PORT is asked, too",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "29501",
+           .least = 1,
+           .most = 65535,
+           .only_with = {by_hand, by_launcher}},
+          {.name = "--rank-token-file",
+           .value = "FILE",
+           .help = "a secret that all ranks know, as 'openssl rand -hex 32' writes it",
+           .may_be_empty = false,
+           .only_with = {by_hand, by_launcher}},
+          {.name = "--rank-wait-seconds",
+           .value = "S",
+           .help = "how long ranks wait for each other at the start",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "300",
+           .least = 1,
+           .most = 86400,
+           .only_with = {by_hand, by_launcher}},
+          {.name = "--rank-restarts",
+           .value = "N",
+           .help = "a process that stays starts this one anew when its group has lost a rank, so "
+                   "often an hour at most; 0: it ends with code 7",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 1000,
+           .only_with = {{"--tensor-parallel-size"}}}};
+}
+
+Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {
+  const bool by_hand = arguments.has("--nnodes") && arguments.integer("--nnodes") > 1;
+  if (!by_hand && arguments.text("--rank-launcher") == "own") return std::optional<StartedRank>();
+  StartedRank started;
+  TRY_ASSIGN(started.place, read_place(arguments));
+  const RankPlace& place = started.place;
+  const int64_t size = arguments.integer("--tensor-parallel-size");
+  const std::string source =
+      by_hand ? "--nnodes" : "--rank-launcher " + arguments.text("--rank-launcher");
+  if (place.ranks != size) {
+    return wrong(fmt::format("{}: {} ranks, --tensor-parallel-size {}: one rank for each process",
+                             source, place.ranks, size),
+                 "tensor-parallel-size");
+  }
+  if (place.rank >= place.ranks) {
+    return wrong(fmt::format("--node-rank {}: ranks of {} are 0 to {}", place.rank, place.ranks,
+                             place.ranks - 1),
+                 "node-rank");
+  }
+  if (place.ranks < 2) return std::optional<StartedRank>();
+  TRY(check_beside(arguments));
+  if (!arguments.has("--rank-token-file")) {
+    return wrong(source + ": --rank-token-file names the secret that ranks know each other by",
+                 "rank-token-file");
+  }
+  started.meeting.ranks = place.ranks;
+  TRY_ASSIGN(started.meeting.secret, read_secret_file(arguments, "--rank-token-file"));
+  TRY_ASSIGN(started.meeting.leader, read_master(arguments));
+  started.meeting.wait_ns = arguments.integer("--rank-wait-seconds") * 1'000'000'000;
+  started.processors = processors_of(place);
+  return std::optional(std::move(started));
+}
+
+Result<void> read_rank_flags(const cli::Arguments& arguments, executor::RankOptions& ranks) {
+  TRY_ASSIGN(std::optional<StartedRank> started, started_rank(arguments));
+  if (!started) return {};
+  ranks.meeting = std::move(started->meeting);
+  ranks.processors = std::move(started->processors);
+  ranks.facts = facts_of(arguments);
+  return {};
+}
+
+int64_t memory_of_ranks(const cli::Arguments& arguments) {
+  const int64_t here = base::memory_limit_bytes();
+  const Result<std::optional<StartedRank>> started = started_rank(arguments);
+  if (!started.ok() || !*started) return here;
+  const RankPlace& place = (*started)->place;
+  return here * std::max(place.ranks / place.local_ranks, 1);
+}
+
+Result<bool> follow_leader(const cli::Arguments& arguments, const std::string& model,
+                           base::Log& log) {
+  TRY_ASSIGN(const std::optional<StartedRank> started, started_rank(arguments));
+  if (!started) return false;
+  print_place(*started, log);
+  if (started->place.rank == 0) return false;
+  TRY(follow_as(arguments, model, *started, log));
+  return true;
+}
+
+}  // namespace pelton::apps

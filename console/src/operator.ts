@@ -1,0 +1,117 @@
+// Who has signed in at a gateway's console, and what he may command: the server says so, and keeps the cookie that no page reads. What is kept here
+// is the token that each change brings along, for as long as the page is open.
+import { ApiError, send } from "./api";
+import { button, h } from "./dom";
+import { plain } from "./markdown";
+import { say, words } from "./words";
+
+const w = words.operator;
+const kSession = "console/session";
+
+type Session = { name: string; token: string; seconds: number };
+
+// Asks in a window of its own, above the page; the focus comes back. `fill` gets what closes it.
+function dialog(title: string, fill: (close: () => void) => HTMLElement[]): Promise<void> {
+  return new Promise((resolve) => {
+    const heading = h("h2", { id: "dialog-title" }, title);
+    const element: HTMLDialogElement = h("dialog", { class: "panel", "aria-labelledby": "dialog-title", onclose: () => {
+      element.remove();
+      resolve();
+    } }, heading, ...fill(() => element.close()));
+    document.body.append(element);
+    element.showModal();
+  });
+}
+
+export class Operator {
+  private session: Session | null = null;
+  private readonly watchers: (() => void)[] = [];
+  // In the page's head.
+  readonly element = button("", () => void (this.session === null ? this.sign_in() : this.show()), { class: "quiet who-signed-in" });
+
+  // `may`: whether there is a key to sign in with.
+  constructor(readonly may: boolean) {
+    this.element.hidden = !may;
+    this.set(null);
+  }
+
+  get is_signed_in(): boolean {
+    return this.session !== null;
+  }
+  on_change(watcher: () => void): void {
+    this.watchers.push(watcher);
+  }
+
+  // Whether this browser has signed in before.
+  async load(): Promise<void> {
+    if (!this.may) return;
+    try {
+      this.set(await send("GET", kSession) as Session | null);
+    } catch {
+      this.set(null);
+    }
+  }
+
+  private set(session: Session | null): void {
+    this.session = session;
+    this.element.textContent = session === null ? w.sign_in : plain(session.name);
+    this.element.title = session === null ? w.title : say(w.signed_in, { name: plain(session.name) });
+    for (const watcher of this.watchers) watcher();
+  }
+
+  private sign_in(): Promise<void> {
+    const field = h("input", { type: "password", autocomplete: "off", required: true });
+    const state = h("p", { class: "state wrong", role: "alert" });
+    return dialog(w.title, (close) => [h("form", { class: "key", onsubmit: (event: Event) => {
+      event.preventDefault();
+      state.textContent = "";
+      send("POST", kSession, { key: field.value.trim() }).then((session) => {
+        this.set(session as Session);
+        close();
+      }, (error) => {
+        field.value = "";
+        state.textContent = error instanceof ApiError && error.status > 0 ? this.why(error) : words.offline;
+        field.focus();
+      });
+    } }, h("label", { class: "field" }, h("span", {}, w.label), field), h("p", { class: "quiet" }, w.note), state,
+      h("div", { class: "tools" }, h("button", { type: "submit", class: "main" }, w.sign_in), button(words.chat.cancel, close)))]);
+  }
+
+  private why(error: ApiError): string {
+    return error.status === 401 ? w.wrong : error.status === 429 ? say(w.throttled, { seconds: error.retry_after }) : plain(error.message);
+  }
+
+  private show(): Promise<void> {
+    const state = h("p", { class: "state wrong", role: "alert" });
+    const out = (path: string, close: () => void) => this.change("DELETE", path).then(() => {
+      this.set(null);
+      close();
+    }, (error) => {
+      state.textContent = this.is_signed_in ? plain(error.message) : w.over;
+    });
+    return dialog(say(w.signed_in, { name: plain(this.session!.name) }), (close) => [h("p", { class: "quiet" }, w.lasts), state,
+      h("div", { class: "tools" }, button(w.sign_out, () => void out(kSession, close), { class: "main" }),
+        button(w.everywhere, () => void out(kSession + "?all=true", close)), button(w.close, close))]);
+  }
+
+  // A request that changes something; the session that it has shown to be over is forgotten.
+  async change(method: string, path: string): Promise<unknown> {
+    try {
+      return await send(method, path, undefined, { "X-Pelton-Token": this.session?.token ?? "" });
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) this.set(null);
+      throw error;
+    }
+  }
+
+  // Asks first. What became of it is said in the same window where it failed.
+  command(worker: string, word: keyof typeof w.commands): Promise<void> {
+    const what = w.commands[word];
+    const state = h("p", { class: "state wrong", role: "alert" });
+    const go = (close: () => void) => this.change("POST", `console/workers/${encodeURIComponent(worker)}/${word}`).then(close, (error) => {
+      state.textContent = !this.is_signed_in ? w.over : error instanceof ApiError && error.status > 0 ? plain(error.message) : words.offline;
+    });
+    return dialog(say(what.ask, { name: plain(worker) }), (close) => [h("p", {}, what.means), state,
+      h("div", { class: "tools" }, button(what.label, () => void go(close), { class: "main" }), button(words.chat.cancel, close, { autofocus: true }))]);
+  }
+}

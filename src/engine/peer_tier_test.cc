@@ -1,0 +1,322 @@
+// Prefixes that another worker has computed: two engines without threads, the test being the way
+// between them. Modelled executors check that what a block holds is what its sequence has there.
+#include "engine/peer_tier.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "engine/modelled_executor.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+namespace {
+
+using Outcome = kv::PeerFetched::Outcome;
+
+constexpr int kBlockTokens = 4;
+
+ExecutorCapacity capacity(int device = 60) {
+  return {.block_tokens = kBlockTokens,
+          .groups = {{{.name = "full", .block_bytes = 100}, {device, 100, 0}},
+                     {{.name = "window", .sliding_window = 10, .block_bytes = 50}, {40, 100, 0}}},
+          .sequences_max = 2,
+          .batch_tokens_max = 64,
+          .context_tokens_max = 160};
+}
+
+class Worker {
+ public:
+  explicit Worker(const ExecutorCapacity& has)
+      : scheduler(has, Scheduler::Options{.hash_seed = 1}),
+        executor({.capacity = has, .next_token = checksum_tokens(1000)}) {
+    scheduler.turn_on_peers();
+  }
+
+  SequenceId submit(uint64_t prompt, int expected, int length = 64) {
+    request::GenerationRequest request;
+    for (int i = 0; i < length; ++i) {
+      request.prompt.push_back(
+          static_cast<TokenId>(base::random_bits(prompt, static_cast<uint64_t>(i)) % 1000));
+    }
+    request.stop.max_new_tokens = 4;
+    request.cache_salt = salt;
+    if (expected > 0) {
+      request.peer =
+          request::PrefixPeer{.host = "h", .port = 1, .tokens = expected, .ticket = "ticket"};
+    }
+    Result<SequenceId> id = scheduler.submit(std::move(request));
+    CHECK(id.ok());
+    return *id;
+  }
+
+  // One step.
+  void turn() {
+    StepPlan plan = scheduler.plan(now_ns += 1'000'000);
+    for (kv::PeerFetch& fetch : scheduler.take_peer_fetches()) fetches.push_back(std::move(fetch));
+    for (const int64_t id : scheduler.take_peer_cancels()) cancelled.push_back(id);
+    if (!plan.empty()) {
+      executor.submit(std::move(plan));
+      StepResult result = executor.collect();
+      result.elapsed_ns = step_ns;
+      scheduler.commit(std::move(result));
+    }
+    scheduler.check_integrity();
+    std::vector<Scheduler::Event> events;
+    scheduler.take_events(events);
+    for (Scheduler::Event& event : events) {
+      if (event.token) tokens.push_back(event.token->token);
+      if (event.end) ends.push_back(*event.end);
+    }
+  }
+  void finish() {
+    for (int i = 0; i < 1'000 && !scheduler.idle(); ++i) turn();
+    EXPECT_TRUE(scheduler.idle());
+  }
+  std::vector<TokenId> said() { return std::exchange(tokens, {}); }
+  const PeerTier::Counters& counters() const { return scheduler.peer_tier().counters(); }
+
+  std::string salt;
+  Scheduler scheduler;
+  ModelledExecutor executor;
+  std::vector<kv::PeerFetch> fetches;
+  std::vector<int64_t> cancelled;
+  std::vector<TokenId> tokens;
+  std::vector<StreamEnd> ends;
+  int64_t now_ns = 0;
+  int64_t step_ns = 0;
+};
+
+class PeerTierTest : public testing::Test {
+ protected:
+  // What the source answers to a fetch, carried over as far as `most` blocks.
+  kv::PeerFetched carry(const kv::PeerFetch& fetch, size_t most = 1'000) {
+    const kv::PeerOffer offer =
+        source_.scheduler.offer({.id = ++asks_, .names = fetch.names, .held = fetch.held});
+    source_.scheduler.check_integrity();
+    kv::PeerFetched fetched{.id = fetch.id, .blocks = {}};
+    kv::PerGroup<std::vector<kv::BlockId>> rooms = fetch.rooms;
+    for (const kv::PeerOffer::Block& block : offer.blocks) {
+      if (fetched.blocks.size() == most) break;
+      std::vector<kv::BlockId>& free = rooms[block.group];
+      CHECK(!free.empty(), "more than there is room for");
+      target_.executor.take_over(source_.executor, block, free.back());
+      fetched.blocks.push_back({.group = block.group, .host = free.back(), .name = block.name});
+      free.pop_back();
+      fetched.bytes += block.group == 0 ? 100 : 50;
+    }
+    offered_ = offer;
+    source_.scheduler.end_offer(offer.id);
+    source_.scheduler.check_integrity();
+    return fetched;
+  }
+  // Of a prompt that the source has computed.
+  std::vector<TokenId> computed_at_source(uint64_t prompt) {
+    source_.submit(prompt, 0);
+    source_.finish();
+    return source_.said();
+  }
+  void finish_target() {
+    target_.finish();
+    EXPECT_TRUE(target_.scheduler.ledger().clean());
+    EXPECT_TRUE(source_.scheduler.ledger().clean());
+  }
+
+  Worker source_{capacity()};
+  Worker target_{capacity()};
+  kv::PeerOffer offered_;
+  int64_t asks_ = 0;
+};
+
+TEST_F(PeerTierTest, WhatAPeerHasIsNotComputed) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  target_.submit(1, 60);
+  target_.turn();
+  ASSERT_EQ(target_.fetches.size(), 1u);
+  EXPECT_TRUE(target_.tokens.empty()) << "it waits";
+  const kv::PeerFetch& fetch = target_.fetches.front();
+  EXPECT_EQ(fetch.names.size(), 15u);
+  EXPECT_EQ(fetch.rooms[0].size(), 15u);
+  EXPECT_EQ(fetch.rooms[1].size(), 3u) << "of the window its last blocks only";
+  target_.scheduler.finish_peer_fetch(carry(fetch), target_.now_ns);
+  EXPECT_EQ(offered_.blocks.size(), 18u);
+  finish_target();
+  EXPECT_EQ(target_.said(), alone);
+  ASSERT_EQ(target_.ends.size(), 1u);
+  EXPECT_EQ(target_.ends.front().cached_tokens, 60);
+  EXPECT_EQ(target_.ends.front().cached_from_peer, 60);
+  EXPECT_EQ(target_.ends.front().cached_by_tier[kv::kHost], 0);
+  EXPECT_EQ(target_.scheduler.counters().prompt_tokens_from_peers, 60);
+  EXPECT_EQ(target_.counters().blocks_fetched, 18);
+  // From now on it has them itself.
+  target_.submit(1, 60);
+  finish_target();
+  EXPECT_EQ(target_.counters().fetches, 1);
+  EXPECT_EQ(target_.said(), alone);
+}
+
+TEST_F(PeerTierTest, APartIsOfUseAndTheRestIsComputed) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  for (const size_t most : {size_t{0}, size_t{1}, size_t{7}, size_t{17}}) {
+    target_.scheduler.reset_prefix_cache();
+    target_.submit(1, 60);
+    target_.turn();
+    ASSERT_FALSE(target_.fetches.empty());
+    target_.scheduler.finish_peer_fetch(carry(target_.fetches.back(), most), target_.now_ns);
+    finish_target();
+    EXPECT_EQ(target_.said(), alone) << most;
+  }
+}
+
+TEST_F(PeerTierTest, WhatTheSourceHasLostMeanwhileIsComputed) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  source_.scheduler.reset_prefix_cache();
+  target_.submit(1, 60);
+  target_.turn();
+  ASSERT_EQ(target_.fetches.size(), 1u);
+  kv::PeerFetched nothing = carry(target_.fetches.front());
+  EXPECT_TRUE(nothing.blocks.empty());
+  nothing.outcome = Outcome::kNothing;
+  target_.scheduler.finish_peer_fetch(nothing, target_.now_ns);
+  finish_target();
+  EXPECT_EQ(target_.said(), alone);
+  EXPECT_EQ(target_.counters().nothing, 1);
+  EXPECT_EQ(target_.ends.front().cached_from_peer, 0);
+}
+
+TEST_F(PeerTierTest, APeerThatIsLateIsNotWaitedFor) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  target_.submit(1, 60);
+  for (int i = 0; i < 200 && target_.ends.empty(); ++i) target_.turn();
+  EXPECT_EQ(target_.said(), alone);
+  EXPECT_EQ(target_.counters().late, 1);
+  ASSERT_EQ(target_.cancelled.size(), 1u);
+  EXPECT_FALSE(target_.scheduler.idle()) << "its rooms are not free before it says so";
+  kv::PeerFetched late = carry(target_.fetches.front());
+  late.outcome = Outcome::kCancelled;
+  target_.scheduler.finish_peer_fetch(late, target_.now_ns);
+  finish_target();
+}
+
+TEST_F(PeerTierTest, TheSamePrefixIsFetchedOnceForAllWhoAsk) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  for (int i = 0; i < 100; ++i) target_.submit(1, 60);
+  target_.turn();
+  ASSERT_EQ(target_.fetches.size(), 1u);
+  EXPECT_EQ(target_.counters().joined, 99);
+  target_.scheduler.finish_peer_fetch(carry(target_.fetches.front()), target_.now_ns);
+  finish_target();
+  EXPECT_EQ(target_.ends.size(), 100u);
+  for (const StreamEnd& end : target_.ends) EXPECT_EQ(end.cached_tokens, 60);
+  EXPECT_EQ(target_.tokens.size(), 400u);
+}
+
+TEST_F(PeerTierTest, WhoLeavesWhileItIsFetchedHoldsNothing) {
+  computed_at_source(1);
+  const SequenceId id = target_.submit(1, 60);
+  target_.turn();
+  target_.scheduler.cancel(id);
+  target_.turn();
+  EXPECT_EQ(target_.cancelled.size(), 1u);
+  target_.scheduler.finish_peer_fetch(carry(target_.fetches.front()), target_.now_ns);
+  finish_target();
+}
+
+TEST_F(PeerTierTest, WhatWasForgottenMeanwhileIsNotListed) {
+  computed_at_source(1);
+  target_.submit(1, 60);
+  target_.turn();
+  target_.scheduler.reset_prefix_cache();
+  target_.scheduler.finish_peer_fetch(carry(target_.fetches.front()), target_.now_ns);
+  finish_target();
+  EXPECT_EQ(target_.ends.front().cached_tokens, 0);
+}
+
+TEST_F(PeerTierTest, AnotherSaltHasNothingInCommon) {
+  computed_at_source(1);
+  target_.salt = "b";
+  target_.submit(1, 60);
+  target_.turn();
+  ASSERT_EQ(target_.fetches.size(), 1u);
+  EXPECT_TRUE(carry(target_.fetches.front()).blocks.empty());
+  target_.scheduler.finish_peer_fetch({.id = target_.fetches.front().id, .blocks = {}},
+                                      target_.now_ns);
+  finish_target();
+}
+
+TEST_F(PeerTierTest, WhereComputingIsQuickerItIsComputed) {
+  computed_at_source(1);
+  target_.step_ns = 64;  // a nanosecond a token
+  target_.submit(1, 60);
+  target_.turn();
+  kv::PeerFetched slow = carry(target_.fetches.front());
+  slow.ns = 1'000'000'000;
+  target_.scheduler.finish_peer_fetch(slow, target_.now_ns);
+  target_.submit(2, 0);  // what computing takes is known by then
+  finish_target();
+  computed_at_source(3);
+  target_.submit(3, 60);
+  finish_target();
+  EXPECT_EQ(target_.counters().fetches, 1);
+  EXPECT_EQ(target_.counters().declined, 1);
+}
+
+TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
+  for (uint64_t prompt = 0; prompt < 5; ++prompt) {
+    target_.submit(prompt, 60);
+    target_.turn();
+    if (prompt < 3) {
+      target_.scheduler.finish_peer_fetch(
+          {.id = target_.fetches.back().id, .outcome = Outcome::kFailed, .blocks = {}},
+          target_.now_ns);
+    }
+    finish_target();
+  }
+  EXPECT_EQ(target_.counters().fetches, 3);
+  EXPECT_EQ(target_.counters().failed, 3);
+  target_.now_ns += 20'000'000'000;
+  target_.turn();  // its clock is the plan's
+  target_.submit(9, 60);
+  target_.turn();
+  EXPECT_EQ(target_.counters().fetches, 4);
+  target_.scheduler.finish_peer_fetch(
+      {.id = target_.fetches.back().id, .outcome = Outcome::kFailed, .blocks = {}}, target_.now_ns);
+  finish_target();
+}
+
+// Offered blocks stay as they are while others need room; and go when there is none else.
+TEST(PeerOffers, SequencesThatLackBlocksGetThemBack) {
+  Worker source{capacity(40)};
+  source.submit(1, 0, 128);
+  source.finish();
+  std::vector<TokenId> first = source.said();
+  Worker asking{capacity()};
+  asking.submit(1, 124, 128);
+  asking.turn();
+  ASSERT_EQ(asking.fetches.size(), 1u);
+  const kv::PeerFetch& fetch = asking.fetches.front();
+  const kv::PeerOffer offer =
+      source.scheduler.offer({.id = 1, .names = fetch.names, .held = fetch.held});
+  EXPECT_EQ(offer.prefix_blocks, 31);
+  source.submit(2, 0, 128);
+  for (int i = 0; i < 10 && !source.scheduler.needs_offered(); ++i) source.turn();
+  EXPECT_TRUE(source.scheduler.needs_offered());
+  EXPECT_TRUE(source.ends.size() == 1) << "it cannot go on before";
+  source.scheduler.end_all_offers();
+  source.finish();
+  EXPECT_EQ(source.ends.size(), 2u);
+  EXPECT_EQ(source.counters().revoked, 1);
+  source.scheduler.end_offer(1);  // its transfer says so later
+  EXPECT_TRUE(source.scheduler.ledger().clean());
+  asking.scheduler.finish_peer_fetch({.id = fetch.id, .outcome = Outcome::kFailed, .blocks = {}},
+                                     asking.now_ns);
+  asking.finish();
+  EXPECT_EQ(asking.said(), first);
+}
+
+}  // namespace
+}  // namespace pelton::engine

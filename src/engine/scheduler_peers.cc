@@ -1,0 +1,58 @@
+// How the scheduler uses other workers' caches: what is fetched for whoever waits.
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+
+void Scheduler::turn_on_peers() {
+  CHECK(next_step_ == 0 && next_id_ == 0, "peers after the first request");
+  peer_tier_.turn_on();
+  watch_host_copies();
+}
+
+// Those whose rooms no step touches any more.
+std::vector<kv::PeerFetch> Scheduler::take_peer_fetches() {
+  for (kv::PeerFetch& fetch : peer_tier_.take_begun()) held_fetches_.push_back(std::move(fetch));
+  const auto waits = [&](const kv::PeerFetch& fetch) {
+    for (int group = 0; group < fetch.rooms.size(); ++group) {
+      for (const BlockId room : fetch.rooms[group]) {
+        if (is_copied(group, room)) return true;
+      }
+    }
+    return false;
+  };
+  const auto ready = std::stable_partition(held_fetches_.begin(), held_fetches_.end(), waits);
+  std::vector<kv::PeerFetch> fetches(std::make_move_iterator(ready),
+                                     std::make_move_iterator(held_fetches_.end()));
+  held_fetches_.erase(ready, held_fetches_.end());
+  return fetches;
+}
+
+void Scheduler::begin_peer_load(Sequence& sequence) {
+  if (!sequence.request.peer || sequence.computes_every_token()) return;
+  sequence.peer_load = peer_tier_.load(
+      {.hashes = usable_names(sequence), .peer = *sequence.request.peer, .owner = sequence.owner},
+      now_ns_);
+}
+
+// As for the disk: while it waits in line that costs nothing; once it is next, not for long.
+bool Scheduler::waits_for_peer(Sequence& sequence) {
+  PeerTier::Load& load = *sequence.peer_load;
+  if (load.transfer < 0) return false;
+  if (load.give_up_ns == 0) load.give_up_ns = now_ns_ + peer_tier_.patience_ns(load);
+  if (now_ns_ < load.give_up_ns) return true;
+  peer_tier_.note_late();
+  load.far_blocks = load.near_blocks;
+  return false;
+}
+
+void Scheduler::release_peer_load(Sequence& sequence) {
+  if (sequence.peer_load == nullptr) return;
+  peer_tier_.release(*sequence.peer_load);
+  sequence.peer_load = nullptr;
+}
+
+}  // namespace pelton::engine

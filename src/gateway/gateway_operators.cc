@@ -1,0 +1,142 @@
+// The part of gateway::Gateway that is its operators': numbers, whose key is an operator's,
+// commands to workers, the configuration that is in force and a new one.
+#include <utility>
+
+#include "base/json_writer.h"
+#include "gateway/config_text.h"
+#include "gateway/gateway.h"
+#include "gateway/key_scopes.h"
+
+namespace pelton::gateway {
+
+FleetSampler::Sums Gateway::sums() const {
+  FleetSampler::Sums sums{.open = counters_.open,
+                          .waiting = counters_.figures.waiting(),
+                          .retries = counters_.figures.retries(),
+                          .moves = counters_.figures.moves(),
+                          .interrupted = counters_.interrupted,
+                          .unserved = counters_.unserved,
+                          .ended = counters_.figures.ended()};
+  for (const auto& [pool, gate] : gates()) sums.held[pool] = gate->counts().held;
+  return sums;
+}
+
+bool Gateway::has_operators() const {
+  const Config settings = config();
+  return settings->config.key_scopes != nullptr && settings->config.key_scopes->has_operators();
+}
+
+std::optional<access::Principal> Gateway::operator_of(std::string_view key) const {
+  if (!has_operators()) return std::nullopt;  // where no key is asked for, anybody would be one
+  std::optional<access::Principal> found =
+      access_control_.identify({.authorization = {}, .api_key = key});
+  if (!found || !found->is_admin) return std::nullopt;
+  return found;
+}
+
+bool Gateway::is_operator(const std::string& account) const {
+  const Config settings = config();
+  if (settings->config.key_scopes == nullptr) return false;
+  const KeyScope* scope = settings->config.key_scopes->of(account);
+  return scope != nullptr && scope->is_operator;
+}
+
+bool Gateway::command(std::string_view worker, Fleet::Command command) {
+  return fleet_.command(worker, command);
+}
+
+namespace {
+
+void write_route(base::JsonWriter& w, const RouteConfig& route) {
+  w.begin_object().key("model").string(route.model).key("tenant").string(route.tenant);
+  w.key("sticky").string(sticky_name(route.sticky)).key("arms").begin_array();
+  for (const RouteArm& arm : route.arms) {
+    w.begin_object().key("arm").string(arm.name).key("pool").string(arm.pool);
+    w.key("weight").number(arm.weight).end_object();
+  }
+  w.end_array().key("shadow");
+  if (route.shadow) {
+    w.begin_object().key("pool").string(route.shadow->pool);
+    w.key("share").number(route.shadow->share).end_object();
+  } else {
+    w.null();
+  }
+  w.key("fallback").begin_array();
+  for (const std::string& pool : route.fallback) w.string(pool);
+  w.end_array().end_object();
+}
+
+}  // namespace
+
+std::string Gateway::routes_body() const {
+  const Config settings = config();
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("routes").begin_array();
+  for (const RouteConfig& route : settings->config.routes) write_route(w, route);
+  w.end_array().end_object();
+  return body;
+}
+
+bool Gateway::has_routes() const {
+  return !config()->config.routes.empty();
+}
+
+std::string Gateway::effective_config() const {
+  return config_text(config()->config);
+}
+
+// What takes a new start stays as it is in force: gives back those keys of the file.
+std::vector<std::string_view> Gateway::keep_what_is_fixed(const GatewayConfig& old,
+                                                          GatewayConfig& config) const {
+  std::vector<std::string_view> kept;
+  const auto keep = [&kept](std::string_view key, auto& value, const auto& before) {
+    if (value == before) return;
+    if (kept.empty() || kept.back() != key) kept.push_back(key);
+    value = before;
+  };
+  keep("listen", config.host, old.host);
+  keep("listen", config.port, old.port);
+  keep("admin", config.admin_host, old.admin_host);
+  keep("admin", config.admin_port, old.admin_port);
+  keep("grpc_listen", config.grpc_host, old.grpc_host);
+  keep("grpc_listen", config.grpc_port, old.grpc_port);
+  keep("index_bytes", config.index_bytes, old.index_bytes);
+  keep("threads", config.threads, old.threads);
+  keep("allowed_hosts", config.allowed_hosts, old.allowed_hosts);
+  keep("fleet_key_file", config.fleet_key_file, old.fleet_key_file);
+  keep("[etcd]", config.etcd, old.etcd);
+  keep("ca_file", config.kubernetes.ca_file, old.kubernetes.ca_file);
+  keep("state_dir", config.autoscaler.state_dir, old.autoscaler.state_dir);
+  for (PoolConfig& pool : config.pools) {
+    const std::shared_ptr<PoolGate> gate = gate_of(pool.name);
+    const bool is_same = gate == nullptr ? !pool.scaling
+                                         : pool.scaling && scaling_text(*pool.scaling) ==
+                                                               scaling_text(gate->config());
+    if (is_same) continue;
+    kept.emplace_back("[pool.scale]");
+    if (gate != nullptr) pool.scaling = gate->config();
+  }
+  return kept;
+}
+
+std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiKeys keys,
+                                              ModelTexts texts) {
+  const Config settings = this->config();
+  std::vector<std::string_view> kept = keep_what_is_fixed(settings->config, config);
+  auto changed = std::make_shared<const Settings>(
+      Settings{.config = std::move(config), .texts = std::move(texts)});
+  {
+    std::lock_guard lock(mutex_);
+    access_control_.replace_keys(std::move(keys));
+    config_ = std::move(changed);
+  }
+  retry_budget_.set_share(this->config()->config.retry_budget);
+  watch_services(this->config()->config);
+  set_members();
+  dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
+  ++counters_.reloads;
+  return kept;
+}
+
+}  // namespace pelton::gateway

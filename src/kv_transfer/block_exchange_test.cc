@@ -1,0 +1,528 @@
+// Two workers' exchanges in one process, over loopback: what is fetched is what the source has
+// under that name, or nothing, whoever asks, whatever is said and whenever one of them ends.
+#include "kv_transfer/block_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/random.h"
+
+namespace pelton::kv_transfer {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using Outcome = kv::PeerFetched::Outcome;
+
+constexpr size_t kBlockBytes[] = {5000, 700};
+constexpr int kBlocks = 12;
+const std::vector<std::string> kKeys = {std::string(32, 'k')};
+
+kv::BlockHash name_of(int i) {
+  return {.low = base::random_bits(7, static_cast<uint64_t>(i)),
+          .high = base::random_bits(8, static_cast<uint64_t>(i))};
+}
+
+std::string content(int group, int i) {
+  std::string bytes(kBlockBytes[group], '\0');
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    bytes[at] = static_cast<char>(base::random_bits(static_cast<uint64_t>(100 * group + i), at));
+  }
+  return bytes;
+}
+
+class Memory final : public BlockMemory {
+ public:
+  void read_block(int group, kv::Tier tier, kv::BlockId block,
+                  std::span<char> into) const override {
+    if (before_read) before_read();
+    EXPECT_EQ(tier, kv::kDevice);
+    std::ranges::copy(content(group, block), into.begin());
+  }
+  void write_block(int group, kv::BlockId block, std::span<const char> bytes) override {
+    written[{group, block}] = std::string(bytes.begin(), bytes.end());
+  }
+
+  std::map<std::pair<int, kv::BlockId>, std::string> written;  // read once all is over
+  std::function<void()> before_read;
+};
+
+PeerLayout layout() {
+  return {{"block size", "16"}, {"KV type", "bf16"},     {"layers", "4"},
+          {"KV groups", "2"},   {"KV heads", "2 of 64"}, {"rotary setting", "10000"},
+          {"arithmetic", "a"},  {"configuration", "c"},  {"weights", "w"}};
+}
+
+BlockExchange::Options options_of(const PeerLayout& layout = kv_transfer::layout(),
+                                  const std::vector<std::string>& keys = kKeys) {
+  BlockExchange::Options options{.exchange = {.address = "127.0.0.1", .port = 0, .keys = keys},
+                                 .groups = {},
+                                 .layout = layout};
+  options.groups.push_back({.name = "full", .block_bytes = kBlockBytes[0]});
+  options.groups.push_back({.name = "window", .sliding_window = 20, .block_bytes = kBlockBytes[1]});
+  options.pin_max = 300ms;
+  return options;
+}
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+bool eventually(const std::function<bool()>& what) {
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (!what()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+// Passes bytes on between whoever connects and a port, as `spoils` says: it is called with the
+// number of the first byte of a piece towards the receiver, and may change the piece; false: cut.
+class Proxy {
+ public:
+  using Spoils = std::function<bool(size_t at, std::string& piece)>;
+  Proxy(int to, Spoils spoils) : to_(to), spoils_(std::move(spoils)) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof place;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&place), size), 0);
+    EXPECT_EQ(::listen(listener_, 8), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size), 0);
+    port_ = ntohs(place.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Proxy() {
+    stopping_ = true;
+    thread_.join();
+    ::close(listener_);
+  }
+  int port() const { return port_; }
+
+ private:
+  void run() {
+    while (!stopping_) {
+      pollfd waiting{.fd = listener_, .events = POLLIN, .revents = 0};
+      if (::poll(&waiting, 1, 5) <= 0) continue;
+      const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in place{};
+      place.sin_family = AF_INET;
+      place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      place.sin_port = htons(static_cast<uint16_t>(to_));
+      EXPECT_EQ(::connect(server, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+      pass(client, server);
+      ::close(client);
+      ::close(server);
+    }
+  }
+  void pass(int client, int server) {
+    std::string piece;
+    size_t at = 0;
+    while (!stopping_) {
+      pollfd waiting[] = {{.fd = client, .events = POLLIN, .revents = 0},
+                          {.fd = server, .events = POLLIN, .revents = 0}};
+      if (::poll(waiting, 2, 5) <= 0) continue;
+      for (int from = 0; from < 2; ++from) {
+        if ((waiting[from].revents & (POLLIN | POLLHUP)) == 0) continue;
+        piece.resize(4096);
+        const ssize_t came = ::recv(waiting[from].fd, piece.data(), piece.size(), 0);
+        if (came <= 0) return;
+        piece.resize(static_cast<size_t>(came));
+        const size_t begin = at;
+        if (from == 1) at += piece.size();
+        if (from == 1 && !spoils_(begin, piece)) return;
+        (void)!::send(waiting[1 - from].fd, piece.data(), piece.size(), MSG_NOSIGNAL);
+      }
+    }
+  }
+
+  const int to_;
+  const Spoils spoils_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class BlockExchangeTest : public testing::Test {
+ protected:
+  BlockExchangeTest() { open(options_of(), options_of()); }
+  ~BlockExchangeTest() override { close(); }
+
+  void open(const BlockExchange::Options& source, const BlockExchange::Options& target) {
+    close();
+    source_ = *BlockExchange::open(source, source_memory_);
+    target_ = *BlockExchange::open(target, target_memory_);
+    stopping_ = false;
+    engine_ = std::thread([this] { answer_asks(); });
+  }
+  void close() {
+    stopping_ = true;
+    if (engine_.joinable()) engine_.join();
+    source_.reset();
+    target_.reset();
+  }
+
+  // The source's engine: it has the first `there_` blocks of the full group, and of the window's
+  // those that a hit of all of them looks back into.
+  void answer_asks() {
+    while (!stopping_) {
+      for (const kv::PeerAsk& ask : source_->take_asks()) {
+        kv::PeerOffer offer{.id = ask.id, .blocks = {}};
+        const int count = std::min<int>(there_, static_cast<int>(ask.names.size()));
+        offer.prefix_blocks = count;
+        for (int i = 0; i < count; ++i) {
+          for (int group = 0; group < 2; ++group) {
+            if (ask.held[group][static_cast<size_t>(i)]) continue;
+            if (group == 1 && i < count - 2) continue;
+            offer.blocks.push_back({.group = group, .name = name_of(i), .block = i});
+          }
+        }
+        ++pinned_;
+        source_->offer(std::move(offer));
+      }
+      pinned_ -= static_cast<int>(source_->take_over().size());
+      std::this_thread::sleep_for(200us);
+    }
+  }
+
+  PeerTicket ticket(int blocks = kBlocks) {
+    std::vector<kv::BlockHash> names;
+    for (int i = 0; i < blocks; ++i) names.push_back(name_of(i));
+    return {.source = source_->place().id,
+            .target = target_->place().id,
+            .grant = grant_of(names),
+            .request_id = "r",
+            .expires_ms = now_ms() + 20'000,
+            .nonce = std::to_string(++nonce_)};
+  }
+  kv::PeerFetch fetch(const std::string& ticket, int blocks = kBlocks) {
+    kv::PeerFetch fetch{.id = ++id_,
+                        .host = "127.0.0.1",
+                        .port = source_->place().port,
+                        .ticket = ticket,
+                        .names = {},
+                        .held = {},
+                        .rooms = {},
+                        .limit_ns = 2'000'000'000};
+    for (int i = 0; i < blocks; ++i) fetch.names.push_back(name_of(i));
+    for (int group = 0; group < 2; ++group) {
+      fetch.held.push_back(std::vector<bool>(static_cast<size_t>(blocks), false));
+      std::vector<kv::BlockId> rooms;
+      for (int i = 0; i < (group == 0 ? blocks : 2); ++i) rooms.push_back(40 + i);
+      fetch.rooms.push_back(rooms);
+    }
+    return fetch;
+  }
+  kv::PeerFetched outcome() {
+    std::vector<kv::PeerFetched> all;
+    EXPECT_TRUE(eventually([&] { return !(all = target_->take_fetched()).empty(); }));
+    return all.empty() ? kv::PeerFetched{} : all.front();
+  }
+  kv::PeerFetched run(kv::PeerFetch fetch) {
+    target_memory_.written.clear();
+    target_->fetch(std::move(fetch));
+    return outcome();
+  }
+  kv::PeerFetched run(const PeerTicket& ticket) { return run(fetch(ticket.seal(kKeys.front()))); }
+
+  // As a receiver does, up to the answer.
+  void ask_and_stop(bool leaves) {
+    const auto until = PeerChannel::Clock::now() + 5s;
+    auto channel = *PeerChannel::connect({.host = "127.0.0.1", .port = source_->place().port},
+                                         kKeys.front(), until);
+    const PeerHello hello{.id = target_->place().id, .layout = layout()};
+    ASSERT_TRUE(channel->send(encode(hello), until).ok());
+    ASSERT_TRUE(channel->receive(until)->has_value());
+    PeerWant want{.transfer = 1,
+                  .limit_ms = 5'000,
+                  .ticket = ticket().seal(kKeys.front()),
+                  .names = {},
+                  .held = {}};
+    for (int i = 0; i < kBlocks; ++i) want.names.push_back(name_of(i));
+    want.held.assign(2, std::vector<bool>(kBlocks, false));
+    ASSERT_TRUE(channel->send(encode(want), until).ok());
+    ASSERT_TRUE(channel->receive(until)->has_value());
+    EXPECT_EQ(pinned_, 1);
+    if (leaves) return;
+    EXPECT_TRUE(nothing_is_pinned()) << "while it is still connected";
+  }
+
+  // Whatever came of it: what has landed is what the source has under that name.
+  void expect_right(const kv::PeerFetched& fetched) {
+    EXPECT_EQ(fetched.blocks.size(), target_memory_.written.size());
+    for (const kv::PeerFetched::Block& one : fetched.blocks) {
+      int i = 0;
+      while (i < kBlocks && name_of(i) != one.name) ++i;
+      ASSERT_LT(i, kBlocks);
+      EXPECT_EQ(target_memory_.written.at({one.group, one.host}), content(one.group, i));
+    }
+  }
+  bool nothing_is_pinned() {
+    return eventually([&] { return pinned_ == 0; });
+  }
+
+  Memory source_memory_;
+  Memory target_memory_;
+  std::unique_ptr<BlockExchange> source_;
+  std::unique_ptr<BlockExchange> target_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> there_{kBlocks};
+  std::atomic<int> pinned_{0};
+  std::thread engine_;
+  int nonce_ = 0;
+  int64_t id_ = 0;
+};
+
+TEST_F(BlockExchangeTest, WhatIsFetchedIsWhatTheSourceHas) {
+  const kv::PeerFetched fetched = run(ticket());
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  EXPECT_EQ(fetched.blocks.size(), size_t{kBlocks} + 2) << "of the window its last blocks only";
+  EXPECT_EQ(fetched.bytes, int64_t{kBlocks} * 5000 + 2 * 700);
+  expect_right(fetched);
+  EXPECT_EQ(source_->served().bytes, fetched.bytes);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+TEST_F(BlockExchangeTest, WhatIsHereDoesNotCross) {
+  kv::PeerFetch wanted = fetch(ticket().seal(kKeys.front()));
+  for (size_t i = 0; i < kBlocks; ++i) wanted.held[0][i] = true;
+  const kv::PeerFetched fetched = run(std::move(wanted));
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  EXPECT_EQ(fetched.bytes, 2 * 700);
+  expect_right(fetched);
+}
+
+TEST_F(BlockExchangeTest, APartIsFetchedWhereThereIsNoMore) {
+  there_ = 5;
+  const kv::PeerFetched fetched = run(ticket());
+  EXPECT_EQ(fetched.bytes, 5 * 5000 + 2 * 700);
+  expect_right(fetched);
+  there_ = 0;
+  EXPECT_EQ(run(ticket()).outcome, Outcome::kNothing);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+TEST_F(BlockExchangeTest, Kv01TicketsThatAreNotGoodAreRefused) {
+  EXPECT_EQ(run(ticket()).outcome, Outcome::kDone);
+  const auto expect_refused = [&](std::string_view why, const std::string& text) {
+    const kv::PeerFetched fetched = run(fetch(text));
+    EXPECT_EQ(fetched.outcome, Outcome::kRefused) << why;
+    EXPECT_THAT(fetched.why, HasSubstr(std::string(why)));
+    EXPECT_TRUE(target_memory_.written.empty()) << why;
+  };
+  const auto changed = [&](const std::function<void(PeerTicket&)>& change) {
+    PeerTicket one = ticket();
+    change(one);
+    return one.seal(kKeys.front());
+  };
+  expect_refused("none", "");
+  expect_refused("not one of this fleet's", ticket().seal(std::string(32, 'x')));
+  expect_refused("expired", changed([](PeerTicket& one) { one.expires_ms = now_ms() - 1; }));
+  expect_refused("too long", changed([](PeerTicket& one) { one.expires_ms += 3'600'000; }));
+  expect_refused("another worker's blocks", changed([](PeerTicket& one) { one.source = "s"; }));
+  expect_refused("is another worker's", changed([](PeerTicket& one) { one.target = "t"; }));
+  const std::string once = ticket().seal(kKeys.front());
+  EXPECT_EQ(run(fetch(once)).outcome, Outcome::kDone);
+  expect_refused("used before", once);
+  std::string flipped = ticket().seal(kKeys.front());
+  flipped[flipped.size() / 2] = flipped[flipped.size() / 2] == 'a' ? 'b' : 'a';
+  expect_refused("not one of this fleet's", flipped);
+  EXPECT_EQ(source_->served().refused, 8);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+// Names are salted by tenant: a ticket for one's is none for the other's.
+TEST_F(BlockExchangeTest, Kv21BlocksThatTheTicketDoesNotGrantAreRefused) {
+  const kv::PeerFetched fetched = run(fetch(ticket(kBlocks - 1).seal(kKeys.front())));
+  EXPECT_EQ(fetched.outcome, Outcome::kRefused);
+  EXPECT_THAT(fetched.why, HasSubstr("does not grant"));
+  EXPECT_TRUE(target_memory_.written.empty());
+}
+
+TEST_F(BlockExchangeTest, Kv04AnotherLayoutIsRefusedByTheNameOfWhatDiffers) {
+  for (size_t i = 0; i < layout().size(); ++i) {
+    PeerLayout other = layout();
+    other[i].second += " not";
+    open(options_of(), options_of(other));
+    const kv::PeerFetched fetched = run(ticket());
+    EXPECT_EQ(fetched.outcome, Outcome::kRefused);
+    EXPECT_THAT(fetched.why, HasSubstr(other[i].first + ": " + other[i].second + " there"));
+    EXPECT_TRUE(target_memory_.written.empty());
+  }
+}
+
+TEST_F(BlockExchangeTest, Kv01WhoHasAnotherKeyIsNotHeard) {
+  open(options_of(), options_of(layout(), {std::string(32, 'x')}));
+  EXPECT_EQ(run(ticket()).outcome, Outcome::kFailed);
+  EXPECT_TRUE(target_memory_.written.empty());
+  // The key before the one that is used is believed.
+  open(options_of(layout(), {std::string(32, 'n'), kKeys.front()}), options_of());
+  EXPECT_EQ(run(ticket()).outcome, Outcome::kDone);
+}
+
+TEST_F(BlockExchangeTest, Kv19ABlockThatIsDamagedAtItsSourceIsNotBelieved) {
+  BlockExchange::Options damaging = options_of();
+  damaging.exchange.damage_one_in = 4;
+  open(damaging, options_of());
+  const kv::PeerFetched fetched = run(ticket());
+  EXPECT_EQ(fetched.outcome, Outcome::kCorrupt);
+  EXPECT_EQ(fetched.blocks.size(), 3u);
+  expect_right(fetched);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+// Each bit of the stream may turn, and it may end at each tenth: what has landed is right.
+TEST_F(BlockExchangeTest, Kv18Kv19WhateverHappensOnTheWayNothingWrongLands) {
+  const size_t all = size_t{kBlocks} * 5000 + 2 * 700;
+  const uint64_t seed = base::random_bits(static_cast<uint64_t>(::getpid()), 1);
+  SCOPED_TRACE(seed);
+  int spoiled = 0;
+  for (uint64_t round = 0; round < 60; ++round) {
+    const size_t where = base::random_bits(seed, round) % all;
+    const bool cuts = round % 3 == 0;
+    Proxy proxy(source_->place().port, [&](size_t at, std::string& piece) {
+      if (where < at || where >= at + piece.size()) return true;
+      if (cuts) return false;
+      piece[where - at] = static_cast<char>(piece[where - at] ^ 1 << round % 8);
+      return true;
+    });
+    kv::PeerFetch wanted = fetch(ticket().seal(kKeys.front()));
+    wanted.port = proxy.port();
+    wanted.limit_ns = 1'000'000'000;
+    const kv::PeerFetched fetched = run(std::move(wanted));
+    EXPECT_NE(fetched.outcome, Outcome::kDone);
+    expect_right(fetched);
+    spoiled += fetched.outcome != Outcome::kDone ? 1 : 0;
+  }
+  EXPECT_EQ(spoiled, 60);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+// A receiver that asks and then leaves, or gives no credit: pins go.
+TEST_F(BlockExchangeTest, Kv14Kv22AReceiverThatStopsHoldsNothing) {
+  BlockExchange::Options narrow = options_of();
+  narrow.uncredited_max = 12'000;
+  open(narrow, options_of());
+  for (const bool leaves : {true, false}) {
+    SCOPED_TRACE(leaves);
+    ask_and_stop(leaves);
+    EXPECT_TRUE(nothing_is_pinned());
+    EXPECT_LT(source_->served().blocks, 2 * kBlocks);
+  }
+}
+
+TEST_F(BlockExchangeTest, ASourceThatSaysNothingIsGivenUp) {
+  close();
+  source_ = *BlockExchange::open(options_of(), source_memory_);  // nobody answers its asks
+  target_ = *BlockExchange::open(options_of(), target_memory_);
+  kv::PeerFetch wanted = fetch(ticket().seal(kKeys.front()));
+  wanted.limit_ns = 100'000'000;
+  const kv::PeerFetched fetched = run(std::move(wanted));
+  EXPECT_NE(fetched.outcome, Outcome::kDone);
+  EXPECT_TRUE(fetched.blocks.empty());
+}
+
+TEST_F(BlockExchangeTest, Kv20WhatComesAfterCancellationIsDropped) {
+  source_memory_.before_read = [] { std::this_thread::sleep_for(5ms); };
+  target_->fetch(fetch(ticket().seal(kKeys.front())));
+  EXPECT_TRUE(eventually([&] { return pinned_ == 1; }));
+  target_->cancel(id_);
+  EXPECT_EQ(outcome().outcome, Outcome::kCancelled);
+  // The same channel serves the next one, whose blocks are right.
+  const kv::PeerFetched fetched = run(ticket());
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  EXPECT_EQ(fetched.blocks.size(), size_t{kBlocks} + 2);
+  expect_right(fetched);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+TEST_F(BlockExchangeTest, WhatIsRevokedIsNotReadAnyMore) {
+  std::atomic<int> reads{0};
+  source_memory_.before_read = [&] {
+    ++reads;
+    std::this_thread::sleep_for(5ms);
+  };
+  target_->fetch(fetch(ticket().seal(kKeys.front())));
+  EXPECT_TRUE(eventually([&] { return reads > 1; }));
+  source_->revoke_all();
+  const int before = reads;
+  const kv::PeerFetched fetched = outcome();
+  EXPECT_EQ(reads, before);
+  EXPECT_LT(fetched.blocks.size(), size_t{kBlocks});
+  expect_right(fetched);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+TEST_F(BlockExchangeTest, ManyAtOnce) {
+  constexpr int kMany = 20;
+  for (int i = 0; i < kMany; ++i) {
+    kv::PeerFetch one = fetch(ticket().seal(kKeys.front()));
+    one.held[1].assign(kBlocks, true);
+    one.held[0].assign(kBlocks, true);
+    one.limit_ns = 10'000'000'000;
+    target_->fetch(std::move(one));
+  }
+  int ended = 0;
+  EXPECT_TRUE(eventually([&] {
+    for (const kv::PeerFetched& fetched : target_->take_fetched()) {
+      EXPECT_EQ(fetched.outcome, Outcome::kNothing) << fetched.why;
+      ++ended;
+    }
+    return ended == kMany;
+  }));
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
+// Bytes that are no protocol, and lengths that no message has (KV-02, KV-03).
+TEST_F(BlockExchangeTest, Kv02Kv03WhoeverSaysSomethingElseIsCutOff) {
+  const std::string greeting = "PLTNKV01" + std::string(16, 'n');
+  for (const std::string& said :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100, '\xff'), std::string("PLTNKV02"),
+        greeting + "\xff\xff\xff\xff", greeting + std::string("\x01\x00\x00\x00", 4),
+        greeting + std::string("\x40\x00\x00\x00", 4) + std::string(64, 'z')}) {
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    place.sin_port = htons(static_cast<uint16_t>(source_->place().port));
+    ASSERT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+    ASSERT_EQ(::send(socket, said.data(), said.size(), MSG_NOSIGNAL), std::ssize(said));
+    if (said == "PLTNKV02") (void)!::send(socket, said.data(), said.size(), MSG_NOSIGNAL);
+    char byte;
+    ssize_t came = 0;
+    while ((came = ::recv(socket, &byte, 1, 0)) > 0) {
+    }
+    EXPECT_LE(came, 0);
+    ::close(socket);
+  }
+  EXPECT_EQ(run(ticket()).outcome, Outcome::kDone);
+}
+
+TEST_F(BlockExchangeTest, WhereNobodyCanListenThatIsSaid) {
+  BlockExchange::Options options = options_of();
+  options.exchange.port = source_->place().port;
+  const auto opened = BlockExchange::open(options, source_memory_);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().field, "kv-port");
+  EXPECT_THAT(opened.error().message, HasSubstr("nothing can listen there"));
+}
+
+}  // namespace
+}  // namespace pelton::kv_transfer

@@ -1,0 +1,90 @@
+// One connection between two workers of a fleet, over TCP: records, each sealed under keys that
+// both sides make of the fleet's key and of what each has drawn for this connection. Who does not
+// have the fleet's key can neither read nor say anything, and a record that was changed, left out,
+// said again or moved does not open: then the connection is over.
+//
+//   u32 length, sealed bytes              (AES-256-GCM; the context is direction and number)
+//
+// Before that each side says 24 bytes in the clear: magic and version, 16 drawn bytes.
+//
+// Blocking, with limits; one thread at a time, but for shut_down().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/authenticated_cipher.h"
+#include "base/result.h"
+
+namespace pelton::kv_transfer {
+
+class PeerChannel {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Deadline = Clock::time_point;
+
+  // Of a record besides what was to be said.
+  static constexpr size_t kRecordBytes = 4 + 32;
+  // Of a record before both sides know each other's blocks.
+  static constexpr size_t kFirstRecordMax = size_t{64} << 10;
+
+  struct Address {
+    std::string host;
+    int port = 0;
+  };
+  // Both take over and close `socket`. `keys`: of the fleet's, the first of them makes. Errors:
+  // kIo: not reached, no such peer, or too late.
+  static Result<std::unique_ptr<PeerChannel>> connect(const Address& address,
+                                                      const std::string& key, Deadline until);
+  // The other side's key is known once its first record has come.
+  static Result<std::unique_ptr<PeerChannel>> accept(int socket,
+                                                     const std::vector<std::string>& keys,
+                                                     Deadline until);
+  ~PeerChannel();
+  PeerChannel(const PeerChannel&) = delete;
+  PeerChannel& operator=(const PeerChannel&) = delete;
+
+  void set_record_max(size_t bytes) { record_max_ = bytes; }
+
+  // kIo: the peer has gone, or does not read. Nothing can follow.
+  Result<void> send(std::string_view message, Deadline until);
+  // None: nothing whole has come by then. kIo: the peer has gone; kInvalidArgument: what came is
+  // not what it has said. Nothing can follow either.
+  Result<std::optional<std::string>> receive(Deadline until);
+  // A whole record has come, or something that was not read yet; or the peer has gone.
+  bool is_readable() const;
+
+  // Whoever waits here returns. Any thread.
+  void shut_down();
+
+ private:
+  enum class Side { kClient, kServer };
+
+  PeerChannel(int socket, Side side) : socket_(socket), side_(side) {}
+  Result<std::string> exchange_greetings(Deadline until);
+  Result<void> write_all(std::string_view bytes, Deadline until);
+  Result<bool> read_more(Deadline until);  // false: too late
+  uint32_t next_size() const;              // of the record that bytes_ begin with
+  std::optional<std::string> open(std::string_view sealed);
+
+  const int socket_;
+  const Side side_;
+  size_t record_max_ = kFirstRecordMax;
+  // One, once it is known which; before that whichever the peer may have.
+  struct Keys {
+    base::AuthenticatedCipher mine;
+    base::AuthenticatedCipher theirs;
+  };
+  std::vector<Keys> keys_;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+  std::string bytes_;  // that have come
+};
+
+}  // namespace pelton::kv_transfer

@@ -1,0 +1,104 @@
+// What two workers say about blocks is read as it was written; what is cut or out of bounds is not.
+#include "kv_transfer/peer_messages.h"
+
+#include <gtest/gtest.h>
+
+#include "kv_transfer/peer_channel.h"
+
+namespace pelton::kv_transfer {
+namespace {
+
+PeerWant want() {
+  PeerWant want{.transfer = 7, .limit_ms = 99, .ticket = "t", .names = {}, .held = {}};
+  for (uint64_t i = 0; i < 11; ++i) want.names.push_back({.low = i, .high = ~i});
+  for (size_t group = 0; group < 2; ++group) {
+    std::vector<bool> held;
+    for (size_t i = 0; i < 11; ++i) held.push_back((i + group) % 3 == 0);
+    want.held.push_back(held);
+  }
+  return want;
+}
+
+std::vector<PeerMessage> one_of_each() {
+  return {PeerHello{.id = "id", .layout = {{"block size", "16"}, {"weights", ""}}},
+          PeerWelcome{},
+          PeerRefuse{.why = "weights: a there, b here"},
+          want(),
+          PeerHave{.transfer = 7, .prefix_blocks = 11, .blocks = 13, .refused = "why"},
+          PeerData{.transfer = 7, .group = 1, .sum = 5, .name = {1, 2}, .block = "block"},
+          PeerCredit{.transfer = 7, .bytes = 1u << 31},
+          PeerCancel{.transfer = 7},
+          PeerDone{.transfer = ~0u}};
+}
+
+TEST(PeerMessages, WhatIsWrittenIsRead) {
+  for (const PeerMessage& message : one_of_each()) {
+    const std::string bytes = encode(message);
+    const Result<PeerMessage> read = decode_peer_message(bytes);
+    ASSERT_TRUE(read.ok()) << message.index();
+    EXPECT_EQ(*read, message);
+  }
+}
+
+TEST(PeerMessages, Kv02WhatIsCutOrLongerIsNone) {
+  for (const PeerMessage& message : one_of_each()) {
+    const std::string bytes = encode(message);
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      const auto read = decode_peer_message(std::string_view(bytes).substr(0, size));
+      if (std::holds_alternative<PeerData>(message)) continue;  // its block has whatever is left
+      EXPECT_FALSE(read.ok()) << message.index();
+    }
+    if (std::holds_alternative<PeerData>(message)) continue;
+    EXPECT_FALSE(decode_peer_message(bytes + "x").ok()) << message.index();
+  }
+}
+
+TEST(PeerMessages, Kv03Kv05Kv07WhatIsOutOfBoundsIsNone) {
+  for (int type = 0; type < 256; ++type) {
+    if (type >= 1 && type <= 9) continue;
+    EXPECT_FALSE(decode_peer_message(std::string(1, static_cast<char>(type)) + "xxxxxxxx").ok());
+  }
+  std::string names = encode(want());
+  const size_t count_at = 1 + 4 + 4 + 2 + 1;
+  for (size_t i = 0; i < 4; ++i) names[count_at + i] = '\xff';  // 2^32-1 names
+  EXPECT_FALSE(decode_peer_message(names).ok());
+  const auto data = [](uint8_t group) {
+    return decode_peer_message(encode(PeerData{.group = group, .name = {}, .block = "b"})).ok();
+  };
+  EXPECT_TRUE(data(kv::kGroupsMax - 1));
+  EXPECT_FALSE(data(kv::kGroupsMax));
+  EXPECT_FALSE(data(255));
+}
+
+TEST(PeerMessages, ABlockHasItsSumAndLessThan64BytesOfFraming) {
+  std::string message = begin_data(3, 1, {.low = 4, .high = 5}, 1000);
+  EXPECT_LT(message.size() - 1000 + PeerChannel::kRecordBytes, 64u);
+  message.replace(PeerData::kHeaderBytes, 1000, std::string(1000, 'b'));
+  finish_data(message);
+  const auto read = decode_peer_message(message);
+  ASSERT_TRUE(read.ok());
+  const auto& data = std::get<PeerData>(*read);
+  EXPECT_EQ(data.block, std::string(1000, 'b'));
+  EXPECT_TRUE(is_whole(data, message));
+  // Another block, or the same under another name (KV-23).
+  for (const size_t at : {size_t{10}, size_t{25}, size_t{26}, message.size() - 1}) {
+    std::string changed = message;
+    changed[at] = static_cast<char>(changed[at] ^ 4);
+    const auto other = decode_peer_message(changed);
+    ASSERT_TRUE(other.ok());
+    EXPECT_FALSE(is_whole(std::get<PeerData>(*other), changed)) << at;
+  }
+}
+
+TEST(PeerMessages, WhatDiffersHasItsName) {
+  const PeerLayout ours = {{"block size", "16"}, {"weights", "a"}};
+  EXPECT_EQ(difference(ours, ours), "");
+  EXPECT_EQ(difference({{"block size", "32"}, {"weights", "a"}}, ours),
+            "block size: 32 there, 16 here");
+  EXPECT_EQ(difference({{"block size", "16"}}, ours), "weights: not said there");
+  EXPECT_EQ(difference({{"block size", "16"}, {"weights", "a"}, {"x", ""}}, ours),
+            "x: not known here");
+}
+
+}  // namespace
+}  // namespace pelton::kv_transfer

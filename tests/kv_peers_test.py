@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Keys and values that travel between workers behind a gateway: whatever is fetched, refused, cut off or killed, the model in the box says
+what it says alone; hits come from peers, are counted, and never are another tenant's.
+
+usage: kv_peers_test.py BINARY
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import gateway_fixture
+from gateway_fixture import BOX, Fleet, Process, ask
+from ports import free_port
+
+FULL = bool(os.environ.get("PELTON_FULL"))
+CHAT = "/v1/chat/completions"
+SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
+          "required": ["words"], "additionalProperties": False}
+WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
+        {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
+PROMPTS = 500 if FULL else 40
+COMMON = ("--threads", "1", "--device", "cpu", "--current-date", "2026-11-28", "--max-model-len", "768", "--max-num-seqs", "2")
+PEER = ("--kv-cache-memory", "16MiB", "--swap-space", "16MiB", "--kv-port", "0")
+
+
+def body(number):
+    draw = random.Random(number)
+    words = " ".join(draw.choice(("apple", "river", "seven", "cloud", "stone", "paper")) for _ in range(200))
+    return {"model": "pelton-box", "messages": [{"role": "user", "content": f"Canary {number}. {words}"}], "max_completion_tokens": 16,
+            **WAYS[number % len(WAYS)]}
+
+
+class PeerFleet(Fleet):
+    """Workers that fetch from each other, each with an admin port."""
+
+    def start(self, i):
+        self.admins = getattr(self, "admins", {})
+        self.admins[i] = free_port()
+        self.workers[i] = Process("serve", BOX, *COMMON, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name",
+                                  f"w{i}", "--fleet-key-file", self.key, "--admin-port", self.admins[i])
+
+    def figure(self, i, name, **labels):
+        """Of a worker's own metrics."""
+        found = re.findall(r"^%s(?:\{(.*)\})? (\S+)$" % re.escape(name), ask(self.workers[i].port, "GET", "/metrics")[1], re.M)
+        return sum(float(value) for text, value in found if all(f'{label}="{wanted}"' in text for label, wanted in labels.items()))
+
+    def only(self, i):
+        """New requests go to this worker alone; the others stay, and serve what they have."""
+        for other in range(len(self.workers)):
+            status, text = ask(self.admin, "POST", f"/v1/workers/w{other}/{'undrain' if other == i else 'drain'}")
+            assert status == 200, text
+        end = time.monotonic() + 15
+        while next(row["state"] for row in self.rows() if row["name"] == f"w{i}") != "ready":
+            assert time.monotonic() < end, self.rows()
+            time.sleep(0.02)
+
+    def wait_until_announced(self, i):
+        """What this worker has is known to the gateway."""
+        last, quiet = None, 0
+        while quiet < 5:
+            now = json.loads(ask(self.admin, "GET", f"/v1/index?name=w{i}")[1])["blocks"]
+            quiet = quiet + 1 if now == last and now > 0 else 0
+            last = now
+            time.sleep(0.05)
+
+
+class Peers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        alone = Process("serve", BOX, *COMMON, "--kv-cache-memory", "16MiB", "--port", "0")
+        try:
+            cls.alone = [cls.answer(alone.port, number)[0] for number in range(PROMPTS)]
+        finally:
+            alone.end()
+
+    @staticmethod
+    def answer(port, number, key=None):
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        status, text = ask(port, "POST", CHAT, body(number), **headers)
+        assert status == 200, text
+        reply = json.loads(text)
+        details = reply["usage"]["prompt_tokens_details"]
+        return json.dumps(reply["choices"]), details["cached_tokens"], details.get("cached_tokens_details", {}).get("peer", 0)
+
+    def fleet(self, workers=2, gateway=(), serve=PEER):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        fleet = PeerFleet(scratch.name, workers, serve=serve, gateway=gateway, pool=f'tokenizer = "{BOX}"\n')
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def wait(self, what, why):
+        end = time.monotonic() + 30
+        while not what():
+            self.assertLess(time.monotonic(), end, why)
+            time.sleep(0.02)
+
+    def check_clean(self, fleet, i):
+        self.wait(lambda: json.loads(ask(fleet.admins[i], "GET", "/debug/ledger")[1])["clean"],
+                  f"w{i}: {ask(fleet.admins[i], 'GET', '/debug/ledger')[1]}")
+
+    def test_what_one_worker_computed_another_fetches(self):
+        fleet = self.fleet()
+        fleet.only(0)
+        for number in range(PROMPTS):
+            self.assertEqual(self.answer(fleet.gateway.port, number)[0], self.alone[number], number)
+        fleet.wait_until_announced(0)
+        fleet.only(1)
+        peer = 0
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for number, (said, _, fetched) in enumerate(pool.map(lambda n: self.answer(fleet.gateway.port, n), range(PROMPTS))):
+                self.assertEqual(said, self.alone[number], number)
+                peer += fetched
+        self.assertGreater(peer, 200, list(fleet.workers[1].log)[-10:])
+        self.assertEqual(fleet.figure(1, "pelton_prefix_cache_hits_total", tier="peer"), peer)
+        fetched = fleet.figure(1, "pelton_kv_peer_blocks_total", kind="fetched")
+        self.assertGreater(fetched, 20)
+        self.assertEqual(fleet.figure(0, "pelton_kv_peer_blocks_total", kind="sent"), fetched)
+        self.assertEqual(fleet.figure(0, "pelton_kv_peer_bytes_total", kind="sent"), fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched"))
+        for kind in ("refused", "corrupt", "failed"):
+            self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind=kind), 0, list(fleet.workers[1].log)[-10:])
+        self.assertEqual(fleet.figure(0, "pelton_kv_peer_refused_total"), 0)
+        for i in range(2):
+            self.check_clean(fleet, i)
+
+    def test_a_source_that_is_stopped_or_killed_costs_no_answer(self):
+        fleet = self.fleet()
+        rounds = 10 if FULL else 2
+        for number in range(rounds):
+            for how in (signal.SIGSTOP, signal.SIGKILL):
+                fleet.only(0)
+                asked = range(8)
+                for one in asked:
+                    self.assertEqual(self.answer(fleet.gateway.port, one)[0], self.alone[one])
+                fleet.wait_until_announced(0)
+                ask(fleet.admins[1], "POST", "/reset_prefix_cache")
+                fleet.only(1)
+                with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                    answers = [pool.submit(self.answer, fleet.gateway.port, one) for one in asked]
+                    time.sleep(0.01 * number)
+                    fleet.workers[0].process.send_signal(how)
+                    self.assertEqual([one.result()[0] for one in answers], [self.alone[one] for one in asked], (number, how))
+                self.check_clean(fleet, 1)
+                if how == signal.SIGSTOP:
+                    fleet.workers[0].process.send_signal(signal.SIGCONT)
+                    self.check_clean(fleet, 0)
+                else:
+                    fleet.kill(0)
+                    fleet.start(0)
+                self.wait(lambda: all(row["state"] in ("ready", "draining") for row in fleet.rows()), fleet.rows())
+
+    def test_a_receiver_that_is_killed_leaves_nothing_at_the_source(self):
+        fleet = self.fleet()
+        fleet.only(0)
+        for number in range(8):
+            self.answer(fleet.gateway.port, number)
+        fleet.wait_until_announced(0)
+        fleet.only(1)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(self.answer, fleet.gateway.port, one) for one in range(8)]
+            time.sleep(0.03)
+            ask(fleet.admin, "POST", "/v1/workers/w0/undrain")
+            fleet.kill(1)
+            self.assertEqual([one.result()[0] for one in answers], self.alone[:8])
+        self.check_clean(fleet, 0)
+
+    def test_another_tenant_finds_nothing(self):
+        """TN-02 to 05 where blocks travel."""
+        keys = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        fleet = self.fleet(gateway=(f'keys_file = "{keys}"\n',))
+        fleet.only(0)
+        for number in range(6):
+            self.assertEqual(self.answer(fleet.gateway.port, number, "key-a")[0], self.alone[number])
+        fleet.wait_until_announced(0)
+        fleet.only(1)
+        for number in range(6):
+            said, cached, peer = self.answer(fleet.gateway.port, number, "key-b")
+            self.assertEqual((said, cached if number == 0 else 0, peer), (self.alone[number], 0, 0))
+        self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+        self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in range(6)), 0)
+
+    def test_what_travels_is_never_taken_from_a_client(self):
+        """KV-10."""
+        fleet = self.fleet(1)
+        for field in ({"kv_transfer_params": {"do_remote_decode": True}}, {"bootstrap_host": "h"}, {"bootstrap_host": "h", "bootstrap_port": 1}):
+            for port in (fleet.gateway.port, fleet.workers[0].port):
+                status, text = ask(port, "POST", CHAT, {**body(0), **field})
+                self.assertEqual(status, 400, (field, text))
+                self.assertIn(json.loads(text)["error"]["param"], field)
+        names = {"x-prefiller-host-port": "127.0.0.1:1", "x-kv-cache-source-host-port": "127.0.0.1:1", "x-data-parallel-host-port": "127.0.0.1:1"}
+        status, text = ask(fleet.gateway.port, "POST", CHAT, body(0), **names)
+        self.assertEqual((status, json.dumps(json.loads(text)["choices"])), (200, self.alone[0]))
+        self.assertEqual(fleet.figure(0, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+
+    def test_flags_that_make_no_sense_are_refused(self):
+        key = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "key"
+        gateway_fixture.subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+
+        def refused(*flags):
+            run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "serve", BOX, *COMMON, "--port", "0", *map(str, flags)],
+                                                 capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(run.returncode, 0)
+            return run.stderr
+        self.assertIn("--swap-space", refused("--fleet-port", 0, "--fleet-key-file", key, "--kv-port", 0))
+        self.assertIn("--fleet-key-file", refused("--swap-space", "4MiB", "--fleet-port", 0, "--kv-port", 0))
+        self.assertIn("65535", refused("--swap-space", "4MiB", "--fleet-port", 0, "--fleet-key-file", key, "--kv-port", 65536))
+        with gateway_fixture.socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.assertIn("nothing can listen there", refused("--swap-space", "4MiB", "--fleet-port", 0, "--fleet-key-file", key, "--kv-port", port))
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = sys.argv[1]
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
