@@ -27,7 +27,8 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool is_json = arguments.has("--json");
   if (!plan.is_possible()) {
     if (is_json) TRY(write_output(capacity::plan_json(needs, plan, nullptr).dump() + "\n"));
-    return Error{ErrorCode::kDoesNotFit, "no plan keeps all: " + capacity::shortfall_text(plan), {}};
+    return Error{
+        ErrorCode::kDoesNotFit, "no plan keeps all: " + capacity::shortfall_text(plan), {}};
   }
   capacity::Explanation explanation;
   const bool is_explained = arguments.has("--explain");
@@ -42,8 +43,9 @@ Result<void> run(const cli::Arguments& arguments) {
 cli::Verb capacity_plan_verb() {
   return {.name = "capacity plan",
           .summary = "Finds the cheapest machines that serve a fleet's demand.",
-          .about = "Within quotas, where data may be, and with a share left when a zone, region or "
-                   "provider is lost. Exit 5: nothing does, and it says what is missing.",
+          .about =
+              "Within quotas, where data may be, and with a share left when a zone, region or "
+              "provider is lost. Exit 5: nothing does, and it says what is missing.",
           .positionals = {},
           .flags = {{.name = "--config",
                      .value = "FILE",
@@ -59,9 +61,7 @@ cli::Verb capacity_plan_verb() {
                      .help = "say for each placement its runner-up and what would change it, for "
                              "each loss what is left",
                      .kind = cli::Flag::Kind::kSwitch},
-                    {.name = "--json",
-                     .help = "print JSON",
-                     .kind = cli::Flag::Kind::kSwitch}},
+                    {.name = "--json", .help = "print JSON", .kind = cli::Flag::Kind::kSwitch}},
           .examples = {"pelton capacity plan --config deploy/capacity.toml --explain",
                        "pelton capacity plan --config deploy/capacity.toml --without north/eu/2"},
           .run = run};

@@ -224,6 +224,7 @@ class Flags(unittest.TestCase):
             "weights manifest": [["weights", "manifest", TINY]],
             "weights ls": [["weights", "ls", f]],
             "weights erase": [["weights", "erase", f / "batch"]],  # no copy
+            "capacity plan": [["capacity", "plan", "--config", ROOT / "deploy" / "capacity.toml"]],
             "chain check": [["chain", "check", ROOT / "chains" / "retrieve.toml"]],
             "chain graph": [["chain", "graph", ROOT / "chains" / "retrieve.toml"]],
             "chain run": [["chain", "run", f / "chain.toml", "--url", self.url], ["chain", "run", f / "chain.toml"]],
@@ -249,6 +250,7 @@ class Flags(unittest.TestCase):
                    ("bench gateway", "--duration"): "0.1", ("bench gateway", "--beside"): self.url, ("bench gateway", "--tokenizer"): self.model,
                    ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k",
+                   ("capacity plan", "--config"): ROOT / "deploy" / "capacity.toml", ("capacity plan", "--without"): "north/eu/2",
                    ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
                    ("simulate", "--record-facts"): self.folder / "facts3", ("whatif", "--facts"): self.hour, ("whatif", "--pool"): "simulated",
                    ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,

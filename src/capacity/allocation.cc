@@ -19,7 +19,8 @@ IntegerAnswer solve(const IntegerProgram& program) {
   return solve_by_groups(program);
 }
 
-std::vector<Placement> placements_of(const AllocationProgram& made, const std::vector<int>& values) {
+std::vector<Placement> placements_of(const AllocationProgram& made,
+                                     const std::vector<int>& values) {
   std::vector<Placement> placements;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) continue;
@@ -42,8 +43,8 @@ std::vector<Placement> placements_of(const AllocationProgram& made, const std::v
 void drop_superfluous(const IntegerProgram& program, std::vector<int>& values) {
   std::vector<size_t> order(values.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(
-      order, [&](size_t a, size_t b) { return program.costs[a] > program.costs[b]; });
+  std::ranges::stable_sort(order,
+                           [&](size_t a, size_t b) { return program.costs[a] > program.costs[b]; });
   for (const size_t column : order) {
     while (values[column] > 0) {
       --values[column];
@@ -164,7 +165,9 @@ Plan allocate_program(const FleetNeeds& needs, const AllocationProgram& made) {
 
 }  // namespace
 
-Plan allocate(const FleetNeeds& needs) { return allocate_program(needs, make_program(needs)); }
+Plan allocate(const FleetNeeds& needs) {
+  return allocate_program(needs, make_program(needs));
+}
 
 Plan allocate_with_fewer(const FleetNeeds& needs, const Placement& placement) {
   AllocationProgram made = make_program(needs);

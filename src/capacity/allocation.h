@@ -12,7 +12,7 @@
 namespace pelton::capacity {
 
 struct Placement {
-  int entry = 0;    // in the needs' lists
+  int entry = 0;  // in the needs' lists
   int variant = 0;
   int replicas = 0;
   int running = 0;  // of these, how many are there already

@@ -172,6 +172,8 @@ class ProgramBuilder {
 
 }  // namespace
 
-AllocationProgram make_program(const FleetNeeds& needs) { return ProgramBuilder(needs).build(); }
+AllocationProgram make_program(const FleetNeeds& needs) {
+  return ProgramBuilder(needs).build();
+}
 
 }  // namespace pelton::capacity

@@ -131,7 +131,8 @@ TEST(AllocationTest, WhatCannotBeTogetherIsFound) {
   needs.survive.clear();
   needs.entries.resize(1);
   needs.entries[0].quota = 5;
-  needs.variants.push_back({.name = "n-on-g", .model = "n", .machine = "g", .machines = 1, .rate = 2});
+  needs.variants.push_back(
+      {.name = "n-on-g", .model = "n", .machine = "g", .machines = 1, .rate = 2});
   needs.demands.push_back({.model = "n", .residency = {}, .rate = 8, .answer_kb = 0});
   const Plan plan = allocate(needs);
   ASSERT_FALSE(plan.is_possible());
@@ -176,7 +177,8 @@ class EveryNumber {
 TEST(AllocationTest, AsCheapAsTheBestOfAllNumbers) {
   const int cases = std::getenv("PELTON_FULL") != nullptr ? 10'000 : 300;
   const char* const given = std::getenv("PELTON_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   SCOPED_TRACE(fmt::format("PELTON_SEED={}", seed));
   int possible = 0;
   for (int i = 0; i < cases; ++i) {

@@ -161,7 +161,8 @@ class NeedsReader {
   Result<void> read_plan() {
     const TomlNode* const node = root_.find("plan");
     if (node == nullptr) return {};
-    if (node->kind != NodeKind::kTable) return cli::bad_toml(file_, node->line, "'plan' is no table");
+    if (node->kind != NodeKind::kTable)
+      return cli::bad_toml(file_, node->line, "'plan' is no table");
     const Table table(*node, "plan", file_);
     TRY(table.expect_only({"currency", "survive_share", "survive", "switch_cost"}));
     TRY_ASSIGN(needs_.currency, table.text("currency", needs_.currency));
@@ -219,12 +220,12 @@ class NeedsReader {
     TRY_ASSIGN(entry.egress_per_gb, table.number("egress_per_gb", 0, {0, 1000}));
     TRY_ASSIGN(entry.min_billing_s, table.number("min_billing_s", 3600, {1, kDaySeconds}));
     TRY_ASSIGN(entry.residency, table.texts("residency"));
-    for (const std::string& tag : entry.residency) TRY(expect_one_spelling(table, "residency", tag));
+    for (const std::string& tag : entry.residency)
+      TRY(expect_one_spelling(table, "residency", tag));
     TRY_ASSIGN(entry.away, table.flag("away"));
     TRY(read_chances(table, entry));
-    const std::string place =
-        fmt::format("{}/{}/{}/{}/{}", entry.provider, entry.region, entry.zone, entry.machine,
-                    kind_name(entry.kind));
+    const std::string place = fmt::format("{}/{}/{}/{}/{}", entry.provider, entry.region,
+                                          entry.zone, entry.machine, kind_name(entry.kind));
     const auto [at, is_new] = places_.emplace(place, entry.name);
     if (!is_new) {
       return table.bad("name", fmt::format("'{}' is the same machine, kind and place as '{}'",
@@ -320,8 +321,8 @@ class NeedsReader {
   Result<void> expect_bounded() const {
     size_t columns = 0;
     for (const Variant& variant : needs_.variants) {
-      columns += static_cast<size_t>(
-          std::ranges::count(needs_.entries, variant.machine, &Entry::machine));
+      columns +=
+          static_cast<size_t>(std::ranges::count(needs_.entries, variant.machine, &Entry::machine));
     }
     if (columns <= kColumnsMax) return {};
     return cli::bad_toml(

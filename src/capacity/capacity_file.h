@@ -1,5 +1,5 @@
-// The file of an allocation (TOML; docs/capacity.md lists the keys) as needs. Every key is known and
-// in its bounds, every name is that of something, and a name is there once, whatever its case.
+// The file of an allocation (TOML; docs/capacity.md lists the keys) as needs. Every key is known
+// and in its bounds, every name is that of something, and a name is there once, whatever its case.
 #pragma once
 
 #include <string>

@@ -60,25 +60,32 @@ struct Wrong {
 };
 
 TEST(CapacityFileTest, SaysWhatIsWrongAndWhere) {
-  const std::string again(kGood.substr(kGood.find("[[capacity]]"), kGood.find("[[variant]]") -
-                                                                       kGood.find("[[capacity]]")));
+  const std::string again(kGood.substr(kGood.find("[[capacity]]"),
+                                       kGood.find("[[variant]]") - kGood.find("[[capacity]]")));
   const std::string alike = "[[variant]]";
   const Wrong wrongs[] = {
-      {"price_per_hour = 1.5", "price_per_hour = -1", "f.toml:11: capacity: 'price_per_hour' must be a number from 0"},
-      {"price_per_hour = 1.5", "price_per_hour = nan", "f.toml:11: capacity: 'price_per_hour' must be a number"},
+      {"price_per_hour = 1.5", "price_per_hour = -1",
+       "f.toml:11: capacity: 'price_per_hour' must be a number from 0"},
+      {"price_per_hour = 1.5", "price_per_hour = nan",
+       "f.toml:11: capacity: 'price_per_hour' must be a number"},
       {"quota = 4", "quota = 0", "f.toml:12: capacity: 'quota' must be a number from 1 to 100000"},
       {"quota = 4", "quota = 2.5", "f.toml:12: capacity: 'quota' must be a whole number"},
-      {"quota = 4", "quota = 4\nlead_p90_s = 31536000", "'lead_p90_s' must be a number from 0 to 86400"},
-      {"quota = 4", "quota = 4\nlead_p50_s = 300\nlead_p90_s = 200", "'lead_p90_s' is below lead_p50_s"},
+      {"quota = 4", "quota = 4\nlead_p90_s = 31536000",
+       "'lead_p90_s' must be a number from 0 to 86400"},
+      {"quota = 4", "quota = 4\nlead_p50_s = 300\nlead_p90_s = 200",
+       "'lead_p90_s' is below lead_p50_s"},
       {"kind = \"spot\"", "kind = \"on_demand\"", "'reclaim_per_hour' is of kind spot alone"},
       {"kind = \"spot\"", "kind = \"spto\"", "'kind' knows reserved, on_demand and spot"},
       {"quota = 4", "qouta = 4", "did you mean 'quota'?"},
       {"machine = \"g\"\nrate", "machine = \"h\"\nrate", "'h' is of no [[capacity]]"},
-      {"model = \"m\"\nresidency = [\"eu\"]", "model = \"m\"\nresidency = [\"us\"]", "'us' is of no [[capacity]]"},
-      {"model = \"m\"\nresidency = [\"eu\"]", "model = \"m\"\nresidency = [\"EU\"]", "'EU' differs from 'eu' by case alone"},
+      {"model = \"m\"\nresidency = [\"eu\"]", "model = \"m\"\nresidency = [\"us\"]",
+       "'us' is of no [[capacity]]"},
+      {"model = \"m\"\nresidency = [\"eu\"]", "model = \"m\"\nresidency = [\"EU\"]",
+       "'EU' differs from 'eu' by case alone"},
       {"model = \"m\"\nresidency", "model = \"n\"\nresidency", "'n' has no [[variant]]"},
       {"capacity = \"a\"", "capacity = \"b\"", "'b' is no [[capacity]]"},
-      {"survive_share = 0.5", "survive_share = 1.5", "'survive_share' must be a number from 0 to 1"},
+      {"survive_share = 0.5", "survive_share = 1.5",
+       "'survive_share' must be a number from 0 to 1"},
       {"[\"zone\", \"spot\"]", "[\"rack\"]", "'survive' knows zone, region, provider and spot"},
       {"name = \"a\"", "name = \"a b\"", "must be a text of 1 to 64 letters"}};
   for (const Wrong& wrong : wrongs) {

@@ -110,7 +110,8 @@ std::vector<ModelReason> models_of(const FleetNeeds& needs, const Plan& plan) {
     for (const Placement& one : plan.placements) {
       for (const Term& term : row.terms) {
         const Column& column = made.columns[static_cast<size_t>(term.column)];
-        if (column.entry != one.entry || column.variant != one.variant || column.is_running) continue;
+        if (column.entry != one.entry || column.variant != one.variant || column.is_running)
+          continue;
         given += term.factor * one.replicas;
       }
     }

@@ -25,13 +25,13 @@ struct PlacementReason {
 };
 
 struct LossReason {
-  std::string domain;          // as "zone a/eu/1"
-  double share_at_once = 0;    // of the demand of the model that suffers most
-  std::string model;           // that one
-  bool can_restore = false;    // all of the demand, from what is left
-  double restored_in_s = 0;    // p90 of the slowest order
+  std::string domain;        // as "zone a/eu/1"
+  double share_at_once = 0;  // of the demand of the model that suffers most
+  std::string model;         // that one
+  bool can_restore = false;  // all of the demand, from what is left
+  double restored_in_s = 0;  // p90 of the slowest order
   double restored_per_hour = 0;
-  double missing = 0;          // if not: the largest shortfall, requests per second
+  double missing = 0;  // if not: the largest shortfall, requests per second
 };
 
 struct ModelReason {

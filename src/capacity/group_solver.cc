@@ -85,10 +85,10 @@ class Groups {
   }
 
   const IntegerProgram& program_;
-  std::vector<std::vector<int>> columns_;   // of each group
-  std::vector<std::vector<size_t>> rows_;   // that have a column of it
-  std::vector<int> local_;                  // of each column, its place in its group
-  std::vector<size_t> shared_;              // rows of several groups
+  std::vector<std::vector<int>> columns_;  // of each group
+  std::vector<std::vector<size_t>> rows_;  // that have a column of it
+  std::vector<int> local_;                 // of each column, its place in its group
+  std::vector<size_t> shared_;             // rows of several groups
 };
 
 // The best whole numbers so far.

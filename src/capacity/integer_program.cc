@@ -47,7 +47,9 @@ void add_cuts(const Row& row, std::vector<Row>& cuts) {
   }
 }
 
-bool holds(const Row& row, double activity) { return activity >= row.at_least - kSlip; }
+bool holds(const Row& row, double activity) {
+  return activity >= row.at_least - kSlip;
+}
 
 // One search. Rows enter a dictionary when its optimum breaks them.
 class Search {
@@ -139,7 +141,8 @@ class Search {
 
   void try_rounding(const std::vector<double>& values) {
     std::vector<int> up(values.size());
-    for (size_t i = 0; i < values.size(); ++i) up[i] = static_cast<int>(std::ceil(values[i] - 1e-6));
+    for (size_t i = 0; i < values.size(); ++i)
+      up[i] = static_cast<int>(std::ceil(values[i] - 1e-6));
     if (!keeps_rows(program_, up)) return;
     double cost = 0;
     for (size_t i = 0; i < up.size(); ++i) cost += program_.costs[i] * up[i];
@@ -162,7 +165,8 @@ class Search {
 bool keeps_rows(const IntegerProgram& program, const std::vector<int>& values) {
   return std::ranges::all_of(program.rows, [&](const Row& row) {
     double sum = 0;
-    for (const Term& term : row.terms) sum += term.factor * values[static_cast<size_t>(term.column)];
+    for (const Term& term : row.terms)
+      sum += term.factor * values[static_cast<size_t>(term.column)];
     return sum >= row.at_least - kSlip * std::max(largest_factor(row), 1e-300);
   });
 }

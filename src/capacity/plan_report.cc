@@ -30,9 +30,9 @@ std::string instead_text(const FleetNeeds& needs, const PlacementReason::RunnerU
 std::string reason_text(const FleetNeeds& needs, const PlacementReason& reason) {
   if (!reason.runner_up) return "    needed: there is no plan with fewer of it\n";
   const PlacementReason::RunnerUp& other = *reason.runner_up;
-  std::string text = fmt::format("    runner-up: {} here and {}, dearer by {:.4g} {}/h", other.replicas,
-                                 instead_text(needs, other), std::max(0.0, other.dearer_by),
-                                 needs.currency);
+  std::string text =
+      fmt::format("    runner-up: {} here and {}, dearer by {:.4g} {}/h", other.replicas,
+                  instead_text(needs, other), std::max(0.0, other.dearer_by), needs.currency);
   if (other.price_until) {
     text += fmt::format("; it wins when a machine here costs more than {:.4g} (now {:.4g})",
                         *other.price_until, entry_of(needs, reason.placement).price);
@@ -43,9 +43,10 @@ std::string reason_text(const FleetNeeds& needs, const PlacementReason& reason) 
 std::string losses_text(const FleetNeeds& needs, const Explanation& explanation) {
   std::string text;
   for (const ModelReason& one : explanation.models) {
-    text += fmt::format("{}: {:.4g} of {:.4g} requests/s, may grow by {:.1f} % before more is needed "
-                        "({})\n",
-                        one.model, one.served, one.demand, 100 * one.may_grow_by, one.tightest);
+    text += fmt::format(
+        "{}: {:.4g} of {:.4g} requests/s, may grow by {:.1f} % before more is needed "
+        "({})\n",
+        one.model, one.served, one.demand, 100 * one.may_grow_by, one.tightest);
   }
   for (const LossReason& one : explanation.losses) {
     text += fmt::format("without {}: {:.0f} % of {} at once, ", one.domain, 100 * one.share_at_once,
@@ -118,11 +119,12 @@ void set_reasons(const Explanation& explanation, Json& json) {
 std::string shortfall_text(const Plan& plan) {
   std::string text;
   for (const Shortfall& one : plan.shortfalls) {
-    text += fmt::format("{}{}{}: {:.4g} requests/s are asked, at most {:.4g} are possible, {:.4g} are "
-                        "missing; ",
-                        one.model, one.residency.empty() ? "" : " for " + one.residency,
-                        one.without.empty() ? "" : ", without " + one.without, one.wanted, one.given,
-                        one.wanted - one.given);
+    text += fmt::format(
+        "{}{}{}: {:.4g} requests/s are asked, at most {:.4g} are possible, {:.4g} are "
+        "missing; ",
+        one.model, one.residency.empty() ? "" : " for " + one.residency,
+        one.without.empty() ? "" : ", without " + one.without, one.wanted, one.given,
+        one.wanted - one.given);
     text += one.full.empty() ? std::string("no capacity is permitted there\n")
                              : fmt::format("no machine is left of {}\n", fmt::join(one.full, ", "));
   }

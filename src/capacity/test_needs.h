@@ -87,8 +87,10 @@ inline FleetNeeds random_small_needs(uint64_t seed) {
     needs.demands.push_back(
         {.model = model, .residency = {}, .rate = 0.5 + draws.below(40) / 10.0, .answer_kb = 0});
     if (draws.below(2) == 0) {
-      needs.demands.push_back(
-          {.model = model, .residency = {"eu"}, .rate = 0.1 + draws.below(20) / 10.0, .answer_kb = 0});
+      needs.demands.push_back({.model = model,
+                               .residency = {"eu"},
+                               .rate = 0.1 + draws.below(20) / 10.0,
+                               .answer_kb = 0});
     }
   }
   needs.survive.clear();
