@@ -56,7 +56,7 @@ cli::Verb capacity_plan_verb() {
                      .value = "PLACE",
                      .help = "plan as if this were not there: a [[capacity]]'s name, PROVIDER, "
                              "PROVIDER/REGION or PROVIDER/REGION/ZONE; repeatable",
-                     .kind = cli::Flag::Kind::kList},
+                     .many = true},
                     {.name = "--explain",
                      .help = "say for each placement its runner-up and what would change it, for "
                              "each loss what is left",
