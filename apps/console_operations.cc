@@ -48,6 +48,7 @@ ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, const base::Cloc
                  .clock = clock}) {}
 
 bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& exchange) {
+  if (!may_sign_in()) sessions_.end_all();
   if (request.path == kSession) {
     exchange.send(may_sign_in() ? sessions_.answer(request)
                                 : refusal({.status = 404,
@@ -99,9 +100,31 @@ net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
                   .code = "worker_not_found"});
 }
 
+// Whoever nobody knows may be anybody: of their attempts so many lines in a while.
+bool ConsoleOperations::may_log_stranger() {
+  constexpr int64_t kWhileNs = 10'000'000'000;
+  constexpr int kLinesMax = 20;
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  if (now_ns - strangers_since_ns_ >= kWhileNs) {
+    if (strangers_ > kLinesMax) {
+      log_.info(
+          fmt::format("audit: {} more attempts of nobody's were refused", strangers_ - kLinesMax));
+    }
+    strangers_since_ns_ = now_ns;
+    strangers_ = 0;
+  }
+  return ++strangers_ <= kLinesMax;
+}
+
 void ConsoleOperations::note(const Event& event) {
+  if (event.who.empty() && !may_log_stranger()) return;
+  std::string target(event.target.substr(0, kTargetMax));
+  for (char& c : target) {
+    if (c <= ' ' || c > '~') c = '?';  // so that nothing in it reads as another line's words
+  }
   log_.info(fmt::format("audit: {} from {}: {}{}{}{}", event.who.empty() ? "nobody" : event.who,
-                        event.from, event.what, event.target.empty() ? "" : " ", event.target,
+                        event.from, event.what, target.empty() ? "" : " ", target,
                         event.result.empty() ? "" : fmt::format(": {}", event.result)));
   if (event.who.empty()) return;  // strangers would drive the others out
   std::string row;

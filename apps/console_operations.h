@@ -53,7 +53,13 @@ class ConsoleOperations {
   const base::Clock& clock_;
   base::Log& log_;
   console::Sessions sessions_;
+  bool may_log_stranger();
+
+  static constexpr size_t kTargetMax = 200;  // bytes of what is commanded, in a line of the log
+
   mutable std::mutex mutex_;
+  int strangers_ = 0;                        // guarded by mutex_: attempts of nobody's lately
+  int64_t strangers_since_ns_ = 0;           // guarded by mutex_
   int64_t number_ = 0;                       // guarded by mutex_, as the next
   std::map<std::string, std::string> rows_;  // numbers of one length sort as text does
 };

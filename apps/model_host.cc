@@ -499,6 +499,11 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   if (!options.ok()) return in_fields(options.error(), flags, asked);
   plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
   plan.options = *std::move(options);
+  if (plan.options.executor.ranks.meeting) {
+    return Error{ErrorCode::kUnsupported,
+                 "ranks that are started one by one compute the model that they began with",
+                 {}};
+  }
   plan.options.executor.disk = {};   // it is the first model's
   plan.options.executor.peers = {};  // likewise
   plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "apps/secret_file.h"
@@ -80,14 +81,21 @@ Result<int> local_ranks_in(const Variable& variable, const char* name) {
   const char* const text = variable(name);
   if (text == nullptr) return -1;
   const std::string all(text);
+  if (all.find(',') != std::string::npos) return -1;
   const std::string first = all.substr(0, all.find('('));
-  if (first.find(',') != std::string::npos) return -1;
   return number_in([&](const char*) { return first.c_str(); }, name);
 }
 
 Result<RankPlace> read_place(const cli::Arguments& arguments) {
   const std::string& launcher = arguments.text("--rank-launcher");
-  if (launcher != "own") return place_of(launcher, [](const char* name) { return ::getenv(name); });
+  if (launcher != "own") {
+    for (const char* const flag : {"--nnodes", "--node-rank"}) {
+      if (!arguments.has(flag)) continue;
+      return wrong(fmt::format("{}: --rank-launcher {} says it", flag, launcher),
+                   std::string(flag).substr(2));
+    }
+    return place_of(launcher, [](const char* name) { return ::getenv(name); });
+  }
   if (!arguments.has("--node-rank")) {
     return wrong("--nnodes: --node-rank says which one this is", "node-rank");
   }
@@ -177,8 +185,6 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
     meeting.stopped = [&] { return interrupt.pending(); };
     TRY_ASSIGN(ends, parallel::meet_leader(meeting, rank));
   }
-  // Who stops the leader lets it drain, for which it needs its followers.
-  for (const int meant : {SIGINT, SIGTERM, SIGHUP}) std::signal(meant, SIG_IGN);
   const Result<std::unique_ptr<parallel::Member>> member =
       parallel::Member::join({.descriptors = ends,
                               .secret = started.meeting.secret,
@@ -188,6 +194,11 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
                                 _exit(cli::kExitStuck);
                               }});
   if (!member.ok()) return of_rank(member.error());
+  // Who stops the leader lets it drain, for which it needs its followers; until here a signal ends
+  // a rank that waits.
+  for (const int meant : {SIGINT, SIGTERM, SIGHUP}) std::signal(meant, SIG_IGN);
+  // Nor would it hear that the process which starts it anew has gone.
+  if (arguments.integer("--rank-restarts") > 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const parallel::ProcessorScope processors(started.processors);
   const Result<void> followed = executor::follow(**member, options);
   if (!followed.ok() && followed.error().code == ErrorCode::kUnavailable) {

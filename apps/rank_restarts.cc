@@ -61,8 +61,11 @@ int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// A rank was lost, or is not there yet: another host may be starting anew as well. What a flag, a
+// file or a machine is wrong about has exit codes of its own, and stays wrong.
 bool is_loss(int status) {
-  return WIFSIGNALED(status) || WEXITSTATUS(status) == cli::kExitStuck;
+  if (WIFSIGNALED(status)) return true;
+  return WEXITSTATUS(status) == cli::kExitStuck || WEXITSTATUS(status) == cli::kExitFailure;
 }
 
 }  // namespace
@@ -78,6 +81,7 @@ Result<void> start_anew_when_lost(const cli::Arguments& arguments, base::Log& lo
   const int64_t most = arguments.integer("--rank-restarts");
   if (most == 0) return {};
   HourlyBound bound(most);
+  std::signal(SIGCHLD, SIG_DFL);  // one that is ignored, as it may be inherited, is never heard of
   const sigset_t set = handed_on();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &set, &before);

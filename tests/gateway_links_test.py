@@ -322,6 +322,47 @@ class Links(unittest.TestCase):
         self.assertEqual(fleet.metric("hit_mismatch_total"), 0)
 
 
+class Twins(Fleet):
+    """Workers that all say the same name of themselves."""
+
+    name = "twin"
+
+    def start(self, i):
+        self.workers[i] = Process("serve", BOX, "--executor", f"modelled:{self.script}", "--port", "0", "--fleet-port", self.ports[i],
+                                  "--fleet-name", self.name, "--fleet-key-file", self.key)
+
+
+class Names(unittest.TestCase):
+    def test_of_two_workers_of_one_name_each_is_commanded_by_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fleet = Twins(folder, 2)
+            self.addCleanup(fleet.close)
+            names = sorted(row["name"] for row in fleet.rows())
+            self.assertEqual(len(set(names)), 2, names)
+            self.assertIn("twin", names)
+            for name in names:
+                self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/{name}/drain")[0], 200)
+                states = {row["name"]: row["state"] for row in fleet.rows()}
+                self.assertEqual(states[name], "draining")
+                self.assertEqual(sum(state == "draining" for state in states.values()), 1, states)
+                self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/{name}/undrain")[0], 200)
+
+    def test_who_is_down_gives_its_name_to_who_has_it_now(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fleet = Twins(folder, 1)
+            self.addCleanup(fleet.close)
+            self.assertEqual([row["name"] for row in fleet.rows()], ["twin"])
+            fleet.kill(0)
+            fleet.wait_for(0)
+            fleet.ports.append(free_port())
+            fleet.workers.append(None)
+            fleet.start(1)
+            fleet.configure(fleet.ports)
+            fleet.wait_for(1)
+            row = next(row for row in fleet.rows() if row["state"] == "ready")
+            self.assertEqual(row["name"], "twin")
+
+
 if __name__ == "__main__":
     gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
     unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]], verbosity=2)

@@ -50,7 +50,7 @@ TEST(RankPlace, AsEachLauncherSaysIt) {
   expect_place(place("slurm", {{"SLURM_PROCID", "2"},
                                {"SLURM_NTASKS", "3"},
                                {"SLURM_LOCALID", "0"},
-                               {"SLURM_TASKS_PER_NODE", "2,1"}}),
+                               {"SLURM_TASKS_PER_NODE", "4(x2),3"}}),
                {.rank = 2, .ranks = 3});
 }
 

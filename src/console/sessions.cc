@@ -118,6 +118,11 @@ net::HttpResponse Sessions::answer(const net::HttpRequest& request) {
   return response;
 }
 
+void Sessions::end_all() {
+  std::lock_guard lock(mutex_);
+  sessions_.clear();
+}
+
 std::variant<Sessions::Account, net::HttpResponse> Sessions::admit(
     const net::HttpRequest& request) {
   if (!is_own_page(request)) return other_page();

@@ -50,6 +50,9 @@ class Sessions {
   // Answers a request to /console/session.
   net::HttpResponse answer(const net::HttpRequest& request);
 
+  // No key is an operator's any more.
+  void end_all();
+
   // Who makes this change; an answer if nobody does who may: of another page (403), without a valid
   // cookie (401), without the token (403).
   std::variant<Account, net::HttpResponse> admit(const net::HttpRequest& request);

@@ -104,6 +104,13 @@ TEST_F(ConsoleSessions, AKeyBecomesACookieThatNoPageReads) {
   EXPECT_NE(cookie_of(sign_in("right")), cookie_of(in)) << "each is drawn";
 }
 
+TEST_F(ConsoleSessions, AllEndWithTheLastOperator) {
+  const std::string cookie = cookie_of(sign_in("right"));
+  ASSERT_TRUE(holds(cookie));
+  sessions_.end_all();  // and the key is an operator's again before anybody asks
+  EXPECT_FALSE(holds(cookie));
+}
+
 TEST_F(ConsoleSessions, IsSecureWhereTheBrowserSpeaksTls) {
   const net::HttpResponse behind =
       send({.method = "POST", .body = R"({"key":"right"})", .origin = "https://fleet.example"});

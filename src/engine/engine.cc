@@ -281,6 +281,11 @@ void Engine::Loop::exchange_with_disk() {
   if (!transfers.empty()) disk->begin(std::move(transfers));
 }
 
+// An answer to who asks at the wrong time.
+kv::PeerOffer nothing_of(const kv::PeerAsk& ask) {
+  return {.id = ask.id, .blocks = {}};
+}
+
 // Nor do these; but where blocks that are offered are needed here, for one that is being read.
 void Engine::Loop::exchange_with_peers() {
   kv::PeerTransfers* const peers = executor_.peers();
@@ -297,7 +302,11 @@ void Engine::Loop::exchange_with_peers() {
     peers->revoke_all();
     core_.end_all_offers();
   }
-  for (const kv::PeerAsk& ask : peers->take_asks()) peers->offer(core_.offer(ask));
+  for (const kv::PeerAsk& ask : peers->take_asks()) {
+    // Nothing is lent while sequences lack blocks: each ask would be ahead of them again.
+    const bool lacks = core_.scheduler().lacks_blocks();
+    peers->offer(lacks ? nothing_of(ask) : core_.offer(ask));
+  }
   for (kv::PeerFetch& fetch : core_.take_peer_fetches()) peers->fetch(std::move(fetch));
   for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
 }

@@ -34,6 +34,7 @@ class PeerTier {
     int near_blocks = 0;     // of the hit without the peer
     int far_blocks = 0;      // and with it, if the peer has what is expected of it
     int64_t transfer = -1;   // that it waits for; -1: none any more
+    bool is_late = false;    // it was given up
     int64_t give_up_ns = 0;  // from then on it is not waited for; 0: nobody has waited yet
     std::vector<std::pair<int, kv::BlockId>> held;  // group and block on the host
   };

@@ -133,6 +133,7 @@ class Scheduler {
   void end_offer(int64_t id) { peer_tier_.end_offer(id); }
   // Sequences lack blocks, and some are offered: once those are revoked they may go.
   bool needs_offered() const { return needs_offered_ && peer_tier_.any_offered(); }
+  bool lacks_blocks() const { return needs_offered_; }  // since the last plan
   void end_all_offers() { peer_tier_.end_all_offers(); }
   const PeerTier& peer_tier() const { return peer_tier_; }
 

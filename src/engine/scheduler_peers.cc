@@ -1,5 +1,6 @@
 // How the scheduler uses other workers' caches: what is fetched for whoever waits.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -44,7 +45,7 @@ bool Scheduler::waits_for_peer(Sequence& sequence) {
   if (load.transfer < 0) return false;
   if (load.give_up_ns == 0) load.give_up_ns = now_ns_ + peer_tier_.patience_ns(load);
   if (now_ns_ < load.give_up_ns) return true;
-  peer_tier_.note_late();
+  if (!std::exchange(load.is_late, true)) peer_tier_.note_late();
   load.far_blocks = load.near_blocks;
   return false;
 }

@@ -300,6 +300,31 @@ Result<void> Fleet::read_watch(size_t index, Worker& worker, int64_t now_ns) {
   }
 }
 
+// A worker's own word for itself. It stands in lines of the log and in paths, and is what operators
+// command it by, so it is plain and nobody else's; otherwise the address stays.
+bool Fleet::may_be_shown(const Worker& worker, std::string_view name) const {
+  constexpr size_t kNameBytesMax = 128;
+  const auto is_plain = [](char c) { return c > ' ' && c <= '~' && c != '/' && c != '%'; };
+  if (name.empty() || name.size() > kNameBytesMax || name == "." || name == ".." ||
+      !std::ranges::all_of(name, is_plain)) {
+    return false;
+  }
+  return std::ranges::none_of(workers_, [&](const std::unique_ptr<Worker>& other) {
+    return other != nullptr && other.get() != &worker && other->shown == name;
+  });
+}
+
+// One that is down gives its name to who has it now: it was started anew at another address.
+void Fleet::take_name(Worker& worker, int64_t now_ns) {
+  const std::string& name = worker.record.name;
+  for (const std::unique_ptr<Worker>& other : workers_) {
+    if (other == nullptr || other.get() == &worker || other->shown != name) continue;
+    if (other->health.state(now_ns) != WorkerState::kDown) continue;
+    other->shown = net::format_host_port(other->config.host, other->config.port);
+  }
+  if (may_be_shown(worker, name)) worker.shown = name;
+}
+
 Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_t now_ns) {
   TRY_ASSIGN(cluster::WorkerRecord record, cluster::decode_worker_record(payload));
   const auto news = worker.health.note_record(record, now_ns);
@@ -307,7 +332,7 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   std::ranges::sort(worker.adapters);
   worker.record = std::move(record);
   worker.recorded = true;
-  if (!worker.record.name.empty()) worker.shown = worker.record.name;
+  take_name(worker, now_ns);
   worker.trouble.clear();
   const int block_tokens = worker.record.block_tokens;
   worker.names_agree =

@@ -324,6 +324,8 @@ class Fleet {
   void on_watch_bytes(const Place& place, std::string_view bytes);
   void on_watch_done(const Place& place, const Result<void>& result);
   Result<void> read_watch(size_t index, Worker& worker, int64_t now_ns);
+  void take_name(Worker& worker, int64_t now_ns);
+  bool may_be_shown(const Worker& worker, std::string_view name) const;
   Result<void> note_record(Worker& worker, std::string_view payload, int64_t now_ns);
   void probe(Worker& worker, const Place& place);
   void on_probed(const Place& place, const std::string& incarnation, const std::string& trouble);

@@ -137,7 +137,8 @@ void BlockExchange::fetch(kv::PeerFetch fetch) {
   {
     std::lock_guard lock(mutex_);
     known_.insert(fetch.id);
-    fetches_.push_back(std::move(fetch));
+    const Clock::time_point until = Clock::now() + std::chrono::nanoseconds(fetch.limit_ns);
+    fetches_.push_back({.fetch = std::move(fetch), .until = until});
   }
   changed_.notify_all();
 }
@@ -162,7 +163,9 @@ void BlockExchange::offer(kv::PeerOffer offer) {
     std::lock_guard lock(mutex_);
     const int64_t id = offer.id;
     if (awaited_.contains(id)) {
-      offers_.emplace(id, std::make_shared<Offered>(Offered{.offer = std::move(offer)}));
+      const auto offered = std::make_shared<Offered>();
+      offered->offer = std::move(offer);
+      offers_.emplace(id, offered);
     } else {
       over_.push_back(id);  // whoever asked has gone
       news();
@@ -182,8 +185,8 @@ kv::PeerTransfers::Served BlockExchange::served() const {
 
 void BlockExchange::revoke_all() {
   std::lock_guard lock(mutex_);
-  std::unique_lock alone(reading_);
   for (auto& [id, offered] : offers_) offered->is_revoked = true;
+  const std::unique_lock alone(reading_);  // whoever reads by now has ended
 }
 
 // ---- the source's side
@@ -195,7 +198,10 @@ void BlockExchange::accept_peers() {
     pollfd waiting{.fd = listener_, .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, static_cast<int>(kSlice.count()) * 5) <= 0) continue;
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket < 0) continue;
+    if (socket < 0) {
+      std::this_thread::sleep_for(kSlice);  // no descriptor is left: it stays readable
+      continue;
+    }
     std::lock_guard lock(mutex_);
     if (connections_.size() >= kConnectionsMax) {
       ::close(socket);
@@ -348,6 +354,7 @@ Result<void> BlockExchange::hear(PeerChannel& channel, Sending& sending, Clock::
 
 bool BlockExchange::read_offered(const Offered& offered, const kv::PeerOffer::Block& block,
                                  std::string& into) {
+  if (offered.is_revoked) return false;
   std::shared_lock lock(reading_);
   if (offered.is_revoked) return false;
   memory_.read_block(block.group, block.tier, block.block,
@@ -418,18 +425,18 @@ struct BlockExchange::FetchState {
 void BlockExchange::fetch_all() {
   pthread_setname_np(pthread_self(), "pelton-kvfetch");
   for (;;) {
-    kv::PeerFetch fetch;
+    Queued queued;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stopping_ || !fetches_.empty(); });
       if (stopping_) return;
-      fetch = std::move(fetches_.front());
+      queued = std::move(fetches_.front());
       fetches_.pop_front();
     }
-    kv::PeerFetched result = carry_out(fetch);
+    kv::PeerFetched result = carry_out(queued.fetch, queued.until);
     std::lock_guard lock(mutex_);
-    known_.erase(fetch.id);
-    cancelled_.erase(fetch.id);
+    known_.erase(queued.fetch.id);
+    cancelled_.erase(queued.fetch.id);
     fetched_.push_back(std::move(result));
     news();
   }
@@ -478,9 +485,8 @@ void BlockExchange::keep(const kv::PeerFetch& fetch, std::unique_ptr<PeerChannel
   idle_.emplace(address_of(fetch), std::move(channel));
 }
 
-kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
+kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch, Clock::time_point until) {
   Clock::time_point begun = Clock::now();
-  const Clock::time_point until = begun + std::chrono::nanoseconds(fetch.limit_ns);
   FetchState state{.fetch = fetch,
                    .transfer = ++transfers_,
                    .result = {.id = fetch.id},
@@ -500,6 +506,8 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
     return ended(error.code == ErrorCode::kInvalidArgument ? Outcome::kCorrupt : Outcome::kFailed,
                  error.message);
   };
+  if (is_cancelled(fetch.id)) return ended(Outcome::kCancelled, "it was not wanted any more");
+  if (begun >= until) return ended(Outcome::kFailed, "others were too slow");
   Result<std::unique_ptr<PeerChannel>> channel = channel_to(fetch, until);
   if (!channel.ok()) return failed(channel.error());
   begun = Clock::now();  // connecting is done once
@@ -513,10 +521,9 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch) {
   if (!asked.ok()) return failed(asked.error());
   for (;;) {
     if (stopping_ || is_cancelled(fetch.id)) {
+      // And the channel goes: what the source has sent already would lie in it.
       const PeerCancel cancel{.transfer = state.transfer};
-      if ((*channel)->send(encode(cancel), Clock::now() + kSlice).ok()) {
-        keep(fetch, *std::move(channel));
-      }
+      (void)(*channel)->send(encode(cancel), Clock::now() + kSlice).ok();
       return ended(Outcome::kCancelled, "it was not wanted any more");
     }
     const auto came = (*channel)->receive(std::min(until, Clock::now() + kSlice));
@@ -570,12 +577,12 @@ Result<bool> BlockExchange::land(FetchState& state, const PeerData& data,
     if (state.fetch.names[index] != data.name || state.fetch.held[group][index]) continue;
     if (!state.landed.emplace(group, index).second) break;
     std::vector<kv::BlockId>& rooms = state.rooms[group];
+    state.uncredited += static_cast<uint32_t>(data.block.size());
     if (rooms.empty()) return true;  // more than there is room for: computed
     memory_.write_block(group, rooms.back(), data.block);
     state.result.blocks.push_back({.group = group, .host = rooms.back(), .name = data.name});
     state.result.bytes += std::ssize(data.block);
     rooms.pop_back();
-    state.uncredited += static_cast<uint32_t>(data.block.size());
     return true;
   }
   return protocol("a block twice, or one that nobody asked for");

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -86,7 +87,8 @@ class BlockExchange final : public kv::PeerTransfers {
   };
   struct Offered {
     kv::PeerOffer offer;
-    bool is_revoked = false;  // under reading_
+    // Set before reading_ is taken alone, so that no reader begins who would be waited for.
+    std::atomic<bool> is_revoked{false};
   };
   // One transfer, as its source has it.
   struct Sending {
@@ -112,7 +114,8 @@ class BlockExchange final : public kv::PeerTransfers {
   void end_offer(int64_t id);
 
   void fetch_all();
-  kv::PeerFetched carry_out(const kv::PeerFetch& fetch);
+  kv::PeerFetched carry_out(const kv::PeerFetch& fetch,
+                            std::chrono::steady_clock::time_point until);
   Result<std::unique_ptr<PeerChannel>> channel_to(const kv::PeerFetch& fetch,
                                                   Clock::time_point until);
   struct FetchState;
@@ -135,7 +138,11 @@ class BlockExchange final : public kv::PeerTransfers {
   std::mutex mutex_;  // guards all that follows, but what says otherwise
   std::condition_variable changed_;
   std::function<void()> wake_;
-  std::deque<kv::PeerFetch> fetches_;
+  struct Queued {
+    kv::PeerFetch fetch;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::deque<Queued> fetches_;
   std::set<int64_t> cancelled_;  // of those that are known
   std::set<int64_t> known_;
   std::vector<kv::PeerFetched> fetched_;

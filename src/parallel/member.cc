@@ -126,7 +126,10 @@ Result<void> Member::check_exchange() const {
 
 Result<std::optional<std::string>> Member::next() {
   TRY_ASSIGN(std::optional<std::string> message, steps_.receive(-1));
-  if (message && message->empty()) return std::optional<std::string>();
+  if (message && message->empty()) {
+    ending_.store(true);  // giving memory back may take longer than the leader stays
+    return std::optional<std::string>();
+  }
   if (message) return message;
   // The watching thread finds out why, and ends the process.
   std::this_thread::sleep_for(kLastLook);

@@ -113,7 +113,7 @@ std::string Reception::missing() const {
 
 Error Reception::give_up(std::string why) {
   for (Guest& guest : guests_) {
-    if (guest.is_there()) (void)guest.steps.send(refusal(why));
+    if (guest.steps.descriptor() >= 0) (void)guest.steps.send(refusal(why));
   }
   return unavailable(std::move(why));
 }
@@ -224,7 +224,6 @@ Result<std::vector<Guest>> meet_followers(const Meeting& meeting) {
 
 Result<MemberDescriptors> meet_leader(const Meeting& meeting, int rank) {
   const int64_t end_ns = monotonic_ns() + meeting.wait_ns;
-  TRY_ASSIGN(const sockaddr_in address, resolve(meeting.leader));
   TRY_ASSIGN(const std::string random, random_nonce());
   uint64_t number = 0;
   std::memcpy(&number, random.data(), sizeof number);
@@ -233,7 +232,13 @@ Result<MemberDescriptors> meet_leader(const Meeting& meeting, int rank) {
     return Error{code,
                  fmt::format("rank {}: the leader at {}: {}", rank, meeting.leader.text(), why)};
   };
-  Result<Channel> steps = enter(meeting, address, rank, number | kSteps, end_ns);
+  // Anew each time: a leader that is started again may have another address, or none yet.
+  Result<sockaddr_in> address = resolve(meeting.leader);
+  const auto come = [&](uint64_t which) -> Result<Channel> {
+    if (!address.ok()) return Error{ErrorCode::kUnavailable, address.error().message};
+    return enter(meeting, *address, rank, number | which, end_ns);
+  };
+  Result<Channel> steps = come(kSteps);
   while (!steps.ok()) {
     if (steps.error().code == ErrorCode::kBadConfig) {
       return failed(ErrorCode::kBadConfig, steps.error().message);
@@ -245,14 +250,14 @@ Result<MemberDescriptors> meet_leader(const Meeting& meeting, int rank) {
                                 steps.error().message));
     }
     std::this_thread::sleep_for(kAgain);
-    steps = enter(meeting, address, rank, number | kSteps, end_ns);
+    address = resolve(meeting.leader);
+    steps = come(kSteps);
   }
   TRY_ASSIGN(const auto data, TcpTransport::listen(own_host(steps->descriptor())));
   Json where;
   where.set("port", data.second);
   Result<void> sent = steps->send(where.dump());
-  Result<Channel> control =
-      sent.ok() ? enter(meeting, address, rank, number | kControl, end_ns) : sent.error();
+  Result<Channel> control = sent.ok() ? come(kControl) : sent.error();
   if (!control.ok()) {
     ::close(data.first);
     return failed(control.error().code, control.error().message);

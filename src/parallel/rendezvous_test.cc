@@ -66,6 +66,16 @@ TEST(Rendezvous, RanksComeInAnyOrderAndEvenBeforeTheirLeader) {
   for (std::thread& rank : ranks) rank.join();
 }
 
+// It may not be there yet, as the leader itself.
+TEST(Rendezvous, ANameThatNobodyKnowsIsWaitedFor) {
+  Meeting meeting = meeting_at(free_port(), 2, 300'000'000);
+  meeting.leader.host = "nobody.invalid";
+  const auto ends = meet_leader(meeting, 1);
+  ASSERT_FALSE(ends.ok());
+  EXPECT_EQ(ends.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(ends.error().message, HasSubstr("nobody.invalid"));
+}
+
 TEST(Rendezvous, WhoDoesNotFitHearsWhyAndTheOthersBegin) {
   const Meeting meeting = meeting_at(free_port(), 2);
   std::thread leader([&] { EXPECT_TRUE(meet_followers(meeting).ok()); });
