@@ -53,8 +53,7 @@ std::vector<Flag> fleet_reach_flags() {
            .only_with = {{"--fleet-port"}}},
           {.name = "--kv-port",
            .value = "N",
-           .help = "listen there for workers of this fleet that fetch keys and values instead of "
-                   "computing them, and fetch from them; 0: any free port",
+           .help = "exchange keys and values with this fleet's workers there; 0: any free port",
            .kind = Flag::Kind::kInteger,
            .most = 65535,
            .only_with = {{"--fleet-key-file"}},
