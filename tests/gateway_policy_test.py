@@ -4,6 +4,7 @@ gateway runs.
 
 usage: gateway_policy_test.py BINARY
 """
+import collections
 import http.client
 import json
 import os
@@ -388,7 +389,13 @@ class Policy(unittest.TestCase):
         self.assertEqual(sum(row["requests"] for row in fleet.rows()), 0, "nothing is sent")
         self.assertIn("choices", post("key-a"))
         # As its worker has reported it: what was sent is expected there at once, and for a while only.
-        self.wait(lambda: any(json.loads(ask(fleet.admin, "GET", f"/v1/index?name=w-{i}")[1])["blocks"] > 10 for i in range(2)))
+        # Events of a prompt may come in parts: until no more do.
+        seen = collections.deque(maxlen=10)
+
+        def is_whole():
+            seen.append(sum(json.loads(ask(fleet.admin, "GET", f"/v1/index?name=w-{i}")[1])["blocks"] for i in range(2)))
+            return len(seen) == 10 and seen[0] == seen[-1] > 10
+        self.wait(is_whole)
         self.assertGreater(hit("key-a"), 100)
         self.assertEqual(hit("key-b"), 0, "another tenant's")
         self.assertIn("choices", post("key-c", **{"x-pelton-explain": "1"}), "it may not: the header is nobody's")
