@@ -298,6 +298,7 @@ std::vector<Flag> rank_flags() {
 }
 
 Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {
+  if (!arguments.knows("--nnodes")) return std::optional<StartedRank>();  // not serve
   const bool by_hand = arguments.has("--nnodes") && arguments.integer("--nnodes") > 1;
   if (!by_hand && arguments.text("--rank-launcher") == "own") return std::optional<StartedRank>();
   StartedRank started;
