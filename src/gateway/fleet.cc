@@ -301,7 +301,8 @@ Result<void> Fleet::read_watch(size_t index, Worker& worker, int64_t now_ns) {
 }
 
 // A worker's own word for itself. It stands in lines of the log and in paths, and is what operators
-// command it by, so it is plain and nobody else's; otherwise the address stays.
+// command it by, so it is plain and nobody else's; otherwise what it was called before
+// stays, at first its address.
 bool Fleet::may_be_shown(const Worker& worker, std::string_view name) const {
   constexpr size_t kNameBytesMax = 128;
   const auto is_plain = [](char c) { return c > ' ' && c <= '~' && c != '/' && c != '%'; };
