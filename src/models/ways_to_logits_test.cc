@@ -50,9 +50,8 @@ Seen look(const std::string& folder, kernels::KernelChoice choice) {
   seen.head.resize(vocab);
   (*model)->head(seen.head.data(), seen.state.data(), 1);
   const std::vector<TokenId> few = {3, static_cast<TokenId>(vocab) - 1};
-  std::vector<float> places(vocab);
-  (*model)->token_logits_of(seen.state.data(), few, places.data());
-  for (const TokenId token : few) seen.some.push_back(places[static_cast<size_t>(token)]);
+  seen.some.resize(few.size());
+  (*model)->token_logits_of(seen.state.data(), few, seen.some.data());
   return seen;
 }
 
