@@ -1,5 +1,6 @@
 // What an operator does from a gateway's console, once he has signed in with his key: commands to
-// workers. Each attempt is a line of the log that begins with "audit: "; the last kLines of those
+// workers. Each command is a line of the log that begins with "audit: " (of strangers' some, and
+// their number); the last kLines of those
 // who had signed in are shown on the page Fleet.
 //
 //   /console/session                          console/sessions.h

@@ -7,9 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "cli/command_line.h"
 #include "cli/toml_tree.h"
 
 namespace pelton::capacity {
@@ -38,16 +36,7 @@ class Table {
       : node_(node), name_(std::move(name)), file_(file) {}
 
   Result<void> expect_only(std::initializer_list<std::string_view> known) const {
-    for (const cli::TomlMember& member : node_.members) {
-      if (std::ranges::find(known, std::string_view(member.name)) != known.end()) continue;
-      const std::optional<std::string> near =
-          cli::nearest(member.name, std::vector<std::string>(known.begin(), known.end()));
-      return cli::bad_toml(file_, member.line,
-                           fmt::format("{} has no key '{}'{}; it has {}", name_, member.name,
-                                       near ? fmt::format("; did you mean '{}'?", *near) : "",
-                                       fmt::join(known, ", ")));
-    }
-    return {};
+    return cli::expect_only_keys(node_, name_, file_, known);
   }
 
   Result<std::string> text(std::string_view key, std::optional<std::string> otherwise) const {

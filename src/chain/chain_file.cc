@@ -24,16 +24,7 @@ class Table {
       : node_(node), name_(std::move(name)), file_(file) {}
 
   Result<void> expect_only(std::initializer_list<std::string_view> known) const {
-    for (const cli::TomlMember& member : node_.members) {
-      if (std::ranges::find(known, std::string_view(member.name)) != known.end()) continue;
-      const std::optional<std::string> near =
-          cli::nearest(member.name, std::vector<std::string>(known.begin(), known.end()));
-      return cli::bad_toml(file_, member.line,
-                           fmt::format("{} has no key '{}'{}; it has {}", name_, member.name,
-                                       near ? fmt::format("; did you mean '{}'?", *near) : "",
-                                       fmt::join(known, ", ")));
-    }
-    return {};
+    return cli::expect_only_keys(node_, name_, file_, known);
   }
   const TomlNode* find(std::string_view key) const { return node_.find(key); }
 

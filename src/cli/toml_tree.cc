@@ -1,6 +1,7 @@
 #include "cli/toml_tree.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,11 @@ struct TomlGaveUp {};
 // clang-format on
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include "base/file.h"
+#include "cli/command_line.h"
 
 namespace pelton::cli {
 namespace {
@@ -116,6 +119,20 @@ const TomlNode* TomlNode::find(std::string_view name) const {
 
 Error bad_toml(const std::string& file, int line, std::string_view what) {
   return Error{ErrorCode::kBadConfig, fmt::format("{}:{}: {}", file, line, what), {}};
+}
+
+Result<void> expect_only_keys(const TomlNode& table, std::string_view name, const std::string& file,
+                              std::initializer_list<std::string_view> known) {
+  for (const TomlMember& member : table.members) {
+    if (std::ranges::find(known, std::string_view(member.name)) != known.end()) continue;
+    const std::optional<std::string> near =
+        nearest(member.name, std::vector<std::string>(known.begin(), known.end()));
+    return bad_toml(file, member.line,
+                    fmt::format("{} has no key '{}'{}; it has {}", name, member.name,
+                                near ? fmt::format("; did you mean '{}'?", *near) : "",
+                                fmt::join(known, ", ")));
+  }
+  return {};
 }
 
 Result<TomlNode> parse_toml(std::string_view text, const std::string& file) {

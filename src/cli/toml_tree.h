@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,11 @@ struct TomlMember {
 // The whole text, a table. Errors: kBadConfig, "FILE:LINE: ..."; also of a text over 1 MiB.
 Result<TomlNode> parse_toml(std::string_view text, const std::string& file);
 Result<TomlNode> read_toml(const std::string& file);
+
+// Errors: kBadConfig of the first key of `table` that is not known, with the nearest one that is.
+// `name` is the table's, for the message.
+Result<void> expect_only_keys(const TomlNode& table, std::string_view name, const std::string& file,
+                              std::initializer_list<std::string_view> known);
 
 // "FILE:LINE: WHAT" with kBadConfig.
 Error bad_toml(const std::string& file, int line, std::string_view what);

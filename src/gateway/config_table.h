@@ -13,9 +13,7 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "cli/command_line.h"
 #include "cli/toml_tree.h"
 #include "net/url.h"
 
@@ -27,16 +25,7 @@ class ConfigTable {
       : node_(node), name_(std::move(name)), file_(file) {}
 
   Result<void> expect_only(std::initializer_list<std::string_view> known) const {
-    for (const cli::TomlMember& member : node_.members) {
-      if (std::find(known.begin(), known.end(), member.name) != known.end()) continue;
-      const std::optional<std::string> near =
-          cli::nearest(member.name, std::vector<std::string>(known.begin(), known.end()));
-      return cli::bad_toml(
-          file_, member.line,
-          fmt::format("{} has no key '{}'{}; it has {}", name_, member.name,
-                      near ? "; did you mean '" + *near + "'?" : "", fmt::join(known, ", ")));
-    }
-    return {};
+    return cli::expect_only_keys(node_, name_, file_, known);
   }
 
   Result<void> read(std::string_view key, std::string& into) const {

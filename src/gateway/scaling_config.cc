@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/command_line.h"
 #include "gateway/config_table.h"
 #include "gateway/schedule_config.h"
 
