@@ -1,5 +1,6 @@
 #include "executor/rank_job.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,9 +53,11 @@ TEST(RankJob, WhatIsMissingIsNamed) {
 
 TEST(RankJob, AnotherProtocolIsRefusedWithBoth) {
   RankJob newer = job();
-  newer.protocol = 2;
-  EXPECT_THAT(RankJob::from_json(newer.to_json()).error().message,
-              HasSubstr("protocol: 2 at the leader, 1 here"));
+  newer.protocol = RankJob::kProtocol + 1;
+  const auto read = RankJob::from_json(newer.to_json());
+  ASSERT_FALSE(read.ok());
+  EXPECT_THAT(read.error().message, HasSubstr(fmt::format("protocol: {} at the leader, {} here",
+                                                          newer.protocol, RankJob::kProtocol)));
 }
 
 TEST(RankJob, AnyDifferenceThatCouldChangeABitIsNamed) {
