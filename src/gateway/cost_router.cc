@@ -25,15 +25,6 @@ int load_of(const CostCandidate& candidate) {
   return candidate.rows + candidate.waiting + candidate.uncounted;
 }
 
-// How far a request is sent: as far as the nearest that has room; where none has, as far as any.
-double reach_of(std::span<const CostCandidate> candidates) {
-  double reach_s = std::numeric_limits<double>::infinity();
-  for (const CostCandidate& candidate : candidates) {
-    if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
-  }
-  return reach_s;
-}
-
 }  // namespace
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
@@ -79,6 +70,18 @@ bool has_room(const CostCandidate& candidate) {
   return load_of(candidate) < candidate.slots && candidate.kv_used < kRoomUsedMax;
 }
 
+double reach_of(std::span<const CostCandidate> candidates) {
+  double reach_s = std::numeric_limits<double>::infinity();
+  for (const CostCandidate& candidate : candidates) {
+    if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
+  }
+  return reach_s;
+}
+
+double equal_within_s(double cost_s) {
+  return std::max(kEqualS, kEqualShare * cost_s);
+}
+
 std::optional<size_t> choose_by_cost(const CostRequest& request,
                                      std::span<const CostCandidate> candidates, uint64_t draw,
                                      std::vector<CostTerms>* explained) {
@@ -96,7 +99,7 @@ std::optional<size_t> choose_by_cost(const CostRequest& request,
   }
   std::vector<size_t> equal;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const double bound_s = least_s + std::max(kEqualS, kEqualShare * least_s);
+    const double bound_s = least_s + equal_within_s(least_s);
     if (is_asked(candidates[i]) && terms[i].total_s <= bound_s) equal.push_back(i);
   }
   if (explained != nullptr) *explained = std::move(terms);

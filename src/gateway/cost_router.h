@@ -88,6 +88,12 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate);
 // It has a free slot, and room for KV.
 bool has_room(const CostCandidate& candidate);
 
+// How far a request is sent: as far as the nearest that has room; where none has, as far as any.
+double reach_of(std::span<const CostCandidate> candidates);
+
+// So little more is no difference.
+double equal_within_s(double cost_s);
+
 // The cheapest, of the nearest that have room. Those within 2 % or a millisecond are equal: of two
 // of them, drawn, the one with fewer requests uncounted. None: none is usable. `explained`, if not
 // null: each one's terms.

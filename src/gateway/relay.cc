@@ -106,7 +106,9 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .need = need,
                               .region = request_.region,
                               .fingerprint = alike,
-                              .request_id = request_.request_id});
+                              .request_id = request_.request_id,
+                              .may_split = !begun() && !request_.is_copy,
+                              .source = split_source()});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -146,6 +148,9 @@ void Relay::send_to(Fleet::Assignment assignment) {
   preferred_.reset();
   warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
+  // What may be ending workers stays with one.
+  splits_ = assignment_.splits && !is_trial_ && !crashed_;
+  split_tried_.clear();
   note_sent();
   reader_ = AnswerReader();
   foreign_.reset();
@@ -226,7 +231,7 @@ bool Relay::fall_back() {
   return true;
 }
 
-std::string Relay::run_body(const Fleet::Assignment& assignment) const {
+std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max) const {
   cluster::RunEnvelope envelope{.incarnation = assignment.incarnation,
                                 .request_id = request_.request_id,
                                 .gateway = services_.gateway,
@@ -242,6 +247,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
                                 .delivered = streaming_ && !early_,
+                                .further_max = further_max,
                                 .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
@@ -264,7 +270,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
   return body;
 }
 
-net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
+net::HttpCall Relay::call_to(const Fleet::Assignment& assignment, int further_max) const {
   return {.method = "POST",
           .host = assignment.host,
           .port = assignment.port,
@@ -272,7 +278,7 @@ net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
           .trust = assignment.trust,
           .target = "/fleet/v1/run",
           .headers = {},
-          .body = run_body(assignment),
+          .body = run_body(assignment, further_max),
           .repeatable = true,  // it is begun once, by its number (RB-03)
           .connect_time_max = kConnectTime,
           .quiet_time_max = kQuietTime};
@@ -293,6 +299,7 @@ void Relay::on_bytes(int attempt, const std::string& bytes) {
     if (!update.ok()) return end_attempt(Failure::kLost, update.error().message);
     if (!*update) break;
     if (!apply(**std::move(update))) return;
+    if (splits_ && !warm_up_) consider_split();
   }
   pause_if_behind();
 }
@@ -542,6 +549,7 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   drop_warm_up(Fleet::Outcome::kNeither);
+  end_split(SplitCounters::Outcome::kEnded);
   services_.fleet.note_outcome(assignment_, outcome);
   if (outcome == Fleet::Outcome::kServed) {
     note_harmless();
@@ -616,6 +624,7 @@ void Relay::on_worker_leaving(int attempt) {
 
 void Relay::end_attempt(Failure failure, const std::string& why) {
   running_ = false;
+  end_split(SplitCounters::Outcome::kLost);
   // Who has been at it goes on with it.
   if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
   drop_warm_up(Fleet::Outcome::kNeither);

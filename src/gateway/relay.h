@@ -118,6 +118,12 @@ class Relay final : public WorkerListener,
   void note_warm(const AnswerUpdate& update);
   bool is_warm() const;
   void fail_warm_up(int number, Fleet::Outcome outcome);
+  // Another one is to go on, now that its prompt is computed (relay_split.cc).
+  void consider_split();
+  std::optional<Fleet::Wanted::Preferred> split_source() const;
+  void retry_split();
+  void end_split(SplitCounters::Outcome outcome);
+  void note_split_warm();
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
   void wait_for_worker();
@@ -132,8 +138,9 @@ class Relay final : public WorkerListener,
   void refuse(const PoolGate::Refusal& refusal);
   void move_to(PoolGate::Place place);
   net::HttpHeaders head_headers() const;
-  std::string run_body(const Fleet::Assignment& assignment) const;
-  net::HttpCall call_to(const Fleet::Assignment& assignment) const;
+  // `further_max`: tokens that are wanted of it; 0: all.
+  std::string run_body(const Fleet::Assignment& assignment, int further_max) const;
+  net::HttpCall call_to(const Fleet::Assignment& assignment, int further_max = 0) const;
   net::HttpCall foreign_call_to(const Fleet::Assignment& assignment) const;
   void on_foreign_head(int attempt, int status, const net::HttpHeaders& headers);
   void on_foreign_bytes(const std::string& bytes);
@@ -244,11 +251,16 @@ class Relay final : public WorkerListener,
     AnswerReader reader;
     std::vector<bool> warm;  // by choice: it has gone on from there
     size_t said = 0;         // tokens that it was sent
+    bool is_split = false;
+    int64_t begun_ns = 0;
+    int64_t found_tokens = 0;  // by it, of the prompt, where it was split
   };
   std::optional<WarmUp> warm_up_;
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before
+  bool splits_ = false;           // another one is to go on with it
+  std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;
   std::optional<int64_t> held_;  // its number at the gate, while it is held
