@@ -23,8 +23,8 @@ std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, Engine
   }
   work.answers = static_cast<int>(open.size());
   if (resumed.further_max > 0) {
-    work.request.max_new_tokens =
-        std::min(work.request.max_new_tokens, static_cast<int>(said) + resumed.further_max);
+    work.request.stop.max_new_tokens =
+        std::min(work.request.stop.max_new_tokens, static_cast<int>(said) + resumed.further_max);
   }
   if (resumed.delivered) work.request.sampling.prompt_logprobs = -1;  // with the first token
   return open;
