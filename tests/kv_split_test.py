@@ -164,6 +164,18 @@ class Split(unittest.TestCase):
         for i in range(3):
             self.check_clean(fleet, i)
 
+    def test_auto_splits_where_decoders_are_busy(self):
+        """Two rows fill the worker that decodes: a third request's prompt is computed by the other one, which goes on talking until one is free."""
+        fleet = self.fleet(("prefill", "decode"), 'split = "auto"\n')
+        self.assertEqual(choices(fleet.gateway.port, body(1)), self.alone[1])
+        self.assertEqual(fleet.splits("handed_over") + fleet.splits("ended"), 0)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(lambda n: choices(fleet.gateway.port, body(n)), range(8)))
+        self.assertEqual(said, self.alone[:8])
+        self.assertGreater(fleet.splits("handed_over") + fleet.splits("ended"), 0)
+        for i in range(2):
+            self.check_clean(fleet, i)
+
     def test_roles(self):
         fleet = self.fleet(("prefill", "prefill"), 'split = "always"\n')
         self.assertEqual(ask(fleet.gateway.port, "GET", "/health")[0], 503)
