@@ -24,9 +24,16 @@ std::string own_host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "worker";
 }
 
-// Where a worker stands, and what routers of other makes hear of it.
+// What a worker is for, where it stands, and what routers of other makes hear of it.
 std::vector<Flag> fleet_place_flags() {
   std::vector<Flag> flags = {
+      {.name = "--fleet-role",
+       .value = "ROLE",
+       .help = "in pools that split requests: prefill computes prompts, decode goes on with "
+               "answers; both of these need --kv-port",
+       .default_text = "both",
+       .choices = {"prefill", "decode", "both"},
+       .only_with = {{"--fleet-port"}}},
       {.name = "--fleet-zone",
        .value = "NAME",
        .help = "where this worker stands, for gateways that prefer near ones",
@@ -58,13 +65,6 @@ std::vector<Flag> fleet_reach_flags() {
            .most = 65535,
            .only_with = {{"--fleet-key-file"}},
            .not_with = {{"--enable-prefix-caching", {"false"}}}},
-          {.name = "--fleet-role",
-           .value = "ROLE",
-           .help = "in pools that split requests: prefill computes prompts, decode goes on with "
-                   "answers; both of these need --kv-port",
-           .default_text = "both",
-           .choices = {"prefill", "decode", "both"},
-           .only_with = {{"--fleet-port"}}},
           {.name = "--fleet-key-file",
            .value = "FILE",
            .help = "the fleet's key (pelton gateway --new-key FILE): TLS, by it alone",

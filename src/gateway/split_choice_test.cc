@@ -39,19 +39,19 @@ TEST(SplitChoice, WhatLiesAtTheDecoderIsNotFetched) {
 // What makes it worth it: rows that a long prompt would hold up. An answer beside none is sooner
 // whole, and so is a short prompt.
 TEST(SplitChoice, ItPaysWhereALongPromptWouldHoldUpRows) {
-  const std::vector<CostCandidate> all = {worker(0), worker(8)};
   const std::vector<uint32_t> exchange = {1, 1};
-  const auto pair = [&](const SplitRequest& request) {
+  const auto pair = [&](const SplitRequest& request, int rows) {
+    const std::vector<CostCandidate> all = {worker(0), worker(rows)};
     std::vector<CostCandidate> prefill = all;
     std::vector<CostCandidate> decode = all;
     prefill[1].usable = decode[0].usable = false;
     return choose_pair(request, {.prefill = prefill, .decode = decode, .exchange = exchange}, 1);
   };
   const SplitRequest longer = asked(8001, 101);
-  EXPECT_LT(pair(longer)->terms.total_s, cost_of(longer.request, all[1]).total_s / 2);
+  EXPECT_LT(pair(longer, 8)->terms.total_s, cost_of(longer.request, worker(8)).total_s / 2);
+  EXPECT_GT(pair(longer, 0)->terms.total_s, cost_of(longer.request, worker(0)).total_s);
   const SplitRequest shorter = asked(40, 101);
-  EXPECT_GT(pair(shorter)->terms.total_s, cost_of(shorter.request, all[1]).total_s);
-  EXPECT_GT(pair(longer)->terms.total_s, cost_of(longer.request, worker(0)).total_s);
+  EXPECT_GT(pair(shorter, 2)->terms.total_s, cost_of(shorter.request, worker(2)).total_s);
 }
 
 TEST(SplitChoice, OnlyThoseThatExchangeArePaired) {
@@ -67,15 +67,13 @@ TEST(SplitChoice, OnlyThoseThatExchangeArePaired) {
   EXPECT_NE(pair->prefill, pair->decode);
 }
 
-TEST(SplitChoice, TheEmptierPrefillWorkerAndTheWarmerDecoderAreTaken) {
+TEST(SplitChoice, TheEmptierWorkersAreTaken) {
   std::vector<CostCandidate> prefill = {worker(0), worker(0), worker(0), worker(0)};
   prefill[0].waiting = 4;
   prefill[0].waiting_tokens = 20'000;
   prefill[2].usable = prefill[3].usable = false;
-  std::vector<CostCandidate> decode = {worker(0), worker(0), worker(4), worker(4)};
+  std::vector<CostCandidate> decode = {worker(0), worker(0), worker(12), worker(4)};
   decode[0].usable = decode[1].usable = false;
-  decode[2].waiting = 3;
-  decode[2].slot_wait_s = 2;
   const std::vector<uint32_t> exchange = {1, 1, 1, 1};
   for (uint64_t draw = 0; draw < 8; ++draw) {
     const auto pair = choose_pair(
