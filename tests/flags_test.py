@@ -215,6 +215,7 @@ class Flags(unittest.TestCase):
             "fleet config get": [["fleet", "config", "get", "--admin", "http://127.0.0.1:1"]],
             "fleet config put": [["fleet", "config", "put", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
             "fleet limits": [["fleet", "limits", "--tenant", "a", "--admin", "http://127.0.0.1:1"], ["fleet", "limits", "--json"]],
+            "fleet role": [["fleet", "role", "w", "both"]],
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
             **{f"kv {word}": [["kv", word, f / "batch"], ["kv", word, f / "nowhere", "--tenant", "a"]] for word in ("ls", "erase")},

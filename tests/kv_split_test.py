@@ -45,11 +45,13 @@ def choices(port, asked):
 class SplitFleet(peers.PeerFleet):
     """Workers of these roles, in their order."""
     roles = ()
+    contexts = {}  # of some of them, in tokens
 
     def start(self, i):
         self.admins = getattr(self, "admins", {})
         self.admins[i] = peers.free_port()
-        self.workers[i] = Process("serve", BOX, *COMMON, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
+        common = [str(self.contexts.get(i, word)) if word == "768" else word for word in COMMON]
+        self.workers[i] = Process("serve", BOX, *common, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
                                   "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i])
 
     def splits(self, outcome):
@@ -77,10 +79,10 @@ class Split(unittest.TestCase):
         assert status == 200, text
         return json.loads(text)["choices"][0]["text"]
 
-    def fleet(self, roles, pool, serve=PEER):
+    def fleet(self, roles, pool, serve=PEER, contexts=None):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        kind = type("Roles", (SplitFleet,), {"roles": roles})
+        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}})
         fleet = kind(scratch.name, len(roles), serve=serve, pool=f'tokenizer = "{BOX}"\n{pool}')
         self.addCleanup(fleet.close)
         return fleet
@@ -116,10 +118,12 @@ class Split(unittest.TestCase):
         found, recomputed = fleet.metric("split_found_tokens_total"), fleet.metric("split_recomputed_tokens_total")
         self.assertGreater(found, 200 * fleet.splits("handed_over") // 2)
         self.assertLess(recomputed, found // 10, list(fleet.workers[1].log)[-10:])
-        # Whole on one worker: several answers, one token, several prompts.
+        # KV-16. Whole on one worker: several answers, one token or none, several prompts.
         before = sum(fleet.splits(outcome) for outcome in ("handed_over", "ended"))
         self.assertEqual(choices(fleet.gateway.port, body(0, n=2)), self.several)
         self.assertEqual(choices(fleet.gateway.port, body(0, max_completion_tokens=1)), self.short)
+        none = {"model": "pelton-box", "prompt": "river " * 50, "max_tokens": 0}
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/v1/completions", none)[0], 200)
         self.assertEqual(ask(fleet.gateway.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": ["a b c d", "e f g h"] * 2})[0], 200)
         self.assertEqual(sum(fleet.splits(outcome) for outcome in ("handed_over", "ended")), before)
         # An operator sees it.
@@ -175,6 +179,15 @@ class Split(unittest.TestCase):
         self.assertGreater(fleet.splits("handed_over") + fleet.splits("ended"), 0)
         for i in range(2):
             self.check_clean(fleet, i)
+
+    def test_a_prompt_that_does_not_fit_the_decoder_is_not_split(self):
+        """KV-17: a decoder of too small a context, beside one that does everything."""
+        fleet = self.fleet(("prefill", "decode", "both"), 'split = "always"\n', contexts={1: 256})
+        for number in range(4):
+            self.assertEqual(choices(fleet.gateway.port, body(number)), self.alone[number])
+        self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+        self.assertGreater(fleet.splits("handed_over"), 0)
+        self.assertGreater(fleet.figure(2, "pelton_kv_peer_fetches_total", kind="begun"), 0)
 
     def test_roles(self):
         fleet = self.fleet(("prefill", "prefill"), 'split = "always"\n')

@@ -395,6 +395,7 @@ class Fleet {
   void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
   std::optional<SplitPair> best_pair(const Wanted& wanted, const CostRequest& request,
                                      const std::vector<CostCandidate>& all) const;
+  static bool may_take_over(const Worker& worker, const Wanted& wanted);
   std::vector<uint32_t> exchanges(const Wanted& wanted) const;
   const PoolConfig* find_pool(std::string_view name) const;
   CostRequest cost_request(const Wanted& wanted) const;

@@ -66,11 +66,18 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
   return choice;
 }
 
+// KV-17: it has room for the prompt, and for more than the token that was said with it.
+bool Fleet::may_take_over(const Worker& worker, const Wanted& wanted) {
+  return worker.record.kv_port != 0 && worker.record.block_tokens == wanted.prompt.block_tokens &&
+         worker.record.context_tokens > wanted.prompt.tokens + 1;
+}
+
 // Whole requests, and answers that go on, are for those that decode. Where none of them is there
 // any more, an answer that has begun is not lost for that.
 void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const {
   const auto takes = [&](size_t i) {
-    return workers_[i] != nullptr && cluster::decodes(workers_[i]->role) && !workers_[i]->next_role;
+    if (workers_[i] == nullptr || !cluster::decodes(workers_[i]->role)) return false;
+    return !workers_[i]->next_role && (!wanted.source || may_take_over(*workers_[i], wanted));
   };
   bool any = false;
   for (size_t i = 0; i < all.size() && !any; ++i) any = all[i].usable && takes(i);
@@ -110,9 +117,7 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
     const Worker& worker = *workers_[i];
     const bool changes = worker.next_role.has_value();
     prefill[i].usable = !changes && cluster::computes_prompts(worker.role);
-    // KV-17: the prompt, and more than the token that it is said with.
-    decode[i].usable = !changes && cluster::decodes(worker.role) &&
-                       worker.record.context_tokens > request.prompt_tokens + 1;
+    decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
   }
   const auto measured = fetch_token_s_.find(wanted.pool);
   const SplitRequest split{
