@@ -65,15 +65,16 @@ class Split(unittest.TestCase):
         try:
             cls.alone = [choices(alone.port, body(number)) for number in range(PROMPTS)]
             cls.exact = [cls.tokens_asked(alone.port, n) for n in EDGES]
+            cls.growing = [cls.tokens_asked(alone.port, n, seed=1) for n in GROWING]
             cls.several = choices(alone.port, body(0, n=2))
             cls.short = choices(alone.port, body(0, max_completion_tokens=1))
         finally:
             alone.end()
 
     @staticmethod
-    def tokens_asked(port, count):
-        """A prompt of exactly so many tokens."""
-        draw = random.Random(count)
+    def tokens_asked(port, count, seed=None):
+        """A prompt of exactly so many tokens; of one seed each begins with the shorter ones."""
+        draw = random.Random(seed or 1000 + count)
         status, text = ask(port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": [draw.randrange(300, 900) for _ in range(count)],
                                                              "max_tokens": 40, "temperature": 0, "ignore_eos": True})
         assert status == 200, text
@@ -141,15 +142,17 @@ class Split(unittest.TestCase):
         windows = [kind == "sliding_attention" for kind in config["layer_types"]]
         each = 2 * config["num_key_value_heads"] * config["head_dim"] * 2  # bytes of a token of a layer, in 16 bits
 
-        def formula(n):
+        def formula(n, held):
             whole = (n - 1) // block * block
             first = max(0, (whole - config["sliding_window"] + 1) // block * block)
-            return each * sum(whole - first if window else whole for window in windows)
+            return each * sum(whole - max(first, held) if window else whole - held for window in windows)
+        # The last ones with hits on the decoder: what it holds of the one before.
+        asked = [(n, None, 0) for n in EDGES] + [(n, 1, (before - 1) // block * block) for n, before in zip(GROWING, (1, *GROWING))]
         last = 0
-        for n, alone in zip(EDGES, self.exact):
-            self.assertEqual(self.tokens_asked(fleet.gateway.port, n), alone, n)
+        for (n, seed, held), alone in zip(asked, self.exact + self.growing):
+            self.assertEqual(self.tokens_asked(fleet.gateway.port, n, seed), alone, n)
             now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
-            self.assertEqual(now - last, formula(n), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+            self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
             last = now
 
     def test_whoever_is_killed_costs_no_answer(self):
@@ -216,6 +219,7 @@ class Split(unittest.TestCase):
 
 # Prompts whose ends lie at blocks' edges and beside them, shorter and longer than the window.
 EDGES = (66, 95, 96, 97, 159, 160, 161, 255, 256, 257, 385)
+GROWING = (193, 321, 353)
 
 
 if __name__ == "__main__":
