@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -191,6 +192,19 @@ class Split(unittest.TestCase):
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(fleet.splits("handed_over"), 0)
         self.assertGreater(fleet.figure(2, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+
+    def test_a_decoder_that_is_stopped_leaves_the_first_worker_talking(self):
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\n')
+        fleet.workers[1].process.send_signal(signal.SIGSTOP)
+        try:
+            said = [choices(fleet.gateway.port, body(number)) for number in range(2)]
+        finally:
+            fleet.workers[1].process.send_signal(signal.SIGCONT)
+        self.assertEqual(said, self.alone[:2])
+        self.assertEqual(fleet.splits("handed_over"), 0)
+        self.assertEqual(sum(fleet.splits(outcome) for outcome in ("ended", "no_decoder", "failed")), 2)
+        for i in range(2):
+            self.check_clean(fleet, i)
 
     def test_roles(self):
         fleet = self.fleet(("prefill", "prefill"), 'split = "always"\n')
