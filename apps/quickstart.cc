@@ -272,7 +272,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(base::write_file(file, configuration(model, folder, arguments)));
   TRY_ASSIGN(OwnServer gateway,
              OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console",
-                               "chat", "--log-level", arguments.text("--log-level")},
+                               "all", "--log-level", arguments.text("--log-level")},
                               interrupt));
   return Quickstart(std::move(gateway), interrupt).run(arguments);
 }

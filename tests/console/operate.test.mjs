@@ -229,6 +229,41 @@ test("who has signed in must bring the token along, from the console's own page"
   await clean(opened);
 });
 
+test("of two tabs both command after one has signed in anew; another operator's sign-in commands nothing for the first", async () => {
+  write_keys("key-of-ann ann role=admin", "key-of-bob bob", "key-of-dora dora role=admin");
+  await until(async () => (said.match(/read anew/g) ?? []).length >= 1, "the file is read");
+  const opened = await open_signed_in();
+  const { page, context } = opened;
+  const second = await context.newPage();
+  await second.goto(gateway.admin + "/console#fleet");
+  await second.waitForSelector("td.does button");
+  const again = async (key) => {
+    assert.equal((await second.evaluate(async (body) => (await fetch("console/session", { method: "POST", body })).status, JSON.stringify({ key }))), 200);
+  };
+  const [one] = await workers();
+  const row = page.locator("tr", { has: page.getByText(one.name, { exact: true }) }).first();
+  const command = async (label) => {
+    await row.getByRole("button", { name: label }).click();
+    await page.getByRole("dialog").getByRole("button", { name: label }).click();
+  };
+  await again("key-of-ann");
+  await command("Drain");
+  await until(async () => (await state_of(one.name)) === "draining", "the first tab commands");
+  await page.waitForFunction(() => !document.querySelector("dialog"));
+  await again("key-of-dora");
+  await command("Undrain");
+  await page.getByText("In another tab dora has signed in since. Nothing was done.").waitFor();
+  assert.equal(await state_of(one.name), "draining");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator(".who-signed-in").textContent(), "dora");
+  await command("Undrain");
+  await until(async () => (await state_of(one.name)) === "ready", "in the name that the page shows");
+  assert.match(said, new RegExp(`audit: dora from 127.0.0.1: undrain ${one.name}: done`));
+  await second.close();
+  opened.seen.errors = opened.seen.errors.filter((text) => !/403/.test(text));
+  await clean(opened);
+});
+
 test("looked at", async () => {
   for (const [width, viewport] of Object.entries({ 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } })) {
     for (const colorScheme of ["light", "dark"]) {
