@@ -74,7 +74,7 @@ class Files(unittest.TestCase):
             page = (folder / f"{name}.md").read_text()
             for part in (f"# {name}\n", "\n## What it means\n", "\n## Look first\n", "\n## Do\n"):
                 self.assertIn(part, page)
-        cases = (DEPLOY / "prometheus" / "rules_test.yaml").read_text()
+        cases = "".join(file.read_text() for file in (DEPLOY / "prometheus").glob("rules*_test.yaml"))
         for name in alerts:
             self.assertRegex(cases, rf"eval_time: \w+\n +alertname: {name}\n", "it fires")
             self.assertIn(f"alertname: {name}, exp_alerts: []", cases, "and it does not")
@@ -84,7 +84,7 @@ class Files(unittest.TestCase):
         if promtool is None:
             self.assertFalse(FULL, "prometheus is not installed (tools/install_packages --full)")
             self.skipTest("prometheus is not installed")
-        for words in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml"]):
+        for words in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml", "rules_drift_test.yaml"]):
             done = subprocess.run([promtool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
