@@ -342,7 +342,8 @@ class ApiDouble:
     """As much of an API server as kubectl needs to apply objects: which kinds there are, and a place to keep them."""
     KINDS = {"v1": ["Service", "ServiceAccount", "ConfigMap", "PersistentVolumeClaim"], "apps/v1": ["Deployment", "StatefulSet"],
              "policy/v1": ["PodDisruptionBudget"], "networking.k8s.io/v1": ["NetworkPolicy"], "rbac.authorization.k8s.io/v1": ["Role", "RoleBinding"],
-             "autoscaling/v2": ["HorizontalPodAutoscaler"], "keda.sh/v1alpha1": ["ScaledObject"], "monitoring.coreos.com/v1": ["PodMonitor"]}
+             "autoscaling/v2": ["HorizontalPodAutoscaler"], "keda.sh/v1alpha1": ["ScaledObject"], "monitoring.coreos.com/v1": ["PodMonitor"],
+             "leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"], "inference.networking.k8s.io/v1": ["InferencePool"]}
 
     def __init__(self):
         self.stored = {}

@@ -431,7 +431,8 @@ class Processes(unittest.TestCase):
         leader.start()
         status, text = ask(leader.by_name["http"], "POST", "/v1/chat/completions", json.loads(question("Hello")))
         self.assertEqual(status, 200, text)
-        self.assertEqual(json.loads(ask(leader.by_name["http"], "GET", "/server_info")[1])["tensor_parallel_size"], 2)
+        exchanges = [line for line in str(ask(leader.by_name["http"], "GET", "/metrics")[1]).replace("\\n", "\n").splitlines() if line.startswith("pelton_rank_exchanges_total")]
+        self.assertEqual(len(exchanges), 2, exchanges)
         leader.ask_to_end()
         leader.expect_end()
         follower.expect_end()

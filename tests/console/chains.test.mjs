@@ -19,12 +19,12 @@ before(async () => {
   fs.writeFileSync(path.join(folder, "pieces.toml"), `name = "pieces"
 about = "${kHostile}"
 input = {documents = "[string]", task = "string", words = "integer?"}
-output = {text = "\${joined.text}", more = "\${more.text}", stream_from = "more"}
+output = {text = "\${joined.text}", more = "\${more.text}", perhaps = "\${perhaps.text}", stream_from = "more"}
 [[step]]
 name = "answers"
 use = "model:*"
 for_each = "\${input.documents}"
-with = {prompt = "\${input.task} \${item}", max_tokens = 40}
+with = {prompt = "\${input.task} \${item}"}
 [[step]]
 name = "joined"
 use = "builtin:join"
