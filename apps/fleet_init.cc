@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using cli::Flag;
 
-// As SSH is told: USER@NAME or NAME. What gateways and folders call it is the name.
+// As ssh takes it: USER@NAME or NAME. What gateways and folders call it is the name.
 struct Host {
   std::string target;
   std::string name;

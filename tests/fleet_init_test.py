@@ -21,7 +21,7 @@ from gateway_fixture import BOX, SCRIPT, Process, ask
 from ports import free_port
 
 HOSTS = ["127.0.0.2", "127.0.0.3"]
-# Root, who runs what it is told, below the folder that is the host. systemctl and useradd say what they were asked.
+# Root, who runs the command below the folder that is the host. systemctl and useradd say what they were asked.
 SSH = """#!/usr/bin/env bash
 set -euo pipefail
 [[ $1 == -o ]] && shift 2

@@ -417,7 +417,7 @@ class Processes(unittest.TestCase):
         pod.expect_end()
 
     def test_a_groups_pods_compute_together(self):
-        """Leader and follower of a LeaderWorkerSet, with what its controller tells the follower."""
+        """Leader and follower of a LeaderWorkerSet, with the environment that its controller gives the follower."""
         objects = installed("multi-node")
         key = self.folder / "fleet.key"
         subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
