@@ -410,6 +410,7 @@ cli::Verb autoscale_verb() {
   };
   Flag console = operators_console_flag();
   console.only_with = {{"--config"}};
+  console.not_with = {{"--check"}};
   verb.flags.push_back(std::move(console));
   for (Flag& flag : life_flags()) {
     if (flag.name != "--log-level") continue;
