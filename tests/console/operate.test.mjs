@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
+import http from "node:http";
 import os from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -285,6 +286,23 @@ test("looked at", async () => {
       await clean(opened);
     }
   }
+});
+
+test("a name that somebody has bound to this address is not answered, and no page frames this one", async () => {
+  const status = (host) => new Promise((resolve, reject) => {
+    http.get(gateway.admin + "/console", { headers: { Host: host } }, (answer) => { answer.resume(); resolve(answer.statusCode); }).on("error", reject);
+  });
+  const { host } = new URL(gateway.admin);
+  assert.equal(await status(host), 200);
+  assert.ok([403, 421].includes(await status("evil.example")), String(await status("evil.example")));
+  assert.ok([403, 421].includes(await status(host.replace("127.0.0.1", "evil.example"))));
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.route("http://evil.example/", (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${gateway.admin}/console"></iframe>` }));
+  await page.goto("http://evil.example/");
+  await page.waitForTimeout(1000);
+  assert.deepEqual(page.frames().map((frame) => frame.url()), ["http://evil.example/", "chrome-error://chromewebdata/"], "it is not shown");
+  await context.close();
 });
 
 test("names that are hostile stay text, where one is asked about them, too", async () => {
