@@ -305,6 +305,7 @@ std::vector<cli::Verb> fleet_verbs() {
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
   verbs.push_back(role_verb());
+  verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));
