@@ -714,6 +714,7 @@ class Gateway(unittest.TestCase):
         # Explained: the one that holds it is the one it goes to, and the terms make the cost.
         body = pathlib.Path(self.folder) / "body.json"
         body.write_text(json.dumps(words(3, 3)))
+        before = {row["name"]: row["requests"] for row in fleet.rows()}
         code, out, err = self.verb(fleet, "explain", body, "--json")
         self.assertEqual(code, 0, err)
         decision = json.loads(out)
@@ -723,8 +724,7 @@ class Gateway(unittest.TestCase):
         self.assertGreater(max(one["hit_tokens"] for one in decision["candidates"]), 100)
         for one in decision["candidates"]:
             terms = one["terms"]
-            self.assertAlmostEqual(one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"], one["cost_s"], 6)
-        before = {row["name"]: row["requests"] for row in fleet.rows()}
+            self.assertAlmostEqual(one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"] + terms["pushed_out_s"], one["cost_s"], 6)
         self.assertEqual(before, {row["name"]: row["requests"] for row in fleet.rows()}, "nothing is sent")
         ask(fleet.gateway.port, "POST", "/v1/chat/completions", words(3, 3))
         after = {row["name"]: row["requests"] for row in fleet.rows()}

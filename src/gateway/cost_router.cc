@@ -46,7 +46,8 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
       costs.prefill_token_s;
   terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
   terms.step_s = step_s;
-  terms.adapter_s = candidate.adapter_s + candidate.pushed_out_s;
+  terms.adapter_s = candidate.adapter_s;
+  terms.pushed_out_s = candidate.pushed_out_s;
   terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
   terms.harm_s = candidate.rows * candidate.interference * prefill_s + rows * costs.row_s * output +
@@ -56,7 +57,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
   const double rest_bias = std::clamp(candidate.rest_bias, kBiasMin, kBiasMax);
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
-                  candidate.pushed_out_s;
+                  terms.pushed_out_s;
   return terms;
 }
 

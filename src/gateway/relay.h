@@ -97,14 +97,15 @@ class Relay final : public WorkerListener,
  private:
   // Why an attempt is over before its answer is.
   enum class Failure {
-    kUnreached,  // no connection
-    kLost,       // reset, broken framing
-    kDown,       // the fleet says so: all its requests are lost at once, through one fault
-    kBusy,       // the worker said no for now: full, draining
-    kAnother,    // another start of the worker answers; its own watch will say so at once
-    kRefused,    // it said no
-    kError,      // it says that it cannot go on
-    kUnknown,    // it has not made the response that is spoken of, or lacks the adapter
+    kUnreached,   // no connection
+    kLost,        // reset
+    kUnreadable,  // broken framing, half a JSON text: it lives, and answers wrongly
+    kDown,        // the fleet says so: all its requests are lost at once, through one fault
+    kBusy,        // the worker said no for now: full, draining
+    kAnother,     // another start of the worker answers; its own watch will say so at once
+    kRefused,     // it said no
+    kError,       // it says that it cannot go on
+    kUnknown,     // it has not made the response that is spoken of, or lacks the adapter
   };
 
   void attempt();
@@ -176,7 +177,7 @@ class Relay final : public WorkerListener,
   void change_pool(std::string pool);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
-  void note_end(const std::string& choice_end);
+  void note_end(const std::string& choice_end, size_t said);
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
   size_t said_count() const;  // tokens of it, of all choices
@@ -190,6 +191,7 @@ class Relay final : public WorkerListener,
   void end_attempt(Failure failure, const std::string& why);
   void give_up(int status, std::string_view code, std::string_view message);
   void give_up(api::ApiError error);
+  bool note_lost();
   void give_up_quarantined();
   void client_left();
   void end_copy();
@@ -208,6 +210,7 @@ class Relay final : public WorkerListener,
   bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
   std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
   std::vector<size_t> tried_;                      // since the last progress
+  std::vector<std::string> lost_at_;               // starts of workers that have lost it
   // For the next attempt: a worker that has computed it already, or has what it asks for.
   std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;
