@@ -461,6 +461,11 @@ class Gateway(unittest.TestCase):
         self.assertEqual(fleet.ready(), 2)
         self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/nobody/drain")[0], 404)
         self.assertEqual(ask(fleet.admin, "GET", "/v1/workers/w1/drain")[0], 405)
+        for method, path in (("DELETE", "/v1/workers"), ("POST", "/v1/workers"), ("PUT", "/v1/workers/w1"), ("POST", "/metrics")):
+            self.assertEqual(ask(fleet.admin, method, path)[0], 405, (method, path))
+        # Ollama's clients ask for these first.
+        self.assertEqual([one["name"] for one in json.loads(ask(fleet.gateway.port, "GET", "/api/tags")[1])["models"]], ["pelton-box"])
+        self.assertIn("version", json.loads(ask(fleet.gateway.port, "GET", "/api/version")[1]))
         # GW-18: none of it on the clients' listener.
         for path in ("/v1/workers", "/metrics"):
             self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 404, path)

@@ -100,7 +100,9 @@ class Worker(http.server.ThreadingHTTPServer):
                 self.begin()
 
                 def cut():
+                    # Closed it would stay open for what still writes to it, and the answer end as a whole one does.
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.shutdown(socket.SHUT_RDWR)
                     self.connection.close()
                 try:
                     if run["envelope"]["path"] == "/v1/models":

@@ -216,6 +216,9 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
   const size_t slash = rest.find('/');
   const std::string_view name = rest.substr(0, slash);
   if (slash == std::string_view::npos) {
+    if (request.method != "GET" && request.method != "HEAD") {
+      return refusal(api::method_not_allowed(request.method, request.path));
+    }
     for (const Fleet::Row& row : fleet.rows()) {
       if (row.name != name) continue;
       std::string body;
@@ -271,6 +274,10 @@ std::optional<Fleet::Command> command_of(std::string_view word) {
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (!reads && (path == kWorkers || path == "/metrics")) {
+    return refusal(api::method_not_allowed(request.method, path));
+  }
   if (path == kWorkers) return net::json_response(workers_body(source.fleet.rows()));
   if (path == "/v1/limits" || path == "/v1/index") {
     if (request.method != "GET") return refusal(api::method_not_allowed(request.method, path));

@@ -256,6 +256,9 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
+  if (route.tenant != "*" && config.keys_file.empty()) {
+    return table.bad("tenant", "means nothing without 'keys_file', which says whose a request is");
+  }
   std::string sticky(sticky_name(route.sticky));
   TRY(table.read("sticky", sticky));
   const auto found = std::ranges::find(kSticky, sticky, [](const auto& one) { return one.second; });

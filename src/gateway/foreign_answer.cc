@@ -34,6 +34,13 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
+// As far as its ends show.
+bool is_object(std::string_view data) {
+  while (data.ends_with(' ')) data.remove_suffix(1);
+  while (data.starts_with(' ')) data.remove_prefix(1);
+  return data.starts_with('{') && data.ends_with('}');
+}
+
 cluster::HeaderFields passed(const net::HttpHeaders& headers) {
   cluster::HeaderFields kept;
   for (const auto& [name, value] : headers.fields()) {
@@ -95,7 +102,7 @@ Result<std::string> ForeignAnswer::push(std::string_view bytes) {
     const std::string data = field_of(std::string_view(kept_).substr(0, end), "data");
     ended_ = is_last(data);
     if (data == kDone && !has_data_) return bad_answer("the stream ended before its first event");
-    if (data != kDone && !data.empty() && !(data.starts_with('{') && data.ends_with('}'))) {
+    if (data != kDone && !data.empty() && !is_object(data)) {
       return bad_answer("an event that is no JSON object");
     }
     has_data_ = has_data_ || !data.empty();
