@@ -358,7 +358,7 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
   }
   if (need.replicas >= present) {
     // The other direction within a window only where requests wait, or the load has jumped.
-    const bool just_down = last_down_ns_ >= 0 && now_ns - last_down_ns_ < window_ns;
+    const bool just_down = last_drain_ns_ >= 0 && now_ns - last_drain_ns_ < window_ns;
     const bool urgent = supply.waiting > 0 || in_panic_ || need.replicas <= bounds_.least;
     if (need.replicas > present && just_down && !urgent && present > 0) {
       // One that has been lost meanwhile is replaced, as far as the minimum goes.
@@ -516,6 +516,7 @@ void PoolScaler::note_direction(const PoolDecision& decision, const Supply& supp
       decision.start > decision.start_standby || !decision.wake.empty() || !decision.recall.empty();
   if (up && decision.desired > supply.present()) last_up_ns_ = now_ns;
   if (decision.drain.empty()) return;
+  last_drain_ns_ = now_ns;
   const bool in_step = last_down_ns_ >= 0 && now_ns - last_down_ns_ < scale_down_delay_ns(supply);
   if (!in_step) last_down_ns_ = now_ns;
   step_left_ = std::max(step_left_ - static_cast<int>(decision.drain.size()), 0);

@@ -107,6 +107,7 @@ class PoolScaler {
   int panic_max_ = 0;        // the greatest need of this panic
   int64_t guarded_ns_ = -1;  // when the guard last asked for one more
   int64_t last_up_ns_ = -1;
+  int64_t last_drain_ns_ = -1;      // when any was last drained
   int64_t last_down_ns_ = -1;       // when the current step down began
   int step_left_ = 0;               // of that step: replicas that may still go
   int slots_ = 0;                   // of a replica, as last seen

@@ -26,6 +26,7 @@ std::string PoolScaler::state() const {
   w.key("in_panic").boolean(in_panic_).key("panic_ns").integer(panic_ns_);
   w.key("panic_max").integer(panic_max_).key("guarded_ns").integer(guarded_ns_);
   w.key("last_up_ns").integer(last_up_ns_).key("last_down_ns").integer(last_down_ns_);
+  w.key("last_drain_ns").integer(last_drain_ns_);
   w.key("step_left").integer(step_left_).key("slots").integer(slots_);
   w.key("retirement").integer(static_cast<int64_t>(retirement_));
   w.key("retirements").integer(static_cast<int64_t>(retirements_));
@@ -55,6 +56,9 @@ void PoolScaler::load(StateReader state) {
   guarded_ns_ = state.time("guarded_ns");
   last_up_ns_ = state.time("last_up_ns");
   last_down_ns_ = state.time("last_down_ns");
+  // States written before 2026-11-29 have none.
+  const bool has_drain = state.optional("last_drain_ns") != nullptr;
+  last_drain_ns_ = has_drain ? state.time("last_drain_ns") : last_down_ns_;
   step_left_ = state.count("step_left");
   slots_ = state.count("slots");
   retirement_ = state.bits("retirement");

@@ -3,6 +3,7 @@
 // after a fixed time. What PoolScaler decides is carried out.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -24,6 +25,8 @@ class TestPool {
     double late_s = 2;  // a request that waited longer is late
     ReplicaModel model;
     std::optional<ServedSums::Request> request;  // what gateways count of each that finishes
+    // Who decides; none: PoolScaler by that policy.
+    std::function<PoolDecision(const PoolFacts&, int64_t now_ns)> decide = {};
   };
 
   explicit TestPool(const Options& options) : options_(options), scaler_(options.policy) {
@@ -137,7 +140,8 @@ class TestPool {
     report_.held_s += report_.held;
     ++report_.sequence;
     report_.at_ns = now_s_ * kSecond;
-    decision_ = scaler_.decide(facts(), now_s_ * kSecond);
+    decision_ = options_.decide ? options_.decide(facts(), now_s_ * kSecond)
+                                : scaler_.decide(facts(), now_s_ * kSecond);
     report_.holds_for = decision_.retirement;
     for (const std::string& id : decision_.recall) find(id)->phase = ReplicaPhase::kReady;
     for (const std::string& id : decision_.wake) {
