@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/console_flags.h"
 #include "apps/listener_flags.h"
-#include "console/bundle.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -69,9 +69,11 @@ void AdminListener::close() {
 
 // `tls`: of the public listener.
 void AdminListener::open_console(const cli::Arguments& arguments, bool tls) {
-  if (arguments.text("--console") == "off" || console::bundle().empty()) return;
+  if (!has_operators_console(arguments)) return;
   console_ = std::make_unique<server::LiveConsole>(server::LiveConsole::Parts{
-      .services = services_, .chat_port = std::max(public_.port(), 0), .chat_tls = tls});
+      .services = services_,
+      .chat_port = has_console(arguments) ? std::max(public_.port(), 0) : 0,
+      .chat_tls = tls});
 }
 
 std::string AdminListener::line() const {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
@@ -19,7 +20,6 @@
 #include "autoscaler/facts_log.h"
 #include "base/json.h"
 #include "cli/interrupt.h"
-#include "console/bundle.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
 #include "launch/keda_scaler.h"
@@ -239,7 +239,7 @@ Result<void> Deciding::listen() {
   }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
-  if (!console::bundle().empty()) {
+  if (has_operators_console(arguments_)) {
     console_ = std::make_unique<FleetConsole>(
         FleetConsole::Parts{.gateway = nullptr,
                             .states = [this] { return scaler_->states(); },
@@ -408,6 +408,10 @@ cli::Verb autoscale_verb() {
                    "pelton autoscale --explain box", "pelton autoscale --replay facts.jsonl"},
       .run = run,
   };
+  Flag console = operators_console_flag();
+  console.only_with = {{"--config"}};
+  console.not_with = {{"--check"}};
+  verb.flags.push_back(std::move(console));
   for (Flag& flag : life_flags()) {
     if (flag.name != "--log-level") continue;
     flag.only_with = {{"--config"}};

@@ -1,5 +1,5 @@
-// The flag of `pelton serve` and `pelton gateway` that says where there is a web console, and for
-// whom.
+// The flag that says for whom there is a web console: clients, at the listener of the API;
+// operators, at the admin listener. Operators' pages are never at a listener that clients reach.
 #pragma once
 
 #include <string>
@@ -9,10 +9,14 @@
 
 namespace pelton::apps {
 
-// --console, off or chat where nothing is said.
+// --console of `pelton serve` and `pelton gateway`: off, chat, operators or all.
 std::vector<cli::Flag> console_flags(std::string default_text);
+// Of `pelton autoscale`, which has no clients: off or operators.
+cli::Flag operators_console_flag();
 
-// At the public listener: chat and models.
+// At the public listener: chat, models, chains.
 bool has_console(const cli::Arguments& arguments);
+// At the admin listener.
+bool has_operators_console(const cli::Arguments& arguments);
 
 }  // namespace pelton::apps

@@ -53,16 +53,16 @@ std::string path_of(const cli::Arguments& arguments) {
 }
 
 std::string table(const Json::Array& workers) {
-  std::string out =
-      fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n", "NAME", "POOL",
-                  "STATE", "RUNNING", "WAITING", "REQUESTS", "FAILURES", "ADDRESS", "REASON");
+  std::string out = fmt::format("{:<24} {:<12} {:<9} {:<8} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n",
+                                "NAME", "POOL", "STATE", "ROLE", "RUNNING", "WAITING", "REQUESTS",
+                                "FAILURES", "ADDRESS", "REASON");
   for (const Json& one : workers) {
     const auto text = [&](std::string_view key) { return one.string(key).value_or(""); };
     const auto number = [&](std::string_view key) { return one.integer(key).value_or(0); };
     const std::string reason = text("reason");
-    out += fmt::format("{:<24} {:<12} {:<9} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n", text("name"),
-                       text("pool"), text("state"), number("running"), number("waiting"),
-                       number("requests"), number("failures"), text("address"),
+    out += fmt::format("{:<24} {:<12} {:<9} {:<8} {:>7} {:>7} {:>8} {:>8}  {:<22} {}\n",
+                       text("name"), text("pool"), text("state"), text("role"), number("running"),
+                       number("waiting"), number("requests"), number("failures"), text("address"),
                        reason.empty() ? "-" : reason);
   }
   return out;
@@ -144,13 +144,29 @@ std::string explanation(const Json& answer) {
   return out;
 }
 
+// Of two workers that the prompt would be split between.
+std::string pair_line(const Json& answer) {
+  const Json* pair = answer.find("pair");
+  const Json* terms = pair == nullptr ? nullptr : pair->find("terms");
+  if (terms == nullptr) return "";
+  const auto ms = [](const Json& of, std::string_view key) {
+    return of.number(key).value_or(0.0) * 1e3;
+  };
+  return fmt::format(
+      "{}split: {} computes the prompt, {} goes on: TTFT {:.2f}, warm {:.2f} later, DECODE {:.2f}, "
+      "INTERFERENCE {:.2f}, KV_PRESSURE {:.2f}, COST {:.2f}\n",
+      pair->boolean("chosen").value_or(false) ? "* " : "  ", pair->string("prefill").value_or(""),
+      pair->string("decode").value_or(""), ms(*terms, "first_s"), ms(*terms, "over_s"),
+      ms(*terms, "rest_s"), ms(*terms, "harm_s"), ms(*terms, "room_s"), ms(*pair, "cost_s"));
+}
+
 Result<void> explain(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string body, read_input(arguments.text("BODY")));
   TRY_ASSIGN(const Json answer,
              ask(arguments, "POST",
                  "/v1/explain?path=" + net::percent_encode(arguments.text("--path")), body));
   if (arguments.has("--json")) return write_output(answer.dump() + "\n");
-  return write_text(explanation(answer));
+  return write_text(explanation(answer) + pair_line(answer));
 }
 
 // The answer's body as it is.
@@ -197,6 +213,26 @@ cli::Verb limits_verb() {
                      .kind = Flag::Kind::kSwitch}},
           .examples = {"pelton fleet limits", "pelton fleet limits --tenant acme"},
           .run = limits};
+}
+
+Result<void> set_role(const cli::Arguments& arguments) {
+  TRY(ask(arguments, "POST", path_of(arguments) + "/role?role=" + arguments.text("ROLE")));
+  return {};
+}
+
+cli::Verb role_verb() {
+  return {.name = "fleet role",
+          .summary = "Makes a worker compute prompts, go on with answers, or both.",
+          .about =
+              "For pools that split requests. It gets no new requests until those that it has\n"
+              "are over, and then those of its role, until it starts anew (serve --fleet-role).",
+          .positionals = {name_positional(),
+                          {.name = "ROLE",
+                           .help = "what it is for from then on",
+                           .choices = {"prefill", "decode", "both"}}},
+          .flags = {admin_flag()},
+          .examples = {"pelton fleet role gpu-7 decode"},
+          .run = set_role};
 }
 
 cli::Verb command_verb(std::string word, std::string summary) {
@@ -268,6 +304,8 @@ std::vector<cli::Verb> fleet_verbs() {
                               .help = "only if it is still the one that `config get` showed"}},
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
+  verbs.push_back(role_verb());
+  verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));

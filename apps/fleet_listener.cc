@@ -24,9 +24,16 @@ std::string own_host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "worker";
 }
 
-// Where a worker stands, and what routers of other makes hear of it.
+// What a worker is for, where it stands, and what routers of other makes hear of it.
 std::vector<Flag> fleet_place_flags() {
   std::vector<Flag> flags = {
+      {.name = "--fleet-role",
+       .value = "ROLE",
+       .help = "in pools that split requests: prefill computes prompts, decode goes on with "
+               "answers; both of these need --kv-port",
+       .default_text = "both",
+       .choices = {"prefill", "decode", "both"},
+       .only_with = {{"--fleet-port"}}},
       {.name = "--fleet-zone",
        .value = "NAME",
        .help = "where this worker stands, for gateways that prefer near ones",
@@ -130,6 +137,14 @@ Result<std::optional<uint64_t>> fleet_block_seed(const cli::Arguments& arguments
 }
 
 Result<void> read_kv_port(const cli::Arguments& arguments, node::LoadedModel::Options& options) {
+  if (arguments.knows("--fleet-role") && arguments.text("--fleet-role") != "both" &&
+      !arguments.has("--kv-port")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--fleet-role {} needs --kv-port: keys and values go from one worker "
+                             "to the other",
+                             arguments.text("--fleet-role")),
+                 "fleet-role"};
+  }
   if (!arguments.knows("--kv-port") || !arguments.has("--kv-port")) return {};
   const auto refused = [](std::string why) {
     return Error{ErrorCode::kInvalidArgument, "--kv-port " + std::move(why), "kv-port"};
@@ -170,6 +185,8 @@ Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, i
       .name = {},
       .zone = arguments.has("--fleet-zone") ? arguments.text("--fleet-zone") : std::string(),
       .region = arguments.has("--fleet-region") ? arguments.text("--fleet-region") : std::string(),
+      .role = cluster::worker_role_named(arguments.text("--fleet-role"))
+                  .value_or(cluster::WorkerRole::kBoth),
       .keys = {},
       .faults = &faults};
   if (arguments.has("--fleet-key-file")) {

@@ -19,7 +19,6 @@
 #include "apps/version.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
-#include "console/bundle.h"
 #include "console/pages.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
@@ -42,11 +41,12 @@ struct Listeners {
 };
 
 // The page of whoever may ask: it holds nothing, and asks for a key where the API does.
-void send_chat(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+void send_chat(const net::HttpRequest& request, net::Exchange& exchange, bool has_chains) {
+  console::Config config{.version = kVersion, .pages = {"chat", "models"}};
+  if (has_chains) config.pages.emplace_back("chains");
   const bool reads = request.method == "GET" || request.method == "HEAD";
-  exchange->send(
-      reads ? console::console_reply(request, {.version = kVersion, .pages = {"chat", "models"}})
-            : console::only_for_reading(request));
+  exchange.send(reads ? console::console_reply(request, config)
+                      : console::only_for_reading(request));
 }
 
 Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
@@ -66,7 +66,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
               [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
       [&gateway, chains, has_chat](net::HttpRequest request,
                                    const std::shared_ptr<net::Exchange>& exchange) {
-        if (has_chat && console::is_console_path(request.path)) return send_chat(request, exchange);
+        if (has_chat && console::is_console_path(request.path)) {
+          return send_chat(request, *exchange, chains != nullptr);
+        }
         if (chains != nullptr && chains->handle(request, exchange)) return;
         gateway.handle(std::move(request), exchange);
       },
@@ -116,7 +118,7 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
                                                 gateway::Gateway& gateway,
                                                 const GatewayScaling* scaling,
                                                 const base::Clock& clock, base::Log& log) {
-  if (config.admin_port < 0 || console::bundle().empty()) return nullptr;
+  if (config.admin_port < 0) return nullptr;
   FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock, .log = log};
   if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
   return std::make_unique<FleetConsole>(std::move(parts));
@@ -181,8 +183,10 @@ Result<void> run(const cli::Arguments& arguments) {
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
-  const std::unique_ptr<FleetConsole> console =
-      operators_console(config, gateway, scaling.get(), clock, log);
+  std::unique_ptr<FleetConsole> console;  // null: nobody could see it, or should
+  if (has_operators_console(arguments)) {
+    console = operators_console(config, gateway, scaling.get(), clock, log);
+  }
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
                             console.get(), has_chat, log));
@@ -265,7 +269,7 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml"},
       .run = run,
   };
-  for (Flag& flag : console_flags("off")) {
+  for (Flag& flag : console_flags("operators")) {
     flag.only_with = {{"--config"}};
     verb.flags.push_back(std::move(flag));
   }

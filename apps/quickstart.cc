@@ -271,8 +271,8 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string file = folder.file("gateway.toml");
   TRY(base::write_file(file, configuration(model, folder, arguments)));
   TRY_ASSIGN(OwnServer gateway,
-             OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console",
-                               "chat", "--log-level", arguments.text("--log-level")},
+             OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console", "all",
+                               "--log-level", arguments.text("--log-level")},
                               interrupt));
   return Quickstart(std::move(gateway), interrupt).run(arguments);
 }

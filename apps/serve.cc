@@ -323,7 +323,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(connections_flag());
   verb.flags.push_back(replicas_flag());
-  for (Flag& flag : console_flags("chat")) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : console_flags("all")) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : watch_flags()) verb.flags.push_back(std::move(flag));

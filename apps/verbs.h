@@ -15,6 +15,7 @@ cli::Verb autoscale_recommend_verb();
 cli::Verb quickstart_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
+cli::Verb fleet_init_verb();
 std::vector<cli::Verb> kv_verbs();
 // weights serve, mirror, ls, manifest, erase.
 std::vector<cli::Verb> weights_verbs();

@@ -116,6 +116,8 @@ def some_values(draw):
         values["kind"] = draw.choice(["server", "fleet", "fleet"])
         if values["kind"] == "fleet":
             values["fleetKey"] = {**values.get("fleetKey", {}), "secretName": "key"}
+            values["rankToken"] = {**values.get("rankToken", {}), "secretName": "ranks"}
+            values.pop("inferencePool", None)
             values["autoscaler"] = {**values.get("autoscaler", {}), "enabled": True}
             values.pop(draw.choice(["keda", "hpa"]), None)
             values["pools"] = [{**some_value(draw, SCHEMA["properties"]["pools"]["items"]), "name": f"p{i}", "servedModelName": [f"m{i}", draw.choice(WORDS) + str(i)],
@@ -196,6 +198,10 @@ class Chart(unittest.TestCase):
             return {**values, **more}
         cases = [
             ({}, "who may ask?"), (of("access", "open", value=True), "exclude each other"),
+            (of("pools", 0, "nodes", value=2), "rankToken.secretName is missing"), ({"access": {"open": True}, "server": {"nodes": 2}}, "several nodes are a fleet's"),
+            (of("pools", 0, "nodes", value=2) | {"rankToken": {"secretName": "a"}, "autoscaler": {"enabled": True, "mode": "act"}}, "nobody but replicaCount"),
+            (fleet | {"inferencePool": {"enabled": True, "endpointPicker": {"name": "a"}}}, "inferencePool is for kind: server"),
+            ({"access": {"open": True}, "inferencePool": {"enabled": True}}, "inferencePool.endpointPicker.name is missing"),
             (of("keda", value={"enabled": True}) | {"hpa": {"enabled": True}}, "two would write the replicas"),
             (of("autoscaler", "enabled", value=False) | {"keda": {"enabled": True}}, "autoscaler.enabled is false"),
             (of("autoscaler", "mode", value="act") | {"keda": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
@@ -336,7 +342,8 @@ class ApiDouble:
     """As much of an API server as kubectl needs to apply objects: which kinds there are, and a place to keep them."""
     KINDS = {"v1": ["Service", "ServiceAccount", "ConfigMap", "PersistentVolumeClaim"], "apps/v1": ["Deployment", "StatefulSet"],
              "policy/v1": ["PodDisruptionBudget"], "networking.k8s.io/v1": ["NetworkPolicy"], "rbac.authorization.k8s.io/v1": ["Role", "RoleBinding"],
-             "autoscaling/v2": ["HorizontalPodAutoscaler"], "keda.sh/v1alpha1": ["ScaledObject"], "monitoring.coreos.com/v1": ["PodMonitor"]}
+             "autoscaling/v2": ["HorizontalPodAutoscaler"], "keda.sh/v1alpha1": ["ScaledObject"], "monitoring.coreos.com/v1": ["PodMonitor"],
+             "leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"], "inference.networking.k8s.io/v1": ["InferencePool"]}
 
     def __init__(self):
         self.stored = {}

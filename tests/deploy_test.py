@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 import unittest
@@ -74,7 +75,7 @@ class Files(unittest.TestCase):
             page = (folder / f"{name}.md").read_text()
             for part in (f"# {name}\n", "\n## What it means\n", "\n## Look first\n", "\n## Do\n"):
                 self.assertIn(part, page)
-        cases = (DEPLOY / "prometheus" / "rules_test.yaml").read_text()
+        cases = "".join(file.read_text() for file in (DEPLOY / "prometheus").glob("rules*_test.yaml"))
         for name in alerts:
             self.assertRegex(cases, rf"eval_time: \w+\n +alertname: {name}\n", "it fires")
             self.assertIn(f"alertname: {name}, exp_alerts: []", cases, "and it does not")
@@ -84,7 +85,7 @@ class Files(unittest.TestCase):
         if promtool is None:
             self.assertFalse(FULL, "prometheus is not installed (tools/install_packages --full)")
             self.skipTest("prometheus is not installed")
-        for words in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml"]):
+        for words in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml", "rules_drift_test.yaml"]):
             done = subprocess.run([promtool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -138,6 +139,34 @@ class Exported(unittest.TestCase):
         self.assertEqual((listed("gateway", always=True) | listed("autoscaler", always=True)) - seen, set())
         self.assertEqual(seen - listed("gateway", always=False) - listed("autoscaler", always=False), set())
 
+    def name_targets(self):
+        fresh = self.folder / "targets.new"
+        fresh.write_text(json.dumps([{"targets": [f"127.0.0.1:{self.worker}", f"127.0.0.1:{self.admin}"]}]))
+        fresh.rename(self.folder / "targets.json")
+
+    @staticmethod
+    def has_data(port, expression):
+        try:
+            status, text = ask(port, "GET", "/api/v1/query?query=" + urllib.parse.quote(expression))
+        except OSError:
+            return False
+        return status == 200 and any(row["value"][1] != "NaN" for row in json.loads(text)["data"]["result"])
+
+    def lose_the_worker_amid_a_stream(self):
+        """The answer waits for the replica that is started in its place, and goes on there: a wait, and a gap."""
+        answer = threading.Thread(target=check_stream, args=(self.gateway.port, 1, 1500, 1))
+        answer.start()
+        time.sleep(0.5)
+        pids = subprocess.run(["fuser", self.folder / "state" / "box.0.replica"], capture_output=True, text=True, check=False).stdout.split()
+        self.assertEqual(len(pids), 1, "the replica's process holds the file")
+        os.kill(int(pids[0]), signal.SIGKILL)
+        answer.join(60)
+        self.assertFalse(answer.is_alive(), "the answer goes on")
+        type(self).worker = int(re.search(r"listening on http://[^:]+:(\d+)", (self.folder / "state" / "box.0.out").read_text()).group(1))
+        status, text = ask(self.worker, "POST", "/v1/chat/completions", chat(1, 20, 1))
+        self.assertEqual(status, 200, text)
+        self.name_targets()
+
     @unittest.skipUnless(FULL, "PELTON_FULL=1")
     def test_every_panel_has_data(self):
         prometheus = shutil.which("prometheus")
@@ -145,7 +174,8 @@ class Exported(unittest.TestCase):
         port = free_port()
         config = self.folder / "prometheus.yml"
         config.write_text(f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{DEPLOY / 'prometheus' / 'rules.yaml'}]\n"
-                          f"scrape_configs: [{{job_name: pelton, static_configs: [{{targets: ['127.0.0.1:{self.worker}', '127.0.0.1:{self.admin}']}}]}}]\n")
+                          f"scrape_configs: [{{job_name: pelton, file_sd_configs: [{{files: ['{self.folder}/targets.json']}}]}}]\n")
+        self.name_targets()
         with open(self.folder / "prometheus.log", "w", encoding="utf-8") as log, subprocess.Popen(
                 [prometheus, f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"],
                 stdout=log, stderr=log) as process:
@@ -155,15 +185,15 @@ class Exported(unittest.TestCase):
             missing = {expression for expression in missing if "status=~" not in expression}
             number = 2
             end = time.monotonic() + 240
+            while not self.has_data(port, "pelton_gateway_stream_gap_seconds_count"):
+                self.assertLess(time.monotonic(), end, "nothing is scraped")
+                time.sleep(0.2)
+            self.lose_the_worker_amid_a_stream()
             while missing and time.monotonic() < end:
                 check_stream(self.gateway.port, number, 20, number)
                 number += 1
                 for expression in sorted(missing):
-                    try:
-                        status, text = ask(port, "GET", "/api/v1/query?query=" + urllib.parse.quote(expression))
-                    except OSError:
-                        break
-                    if status == 200 and [row for row in json.loads(text)["data"]["result"] if row["value"][1] != "NaN"]:
+                    if self.has_data(port, expression):
                         missing.discard(expression)
                 time.sleep(0.5)
             process.terminate()

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import gateway_fixture
 from gateway_fixture import BOX, Process, ask, events
@@ -318,6 +319,27 @@ class ForeignWorkers(unittest.TestCase):
         for _ in range(6):
             self.assertEqual(self.ask_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})[1][-1], "[DONE]")
         self.assertEqual([len(one.asked) for one in servers], [0, 6])
+
+    def test_answers_that_are_none(self):
+        """GW-07: a page of HTML, half a JSON text, a way elsewhere, the pool's own key refused: 502, a few attempts, and nobody in quarantine."""
+        server = Foreign({"chat"})
+        self.start([server], "openai")
+        answers = ((200, b"<html>busy</html>", "text/html"), (200, b'{"half":', "Application/JSON"), (302, b"", "text/plain"),
+                   (401, b'{"error":{"message":"no key"}}', "application/json"))
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        for answer in answers:
+            asked = []
+
+            def wrong(handler, answer=answer, asked=asked):
+                handler.rfile.read(int(handler.headers["Content-Length"]))
+                asked.append(1)
+                handler.whole(*answer)
+            with self.subTest(answer), unittest.mock.patch.object(server.RequestHandlerClass, "do_POST", wrong):
+                status, text = ask(self.gateway.port, "POST", "/v1/chat/completions", body)
+                self.assertEqual((status, json.loads(text)["error"]["code"]), (502, "worker_failed"), list(self.gateway.log)[-5:])
+                self.assertLessEqual(len(asked), 4)
+        ask(self.admin, "POST", f"/v1/workers/{self.rows()[0]['name']}/restore")
+        self.assertEqual(ask(self.gateway.port, "POST", "/v1/chat/completions", body)[0], 200, "the same body")
 
     def test_keys_and_certificates(self):
         """Its own key and not the client's; whom its certificate's authority does not name it does not speak to."""

@@ -409,7 +409,7 @@ class Policy(unittest.TestCase):
         self.assertEqual({one["name"] for one in decision["candidates"]}, {"w-0", "w-1"})
         for one in decision["candidates"]:
             terms = one["terms"]
-            total = one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"] + terms["adapter_s"]
+            total = one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"] + terms["pushed_out_s"]
             self.assertAlmostEqual(total, one["cost_s"], 6)
         self.assertEqual(decision["chosen"], min(decision["candidates"], key=lambda one: one["cost_s"])["name"])
         # What is expected of salted prompts is what is found.

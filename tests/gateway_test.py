@@ -461,6 +461,11 @@ class Gateway(unittest.TestCase):
         self.assertEqual(fleet.ready(), 2)
         self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/nobody/drain")[0], 404)
         self.assertEqual(ask(fleet.admin, "GET", "/v1/workers/w1/drain")[0], 405)
+        for method, path in (("DELETE", "/v1/workers"), ("POST", "/v1/workers"), ("PUT", "/v1/workers/w1"), ("POST", "/metrics")):
+            self.assertEqual(ask(fleet.admin, method, path)[0], 405, (method, path))
+        # Ollama's clients ask for these first.
+        self.assertEqual([one["name"] for one in json.loads(ask(fleet.gateway.port, "GET", "/api/tags")[1])["models"]], ["pelton-box"])
+        self.assertIn("version", json.loads(ask(fleet.gateway.port, "GET", "/api/version")[1]))
         # GW-18: none of it on the clients' listener.
         for path in ("/v1/workers", "/metrics"):
             self.assertEqual(ask(fleet.gateway.port, "GET", path)[0], 404, path)
@@ -714,6 +719,7 @@ class Gateway(unittest.TestCase):
         # Explained: the one that holds it is the one it goes to, and the terms make the cost.
         body = pathlib.Path(self.folder) / "body.json"
         body.write_text(json.dumps(words(3, 3)))
+        before = {row["name"]: row["requests"] for row in fleet.rows()}
         code, out, err = self.verb(fleet, "explain", body, "--json")
         self.assertEqual(code, 0, err)
         decision = json.loads(out)
@@ -723,8 +729,7 @@ class Gateway(unittest.TestCase):
         self.assertGreater(max(one["hit_tokens"] for one in decision["candidates"]), 100)
         for one in decision["candidates"]:
             terms = one["terms"]
-            self.assertAlmostEqual(one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"], one["cost_s"], 6)
-        before = {row["name"]: row["requests"] for row in fleet.rows()}
+            self.assertAlmostEqual(one["bias"] * terms["first_s"] + one["rest_bias"] * terms["rest_s"] + terms["harm_s"] + terms["room_s"] + terms["pushed_out_s"], one["cost_s"], 6)
         self.assertEqual(before, {row["name"]: row["requests"] for row in fleet.rows()}, "nothing is sent")
         ask(fleet.gateway.port, "POST", "/v1/chat/completions", words(3, 3))
         after = {row["name"]: row["requests"] for row in fleet.rows()}

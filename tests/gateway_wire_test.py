@@ -100,7 +100,9 @@ class Worker(http.server.ThreadingHTTPServer):
                 self.begin()
 
                 def cut():
+                    # Closed it would stay open for what still writes to it, and the answer end as a whole one does.
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.shutdown(socket.SHUT_RDWR)
                     self.connection.close()
                 try:
                     if run["envelope"]["path"] == "/v1/models":
@@ -272,6 +274,41 @@ class Wire(unittest.TestCase):
                 self.restore()
                 self.check_whole()
         self.assertNotIn("request_quarantined", "".join(self.gateway.log))
+
+    def test_one_that_answers_wrongly_alone_is_asked_a_few_times(self):
+        """GW-07, GW-16: it lives, so it is not waited for as a lost one is; a further attempt or two, and its client knows."""
+        def reset(run, send, cut):
+            cut()
+        for fault in (half_a_frame_then_reset, an_answer_without_its_end, nothing_at_all, reset):
+            with self.subTest(fault.__name__):
+                self.workers(fault)
+                begun = time.monotonic()
+                status, text = ask(self.gateway.port, "POST", CHAT, BODY_OF)
+                self.assertEqual((status, json.loads(text)["error"]["code"]), (502, "worker_failed"), list(self.gateway.log)[-5:])
+                self.assertLess(time.monotonic() - begun, 4)
+                self.assertLessEqual(len(self.all[0].runs), 4)
+
+    def test_what_is_not_implemented_is_nobodys_fault(self):
+        """A 501 is passed on: no second worker is asked, none is blamed, nothing is taken of the retry budget."""
+        def cannot(run, send, cut):
+            send(frame(HEAD, {"status": 501, "headers": [], "streamed": False}, MORE) + frame(BYTES, '{"error": {"message": "no"}}', LAST))
+        self.workers(cannot, cannot)
+        for _ in range(12):
+            self.assertEqual(ask(self.gateway.port, "POST", CHAT, BODY_OF)[0], 501)
+        self.assertEqual(sum(len(one.runs) for one in self.all), 12)
+        self.assertEqual([row["state"] for row in self.rows()], ["ready", "ready"])
+
+    def test_an_end_that_claims_more_than_was_said(self):
+        """One wrong count is not what its client has used."""
+        def liar(run, send, cut):
+            first_two(send)
+            send(frame(FINISHED, {**END, "output_tokens": 2147483647}, MORE) + frame(BYTES, "data: [DONE]\n\n", LAST))
+        self.workers(liar)
+        events(self.gateway.port, CHAT, {**BODY_OF, "stream": True})
+        page = ask(self.admin, "GET", "/metrics")[1]
+        said = [float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith("vllm:generation_tokens_total")]
+        self.assertEqual(len(said), 1, page)
+        self.assertLess(said[0], 100)
 
     def test_what_comes_behind_an_answer_is_nobodys(self):
         def chatty(run, send, cut):

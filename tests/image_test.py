@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 
@@ -141,6 +142,57 @@ class Image(unittest.TestCase):
         process, log = self.run_it("asks", *self.config["Cmd"])
         self.assertEqual(process.wait(60), 3, self.text(log))  # bad configuration
         self.assertIn("--open", self.text(log))
+
+    @unittest.skipUnless(shutil.which("podman"), "podman is not installed")
+    def test_podman_runs_it_and_50_streams_are_not_cut(self):
+        """Loaded as Docker's archive; a read-only root, no capabilities, its own user; `podman stop` waits for the answers."""
+        archive = self.folder / "podman.tar"
+        subprocess.run(["skopeo", "--insecure-policy", "copy", f"oci:{self.image}:latest", f"docker-archive:{archive}:pelton:test"], check=True, capture_output=True)
+
+        def podman(*words):
+            done = subprocess.run(["podman", "--storage-driver", "vfs", "--root", self.folder / "podman", "--runroot", self.folder / "podman-run", "--runtime", "runc",
+                                   "--cgroup-manager", "cgroupfs", *words], capture_output=True, text=True, check=False, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout.strip()
+        podman("load", "-i", archive)
+        script = self.folder / "script.json"
+        script.write_text(json.dumps({**gateway_fixture.SCRIPT, "step_ms": 10}))
+        cache = self.folder / "cache"
+        cache.mkdir()
+        os.chown(cache, 65532, 65532)
+        port = free_port()
+        name = f"pelton-test-{os.getpid()}"
+        podman("run", "-d", "--name", name, "--network=host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--read-only", "--cap-drop", "all",
+               "-v", f"{cache}:/var/cache/pelton", "-v", f"{script}:/script.json:ro", "pelton:test", *self.config["Cmd"], "--open", "--host", "127.0.0.1",
+               "--port", str(port), "--executor", "modelled:/script.json")
+        self.addCleanup(podman, "rm", "-f", name)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                if ask(port, "GET", "/health")[0] == 200:
+                    break
+            except OSError:
+                pass
+            self.assertLess(time.monotonic(), end, podman("logs", name))
+            time.sleep(0.1)
+        self.assertEqual(podman("inspect", name, "--format", "{{.Config.User}} {{.HostConfig.ReadonlyRootfs}} {{.EffectiveCaps}}"), "65532:65532 true []")
+        failed = []
+
+        def stream(number):
+            try:
+                gateway_fixture.check_stream(port, number, 200, number)
+            except BaseException as error:  # the test says which
+                failed.append((number, repr(error)))
+        streams = [threading.Thread(target=stream, args=(number,)) for number in range(1, 51)]
+        for one in streams:
+            one.start()
+        while "num_requests_running{model_name=\"pelton-box\",engine=\"0\"} 50" not in str(ask(port, "GET", "/metrics")[1]).replace("\\", ""):
+            self.assertLess(time.monotonic(), end, failed)
+        podman("stop", "-t", "30", name)
+        for one in streams:
+            one.join(30)
+        self.assertEqual(failed, [])
+        self.assertEqual(podman("inspect", name, "--format", "{{.State.ExitCode}}"), "0")
 
 
 if __name__ == "__main__":

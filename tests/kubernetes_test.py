@@ -29,7 +29,7 @@ from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ROOT / "deploy" / "kubernetes"
-PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled"]
+PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled", "multi-node", "inference-pool"]
 MODEL_IN_IMAGE = "/usr/share/pelton/models/pelton-box"
 
 
@@ -46,7 +46,14 @@ def named(objects, kind, name):
 
 
 def workloads(objects):
-    return [one for one in objects if one["kind"] in ("Deployment", "StatefulSet")]
+    """Deployments and StatefulSets; of a LeaderWorkerSet its two templates, each as if it were one."""
+    found = [one for one in objects if one["kind"] in ("Deployment", "StatefulSet")]
+    for one in objects:
+        if one["kind"] == "LeaderWorkerSet":
+            for rank in ("leader", "worker"):
+                template = one["spec"]["leaderWorkerTemplate"][rank + "Template"]
+                found.append({**one, "spec": {"template": template, "selector": {"matchLabels": template["metadata"]["labels"]}}})
+    return found
 
 
 def container_of(workload):
@@ -56,6 +63,10 @@ def container_of(workload):
 
 def is_selected(labels, selector):
     return all(labels.get(key) == value for key, value in selector.items())
+
+
+def kind_of(template):
+    return {key: value for key, value in template["metadata"]["labels"].items() if key != "pelton/rank"}
 
 
 class Files(unittest.TestCase):
@@ -107,7 +118,8 @@ class Files(unittest.TestCase):
             self.assertTrue(is_selected(template["metadata"]["labels"], workload["spec"]["selector"]["matchLabels"]), workload["metadata"]["name"])
         for one in objects:
             selector = {"Service": ("selector",), "PodDisruptionBudget": ("selector", "matchLabels"),
-                        "NetworkPolicy": ("podSelector", "matchLabels"), "PodMonitor": ("selector", "matchLabels")}.get(one["kind"])
+                        "NetworkPolicy": ("podSelector", "matchLabels"), "PodMonitor": ("selector", "matchLabels"),
+                        "InferencePool": ("selector", "matchLabels")}.get(one["kind"])
             if selector is None:
                 continue
             with self.subTest(f"{name} {one['kind']} {one['metadata']['name']}"):
@@ -117,14 +129,17 @@ class Files(unittest.TestCase):
                 meant = [template for template, _ in pods if is_selected(template["metadata"]["labels"], labels)]
                 self.assertTrue(meant, "it selects no pod")
                 if one["kind"] != "PodMonitor":
-                    self.assertEqual(len(meant), 1, "it selects pods of several kinds")
+                    self.assertEqual(len({json.dumps(kind_of(template)) for template in meant}), 1, "it selects pods of several kinds")
+                if one["kind"] == "Service":
+                    self.assertEqual(len(meant), 1, "whoever follows a rank does not listen")
                 for template in meant:
-                    self.expect_ports(one, template)
+                    if template["metadata"]["labels"].get("pelton/rank") != "follower":
+                        self.expect_ports(one, template)
 
     def expect_ports(self, one, template):
         ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
         asked = {"Service": lambda spec: {port["targetPort"] for port in spec["ports"]},
-                 "NetworkPolicy": lambda spec: {port["port"] for rule in spec["ingress"] for port in rule["ports"]},
+                 "NetworkPolicy": lambda spec: {port["port"] for rule in spec["ingress"] for port in rule.get("ports", [])},
                  "PodMonitor": lambda spec: {end["port"] for end in spec["podMetricsEndpoints"]}}.get(one["kind"], lambda spec: set())
         self.assertLessEqual(asked(one["spec"]), ports)
 
@@ -158,12 +173,13 @@ class Files(unittest.TestCase):
     def test_roles_are_the_least(self):
         roles = [one for name in PLAIN for one in installed(name) if one["kind"] in ("Role", "ClusterRole")]
         pools = ["pelton-main", "pelton-long"]
+        slices = [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]
         self.assertEqual([one["rules"] for one in roles], [
-            [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}],
+            slices,
             [{"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": pools, "verbs": ["get", "patch"]},
              {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
              {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["pelton-" + one for one in pools], "verbs": ["get", "patch"]},
-             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}]])
+             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}], slices])
 
     def test_who_has_a_token_has_a_role(self):
         for name in PLAIN:
@@ -185,6 +201,31 @@ class Files(unittest.TestCase):
             args = container_of({"spec": spec})["args"]
             self.assertEqual(args[args.index("--fleet-port") + 1], str(launch["port"]))
             self.assertFalse({"kubernetes", "dns"} & set(pool), "the autoscaler says where its workers are")
+
+    def test_nodes_of_a_group_reach_each_other_and_only_the_leader_is_asked(self):
+        objects = installed("multi-node")
+        (group,) = [one["spec"] for one in objects if one["kind"] == "LeaderWorkerSet"]
+        leader, follower = (group["leaderWorkerTemplate"][rank + "Template"] for rank in ("leader", "worker"))
+        self.assertEqual((group["leaderWorkerTemplate"]["size"], group["leaderWorkerTemplate"]["restartPolicy"]), (2, "RecreateGroupOnPodRestart"))
+        args = [one["spec"]["containers"][0]["args"] for one in (leader, follower)]
+        differ = [(a, b) for a, b in zip(*args) if a != b]
+        self.assertEqual(differ, [("0", "$(LWS_WORKER_INDEX)"), ("$(POD_IP)", "$(LWS_LEADER_ADDRESS)")])
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe", "ports"):
+            self.assertNotIn(probe, follower["spec"]["containers"][0], "it listens nowhere")
+        self.assertTrue(is_selected(leader["metadata"]["labels"], named(objects, "Service", "pelton-main")["spec"]["selector"]))
+        (anything,) = [rule for rule in named(objects, "NetworkPolicy", "pelton-main")["spec"]["ingress"] if "ports" not in rule]
+        (peer,) = anything["from"]
+        for template in (leader, follower):
+            self.assertTrue(is_selected(template["metadata"]["labels"], peer["podSelector"]["matchLabels"]))
+
+    def test_an_inference_pool_is_the_servers_pods(self):
+        objects = installed("inference-pool")
+        (pool,) = [one["spec"] for one in objects if one["kind"] == "InferencePool"]
+        self.assertEqual(set(pool), {"selector", "targetPorts", "endpointPickerRef"})
+        self.assertEqual(pool["endpointPickerRef"], {"group": "", "kind": "Service", "name": "pelton-epp", "port": {"number": 9002}, "failureMode": "FailOpen"})
+        ports = {port["containerPort"] for port in container_of(named(objects, "Deployment", "pelton"))["ports"]}
+        self.assertEqual([port["number"] for port in pool["targetPorts"]], [8000])
+        self.assertIn(8000, ports)
 
     def test_workers_are_reached_by_gateways_and_those_who_watch_only(self):
         objects = installed("fleet")
@@ -230,32 +271,39 @@ class Flags(unittest.TestCase):
     def expect_sound(self, args):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "file"
-            file.write_text("secret\n")
-            args = [str(file) if word.startswith("/etc/pelton/") else word.replace("$(POD_NAME)", "pod") for word in args]
+            file.write_text("a secret of thirty-two bytes or more\n")
+            args = [str(file) if word.startswith("/etc/pelton/") else in_pod(word) for word in args]
             done = subprocess.run([gateway_fixture.BINARY, *args, "--print-config"], cwd=folder, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             done = subprocess.run([gateway_fixture.BINARY, *args, "--no-such-flag"], cwd=folder, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2, "a wrong flag would not be seen")
 
 
+def in_pod(word):
+    for name, value in (("POD_NAME", "pod"), ("POD_IP", "127.0.0.1"), ("LWS_LEADER_ADDRESS", "127.0.0.1"), ("LWS_WORKER_INDEX", "1")):
+        word = word.replace(f"$({name})", value)
+    return word
+
+
 class Pod:
     """A pod template as a process: its arguments, environment and volumes, with free ports for its own and folders for its mounts."""
 
-    def __init__(self, objects, workload, folder, secrets, name, edit=lambda text: text):
+    def __init__(self, objects, workload, folder, secrets, name, edit=lambda text: text, ports=None, environment=None):
         self.spec = workload["spec"]["template"]["spec"]
         self.container = container_of(workload)
         self.folder = pathlib.Path(folder) / name
-        self.ports = {port["containerPort"]: free_port() for port in self.container["ports"]}
-        self.by_name = {port["name"]: self.ports[port["containerPort"]] for port in self.container["ports"]}
+        listens = self.container.get("ports", [])
+        self.ports = {**{port["containerPort"]: free_port() for port in listens}, **(ports or {})}
+        self.by_name = {port["name"]: self.ports[port["containerPort"]] for port in listens}
         self.edit = edit
         self.mounts = {}
         for mount in self.container["volumeMounts"]:
             self.mount(objects, mount, secrets)
-        environment = {"PATH": os.environ["PATH"]}
+        environment = {"PATH": os.environ["PATH"], **(environment or {})}
+        fields = {"metadata.name": name, "status.podIP": "127.0.0.1"}
         for one in self.container["env"]:
             field = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-            assert field in (None, "metadata.name"), one
-            environment[one["name"]] = name if field else self.inside(one["value"])
+            environment[one["name"]] = fields[field] if field else self.inside(one["value"])
         args = [re.sub(r"\$\((\w+)\)", lambda match: environment[match.group(1)], word) for word in self.container["args"]]
         self.log = open(self.folder / "log", "w+", encoding="utf-8")
         self.process = subprocess.Popen([gateway_fixture.BINARY, *map(self.inside, args)], env=environment, cwd="/",
@@ -367,6 +415,27 @@ class Processes(unittest.TestCase):
         pod.wait_for("readinessProbe", 503)
         self.assertEqual(pod.probe("livenessProbe"), 200)
         pod.expect_end()
+
+    def test_a_groups_pods_compute_together(self):
+        """Leader and follower of a LeaderWorkerSet, with the environment that its controller gives the follower."""
+        objects = installed("multi-node")
+        key = self.folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        secrets = {"pelton-fleet": {"fleet.key": key.read_text()}, "pelton-ranks": {"ranks.secret": "0123456789abcdef" * 4 + "\n"}}
+        leads, follows = [one for one in workloads(objects) if one["kind"] == "LeaderWorkerSet"]
+        leader = Pod(objects, leads, self.folder, secrets, "pelton-main-0")
+        self.addCleanup(leader.close)
+        follower = Pod(objects, follows, self.folder, secrets, "pelton-main-0-1", ports={29501: leader.by_name["ranks"]},
+                       environment={"LWS_LEADER_ADDRESS": "localhost", "LWS_WORKER_INDEX": "1"})
+        self.addCleanup(follower.close)
+        leader.start()
+        status, text = ask(leader.by_name["http"], "POST", "/v1/chat/completions", json.loads(question("Hello")))
+        self.assertEqual(status, 200, text)
+        exchanges = [line for line in str(ask(leader.by_name["http"], "GET", "/metrics")[1]).replace("\\n", "\n").splitlines() if line.startswith("pelton_rank_exchanges_total")]
+        self.assertEqual(len(exchanges), 2, exchanges)
+        leader.ask_to_end()
+        leader.expect_end()
+        follower.expect_end()
 
     def test_a_fleets_pods(self):
         objects = installed("fleet")

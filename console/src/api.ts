@@ -77,8 +77,8 @@ export async function stream(path: string, body: unknown, signal: AbortSignal,
     const parts = (rest + value).split("\n\n");
     rest = parts.pop()!;
     for (const part of parts) {
-      if (!part.startsWith("data: ")) continue;
-      const data = part.slice(6);
+      const data = part.split("\n").find((line) => line.startsWith("data: "))?.slice(6);
+      if (data === undefined) continue;
       if (data === "[DONE]") return;
       on_event(JSON.parse(data));
     }

@@ -12,7 +12,7 @@ const kSpans_ms = [1, 2, 5].map((minutes) => minutes * 60_000);
 
 export type Line<T> = { name: string; value: (sample: T) => number | null };
 
-function svg(tag: string, attributes: Record<string, string | number>, text = ""): SVGElement {
+export function svg(tag: string, attributes: Record<string, string | number>, text = ""): SVGElement {
   const element = document.createElementNS(kSvg, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   if (text) element.textContent = text;

@@ -1,5 +1,6 @@
 // The console: its frame, which page is shown, colours, keys.
 import { ApiError, set_api_key } from "./api";
+import { Chains } from "./chains";
 import { Chat } from "./chat";
 import { button, h } from "./dom";
 import { FleetFeed } from "./feed";
@@ -24,6 +25,7 @@ const kThemeName = "pelton-theme";
 const main = h("main", { id: "page", tabindex: 0 });  // it scrolls: by the keyboard, too
 const nav = h("nav", { "aria-label": words.product });
 let chat: Chat | null = null;
+let chains: Chains | null = null;
 let live: Live | null = null;
 let feed: FleetFeed | null = null;  // of the next pages
 const fed = new Map<Page, HTMLElement>();
@@ -118,6 +120,11 @@ async function show(config: Config): Promise<void> {
   if (!["fleet", "scaling", "requests"].includes(page)) feed?.stop();
   const pages: Record<Page, () => Promise<HTMLElement>> = {
     chat: () => show_chat(decodeURIComponent(model ?? "")),
+    chains: async () => {
+      chains ??= new Chains(ask_key);
+      await with_key(() => chains!.load());
+      return chains.element;
+    },
     models: () => with_key(() => models_page(config.pages.includes("chat"))),
     live: async () => (live ??= new Live(ask_key)).element,
     fleet: async () => show_fed("fleet"),

@@ -95,12 +95,20 @@ export class Operator {
   }
 
   // A request that changes something; the session that it has shown to be over is forgotten.
+  // One of another tab's sign-in since is learnt; where it is the same operator's it counts.
   async change(method: string, path: string): Promise<unknown> {
+    const go = () => send(method, path, undefined, { "X-Pelton-Token": this.session?.token ?? "" });
+    const before = this.session;
     try {
-      return await send(method, path, undefined, { "X-Pelton-Token": this.session?.token ?? "" });
+      return await go();
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) this.set(null);
-      throw error;
+      if (!(error instanceof ApiError)) throw error;
+      if (error.status === 401) this.set(null);
+      if (error.status !== 403) throw error;
+      await this.load();
+      if (this.session === null || this.session.token === before?.token) throw error;
+      if (this.session.name === before?.name) return go();
+      throw new ApiError(403, say(w.another, { name: this.session.name }));
     }
   }
 

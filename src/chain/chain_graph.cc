@@ -26,14 +26,6 @@ bool reads_input(const Step& step) {
   return reads;
 }
 
-// What it waits for.
-std::vector<std::string> needs_text(const Chain& chain, const Step& step) {
-  std::vector<std::string> needs;
-  if (reads_input(step)) needs.emplace_back("input");
-  for (const size_t need : step.needs) needs.push_back(chain.steps[need].name);
-  return needs;
-}
-
 std::string how_text(const Step& step) {
   std::string text = use_text(step);
   if (step.kind == Step::Kind::kModel && step.endpoint != Endpoint::kChat) {
@@ -56,6 +48,13 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::string> needs_of(const Chain& chain, const Step& step) {
+  std::vector<std::string> needs;
+  if (reads_input(step)) needs.emplace_back("input");
+  for (const size_t need : step.needs) needs.push_back(chain.steps[need].name);
+  return needs;
+}
+
 std::string graph_text(const Chain& chain) {
   size_t name_width = 0;
   size_t how_width = 0;
@@ -66,7 +65,7 @@ std::string graph_text(const Chain& chain) {
   std::string out = fmt::format("input: {}\n", fields_text(chain.input));
   for (size_t i = 0; i < chain.steps.size(); ++i) {
     const Step& step = chain.steps[i];
-    const std::vector<std::string> needs = needs_text(chain, step);
+    const std::vector<std::string> needs = needs_of(chain, step);
     out += fmt::format("{:>3} {:{}}  {:{}}  needs {}; gives {}\n", i + 1, step.name, name_width,
                        how_text(step), how_width,
                        needs.empty() ? "nothing" : fmt::format("{}", fmt::join(needs, ", ")),
@@ -86,7 +85,7 @@ std::string graph_dot(const Chain& chain) {
     out += fmt::format("  {} [shape=box{}, label={}];\n", quoted(step.name),
                        step.when ? ", style=dashed" : "",
                        quoted(fmt::format("{}: {}", step.name, how_text(step))));
-    for (const std::string& need : needs_text(chain, step)) {
+    for (const std::string& need : needs_of(chain, step)) {
       out += fmt::format("  {} -> {};\n", quoted(need), quoted(step.name));
     }
     if (step.is_output) out += fmt::format("  {} -> \"output\";\n", quoted(step.name));

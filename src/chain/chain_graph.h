@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "chain/chain.h"
 
 namespace pelton::chain {
+
+// What the step waits for: "input", and steps by name.
+std::vector<std::string> needs_of(const Chain& chain, const Step& step);
 
 // A line for each step in the order in which they can run, with what it needs and gives:
 //

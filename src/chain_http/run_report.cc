@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "chain/chain_graph.h"
 #include "net/sse.h"
 
 namespace pelton::chain_http {
@@ -43,6 +44,20 @@ void write_fields(JsonWriter& writer, const std::vector<chain::Type::Field>& fie
     writer.key(field.name).string(chain::type_text(field.type));
   }
   writer.end_object();
+}
+
+// The graph: each step behind those that it needs.
+void write_steps(JsonWriter& writer, const chain::Chain& chain) {
+  writer.begin_array();
+  for (const chain::Step& step : chain.steps) {
+    writer.begin_object().key("name").string(step.name).key("use").string(chain::use_text(step));
+    writer.key("needs").begin_array();
+    for (const std::string& need : chain::needs_of(chain, step)) writer.string(need);
+    writer.end_array().key("for_each").boolean(step.for_each.has_value());
+    writer.key("when").boolean(step.when.has_value());
+    writer.key("is_output").boolean(step.is_output).end_object();
+  }
+  writer.end_array();
 }
 
 class EventWriter final : public RunWriter {
@@ -132,6 +147,8 @@ std::string chain_list_body(const std::vector<std::shared_ptr<const chain::Chain
     write_fields(writer, chain->input);
     writer.key("output");
     write_fields(writer, chain->output_types);
+    writer.key("steps");
+    write_steps(writer, *chain);
     writer.end_object();
   }
   writer.end_array().end_object();

@@ -23,7 +23,8 @@ std::string run_body(std::string_view id, const chain::Chain& chain, const chain
 void append_event(std::string& out, const chain::Chain& chain, const chain::RunEvent& event);
 // Why a run that has failed has: names the step in message and "param".
 api::ApiError run_error(const chain::RunFailure& failure);
-// {"object":"list","data":[{"id","object":"chain","about","input","output"}]}.
+// {"object":"list","data":[{"id","object":"chain","about","input","output","steps":[{"name","use",
+// "needs","for_each","when","is_output"}]}]}.
 std::string chain_list_body(const std::vector<std::shared_ptr<const chain::Chain>>& chains);
 
 }  // namespace pelton::chain_http

@@ -143,6 +143,15 @@ void write(base::JsonWriter& w, std::string_view name, const HeaderFields& field
   w.end_array();
 }
 
+// Whoever only computes prompts, or none, has to exchange what was computed.
+Result<void> set_role(std::string_view role, WorkerRecord& record) {
+  const std::optional<WorkerRole> known = worker_role_named(role);
+  if (!known) return bad_field("role", "must be prefill, decode or both");
+  record.role = *known;
+  if (record.role == WorkerRole::kBoth || record.kv_port != 0 || record.models.empty()) return {};
+  return bad_field("role", fmt::format("'{}' needs a KV port (--kv-port)", role));
+}
+
 }  // namespace
 
 std::string encode(const RunEnvelope& one) {
@@ -157,6 +166,7 @@ std::string encode(const RunEnvelope& one) {
   w.key("tenant").string(one.tenant).key("weight").number(one.weight);
   w.key("seed").string(fmt::format("{:x}", one.seed)).key("created_ms").integer(one.created_ms);
   w.key("deadline_ms").integer(one.deadline_ms).key("delivered").boolean(one.delivered);
+  if (one.further_max > 0) w.key("further_max").integer(one.further_max);
   if (one.peer.port != 0) {
     w.key("peer_host").string(one.peer.host).key("peer_port").integer(one.peer.port);
     w.key("peer_tokens").integer(one.peer.tokens).key("peer_ticket").string(one.peer.ticket);
@@ -187,6 +197,7 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   fields.read_count("created_ms", one.created_ms, kCountMax * 16);
   fields.read_count("deadline_ms", one.deadline_ms);
   fields.read("delivered", one.delivered);
+  fields.read_count("further_max", one.further_max, 1 << 30);
   fields.read("peer_host", one.peer.host);
   fields.read_count("peer_port", one.peer.port, 65535);
   fields.read_count("peer_tokens", one.peer.tokens, 1 << 30);
@@ -286,6 +297,7 @@ std::string encode(const WorkerRecord& record) {
   if (record.kv_port != 0) {
     w.key("kv_port").integer(record.kv_port).key("kv_id").string(record.kv_id);
   }
+  if (record.role != WorkerRole::kBoth) w.key("role").string(worker_role_name(record.role));
   if (!record.adapters.empty()) {
     w.key("adapters").begin_array();
     for (const std::string& adapter : record.adapters) w.string(adapter);
@@ -320,6 +332,8 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read("date", record.date);
   fields.read_count("kv_port", record.kv_port, 65535);
   fields.read("kv_id", record.kv_id);
+  std::string role(worker_role_name(record.role));
+  fields.read("role", role);
   fields.read("adapters", record.adapters, kAdapterNamesMax);
   fields.read("fingerprints", record.fingerprints);
   if (record.protocol != kProtocolVersion) {
@@ -327,6 +341,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
                                              kProtocolVersion));
   }
   if (record.incarnation.empty()) return bad_field("incarnation", "is missing");
+  TRY(set_role(role, record));
   return fields.finish(std::move(record));
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "cluster/step_fit.h"
+#include "cluster/worker_role.h"
 
 namespace pelton::cluster {
 
@@ -39,6 +40,8 @@ struct RunEnvelope {
   int64_t deadline_ms = 0;  // left; 0: none
   // Bytes of the answer have gone to the client: what is repeated of it is not sent again.
   bool delivered = false;
+  // Each choice ends when so many tokens follow what was said before; 0: as the body says.
+  int further_max = 0;
   // Another worker, from which the prompt's beginning may be fetched; port 0: none.
   struct Peer {
     std::string host;  // of its KV port
@@ -89,7 +92,8 @@ struct WorkerRecord {
   // Where other workers fetch blocks from it, and what it is called there; 0: they cannot.
   int kv_port = 0;
   std::string kv_id;
-  std::string date;  // of its prompts; empty: the calendar's
+  WorkerRole role = WorkerRole::kBoth;  // another one only with a KV port, once it has a model
+  std::string date;                     // of its prompts; empty: the calendar's
   // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;

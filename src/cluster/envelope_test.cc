@@ -97,6 +97,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .block_name = "ff",
                             .kv_port = 7,
                             .kv_id = "k",
+                            .role = WorkerRole::kDecode,
                             .date = "2026-11-23",
                             .adapters = {"sql", "org/support"},
                             .fingerprints = {{"m", "0123"}, {"alias", "0123"}}};
@@ -105,6 +106,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
   EXPECT_EQ(encode(*got), encode(record));
   EXPECT_EQ(got->windows, record.windows);
   EXPECT_EQ(got->kv_port, 7);
+  EXPECT_EQ(got->role, WorkerRole::kDecode);
   EXPECT_EQ(got->adapters, record.adapters);
   EXPECT_EQ(got->fingerprints, record.fingerprints);
   const WorkerLoad load{.running = 2,
@@ -122,6 +124,12 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
   EXPECT_EQ(again->adapters, load.adapters);
   EXPECT_EQ(again->adapter_hits, 0.75);
   EXPECT_FALSE(decode_worker_record(R"({"protocol":1,"incarnation":"i","windows":[-1]})").ok());
+  EXPECT_FALSE(decode_worker_record(R"({"protocol":1,"incarnation":"i","role":"cook"})").ok());
+  // Before its model is there it has no KV port; with one it is refused without.
+  EXPECT_TRUE(decode_worker_record(R"({"protocol":1,"incarnation":"i","role":"decode"})").ok());
+  EXPECT_FALSE(
+      decode_worker_record(R"({"protocol":1,"incarnation":"i","role":"decode","models":["m"]})")
+          .ok());
   for (const char* wrong : {R"("m")", R"(["m"])", R"({"m":1})"}) {
     const Result<WorkerRecord> refused = decode_worker_record(
         std::string(R"({"protocol":1,"incarnation":"i","fingerprints":)") + wrong + "}");

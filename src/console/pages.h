@@ -14,8 +14,8 @@ namespace pelton::console {
 // What a listener's console has.
 struct Config {
   std::string version;
-  // Of "chat", "models", "live", "fleet", "scaling", "requests", "routing", "splits", "health",
-  // "configuration".
+  // Of "chat", "models", "chains", "live", "fleet", "scaling", "requests", "routing", "splits",
+  // "health", "configuration".
   std::vector<std::string_view> pages;
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;

@@ -161,7 +161,7 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
     return refusal(401, "wrong_key", "this is no operator's key");
   }
   Session session{.account = *account,
-                  .token = random_name(),
+                  .token = replaced_token(request, *account).value_or(random_name()),
                   .address = address,
                   .begun_ns = parts_.clock.now_ns()};
   std::string text;
@@ -173,6 +173,18 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
   response.headers.add("Set-Cookie", set_cookie(request, begin(std::move(session)), kSeconds));
   parts_.on_event("signed in", *account, address);
   return response;
+}
+
+// The browser forgets the cookie that it has. Its other tabs go on with their token, if it is the
+// same account's that signs in.
+std::optional<std::string> Sessions::replaced_token(const net::HttpRequest& request,
+                                                    const Account& account) {
+  std::lock_guard lock(mutex_);
+  const auto found = find(request);
+  if (found == sessions_.end()) return std::nullopt;
+  Session before = std::move(sessions_.extract(found).mapped());
+  if (before.account.id != account.id) return std::nullopt;
+  return std::move(before.token);
 }
 
 std::string Sessions::begin(Session session) {

@@ -79,6 +79,9 @@ class Sessions {
   Attempts& attempts_of(const std::string& address);
   void note_wrong(const std::string& address);
   bool is_throttled(const std::string& address);
+  // Ends the session that the browser has already; its token, if it was this account's.
+  std::optional<std::string> replaced_token(const net::HttpRequest& request,
+                                            const Account& account);
   std::string begin(Session session);
 
   const Parts parts_;

@@ -104,6 +104,34 @@ TEST_F(ConsoleSessions, AKeyBecomesACookieThatNoPageReads) {
   EXPECT_NE(cookie_of(sign_in("right")), cookie_of(in)) << "each is drawn";
 }
 
+TEST_F(ConsoleSessions, ASecondSignInOfABrowserLeavesItsOtherTabsTheirToken) {
+  const net::HttpResponse first = sign_in("right");
+  const auto again = [&](const std::string& key) {
+    return send(
+        {.method = "POST", .cookie = cookie_of(first), .body = R"({"key":")" + key + "\"}"});
+  };
+  const net::HttpResponse second = again("right");
+  ASSERT_EQ(second.status, 200);
+  EXPECT_NE(cookie_of(second), cookie_of(first));
+  EXPECT_FALSE(holds(cookie_of(first))) << "the browser has it no more";
+  EXPECT_EQ(admitted({.method = "POST", .cookie = cookie_of(second), .token = token_of(first)}),
+            200);
+  // Nobody gets another one's token, and who had signed in before commands nothing in his name.
+  const net::HttpResponse third =
+      send({.method = "POST", .cookie = cookie_of(second), .body = R"({"key":"other"})"});
+  EXPECT_FALSE(holds(cookie_of(second)));
+  EXPECT_NE(token_of(third), token_of(first));
+  EXPECT_EQ(admitted({.method = "POST", .cookie = cookie_of(third), .token = token_of(first)}),
+            403);
+  // A cookie from elsewhere is nobody's.
+  const net::HttpResponse fourth = send({.method = "POST",
+                                         .cookie = cookie_of(third),
+                                         .body = R"({"key":"other"})",
+                                         .address = "10.0.0.8"});
+  EXPECT_NE(token_of(fourth), token_of(third));
+  EXPECT_TRUE(holds(cookie_of(third)));
+}
+
 TEST_F(ConsoleSessions, AllEndWithTheLastOperator) {
   const std::string cookie = cookie_of(sign_in("right"));
   ASSERT_TRUE(holds(cookie));

@@ -50,6 +50,8 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("fingerprint").string(row.fingerprint);
   w.key("names_agree").boolean(row.names_agree).key("bias").number(row.bias);
   w.key("kv_used").number(row.load.kv_used).key("kind").string(worker_kind_name(row.kind));
+  w.key("role").string(worker_role_name(row.role));
+  if (row.next_role) w.key("next_role").string(worker_role_name(*row.next_role));
   if (row.kind != WorkerKind::kPelton) w.key("level").string(row.abilities.level());
   w.end_object();
 }
@@ -97,6 +99,21 @@ void add_limits(const AdminSource& source, telemetry::PrometheusText& text) {
   }
 }
 
+void add_splits(const SplitCounters& splits, telemetry::PrometheusText& text) {
+  text.family("pelton_gateway_splits_total", telemetry::PrometheusText::Type::kCounter,
+              "Requests whose answer a second worker was to go on with, and what became of that.");
+  for (size_t i = 0; i < splits.outcomes.size(); ++i) {
+    text.sample({{"outcome", SplitCounters::kOutcomes[i]}},
+                static_cast<double>(splits.outcomes[i]));
+  }
+  text.counter("pelton_gateway_split_found_tokens_total",
+               "Prompt tokens of these that the second worker fetched or had.",
+               static_cast<double>(splits.found_tokens));
+  text.counter("pelton_gateway_split_recomputed_tokens_total",
+               "Prompt tokens of these that it computed again.",
+               static_cast<double>(splits.recomputed_tokens));
+}
+
 std::string metrics_text(const AdminSource& source) {
   const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
@@ -115,6 +132,7 @@ std::string metrics_text(const AdminSource& source) {
           counters.warm_moves);
   counter("warm_tokens_total", "Tokens said meanwhile by the workers that were left.",
           counters.warm_tokens);
+  add_splits(counters.splits, text);
   counter("streams_interrupted_total", "Streams that ended with an error.", counters.interrupted);
   counter("unserved_total", "Requests refused by the gateway itself.", counters.unserved);
   counter("quarantined_total", "Requests refused because they ended workers.",
@@ -177,12 +195,30 @@ api::ApiError from_a_page() {
           .code = "forbidden_origin"};
 }
 
+// "?role=decode".
+net::HttpResponse role_answer(const net::HttpRequest& request, std::string_view name,
+                              Fleet& fleet) {
+  const std::string wanted = net::query_value(request.query, "role").value_or("");
+  const auto role = cluster::worker_role_named(wanted);
+  if (!role) {
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "?role= is prefill, decode or both", "role"}));
+  }
+  const Result<void> set = fleet.set_role(name, *role);
+  if (set.ok()) return net::json_response("{}");
+  if (set.error().code == ErrorCode::kNotFound) return refusal(no_worker(name));
+  return refusal(api::api_error(set.error()));
+}
+
 // "NAME/drain" or "NAME".
 net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_view rest,
                                 Fleet& fleet) {
   const size_t slash = rest.find('/');
   const std::string_view name = rest.substr(0, slash);
   if (slash == std::string_view::npos) {
+    if (request.method != "GET" && request.method != "HEAD") {
+      return refusal(api::method_not_allowed(request.method, request.path));
+    }
     for (const Fleet::Row& row : fleet.rows()) {
       if (row.name != name) continue;
       std::string body;
@@ -192,12 +228,15 @@ net::HttpResponse worker_answer(const net::HttpRequest& request, std::string_vie
     }
     return refusal(no_worker(name));
   }
-  const std::optional<Fleet::Command> command = command_of(rest.substr(slash + 1));
-  if (!command) return refusal(api::not_found(request.method, request.path));
+  const std::string_view word = rest.substr(slash + 1);
+  const std::optional<Fleet::Command> command = command_of(word);
+  const bool is_role = word == "role";
+  if (!command && !is_role) return refusal(api::not_found(request.method, request.path));
   if (request.method != "POST") {
     return refusal(api::method_not_allowed(request.method, request.path));
   }
   if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+  if (is_role) return role_answer(request, name, fleet);
   if (fleet.command(name, *command)) return net::json_response("{}");
   return refusal(no_worker(name));
 }
@@ -235,6 +274,10 @@ std::optional<Fleet::Command> command_of(std::string_view word) {
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (!reads && (path == kWorkers || path == "/metrics")) {
+    return refusal(api::method_not_allowed(request.method, path));
+  }
   if (path == kWorkers) return net::json_response(workers_body(source.fleet.rows()));
   if (path == "/v1/limits" || path == "/v1/index") {
     if (request.method != "GET") return refusal(api::method_not_allowed(request.method, path));

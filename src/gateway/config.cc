@@ -256,6 +256,9 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
+  if (route.tenant != "*" && config.keys_file.empty()) {
+    return table.bad("tenant", "means nothing without 'keys_file', which says whose a request is");
+  }
   std::string sticky(sticky_name(route.sticky));
   TRY(table.read("sticky", sticky));
   const auto found = std::ranges::find(kSticky, sticky, [](const auto& one) { return one.second; });
@@ -453,7 +456,8 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
-                         "dns_srv", "kv_events_port", "kv_replay_port", "fingerprint"}));
+                         "dns_srv", "kv_events_port", "kv_replay_port", "fingerprint", "split",
+                         "handoff"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -470,6 +474,12 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(read_service(table, pool));
   TRY(read_scaling(table, pool.is_foreign(), pool.scaling));
   TRY(check_workload(table, config, pool));
+  TRY(read_split(table,
+                 {.is_foreign = pool.is_foreign(),
+                  .has_tokenizer = !pool.tokenizer.empty(),
+                  .has_key = !config.fleet_key_file.empty(),
+                  .scales = pool.scaling.has_value()},
+                 pool.split));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

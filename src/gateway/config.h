@@ -14,6 +14,7 @@
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
 #include "gateway/scaling_config.h"
+#include "gateway/split_config.h"
 #include "net/ip_network.h"
 #include "net/tls_trust.h"
 #include "net/url.h"
@@ -58,6 +59,8 @@ struct PoolConfig {  // workers that may stand for each other
   std::string kubernetes_namespace;
   std::string kubernetes_service;
   std::string kubernetes_port;  // its name or number
+  // Whether one worker computes a request's prompt and another one goes on with the answer.
+  SplitConfig split;
   // Its replicas come and go, and requests are held while there is none; none: they do not.
   std::optional<ScalingConfig> scaling;
 };

@@ -124,6 +124,12 @@ void put_pool(std::string& out, const PoolConfig& pool) {
     if (pool.kv_replay_port != 0) put(out, "kv_replay_port", std::to_string(pool.kv_replay_port));
   }
   put_text(out, "tokenizer", pool.tokenizer);
+  if (!pool.is_foreign()) {
+    put_text(out, "split", split_mode_name(pool.split.mode));
+    if (pool.split.mode != SplitConfig::Mode::kOff) {
+      put_text(out, "handoff", handoff_name(pool.split.handoff));
+    }
+  }
   put_text(out, "region", pool.region);
   if (pool.dns_port > 0) {
     put_text(out, "dns", net::format_host_port(pool.dns_host, pool.dns_port));

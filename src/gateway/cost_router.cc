@@ -25,15 +25,6 @@ int load_of(const CostCandidate& candidate) {
   return candidate.rows + candidate.waiting + candidate.uncounted;
 }
 
-// How far a request is sent: as far as the nearest that has room; where none has, as far as any.
-double reach_of(std::span<const CostCandidate> candidates) {
-  double reach_s = std::numeric_limits<double>::infinity();
-  for (const CostCandidate& candidate : candidates) {
-    if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
-  }
-  return reach_s;
-}
-
 }  // namespace
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
@@ -55,7 +46,8 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
       costs.prefill_token_s;
   terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
   terms.step_s = step_s;
-  terms.adapter_s = candidate.adapter_s + candidate.pushed_out_s;
+  terms.adapter_s = candidate.adapter_s;
+  terms.pushed_out_s = candidate.pushed_out_s;
   terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + prefill_s + step_s;
   terms.rest_s = (output - 1) * step_s;
   terms.harm_s = candidate.rows * candidate.interference * prefill_s + rows * costs.row_s * output +
@@ -65,7 +57,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
   const double rest_bias = std::clamp(candidate.rest_bias, kBiasMin, kBiasMax);
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
-                  candidate.pushed_out_s;
+                  terms.pushed_out_s;
   return terms;
 }
 
@@ -77,6 +69,18 @@ void price(const AbsentAdapter& adapter, CostCandidate& candidate) {
 
 bool has_room(const CostCandidate& candidate) {
   return load_of(candidate) < candidate.slots && candidate.kv_used < kRoomUsedMax;
+}
+
+double reach_of(std::span<const CostCandidate> candidates) {
+  double reach_s = std::numeric_limits<double>::infinity();
+  for (const CostCandidate& candidate : candidates) {
+    if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
+  }
+  return reach_s;
+}
+
+double equal_within_s(double cost_s) {
+  return std::max(kEqualS, kEqualShare * cost_s);
 }
 
 std::optional<size_t> choose_by_cost(const CostRequest& request,
@@ -96,7 +100,7 @@ std::optional<size_t> choose_by_cost(const CostRequest& request,
   }
   std::vector<size_t> equal;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const double bound_s = least_s + std::max(kEqualS, kEqualShare * least_s);
+    const double bound_s = least_s + equal_within_s(least_s);
     if (is_asked(candidates[i]) && terms[i].total_s <= bound_s) equal.push_back(i);
   }
   if (explained != nullptr) *explained = std::move(terms);

@@ -14,7 +14,8 @@
 //   adapter: 0 where the request's LoRA adapter is in memory, or it has none; otherwise what such
 //         requests wait there, and, where another one makes room, that times the share of requests
 //         that find theirs: so often the one pushed out would have been asked for
-//   cost  = bias first + rest_bias rest + harm + room
+//   pushed out: that last term
+//   cost  = bias first + rest_bias rest + harm + room + pushed out
 //
 // Where workers stand at several distances, those of the nearest zone that has room are asked
 // first: a free slot, and a tenth of the KV cache. Beyond it costs more than the way: others'
@@ -79,7 +80,8 @@ struct CostTerms {
   double rest_s = 0;
   double harm_s = 0;
   double room_s = 0;
-  double adapter_s = 0;
+  double adapter_s = 0;     // until it is in memory: a part of first_s
+  double pushed_out_s = 0;  // what others will wait for the one that makes room
   double total_s = 0;
 };
 
@@ -87,6 +89,12 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate);
 
 // It has a free slot, and room for KV.
 bool has_room(const CostCandidate& candidate);
+
+// How far a request is sent: as far as the nearest that has room; where none has, as far as any.
+double reach_of(std::span<const CostCandidate> candidates);
+
+// So little more is no difference.
+double equal_within_s(double cost_s);
 
 // The cheapest, of the nearest that have room. Those within 2 % or a millisecond are equal: of two
 // of them, drawn, the one with fewer requests uncounted. None: none is usable. `explained`, if not

@@ -57,7 +57,8 @@ TEST(CostRouter, AnAdapterInMemoryIsWorthItsLoad) {
   EXPECT_EQ(choose_by_cost(request, std::vector{full, away}, 1, &terms), 1u);
   EXPECT_NEAR(terms[0].total_s - terms[1].total_s, 0.1, 1e-12);
   EXPECT_NEAR(terms[1].first_s - cost_of(request, worker(2)).first_s, 0.2, 1e-12);
-  EXPECT_NEAR(terms[0].adapter_s, 0.3, 1e-12);
+  EXPECT_NEAR(terms[0].adapter_s, 0.2, 1e-12);
+  EXPECT_NEAR(terms[0].pushed_out_s, 0.1, 1e-12);
 }
 
 // While the near zone has room nothing is sent across, not even to who holds the prompt and is

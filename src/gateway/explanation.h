@@ -16,12 +16,13 @@ struct Explanation {
   std::string_view pool;
   const RoutedPrompt& prompt;
   int64_t output_tokens = 0;  // expected
-  std::span<const Fleet::Considered> considered;
+  const Fleet::Decision& decision;
 };
 
 // {"pool":…,"prompt_tokens":…,"blocks":…,"output_tokens":…,"chosen":…,"candidates":[{"name":…,
 // "terms":{"first_s":…,"rest_s":…,"harm_s":…,"room_s":…},"bias":…,"rest_bias":…,"cost_s":…}]},
-// where cost_s = bias first_s + rest_bias rest_s + harm_s + room_s.
+// and, where its prompt may be split, "pair":{"prefill":…,"decode":…,"chosen":…,"terms":{…},
+// "cost_s":…}; where cost_s = bias first_s + rest_bias rest_s + harm_s + room_s.
 std::string explanation_body(const Explanation& explanation);
 
 }  // namespace pelton::gateway

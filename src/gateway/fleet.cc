@@ -149,6 +149,7 @@ void Fleet::turn() {
       if (workers_[i] == nullptr) continue;
       Worker& worker = *workers_[i];
       tend(worker, {.index = i, .serial = worker.serial}, now_ns);
+      take_role(worker);
       count_ejections(worker);
       for (Listening& one : note_state(worker, now_ns)) lost.push_back(std::move(one));
       for (Listening& one : take_leaving(worker, now_ns)) leaving.push_back(std::move(one));
@@ -223,9 +224,11 @@ std::string Fleet::reason_of(const Worker& worker, int64_t now_ns) const {
   const cluster::WorkerHealth& health = worker.health;
   if (worker.leaves) return "it has been taken out of the configuration";
   switch (health.state(now_ns)) {
-    case WorkerState::kReady:
-      return worker.config.draining ? "whoever found it says that it is being stopped"
-                                    : missing_model(worker);
+    case WorkerState::kReady: {
+      if (worker.config.draining) return "whoever found it says that it is being stopped";
+      std::string missing = missing_model(worker);
+      return missing.empty() ? role_trouble(worker, now_ns) : missing;
+    }
     case WorkerState::kUnverified:
       return worker.mismatch;
     case WorkerState::kEjected:
@@ -343,6 +346,8 @@ Result<void> Fleet::note_record(Worker& worker, std::string_view payload, int64_
   verify(worker.config.pool, now_ns);
   if (news == cluster::WorkerHealth::News::kSame) return {};
   worker.begun_ns = now_ns;
+  worker.role = worker.record.role;
+  worker.next_role.reset();
   worker.over_since_report = 0;
   worker.uncounted.clear();
   worker.expected_adapters.clear();
@@ -588,7 +593,9 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .fingerprint = worker->fingerprint,
                     .bias = worker->first_bias.at(typical_bias(worker->config.pool).first, now_ns),
                     .kind = worker->kind,
-                    .abilities = worker->abilities});
+                    .abilities = worker->abilities,
+                    .role = worker->role,
+                    .next_role = worker->next_role});
   }
   return rows;
 }
@@ -598,7 +605,8 @@ bool Fleet::serves(const PoolConfig& pool) const {
   const int64_t now_ns = clock_.now_ns();
   return std::ranges::all_of(pool.models, [&](const std::string& model) {
     return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
-      return worker != nullptr && serves(*worker, pool.name, model, now_ns);
+      return worker != nullptr && cluster::decodes(worker->role) &&
+             serves(*worker, pool.name, model, now_ns);
     });
   });
 }
@@ -619,12 +627,14 @@ double Fleet::occupancy(std::string_view pool) const {
   return slots > 0 ? requests / slots : std::numeric_limits<double>::infinity();
 }
 
+// Those that only compute prompts answer nobody.
 PoolSupply Fleet::supply(std::string_view pool) const {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   PoolSupply supply;
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || !serves(*worker, pool, {}, now_ns)) continue;
+    if (worker == nullptr || !cluster::decodes(worker->role)) continue;
+    if (!serves(*worker, pool, {}, now_ns)) continue;
     ++supply.ready;
     supply.free_slots += std::max(std::max(worker->record.slots, 1) - worker->open, 0);
   }

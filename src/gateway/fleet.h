@@ -31,6 +31,7 @@
 #include "gateway/name_trust.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
+#include "gateway/split_choice.h"
 #include "gateway/vllm_blocks.h"
 #include "net/http_client.h"
 
@@ -85,6 +86,8 @@ class Fleet {
     bool has_adapter = false;  // that its request names is in the worker's memory, as it said
     double first_s = 0;        // predicted, to the first token
     double step_s = 0;         // likewise, for each further one
+    // Once it has said something, another one is to go on: which, is chosen then.
+    bool splits = false;
     // Another worker that has more of the prompt; port 0: none.
     cluster::RunEnvelope::Peer peer = {};
   };
@@ -107,6 +110,10 @@ class Fleet {
     // Of an answer that goes on: those that compute it alike.
     std::optional<std::string_view> fingerprint = {};
     std::string_view request_id = {};
+    // Nothing of its answer has been said, and another worker may go on with it.
+    bool may_split = false;
+    // Who has computed its prompt just now, for whoever goes on (gateway/split_choice.h).
+    std::optional<Preferred> source = {};
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -115,11 +122,22 @@ class Fleet {
     cluster::WorkerState state{};
     std::string reason;
     std::string region;
+    cluster::WorkerRole role{};
     CostCandidate candidate;
     CostTerms terms;
     bool chosen = false;
   };
-  std::vector<Considered> explain(const Wanted& wanted);
+  struct ConsideredPair {
+    std::string prefill;
+    std::string decode;
+    SplitTerms terms;
+    bool chosen = false;
+  };
+  struct Decision {
+    std::vector<Considered> workers;
+    std::optional<ConsideredPair> pair;  // none: its prompt is not split, whatever that costs
+  };
+  Decision explain(const Wanted& wanted);
   int64_t expected_output(std::string_view pool) const;
 
   // How the pool's workers name blocks, those that name them as this gateway does.
@@ -138,6 +156,9 @@ class Fleet {
   void note_first_token(const Assignment& assignment, double seconds);
   void note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens);
   void note_output(std::string_view pool, int64_t tokens);
+  // Another worker was warm for what `from` goes on with, after so long; it fetched so much.
+  void note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens);
+  SplitConfig split_of(std::string_view pool) const;
   // What it found of a prompt in its prefix cache.
   struct Hit {
     int64_t expected_tokens = 0;
@@ -149,6 +170,9 @@ class Fleet {
   enum class Command { kDrain, kUndrain, kEject, kRestore };
   // False: no worker of that name.
   bool command(std::string_view name, Command command);
+  // Until it starts anew, and from when it has no request of this gateway's any more: before, it
+  // gets none. An error says why not; kNotFound: there is no worker of that name.
+  Result<void> set_role(std::string_view name, cluster::WorkerRole role);
 
   struct Row {
     std::string name;
@@ -168,6 +192,8 @@ class Fleet {
     double bias = 1;
     WorkerKind kind = WorkerKind::kPelton;
     ForeignAbilities abilities;
+    cluster::WorkerRole role{};
+    std::optional<cluster::WorkerRole> next_role;  // that it is drained for
   };
   std::vector<Row> rows() const;
   // Names of blocks that workers are known to hold, and those that made room for others.
@@ -249,6 +275,8 @@ class Fleet {
     int64_t doubted_until_ns = 0;  // its reports left some of these out
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
+    cluster::WorkerRole role{};                    // its record's, or an operator's
+    std::optional<cluster::WorkerRole> next_role;  // once it has nothing to do
     cluster::FrameReader reader{size_t{1} << 20};
     std::optional<net::HttpClient::CallId> watch;  // open or being opened
     int64_t watch_again_ns = 0;
@@ -356,6 +384,24 @@ class Fleet {
   void count_ejections(Worker& worker);
   void eject_slow(std::string_view pool, int64_t now_ns);
   void forget_counted(Worker& worker, int64_t now_ns);
+  // Where it goes, of these (fleet_split.cc, as the next): takes those out that are not for it.
+  struct Choice {
+    std::optional<size_t> worker;
+    std::optional<SplitPair> pair;
+    bool splits = false;
+  };
+  Choice choose(const Wanted& wanted, const CostRequest& request, std::vector<CostCandidate>& all,
+                std::vector<CostTerms>* explained) const;
+  void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
+  std::optional<SplitPair> best_pair(const Wanted& wanted, const CostRequest& request,
+                                     const std::vector<CostCandidate>& all) const;
+  static bool may_take_over(const Worker& worker, const Wanted& wanted);
+  std::vector<uint32_t> exchanges(const Wanted& wanted) const;
+  const PoolConfig* find_pool(std::string_view name) const;
+  CostRequest cost_request(const Wanted& wanted) const;
+  void take_role(Worker& worker);
+  // Why its role leaves it without requests; empty: it does not.
+  std::string role_trouble(const Worker& worker, int64_t now_ns) const;
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
@@ -392,6 +438,7 @@ class Fleet {
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
+  std::map<std::string, double, std::less<>> fetch_token_s_;        // likewise, measured
   std::map<std::string, std::string, std::less<>> fingerprints_;    // that pools' workers have
   int64_t names_doubted_ = 0;
   int64_t index_resyncs_ = 0;

@@ -206,15 +206,20 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
   const int block_tokens = wanted.prompt.block_tokens;
   if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
   const auto names = std::ssize(wanted.prompt.names) * block_tokens;
-  int64_t most = all[chosen].hit_tokens + kPeerTokensMin - 1;
+  // Who has just computed the prompt is asked for any block of it.
+  const bool is_split = wanted.source.has_value();
+  int64_t most = all[chosen].hit_tokens + (is_split ? 0 : kPeerTokensMin - 1);
   const Worker* source = nullptr;
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker* const worker = workers_[i].get();
     if (worker == nullptr || i == chosen || worker->config.pool != wanted.pool) continue;
+    if (is_split && (i != wanted.source->worker || worker->serial != wanted.source->serial)) {
+      continue;
+    }
     const cluster::WorkerState state = worker->health.state(now_ns);
     const bool is_there =
         state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
-    const int64_t hit = std::min(all[i].hit_tokens, names);
+    const int64_t hit = is_split ? names : std::min(all[i].hit_tokens, names);
     if (!is_there || worker->record.kv_port == 0 || hit <= most) continue;
     if (worker->fingerprint != target.fingerprint) continue;
     most = hit;
@@ -244,14 +249,10 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker != nullptr) forget_counted(*worker, now_ns);
   }
-  const std::vector<CostCandidate> all = candidates(wanted, now_ns);
-  const CostRequest request = cost_request(wanted.pool, wanted.prompt.tokens);
-  const auto& preferred = wanted.preferred;
-  const bool is_there = preferred && preferred->worker < all.size() &&
-                        all[preferred->worker].usable &&
-                        workers_[preferred->worker]->serial == preferred->serial;
-  const std::optional<size_t> chosen =
-      is_there ? preferred->worker : choose_by_cost(request, all, wanted.draw, nullptr);
+  std::vector<CostCandidate> all = candidates(wanted, now_ns);
+  const CostRequest request = cost_request(wanted);
+  const Choice choice = choose(wanted, request, all, nullptr);
+  const std::optional<size_t> chosen = choice.worker;
   if (!chosen) return std::nullopt;
   Worker& worker = *workers_[*chosen];
   ++worker.requests;
@@ -277,6 +278,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .has_adapter = terms.adapter_s == 0,
       .first_s = terms.first_s,
       .step_s = terms.step_s,
+      .splits = choice.splits,
       .peer = peer_for(wanted, *chosen, all, now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
@@ -299,25 +301,31 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   return assignment;
 }
 
-std::vector<Fleet::Considered> Fleet::explain(const Wanted& wanted) {
+Fleet::Decision Fleet::explain(const Wanted& wanted) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
-  const std::vector<CostCandidate> all = candidates(wanted, now_ns);
+  std::vector<CostCandidate> all = candidates(wanted, now_ns);
   std::vector<CostTerms> terms;
-  const std::optional<size_t> chosen =
-      choose_by_cost(cost_request(wanted.pool, wanted.prompt.tokens), all, wanted.draw, &terms);
-  std::vector<Considered> considered;
+  const Choice choice = choose(wanted, cost_request(wanted), all, &terms);
+  Decision decision;
+  if (choice.pair) {
+    decision.pair = {.prefill = workers_[choice.pair->prefill]->shown,
+                     .decode = workers_[choice.pair->decode]->shown,
+                     .terms = choice.pair->terms,
+                     .chosen = choice.splits};
+  }
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr || workers_[i]->config.pool != wanted.pool) continue;
-    considered.push_back({.name = workers_[i]->shown,
-                          .state = workers_[i]->health.state(now_ns),
-                          .reason = reason_of(*workers_[i], now_ns),
-                          .region = region_of(*workers_[i]),
-                          .candidate = all[i],
-                          .terms = terms[i],
-                          .chosen = chosen == i});
+    decision.workers.push_back({.name = workers_[i]->shown,
+                                .state = workers_[i]->health.state(now_ns),
+                                .reason = reason_of(*workers_[i], now_ns),
+                                .region = region_of(*workers_[i]),
+                                .role = workers_[i]->role,
+                                .candidate = all[i],
+                                .terms = terms[i],
+                                .chosen = choice.worker == i});
   }
-  return considered;
+  return decision;
 }
 
 int64_t Fleet::expected_output(std::string_view pool) const {

@@ -10,7 +10,15 @@ namespace pelton::gateway {
 namespace {
 
 constexpr size_t kEventBytesMax = size_t{16} << 20;
+constexpr std::string_view kDone = "[DONE]";
 constexpr size_t kBodyBytesMax = size_t{256} << 20;
+
+// Whose answers are JSON, whatever their type says: a proxy's page of HTML is none.
+constexpr std::array<std::string_view, 5> kJsonPaths = {
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"};
+// Fields of an answer that are the server's own affair, or say what only the gateway may say.
+constexpr std::array<std::string_view, 6> kOwnFields = {
+    "set-cookie", "set-cookie2", "location", "www-authenticate", "x-request-id", "server"};
 
 // How each protocol says that its stream has ended; OpenAI's chats and completions with [DONE].
 constexpr std::array<std::string_view, 3> kResponseEnds = {
@@ -18,6 +26,30 @@ constexpr std::array<std::string_view, 3> kResponseEnds = {
 
 Error bad_answer(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), {}};
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  return lower;
+}
+
+// As far as its ends show.
+bool is_object(std::string_view data) {
+  while (data.ends_with(' ')) data.remove_suffix(1);
+  while (data.starts_with(' ')) data.remove_prefix(1);
+  return data.starts_with('{') && data.ends_with('}');
+}
+
+cluster::HeaderFields passed(const net::HttpHeaders& headers) {
+  cluster::HeaderFields kept;
+  for (const auto& [name, value] : headers.fields()) {
+    const std::string lower = lower_case(name);
+    const bool is_own = std::ranges::find(kOwnFields, lower) != kOwnFields.end() ||
+                        lower.starts_with("x-ratelimit-");
+    if (!is_own) kept.emplace_back(name, value);
+  }
+  return kept;
 }
 
 // The values of an event's lines of that name, as the specification joins them.
@@ -49,11 +81,12 @@ size_t end_of_event(std::string_view bytes) {
 }  // namespace
 
 void ForeignAnswer::begin(int status, const net::HttpHeaders& headers) {
-  const std::string_view type = headers.get("Content-Type");
+  const std::string type = lower_case(headers.get("Content-Type"));
   head_ = {.status = status,
-           .headers = headers.fields(),
+           .headers = passed(headers),
            .streamed = status == 200 && type.starts_with("text/event-stream")};
-  is_json_ = type.starts_with("application/json");
+  is_json_ = type.starts_with("application/json") ||
+             std::ranges::find(kJsonPaths, path_) != kJsonPaths.end();
 }
 
 Result<std::string> ForeignAnswer::push(std::string_view bytes) {
@@ -66,16 +99,21 @@ Result<std::string> ForeignAnswer::push(std::string_view bytes) {
   while (streamed() && !ended_) {
     const size_t end = end_of_event(kept_);
     if (end == std::string::npos) break;
-    ended_ = is_last(std::string_view(kept_).substr(0, end));
+    const std::string data = field_of(std::string_view(kept_).substr(0, end), "data");
+    ended_ = is_last(data);
+    if (data == kDone && !has_data_) return bad_answer("the stream ended before its first event");
+    if (data != kDone && !data.empty() && !is_object(data)) {
+      return bad_answer("an event that is no JSON object");
+    }
+    has_data_ = has_data_ || !data.empty();
     events.append(kept_, 0, end);
     kept_.erase(0, end);
   }
   return events;
 }
 
-bool ForeignAnswer::is_last(std::string_view event) const {
-  const std::string data = field_of(event, "data");
-  if (data == "[DONE]") return true;
+bool ForeignAnswer::is_last(std::string_view data) const {
+  if (data == kDone) return true;
   if (path_ != "/v1/responses" && path_ != "/v1/messages") return false;
   const Result<Json> json = Json::parse(data);
   const std::string type = json.ok() ? json->string("type").value_or("") : "";

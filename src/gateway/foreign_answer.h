@@ -33,11 +33,12 @@ class ForeignAnswer {
   Result<std::string> finish();
 
  private:
-  bool is_last(std::string_view event) const;
+  bool is_last(std::string_view data) const;  // of an event
 
   const std::string path_;
   cluster::AnswerHead head_{.status = 0};
   bool is_json_ = false;
+  bool has_data_ = false;  // an event has
   bool ended_ = false;
   std::string kept_;  // the body so far, or the beginning of an event
 };

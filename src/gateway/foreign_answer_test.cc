@@ -57,6 +57,29 @@ TEST(ForeignAnswer, EachProtocolEndsInItsOwnWay) {
 }
 
 // GW-07.
+TEST(ForeignAnswer, WhatIsNoAnswerIsNotPassedOn) {
+  ForeignAnswer page = body(200, "text/html");
+  ASSERT_TRUE(page.push("<html>busy</html>").ok());
+  EXPECT_FALSE(page.finish().ok());
+  ForeignAnswer half = body(200, "Application/JSON");
+  ASSERT_TRUE(half.push("{\"a\":").ok());
+  EXPECT_FALSE(half.finish().ok());
+  EXPECT_FALSE(stream("/v1/chat/completions").push("data: [DONE]\n\n").ok());
+  EXPECT_FALSE(stream("/v1/completions").push("data: {\"a\":\n\ndata: [DONE]\n\n").ok());
+}
+
+TEST(ForeignAnswer, AServersOwnFieldsStayWithIt) {
+  net::HttpHeaders headers;
+  for (const char* name : {"Set-Cookie", "X-RateLimit-Remaining", "x-request-id", "x-mine"}) {
+    headers.add(name, "1");
+  }
+  ForeignAnswer answer("/v1/completions");
+  answer.begin(200, headers);
+  ASSERT_EQ(answer.head().headers.size(), 1u);
+  EXPECT_EQ(answer.head().headers.front().first, "x-mine");
+}
+
+// GW-07.
 TEST(ForeignAnswer, ABodyIsWholeOrNone) {
   ForeignAnswer whole = body(200);
   ASSERT_TRUE(whole.push("{\"a\":").ok());

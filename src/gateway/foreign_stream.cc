@@ -12,11 +12,16 @@ constexpr std::string_view kData = "data:";
 
 // What makes an answer more than the text of one choice, or a state that is unknown.
 bool is_plain_text(const Json& body) {
-  constexpr std::array<std::string_view, 16> kMore = {
-      "tools",        "functions",       "response_format", "structured_outputs",
-      "guided_json",  "guided_regex",    "guided_choice",   "guided_grammar",
-      "grammar",      "json_schema",     "suffix",          "logprobs",
-      "top_logprobs", "prompt_logprobs", "use_beam_search", "echo"};
+  constexpr std::array<std::string_view, 20> kMore = {"tools",           "functions",
+                                                      "response_format", "structured_outputs",
+                                                      "guided_json",     "guided_regex",
+                                                      "guided_choice",   "guided_grammar",
+                                                      "grammar",         "json_schema",
+                                                      "suffix",          "logprobs",
+                                                      "top_logprobs",    "prompt_logprobs",
+                                                      "use_beam_search", "echo",
+                                                      "regex",           "ebnf",
+                                                      "structural_tag",  "guided_decoding_backend"};
   for (const std::string_view key : kMore) {
     const Json* value = body.find(key);
     if (value != nullptr && !value->is_null() && !(value->is_bool() && !value->as_bool())) {

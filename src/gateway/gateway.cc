@@ -1,8 +1,10 @@
 #include "gateway/gateway.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,7 +12,9 @@
 
 #include "api/error.h"
 #include "api/model_list.h"
+#include "api/ollama_response.h"
 #include "api/stream_asked.h"
+#include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "cluster/grpc_frame.h"
@@ -48,7 +52,24 @@ bool is_open(std::string_view path) {
 // What a worker says of itself (metrics, its kernels) is no client's business: the operator asks
 // it.
 bool is_forwarded(const net::HttpRequest& request) {
-  return request.method == "POST" || request.path.starts_with("/v1/");
+  constexpr std::array<std::string_view, 5> kOfOtherApis = {"/api/ps", "/api/version", "/version",
+                                                            "/props", "/ping"};
+  return request.method == "POST" || request.path.starts_with("/v1/") ||
+         std::ranges::find(kOfOtherApis, request.path) != kOfOtherApis.end();
+}
+
+// As Ollama's clients list models.
+std::string ollama_tags(std::span<const api::ModelCard> cards) {
+  std::vector<api::OllamaModel> models;
+  for (const api::ModelCard& card : cards) {
+    models.push_back({.name = card.id,
+                      .parent = card.parent,
+                      .modified_s = card.created,
+                      .digest = base::sha256(card.id + std::to_string(card.created)),
+                      .context_max = card.context_max,
+                      .can_chat = true});
+  }
+  return api::ollama_tags_body(models);
 }
 
 // As a request's own name may be: it stands in headers and log lines.
@@ -551,6 +572,7 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return net::json_response(R"({"status":"ok"})");
   if (is_open(request.path)) return health();
+  if (request.path == "/api/tags") return net::json_response(ollama_tags(models(asker)));
   if (request.path == kModels) return net::json_response(api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
     return model_answer(request, asker);

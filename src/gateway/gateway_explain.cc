@@ -75,17 +75,18 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
 }
 
 net::HttpResponse Gateway::explanation(const Explained& explained) {
-  const std::vector<Fleet::Considered> considered = fleet_.explain({.pool = explained.pool.name,
-                                                                    .model = explained.model,
-                                                                    .excluded = {},
-                                                                    .prompt = explained.prompt,
-                                                                    .draw = draw(),
-                                                                    .region = explained.region});
+  const Fleet::Decision decision = fleet_.explain({.pool = explained.pool.name,
+                                                   .model = explained.model,
+                                                   .excluded = {},
+                                                   .prompt = explained.prompt,
+                                                   .draw = draw(),
+                                                   .region = explained.region,
+                                                   .may_split = true});
   return net::json_response(
       explanation_body({.pool = explained.pool.name,
                         .prompt = explained.prompt,
                         .output_tokens = fleet_.expected_output(explained.pool.name),
-                        .considered = considered}));
+                        .decision = decision}));
 }
 
 void Gateway::explain_beside(const std::shared_ptr<Relay::Request>& request,

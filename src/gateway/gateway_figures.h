@@ -40,8 +40,9 @@ class GatewayFigures {
   int64_t retries() const;
 
   // An answer that goes on at another worker: computed anew there after the first one was lost, or
-  // after it was left while being stopped; or computed there while the first one still talked.
-  enum class Move { kCold, kDrain, kWarm };
+  // after it was left while being stopped; or computed there while the first one still talked; or
+  // split.
+  enum class Move { kCold, kDrain, kWarm, kSplit };
   enum class MoveEnd { kContinued, kFailed };
   void note_move(Move kind, MoveEnd end) {
     ++moves_[static_cast<size_t>(kind)][static_cast<size_t>(end)];
@@ -74,7 +75,7 @@ class GatewayFigures {
   static constexpr std::array<std::string_view, 4> kCodes = {"none", "2xx", "4xx", "5xx"};
   static constexpr std::array<std::string_view, 7> kRetries = {
       "unreached", "lost", "down", "busy", "restarted", "refused", "failed"};
-  static constexpr std::array<std::string_view, 3> kMoves = {"cold", "drain", "warm"};
+  static constexpr std::array<std::string_view, 4> kMoves = {"cold", "drain", "warm", "split"};
   static constexpr std::array<std::string_view, 2> kMoveEnds = {"continued", "failed"};
   using Counts = std::array<std::array<int64_t, kOutcomes.size()>, kCodes.size()>;
 

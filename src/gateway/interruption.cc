@@ -14,6 +14,17 @@ bool is_anthropic(std::string_view path) {
   return path.starts_with("/v1/messages");
 }
 
+// Ollama's streams are lines of JSON: {"error":"…"}.
+bool is_ollama(std::string_view path) {
+  return path.starts_with("/api/");
+}
+
+std::string ollama_error_body(std::string_view message) {
+  std::string out;
+  base::JsonWriter(out).begin_object().key("error").string(message).end_object();
+  return out;
+}
+
 // {"type":"error","code":…,"message":…,"param":null}, as the Responses API has it.
 std::string response_error_event(const api::ApiError& error) {
   std::string out = "event: error\ndata: ";
@@ -40,8 +51,9 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
   if (error.retry_after_s > 0) {
     response.headers.add("Retry-After", std::to_string(error.retry_after_s));
   }
-  response.body =
-      is_anthropic(path) ? api::message_error_body(error, request_id) : api::error_body(error);
+  response.body = is_anthropic(path) ? api::message_error_body(error, request_id)
+                  : is_ollama(path)  ? ollama_error_body(error.message)
+                                     : api::error_body(error);
   return response;
 }
 
@@ -58,6 +70,7 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }
+  if (is_ollama(path)) return ollama_error_body(error.message) + "\n";
   return "data: " + api::error_body(error) + "\n\n";
 }
 
@@ -70,6 +83,7 @@ std::string error_event(std::string_view path, std::string_view body) {
     const std::string message = said == nullptr ? "" : said->string("message").value_or("");
     return response_error_event({.message = message, .code = code});
   }
+  if (is_ollama(path)) return std::string(body) + "\n";
   if (is_anthropic(path)) {
     net::append_sse_event(out, "error", body);
   } else {

@@ -1,5 +1,6 @@
 #include "gateway/prompt_namer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <pthread.h>
@@ -46,6 +47,9 @@ RoutedPrompt PromptNamer::name(const net::HttpRequest& request, const Naming& na
   prompt.names = block_names(*hasher_, {.salt = salt, .adapter = naming.adapter}, known->tokens,
                              naming.block_tokens);
   prompt.block_tokens = naming.block_tokens;
+  prompt.output_max = std::max<int64_t>(known->output_max.value_or(0), 0);
+  prompt.is_splittable = known->answers == 1 && known->output_max.value_or(2) > 1 &&
+                         known->may_move && !prompt.names.empty();
   return prompt;
 }
 

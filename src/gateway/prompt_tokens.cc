@@ -18,13 +18,22 @@ api::RequestLimits limits_of(const ModelText& text) {
   return {.vocab_size = text.tokenizer->vocab_size()};
 }
 
+PromptTokens asked(const api::GenerationFields& generation) {
+  return {.tokens = {},
+          .cache_salt = generation.cache_salt,
+          .answers = generation.n,
+          .output_max = generation.max_tokens,
+          .may_move = !generation.prompt_logprobs && generation.mirostat_tau == 0};
+}
+
 Tokens chat_tokens(const ModelText& text, const api::ChatRequest& request,
                    const std::string& date) {
   if (text.chat == nullptr) return std::nullopt;
   Result<chat::RenderedPrompt> rendered = text.chat->render(prompt::conversation_of(request, date));
   if (!rendered.ok()) return std::nullopt;
-  return PromptTokens{.tokens = std::move(rendered->tokens),
-                      .cache_salt = request.generation.cache_salt};
+  PromptTokens known = asked(request.generation);
+  known.tokens = std::move(rendered->tokens);
+  return known;
 }
 
 Tokens of_chat(const ModelText& text, const PromptSource& source) {
@@ -43,7 +52,8 @@ Tokens of_completion(const ModelText& text, const PromptSource& source) {
   const bool has_one = request.ok() && request->prompts.size() == 1 && request->suffix.empty();
   if (!has_one) return std::nullopt;
   const api::Prompt& prompt = request->prompts.front();
-  PromptTokens known{.tokens = {}, .cache_salt = request->generation.cache_salt};
+  PromptTokens known = asked(request->generation);
+  if (request->echo) known.may_move = false;
   if (const auto* words = std::get_if<std::string>(&prompt)) {
     known.tokens = request->adds_special ? text.tokenizer->encode_prompt(*words)
                                          : text.tokenizer->encode(*words);
@@ -56,8 +66,9 @@ Tokens of_completion(const ModelText& text, const PromptSource& source) {
 Tokens of_generate(const ModelText& text, const PromptSource& source) {
   auto request = api::parse_generate_request(source.body, limits_of(text));
   if (!request.ok()) return std::nullopt;
-  return PromptTokens{.tokens = std::move(request->tokens),
-                      .cache_salt = request->generation.cache_salt};
+  PromptTokens known = asked(request->generation);
+  known.tokens = std::move(request->tokens);
+  return known;
 }
 
 }  // namespace

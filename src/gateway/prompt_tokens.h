@@ -31,6 +31,9 @@ struct PromptSource {
 struct PromptTokens {
   std::vector<TokenId> tokens;
   std::string cache_salt;  // that the request names; empty: none
+  int answers = 1;
+  std::optional<int64_t> output_max;  // tokens of each; none: it does not say
+  bool may_move = true;               // another worker may go on with it
 };
 
 // None: it has no single prompt, or one with a suffix, or is none of these: chat completions,

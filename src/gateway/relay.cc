@@ -27,7 +27,8 @@ constexpr int kMovesMax = 16;
 // What a worker answers instead of running an attempt.
 constexpr int kWrongIncarnation = 409;
 constexpr int kAlreadyBegun = 425;
-constexpr int kMeasuredMin = 8;  // tokens, from which an answer's speed means something
+constexpr int kMeasuredMin = 8;     // tokens, from which an answer's speed means something
+constexpr int64_t kUnsaidMax = 16;  // tokens that count and are not said: a stop's own
 constexpr size_t kWholeMax = size_t{256} << 20;
 
 // The worker has not made the response that its request speaks of; another one may have.
@@ -45,9 +46,16 @@ bool is_unknown_adapter(const net::HttpResponse& answer) {
          (answer.status == 409 && answer.body.find("adapter_changed") != std::string::npos);
 }
 
-// An answer that another worker might give better.
+// An answer that another worker might give better. What one does not implement (501) none of its
+// pool does, and no fault of a worker's is behind it.
 bool is_elsewhere(int status) {
-  return status == 429 || status >= 500;
+  return status == 429 || (status >= 500 && status != 501);
+}
+
+// Of a foreign server: its own key is refused, or it is somewhere else. Its client can mend
+// neither.
+bool is_its_pools_fault(int status) {
+  return status == 401 || status == 403 || status == 407 || (status >= 300 && status < 400);
 }
 
 bool is_busy(int status) {
@@ -106,7 +114,9 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .need = need,
                               .region = request_.region,
                               .fingerprint = alike,
-                              .request_id = request_.request_id});
+                              .request_id = request_.request_id,
+                              .may_split = !begun() && !request_.is_copy,
+                              .source = split_source()});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -146,6 +156,9 @@ void Relay::send_to(Fleet::Assignment assignment) {
   preferred_.reset();
   warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
+  // What may be ending workers stays with one.
+  splits_ = assignment_.splits && !is_trial_ && !crashed_;
+  split_tried_.clear();
   note_sent();
   reader_ = AnswerReader();
   foreign_.reset();
@@ -226,7 +239,7 @@ bool Relay::fall_back() {
   return true;
 }
 
-std::string Relay::run_body(const Fleet::Assignment& assignment) const {
+std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max) const {
   cluster::RunEnvelope envelope{.incarnation = assignment.incarnation,
                                 .request_id = request_.request_id,
                                 .gateway = services_.gateway,
@@ -242,6 +255,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
                                 .delivered = streaming_ && !early_,
+                                .further_max = further_max,
                                 .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
@@ -264,7 +278,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
   return body;
 }
 
-net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
+net::HttpCall Relay::call_to(const Fleet::Assignment& assignment, int further_max) const {
   return {.method = "POST",
           .host = assignment.host,
           .port = assignment.port,
@@ -272,7 +286,7 @@ net::HttpCall Relay::call_to(const Fleet::Assignment& assignment) const {
           .trust = assignment.trust,
           .target = "/fleet/v1/run",
           .headers = {},
-          .body = run_body(assignment),
+          .body = run_body(assignment, further_max),
           .repeatable = true,  // it is begun once, by its number (RB-03)
           .connect_time_max = kConnectTime,
           .quiet_time_max = kQuietTime};
@@ -290,9 +304,10 @@ void Relay::on_bytes(int attempt, const std::string& bytes) {
   reader_.push(bytes);
   while (running_ && !over_) {
     Result<std::optional<AnswerUpdate>> update = reader_.next();
-    if (!update.ok()) return end_attempt(Failure::kLost, update.error().message);
+    if (!update.ok()) return end_attempt(Failure::kUnreadable, update.error().message);
     if (!*update) break;
     if (!apply(**std::move(update))) return;
+    if (splits_ && !warm_up_) consider_split();
   }
   pause_if_behind();
 }
@@ -305,7 +320,7 @@ bool Relay::apply(AnswerUpdate update) {
   }
   const Result<void> kept = keep(update);
   if (!kept.ok()) {
-    end_attempt(Failure::kLost, kept.error().message);
+    end_attempt(Failure::kUnreadable, kept.error().message);
     return false;
   }
   return relay(update);
@@ -322,7 +337,7 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   }
   for (auto& [choice, end] : update.finished) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
-    note_end(end);
+    note_end(end, said_[choice].count());
     TRY(said_[choice].finish(std::move(end)));
   }
   if (update.tokens.empty() && update.finished.empty()) return {};
@@ -356,9 +371,12 @@ void Relay::note_progress() {
 
 // What the worker found of its prompt, beside what was expected; of an answer that has moved the
 // worker says something else than was asked of it.
-void Relay::note_end(const std::string& choice_end) {
-  const Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
+void Relay::note_end(const std::string& choice_end, size_t said) {
+  Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
+  // Whatever it claims: no more than it has said.
+  end->output_tokens =
+      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
   if (request_.served) {
@@ -435,12 +453,12 @@ bool Relay::relay(AnswerUpdate& update) {
   }
   whole_ += update.bytes;
   if (whole_.size() > kWholeMax) {
-    end_attempt(Failure::kLost, "an answer without bounds");
+    end_attempt(Failure::kUnreadable, "an answer without bounds");
     return false;
   }
   if (!update.last) return true;
   if (!head_) {
-    end_attempt(Failure::kLost, "an answer without a head");
+    end_attempt(Failure::kUnreadable, "an answer without a head");
     return false;
   }
   net::HttpResponse answer{
@@ -457,6 +475,9 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (request_.names_adapter && is_unknown_adapter(answer)) {
     if (!begun()) refusal_ = std::move(answer);
     return end_attempt(Failure::kUnknown, "it lacks the adapter, or has another version");
+  }
+  if (foreign_ && is_its_pools_fault(answer.status)) {
+    return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;
@@ -542,6 +563,7 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   drop_warm_up(Fleet::Outcome::kNeither);
+  end_split(SplitCounters::Outcome::kEnded);
   services_.fleet.note_outcome(assignment_, outcome);
   if (outcome == Fleet::Outcome::kServed) {
     note_harmless();
@@ -592,7 +614,7 @@ void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result)
   if (end.status != 200) {
     return end_attempt(Failure::kBusy, fmt::format("fleet status {}", end.status));
   }
-  end_attempt(Failure::kLost, "the answer ended without its end");
+  end_attempt(Failure::kUnreadable, "the answer ended without its end");
 }
 
 void Relay::on_worker_lost(int attempt) {
@@ -616,13 +638,15 @@ void Relay::on_worker_leaving(int attempt) {
 
 void Relay::end_attempt(Failure failure, const std::string& why) {
   running_ = false;
+  end_split(SplitCounters::Outcome::kLost);
   // Who has been at it goes on with it.
   if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
   drop_warm_up(Fleet::Outcome::kNeither);
   move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||
-                        failure == Failure::kRefused || failure == Failure::kError;
+                        failure == Failure::kRefused || failure == Failure::kError ||
+                        failure == Failure::kUnreadable;
   services_.fleet.note_outcome(assignment_,
                                is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
   services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
@@ -640,7 +664,8 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   if (!is_lost && std::exchange(is_trial_, false)) {
     services_.quarantine.end_trial(assignment_.incarnation);
   }
-  if (!is_lost || (foreign_ && streaming_)) return go_on(failure);
+  // A foreign one that breaks a connection may be as well as before: its probes say so, not this.
+  if (!is_lost || (foreign_ && failure == Failure::kLost)) return go_on(failure);
   // Beyond the first step behind its prompt, and what was said of the answer, it is harmless.
   if (attempt_said_ > 1) return go_on(failure);
   crashed_ = true;
@@ -673,12 +698,17 @@ void Relay::go_on(Failure failure) {
     begin_move(GatewayFigures::Move::kCold);
     return attempt();
   }
-  const bool is_charged =
-      failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kError;
-  // How many workers may be lost with it the quarantine says.
+  // How many workers may be lost with it the quarantine says; one that loses it again and lives on
+  // has not been lost, and one whose answer cannot be read lives.
+  const bool is_lost = failure == Failure::kLost || failure == Failure::kUnreadable;
+  const bool is_anew = is_lost && note_lost();
+  const bool is_charged = failure == Failure::kBusy || failure == Failure::kRefused ||
+                          failure == Failure::kError || (is_lost && !is_anew);
   // A replica that has gone may be the only one: the next one is waited for.
-  const bool is_free = failure == Failure::kLost || failure == Failure::kDown ||
-                       failure == Failure::kAnother || failure == Failure::kUnknown ||
+  // Nobody knows a foreign one's starts.
+  const bool is_free = (is_anew && failure == Failure::kLost && !foreign_) ||
+                       failure == Failure::kDown || failure == Failure::kAnother ||
+                       failure == Failure::kUnknown ||
                        (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
@@ -688,6 +718,14 @@ void Relay::go_on(Failure failure) {
   }
   if (failure != Failure::kUnknown) services_.counters.figures.note_retry(retry_of(failure));
   attempt();
+}
+
+// Whether this start of this worker has not lost the request before.
+bool Relay::note_lost() {
+  std::string start = fmt::format("{} {}", assignment_.worker, assignment_.incarnation);
+  if (std::ranges::find(lost_at_, start) != lost_at_.end()) return false;
+  lost_at_.push_back(std::move(start));
+  return true;
 }
 
 void Relay::give_up_quarantined() {

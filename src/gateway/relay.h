@@ -97,14 +97,15 @@ class Relay final : public WorkerListener,
  private:
   // Why an attempt is over before its answer is.
   enum class Failure {
-    kUnreached,  // no connection
-    kLost,       // reset, broken framing
-    kDown,       // the fleet says so: all its requests are lost at once, through one fault
-    kBusy,       // the worker said no for now: full, draining
-    kAnother,    // another start of the worker answers; its own watch will say so at once
-    kRefused,    // it said no
-    kError,      // it says that it cannot go on
-    kUnknown,    // it has not made the response that is spoken of, or lacks the adapter
+    kUnreached,   // no connection
+    kLost,        // reset
+    kUnreadable,  // broken framing, half a JSON text: it lives, and answers wrongly
+    kDown,        // the fleet says so: all its requests are lost at once, through one fault
+    kBusy,        // the worker said no for now: full, draining
+    kAnother,     // another start of the worker answers; its own watch will say so at once
+    kRefused,     // it said no
+    kError,       // it says that it cannot go on
+    kUnknown,     // it has not made the response that is spoken of, or lacks the adapter
   };
 
   void attempt();
@@ -118,6 +119,12 @@ class Relay final : public WorkerListener,
   void note_warm(const AnswerUpdate& update);
   bool is_warm() const;
   void fail_warm_up(int number, Fleet::Outcome outcome);
+  // Another one is to go on, now that its prompt is computed (relay_split.cc).
+  void consider_split();
+  std::optional<Fleet::Wanted::Preferred> split_source() const;
+  void retry_split();
+  void end_split(SplitCounters::Outcome outcome);
+  void note_split_warm();
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
   void wait_for_worker();
@@ -132,8 +139,9 @@ class Relay final : public WorkerListener,
   void refuse(const PoolGate::Refusal& refusal);
   void move_to(PoolGate::Place place);
   net::HttpHeaders head_headers() const;
-  std::string run_body(const Fleet::Assignment& assignment) const;
-  net::HttpCall call_to(const Fleet::Assignment& assignment) const;
+  // `further_max`: tokens that are wanted of it; 0: all.
+  std::string run_body(const Fleet::Assignment& assignment, int further_max) const;
+  net::HttpCall call_to(const Fleet::Assignment& assignment, int further_max = 0) const;
   net::HttpCall foreign_call_to(const Fleet::Assignment& assignment) const;
   void on_foreign_head(int attempt, int status, const net::HttpHeaders& headers);
   void on_foreign_bytes(const std::string& bytes);
@@ -169,7 +177,7 @@ class Relay final : public WorkerListener,
   void change_pool(std::string pool);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
-  void note_end(const std::string& choice_end);
+  void note_end(const std::string& choice_end, size_t said);
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
   size_t said_count() const;  // tokens of it, of all choices
@@ -183,6 +191,7 @@ class Relay final : public WorkerListener,
   void end_attempt(Failure failure, const std::string& why);
   void give_up(int status, std::string_view code, std::string_view message);
   void give_up(api::ApiError error);
+  bool note_lost();
   void give_up_quarantined();
   void client_left();
   void end_copy();
@@ -201,6 +210,7 @@ class Relay final : public WorkerListener,
   bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
   std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
   std::vector<size_t> tried_;                      // since the last progress
+  std::vector<std::string> lost_at_;               // starts of workers that have lost it
   // For the next attempt: a worker that has computed it already, or has what it asks for.
   std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;
@@ -244,11 +254,16 @@ class Relay final : public WorkerListener,
     AnswerReader reader;
     std::vector<bool> warm;  // by choice: it has gone on from there
     size_t said = 0;         // tokens that it was sent
+    bool is_split = false;
+    int64_t begun_ns = 0;
+    int64_t found_tokens = 0;  // by it, of the prompt, where it was split
   };
   std::optional<WarmUp> warm_up_;
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before
+  bool splits_ = false;           // another one is to go on with it
+  std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;
   std::optional<int64_t> held_;  // its number at the gate, while it is held

@@ -1,13 +1,35 @@
 // What became of relayed requests, and of the file that says where they go. Any thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "gateway/gateway_figures.h"
 #include "gateway/served_figures.h"
 
 namespace pelton::gateway {
+
+// Requests that two workers were to answer.
+struct SplitCounters {
+  enum class Outcome {
+    kHandedOver,  // the second one goes on
+    kEnded,       // it was over before that
+    kNoDecoder,   // there was none, or none that took it
+    kFailed,      // those that were tried failed: the first one went on
+    kLost,        // the first one was lost meanwhile
+  };
+  static constexpr std::array<std::string_view, 5> kOutcomes = {
+      "handed_over", "ended", "no_decoder", "failed", "source_lost"};
+  void note(Outcome outcome) { ++outcomes[static_cast<size_t>(outcome)]; }
+
+  std::array<std::atomic<int64_t>, kOutcomes.size()> outcomes{};
+  // Of what was handed over: tokens that the second worker found or fetched, and those that it
+  // computed although the first one had them in whole blocks.
+  std::atomic<int64_t> found_tokens{0};
+  std::atomic<int64_t> recomputed_tokens{0};
+};
 
 struct RelayCounters {
   GatewayFigures figures;
@@ -17,6 +39,7 @@ struct RelayCounters {
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped
   std::atomic<int64_t> warm_moves{0};   // of these, to one that had computed what was said before
   std::atomic<int64_t> warm_tokens{0};  // said meanwhile by those that were left
+  SplitCounters splits;
   std::atomic<int64_t> interrupted{0};  // ended by an error amid an answer
   std::atomic<int64_t> unserved{0};     // refused by the gateway itself
   std::atomic<int64_t> quarantined{0};

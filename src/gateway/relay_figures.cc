@@ -105,6 +105,7 @@ GatewayFigures::Retry Relay::retry_of(Failure failure) {
     case Failure::kUnknown:
       return Retry::kRefused;
     case Failure::kError:
+    case Failure::kUnreadable:
       break;
   }
   return Retry::kFailed;

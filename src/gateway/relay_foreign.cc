@@ -74,7 +74,7 @@ void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& hea
 
 void Relay::on_foreign_bytes(const std::string& bytes) {
   const Result<std::string> events = foreign_->push(bytes);
-  if (!events.ok()) return end_attempt(Failure::kLost, events.error().message);
+  if (!events.ok()) return end_attempt(Failure::kUnreadable, events.error().message);
   if (!events->empty()) {
     note_progress();
     note_harmless();
@@ -92,7 +92,7 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
 
 void Relay::on_foreign_end() {
   Result<std::string> body = foreign_->finish();
-  if (!body.ok()) return end_attempt(Failure::kLost, body.error().message);
+  if (!body.ok()) return end_attempt(Failure::kUnreadable, body.error().message);
   const bool is_counted =
       request_.ticket != nullptr || request_.arm != nullptr || request_.served != nullptr;
   const Result<Json> json = is_counted && head_->status == 200 ? Json::parse(*body) : Json();

@@ -1,4 +1,5 @@
-// The part of gateway::Relay that leaves a worker which is being stopped: a warm move. The next one
+// The part of gateway::Relay that leaves a worker which is being stopped, or has computed a prompt
+// that another one goes on with (relay_split.cc): a warm move. The next one
 // is sent what has been said and computes it, while this one goes on talking; once that one has
 // gone on from there by a token of each choice, this one is cut and the answer sent to that one
 // anew, which finds all but the last tokens in its prefix cache. So the client waits for a chunk of
@@ -20,6 +21,10 @@ namespace {
 constexpr int kWarmUpsMax = 3;  // that fail; then it is cut and computed anew
 constexpr int64_t kWarmUpAgainNs = 300'000'000;
 
+std::string_view why_left(bool is_split) {
+  return is_split ? "has computed its prompt" : "is being stopped";
+}
+
 }  // namespace
 
 void Relay::leave_worker() {
@@ -38,12 +43,16 @@ void Relay::leave_worker() {
 
 void Relay::start_warm_up(Fleet::Assignment target) {
   const int number = -++warm_ups_;
-  warm_up_ = WarmUp{.number = number, .target = std::move(target), .said = said_count()};
+  warm_up_ = WarmUp{.number = number,
+                    .target = std::move(target),
+                    .said = said_count(),
+                    .is_split = splits_,
+                    .begun_ns = services_.clock.now_ns()};
   services_.fleet.listen(warm_up_->target, weak_from_this(), number);
-  services_.log.info(
-      fmt::format("request {} attempt {} warms up worker {}:{} for {}:{}, which is being stopped",
-                  request_.request_id, attempt_, warm_up_->target.host, warm_up_->target.port,
-                  assignment_.host, assignment_.port));
+  services_.log.info(fmt::format("request {} attempt {} warms up worker {}:{} for {}:{}, which {}",
+                                 request_.request_id, attempt_, warm_up_->target.host,
+                                 warm_up_->target.port, assignment_.host, assignment_.port,
+                                 why_left(splits_)));
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   events.on_body = [self, number](std::string_view bytes) {
@@ -53,7 +62,9 @@ void Relay::start_warm_up(Fleet::Assignment target) {
   events.on_done = [self, number](const Result<void>&) {
     self->exchange_->post([self, number] { self->fail_warm_up(number, Fleet::Outcome::kNeither); });
   };
-  warm_up_->call = services_.client.start(call_to(warm_up_->target), std::move(events));
+  // Its first token says that it is warm, and its end what it has found.
+  warm_up_->call =
+      services_.client.start(call_to(warm_up_->target, splits_ ? 1 : 0), std::move(events));
 }
 
 void Relay::on_warm_up_bytes(int number, const std::string& bytes) {
@@ -68,11 +79,13 @@ void Relay::on_warm_up_bytes(int number, const std::string& bytes) {
     note_warm(**update);
     if (!is_warm()) continue;
     preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
+    if (warm_up_->is_split) note_split_warm();
     drop_warm_up(Fleet::Outcome::kServed);
     std::optional<Fleet::Assignment> next = assign();
     preferred_.reset();
     // None: it has been filled meanwhile. It is asked again, as long as this one talks.
-    if (!next) return;
+    if (!next) return retry_split();
+    if (splits_) return hand_over(*std::move(next), GatewayFigures::Move::kSplit);
     ++services_.counters.warm_moves;
     return hand_over(*std::move(next), GatewayFigures::Move::kWarm);
   }
@@ -84,8 +97,14 @@ void Relay::note_warm(const AnswerUpdate& update) {
   const auto note = [&](size_t choice) {
     if (choice < warm.size()) warm[choice] = true;
   };
-  for (const auto& [choice, list] : update.tokens) note(choice);
-  for (const auto& [choice, end] : update.finished) note(choice);
+  if (!warm_up_->is_split) {
+    for (const auto& [choice, list] : update.tokens) note(choice);
+  }
+  for (const auto& [choice, end] : update.finished) {
+    note(choice);
+    const Result<cluster::ChoiceEnd> known = cluster::decode_choice_end(end);
+    if (known.ok()) warm_up_->found_tokens = known->cached_tokens;
+  }
 }
 
 // Choices that had said nothing when it began are computed there together with the others' prompt.
@@ -100,6 +119,7 @@ bool Relay::is_warm() const {
 void Relay::fail_warm_up(int number, Fleet::Outcome outcome) {
   if (over_ || !warm_up_ || warm_up_->number != number) return;
   drop_warm_up(outcome);
+  if (splits_) return retry_split();
   ++warm_ups_failed_;
   warm_up_again_ns_ = services_.clock.now_ns() + kWarmUpAgainNs;
 }
@@ -114,15 +134,17 @@ void Relay::drop_warm_up(Fleet::Outcome outcome) {
 // What the worker has said and the client has not got yet is said again by the next one.
 void Relay::hand_over(Fleet::Assignment next, GatewayFigures::Move kind) {
   begin_move(kind);
+  const bool is_split = kind == GatewayFigures::Move::kSplit;
+  end_split(SplitCounters::Outcome::kHandedOver);
   services_.client.cancel(call_);
   services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
-  services_.log.info(
-      fmt::format("request {} attempt {} leaves worker {}:{}, which is being stopped",
-                  request_.request_id, attempt_, assignment_.host, assignment_.port));
+  services_.log.info(fmt::format("request {} attempt {} leaves worker {}:{}, which {}",
+                                 request_.request_id, attempt_, assignment_.host, assignment_.port,
+                                 why_left(is_split)));
   ++attempt_;
   failures_ = 0;
   stalled_ns_ = services_.clock.now_ns();
-  ++services_.counters.drain_moves;
+  if (!is_split) ++services_.counters.drain_moves;
   send_to(std::move(next));
 }
 

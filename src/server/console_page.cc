@@ -1,4 +1,5 @@
-// GET /console: the pages that need no more than the API that everybody has.
+// GET /console: the pages that need no more than the API that everybody has. Chains where some are
+// served.
 #include "console/pages.h"
 #include "server/endpoints.h"
 
@@ -8,7 +9,8 @@ void console_page(Call call, Services& services) {
   if (!services.options.console) {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
-  const console::Config config{.version = services.options.version, .pages = {"chat", "models"}};
+  console::Config config{.version = services.options.version, .pages = {"chat", "models"}};
+  if (services.chains != nullptr) config.pages.emplace_back("chains");
   call.send(console::console_reply(call.request, config));
 }
 

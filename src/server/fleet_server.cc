@@ -116,6 +116,7 @@ Result<Run> parse_run(std::string_view body) {
   }
   if (!enveloped || reader.left() > 0) return bad_run("half a request");
   run.resumed.delivered = run.envelope.delivered;
+  run.resumed.further_max = run.envelope.further_max;
   for (const ResumedChoice& choice : run.resumed.choices) run.said.push_back(choice.tokens.size());
   return run;
 }
@@ -325,7 +326,7 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
   }
   const auto answer = std::make_shared<FleetExchange>(std::move(exchange), std::move(run->said));
   const bool is_resumed = !run->resumed.choices.empty() || !run->resumed.prompts.empty();
-  if (is_resumed || run->resumed.delivered) {
+  if (is_resumed || run->resumed.delivered || run->resumed.further_max > 0) {
     forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
   }
   forwarded.observer = answer;
@@ -370,7 +371,8 @@ cluster::WorkerRecord FleetServer::record() const {
                                .models = {},
                                .version = server_.services().options.version,
                                .zone = options_.zone,
-                               .region = options_.region};
+                               .region = options_.region,
+                               .role = options_.role};
   const auto models = server_.services().catalogue.serving();
   for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);

@@ -37,6 +37,7 @@ class FleetServer {
     std::string name;  // of this worker
     std::string zone;
     std::string region;
+    cluster::WorkerRole role = cluster::WorkerRole::kBoth;
     std::vector<std::string> keys;  // for connections, derived of the fleet's; empty: plain HTTP
     // Of the names of KV blocks, as its engines have it; none: theirs are nobody else's business.
     std::optional<uint64_t> block_seed = {};

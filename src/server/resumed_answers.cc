@@ -1,11 +1,13 @@
 #include "server/resumed_answers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pelton::server {
 
 std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, EngineWork& work) {
   std::vector<int> open;
+  size_t said = 0;
   for (int i = 0; i < work.answers; ++i) {
     const size_t at = first + static_cast<size_t>(i);
     request::ResumedAnswer answer{.index = i, .tokens = {}};
@@ -15,10 +17,15 @@ std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, Engine
       answer.tokens.reserve(choice.tokens.size());
       for (const engine::SampledToken& token : choice.tokens) answer.tokens.push_back(token.token);
     }
+    said = std::max(said, answer.tokens.size());
     open.push_back(i);
     work.request.resumed.push_back(std::move(answer));
   }
   work.answers = static_cast<int>(open.size());
+  if (resumed.further_max > 0) {
+    work.request.stop.max_new_tokens =
+        std::min(work.request.stop.max_new_tokens, static_cast<int>(said) + resumed.further_max);
+  }
   if (resumed.delivered) work.request.sampling.prompt_logprobs = -1;  // with the first token
   return open;
 }

@@ -25,6 +25,8 @@ struct ResumedAnswers {
   std::string adapter;
   // Bytes have gone to the client: events of what is repeated here are not sent again.
   bool delivered = false;
+  // Each ends when it has said so many further tokens; 0: as its request says.
+  int further_max = 0;
 };
 
 // What the engine has still to do of `work`, whose first answer is the choice `first`: gives its

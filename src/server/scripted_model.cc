@@ -1,6 +1,7 @@
 #include "server/scripted_model.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -251,6 +252,23 @@ Result<std::vector<Rule>> read_rules(const Json& json, const std::string& file_n
   return rules;
 }
 
+Result<void> expect_known_keys(const Json& json, const std::string& file_name) {
+  constexpr std::array<std::string_view, 13> kKeys = {"rules",       "context",
+                                                      "slots",       "blocks",
+                                                      "host_blocks", "fail_every",
+                                                      "checks",      "abort_on",
+                                                      "step_ms",     "us_per_prefill_token",
+                                                      "us_per_row",  "us_per_context_token",
+                                                      "clock_scale"};
+  if (!json.is_object()) return bad_script(file_name, "the script", "must be an object");
+  for (const Json::Member& member : json.as_object()) {
+    if (std::ranges::find(kKeys, member.key) == kKeys.end()) {
+      return bad_script(file_name, member.key, "is no key of a script");
+    }
+  }
+  return {};
+}
+
 Result<int64_t> read_integer(const Json& json, const char* key, int64_t fallback, int64_t max,
                              const std::string& file_name) {
   if (json.find(key) == nullptr) return fallback;
@@ -334,6 +352,7 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
     return Error{ErrorCode::kBadConfig, file_name + ": " + parsed.error().message, ""};
   }
   const Json& json = *parsed;
+  TRY(expect_known_keys(json, file_name));
   TRY_ASSIGN(std::vector<Rule> rules, read_rules(json, file_name, tokenizer));
   TRY_ASSIGN(int64_t context,
              read_integer(json, "context", kContextDefault, kContextMax, file_name));

@@ -67,7 +67,7 @@ async function lane() {
 }
 before(async () => {
   browser = await open_browser();
-  gateway = await start("gateway", head("state") + pool("scripted", "min = 1\nmax = 3\nconcurrency_target = 2"), "--with-autoscaler", "--console", "chat");
+  gateway = await start("gateway", head("state") + pool("scripted", "min = 1\nmax = 3\nconcurrency_target = 2"), "--with-autoscaler", "--console", "all");
   load = Promise.all([lane(), lane(), lane(), lane(), lane()]);
 });
 after(async () => {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
+import http from "node:http";
 import os from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -91,6 +92,7 @@ async function open_signed_in(options = {}) {
   await opened.page.waitForSelector("td.does button");
   return opened;
 }
+const reads = () => said.match(/read anew/g)?.length ?? 0;
 const buttons = (page) => page.locator("td.does button").count();
 async function clean({ page, seen, context }) {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false, "nothing is wider than the page");
@@ -229,6 +231,42 @@ test("who has signed in must bring the token along, from the console's own page"
   await clean(opened);
 });
 
+test("of two tabs both command after one has signed in anew; another operator's sign-in commands nothing for the first", async () => {
+  const before = reads();
+  write_keys("key-of-ann ann role=admin", "key-of-bob bob", "key-of-dora dora role=admin");
+  await until(async () => reads() > before, "the file is read");
+  const opened = await open_signed_in();
+  const { page, context } = opened;
+  const second = await context.newPage();
+  await second.goto(gateway.admin + "/console#fleet");
+  await second.waitForSelector("td.does button");
+  const again = async (key) => {
+    assert.equal((await second.evaluate(async (body) => (await fetch("console/session", { method: "POST", body })).status, JSON.stringify({ key }))), 200);
+  };
+  const [one] = await workers();
+  const row = page.locator("tr", { has: page.getByText(one.name, { exact: true }) }).first();
+  const command = async (label) => {
+    await row.getByRole("button", { name: label }).click();
+    await page.getByRole("dialog").getByRole("button", { name: label }).click();
+  };
+  await again("key-of-ann");
+  await command("Drain");
+  await until(async () => (await state_of(one.name)) === "draining", "the first tab commands");
+  await page.waitForFunction(() => !document.querySelector("dialog"));
+  await again("key-of-dora");
+  await command("Undrain");
+  await page.getByText("In another tab dora has signed in since. Nothing was done.").waitFor();
+  assert.equal(await state_of(one.name), "draining");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator(".who-signed-in").textContent(), "dora");
+  await command("Undrain");
+  await until(async () => (await state_of(one.name)) === "ready", "in the name that the page shows");
+  assert.match(said, new RegExp(`audit: dora from 127.0.0.1: undrain ${one.name}: done`));
+  await second.close();
+  opened.seen.errors = opened.seen.errors.filter((text) => !/403/.test(text));
+  await clean(opened);
+});
+
 test("looked at", async () => {
   for (const [width, viewport] of Object.entries({ 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } })) {
     for (const colorScheme of ["light", "dark"]) {
@@ -248,6 +286,23 @@ test("looked at", async () => {
       await clean(opened);
     }
   }
+});
+
+test("a name that somebody has bound to this address is not answered, and no page frames this one", async () => {
+  const status = (host) => new Promise((resolve, reject) => {
+    http.get(gateway.admin + "/console", { headers: { Host: host } }, (answer) => { answer.resume(); resolve(answer.statusCode); }).on("error", reject);
+  });
+  const { host } = new URL(gateway.admin);
+  assert.equal(await status(host), 200);
+  assert.ok([403, 421].includes(await status("evil.example")), String(await status("evil.example")));
+  assert.ok([403, 421].includes(await status(host.replace("127.0.0.1", "evil.example"))));
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.route("http://evil.example/", (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${gateway.admin}/console"></iframe>` }));
+  await page.goto("http://evil.example/");
+  await page.waitForTimeout(1000);
+  assert.deepEqual(page.frames().map((frame) => frame.url()), ["http://evil.example/", "chrome-error://chromewebdata/"], "it is not shown");
+  await context.close();
 });
 
 test("names that are hostile stay text, where one is asked about them, too", async () => {
@@ -278,8 +333,9 @@ test("names that are hostile stay text, where one is asked about them, too", asy
 test("a key that is taken away ends its sessions", async () => {
   const opened = await open_signed_in();
   const { page } = opened;
+  const before = reads();
   write_keys("key-of-carol carol role=admin", "key-of-bob bob");
-  await until(async () => /read anew/.test(said), "the file is read");
+  await until(async () => reads() > before, "the file is read");
   await page.locator("td.does button").first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
   await page.getByText("Nobody is signed in here any more").waitFor();

@@ -18,8 +18,34 @@ function typeOf({ apiVersion, kind }) {
   return { module: `kubernetes-types/${group.split(".")[0]}/${version}`, name: kind };
 }
 
-const objects = JSON.parse(readFileSync(process.argv[2], "utf8"));
+// npm has no types of these: their own fields by a list, and what is Kubernetes' in them as such.
+const SHAPES = {
+  LeaderWorkerSet: { replicas: "number", startupPolicy: "string", rolloutStrategy: { type: "string", rollingUpdateConfiguration: { maxSurge: "any", maxUnavailable: "any" } },
+    leaderWorkerTemplate: { size: "number", restartPolicy: "string", leaderTemplate: "any", workerTemplate: "any" } },
+  InferencePool: { selector: { matchLabels: "any" }, targetPorts: [{ number: "number" }],
+    endpointPickerRef: { group: "string", kind: "string", name: "string", port: { number: "number" }, failureMode: "string" } },
+};
+function misfit(value, shape, where) {
+  if (shape === "any") return null;
+  if (typeof shape === "string") return typeof value === shape ? null : `${where} must be ${shape}`;
+  if (Array.isArray(shape)) return value.map((one) => misfit(one, shape[0], where + "[]")).find(Boolean) ?? null;
+  const other = Object.keys({ ...shape, ...value }).find((key) => !(key in shape) || !(key in value));
+  return other ? `${where}.${other}: unknown or missing` : Object.keys(shape).map((key) => misfit(value[key], shape[key], `${where}.${key}`)).find(Boolean) ?? null;
+}
+function parts({ name, object, typed }) {
+  if (!SHAPES[object.kind]) return [{ name, object, typed }];
+  const why = misfit(object.spec, SHAPES[object.kind], "spec");
+  if (why) {
+    console.error(`${name}: ${why}`);
+    ++wrong;
+  }
+  const group = object.spec.leaderWorkerTemplate ?? {};
+  return [group.leaderTemplate, group.workerTemplate].filter(Boolean).map((template, i) => ({ name: `${name} template ${i}`, typed,
+    object: { apiVersion: "v1", kind: "PodTemplate", metadata: object.metadata, template } }));
+}
+
 let wrong = 0;
+const objects = JSON.parse(readFileSync(process.argv[2], "utf8")).flatMap(parts);
 for (const { name, object } of objects) {
   const models = await import(modelsOf(object.apiVersion));
   try {

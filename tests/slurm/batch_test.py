@@ -40,8 +40,8 @@ class Batch(unittest.TestCase):
     def submit(self, file, *words, **env):
         self.output = self.folder / f"{file}.out"
         self.output.unlink(missing_ok=True)
-        job = self.rig.submit("--cpus-per-task=1", f"--output={self.output}", "--export=ALL", *words, BATCH / file, MODEL=str(BOX),
-                              PELTON=gateway_fixture.BINARY, PELTON_ARGS=f"--executor modelled:{self.folder / 'script.json'}", **env)
+        job = self.rig.submit("--cpus-per-task=1", f"--output={self.output}", "--export=ALL", *words, BATCH / file, **{
+            "MODEL": str(BOX), "PELTON": gateway_fixture.BINARY, "PELTON_ARGS": f"--executor modelled:{self.folder / 'script.json'}", **env})
         self.addCleanup(self.gone, job)
         return job
 
@@ -86,6 +86,25 @@ class Batch(unittest.TestCase):
         os.kill(int(pids[-1]), 9)
         check_stream(port, 9, 20, 9)
         self.rig.wait(lambda: len(workers("ready")) == 2, 120)
+        self.rig.run("scancel", "--batch", "--signal=TERM", str(job))
+        self.rig.wait(lambda: self.rig.state(job) == "COMPLETED", 120)
+
+    def test_a_group_computes_one_model_and_a_lost_rank_starts_all_anew(self):
+        job = self.submit("group.sbatch", "--nodes=2", PORT=str(free_port()), MASTER_PORT=str(free_port()), PELTON_ARGS="--max-num-seqs 4")
+        port = self.listening()
+
+        def expect_an_answer():
+            status, text = ask(port, "POST", "/v1/chat/completions", {"model": "pelton-box", "messages": [{"role": "user", "content": "What is 2 + 3?"}], "max_tokens": 64})
+            self.assertEqual(status, 200, text)
+            self.assertRegex(str(ask(port, "GET", "/metrics")[1]), r'pelton_rank_exchanges_total{[^}]*rank="1"')
+        expect_an_answer()
+        work = self.folder / f"pelton-{job}"
+        self.assertEqual(oct((work / "ranks.secret").stat().st_mode & 0o777), "0o600")
+        pids = self.rig.run("pgrep", "-f", f"serve .*rank-token-file {work}/ranks.secret").stdout.split()
+        os.kill(int(pids[-1]), 9)
+        port = self.listening(times=2)
+        self.assertIn("a rank was lost", self.said())
+        expect_an_answer()
         self.rig.run("scancel", "--batch", "--signal=TERM", str(job))
         self.rig.wait(lambda: self.rig.state(job) == "COMPLETED", 120)
 

@@ -26,10 +26,22 @@
 {{- if and .Values.podMonitor.enabled .Values.access.keysSecret (not .Values.podMonitor.keySecret.name) -}}
 {{- fail "podMonitor.keySecret is missing: this server asks for a key at /metrics, too" -}}
 {{- end -}}
+{{- if gt (int .Values.server.nodes) 1 -}}
+{{- fail "server.nodes: several nodes are a fleet's: kind: fleet" -}}
+{{- end -}}
+{{- if and .Values.inferencePool.enabled (not .Values.inferencePool.endpointPicker.name) -}}
+{{- fail "inferencePool.endpointPicker.name is missing: the Service of who says which pod is asked" -}}
+{{- end -}}
+{{- if and .Values.inferencePool.enabled .Values.access.keysSecret (not .Values.podMonitor.keySecret.name) -}}
+{{- fail "inferencePool: an endpoint picker reads /metrics, for which this server asks for a key: podMonitor.keySecret is missing" -}}
+{{- end -}}
 {{- include "pelton.checkPod" (dict "where" "server" "pod" .Values.server) -}}
 {{- end }}
 
 {{- define "pelton.checkFleet" -}}
+{{- if .Values.inferencePool.enabled -}}
+{{- fail "inferencePool is for kind: server: a fleet's gateways say which pod is asked" -}}
+{{- end -}}
 {{- if not .Values.pools -}}
 {{- fail "pools is empty: a fleet needs at least one" -}}
 {{- end -}}
@@ -80,9 +92,30 @@
 {{- if and $.Values.hpa.enabled (lt (int $pool.scale.min) 1) -}}
 {{- fail (printf "pool %s: scale.min is 0, and a HorizontalPodAutoscaler does not go to zero; keda does" $pool.name) -}}
 {{- end -}}
+{{- if gt (int $pool.nodes) 1 -}}
+{{- include "pelton.checkNodes" (dict "root" $ "pool" $pool) -}}
+{{- end -}}
 {{- include "pelton.checkPod" (dict "where" (printf "pool %s" $pool.name) "pod" $pool) -}}
 {{- end -}}
 {{- include "pelton.checkRoutes" (dict "root" . "has" $has "names" $names) -}}
+{{- end }}
+
+{{- define "pelton.checkNodes" -}}
+{{- if not .root.Values.rankToken.secretName -}}
+{{- fail "rankToken.secretName is missing: openssl rand -hex 32 > ranks.secret; kubectl create secret generic NAME --from-file=ranks.secret" -}}
+{{- end -}}
+{{- if or .root.Values.keda.enabled .root.Values.hpa.enabled (include "pelton.acts" .root) -}}
+{{- fail (printf "pool %s: nodes: nobody but replicaCount says how many groups of nodes there are" .pool.name) -}}
+{{- end -}}
+{{- if and .pool.cache.create (ne .pool.cache.accessMode "ReadWriteMany") -}}
+{{- fail (printf "pool %s: nodes: a claim of several nodes is ReadWriteMany (cache.accessMode)" .pool.name) -}}
+{{- end -}}
+{{- range .pool.args -}}
+{{- $flag := . | splitList "=" | first -}}
+{{- if has $flag (list "--tensor-parallel-size" "--tp" "--tp-size" "--nnodes" "--node-rank" "--master-addr" "--master-port" "--rank-token-file" "--rank-wait-seconds" "--rank-launcher") -}}
+{{- fail (printf "pool %s: args has %s, which nodes says itself" $.pool.name $flag) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- /* As a gateway would refuse them. Of the file that it has those that are wrong change nothing, which nobody would see. */}}

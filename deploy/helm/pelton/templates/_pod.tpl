@@ -109,13 +109,43 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{- /* A pod of `pelton serve`. Of (dict "root" $ "pod" values "component" "worker" "pool" name). */}}
+{{- /* Of one of several nodes: the controller says who leads, and who this is. The leader waits at its own address. */}}
+{{- define "pelton.rankArgs" -}}
+- --tensor-parallel-size
+- {{ .pod.nodes | quote }}
+- --nnodes
+- {{ .pod.nodes | quote }}
+- --master-port
+- "29501"
+- --rank-token-file
+- /etc/pelton/ranks/{{ .root.Values.rankToken.secretKey }}
+- --rank-wait-seconds
+- {{ .pod.startupSeconds | quote }}
+{{- if eq .rank "leader" }}
+- --node-rank
+- "0"
+- --master-addr
+- $(POD_IP)
+{{- else }}
+- --node-rank
+- $(LWS_WORKER_INDEX)
+- --master-addr
+- $(LWS_LEADER_ADDRESS)
+{{- end }}
+{{- end }}
+
+{{- /* A pod of `pelton serve`. Of (dict "root" $ "pod" values "component" "worker" "pool" name); of one of several nodes "rank", leader or
+follower: who follows listens nowhere. */}}
 {{- define "pelton.servePod" -}}
 {{- $isWorker := ne .pool "" -}}
+{{- $rank := get . "rank" | default "" -}}
 {{- $keys := and (not $isWorker) .root.Values.access.keysSecret -}}
 metadata:
   labels:
     {{- include "pelton.labels" . | nindent 4 }}
+    {{- with $rank }}
+    pelton/rank: {{ . }}
+    {{- end }}
     {{- with .pod.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -145,11 +175,20 @@ spec:
       command: [pelton]
       args:
         {{- include "pelton.serveArgs" . | nindent 8 }}
+        {{- if $rank }}
+        {{- include "pelton.rankArgs" . | nindent 8 }}
+        {{- end }}
       env:
         - name: POD_NAME
           valueFrom:
             fieldRef:
               fieldPath: metadata.name
+        {{- if eq $rank "leader" }}
+        - name: POD_IP
+          valueFrom:
+            fieldRef:
+              fieldPath: status.podIP
+        {{- end }}
         - name: HOME
           value: /var/cache/pelton
         - name: XDG_CACHE_HOME
@@ -166,6 +205,15 @@ spec:
         {{- with .pod.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- if eq $rank "leader" }}
+      ports:
+        - name: http
+          containerPort: 8000
+        - name: fleet
+          containerPort: 9101
+        - name: ranks
+          containerPort: 29501
+      {{- else if not $rank }}
       ports:
         - name: http
           containerPort: 8000
@@ -173,6 +221,8 @@ spec:
         - name: fleet
           containerPort: 9101
         {{- end }}
+      {{- end }}
+      {{- if ne $rank "follower" }}
       # 503 while the model is loaded.
       startupProbe:
         httpGet:
@@ -196,6 +246,7 @@ spec:
         periodSeconds: 5
         timeoutSeconds: 5
         failureThreshold: 2
+      {{- end }}
       {{- with include "pelton.resources" .pod | fromYaml }}
       resources:
         {{- toYaml . | nindent 8 }}
@@ -219,6 +270,11 @@ spec:
         {{- if $isWorker }}
         - name: fleet
           mountPath: /etc/pelton/fleet
+          readOnly: true
+        {{- end }}
+        {{- if $rank }}
+        - name: ranks
+          mountPath: /etc/pelton/ranks
           readOnly: true
         {{- end }}
         {{- if $keys }}
@@ -254,6 +310,12 @@ spec:
         secretName: {{ .root.Values.fleetKey.secretName | quote }}
         defaultMode: 288 # 0440
     {{- end }}
+    {{- if $rank }}
+    - name: ranks
+      secret:
+        secretName: {{ .root.Values.rankToken.secretName | quote }}
+        defaultMode: 288 # 0440
+    {{- end }}
     {{- if $keys }}
     - name: keys
       secret:
@@ -285,6 +347,30 @@ spec:
       {{- include "pelton.selector" . | nindent 6 }}
   template:
     {{- include "pelton.servePod" . | nindent 4 }}
+{{- end }}
+
+{{- /* Groups of these pods, each of which is one worker: a leader, which serves, and those that compute with it. When one ends all are made anew. */}}
+{{- define "pelton.serveGroups" -}}
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata:
+  name: {{ .name | quote }}
+  labels:
+    {{- include "pelton.labels" . | nindent 4 }}
+spec:
+  replicas: {{ .replicas }}
+  startupPolicy: LeaderCreated
+  rolloutStrategy:
+    type: RollingUpdate
+    rollingUpdateConfiguration:
+      {{- toYaml .pod.rollout | nindent 6 }}
+  leaderWorkerTemplate:
+    size: {{ .pod.nodes }}
+    restartPolicy: RecreateGroupOnPodRestart
+    leaderTemplate:
+      {{- include "pelton.servePod" (merge (dict "rank" "leader") .) | nindent 6 }}
+    workerTemplate:
+      {{- include "pelton.servePod" (merge (dict "rank" "follower") .) | nindent 6 }}
 {{- end }}
 
 {{- /* The claim for what they fetch. Of the same dict. */}}

@@ -1,0 +1,185 @@
+// The part of gateway::Fleet that splits requests: which worker computes a prompt, which one goes
+// on, and what each of them is for.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gateway/fleet.h"
+
+namespace pelton::gateway {
+namespace {
+
+constexpr double kNewestShare = 0.2;  // of the newest hand-over in the average
+
+}  // namespace
+
+const PoolConfig* Fleet::find_pool(std::string_view name) const {
+  const auto pool = std::ranges::find(pools_, name, &PoolConfig::name);
+  return pool == pools_.end() ? nullptr : &*pool;
+}
+
+SplitConfig Fleet::split_of(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  const PoolConfig* const known = find_pool(pool);
+  return known == nullptr ? SplitConfig{} : known->split;
+}
+
+CostRequest Fleet::cost_request(const Wanted& wanted) const {
+  CostRequest request = cost_request(wanted.pool, wanted.prompt.tokens);
+  const PoolConfig* const pool = find_pool(wanted.pool);
+  const bool splits = pool != nullptr && pool->split.mode != SplitConfig::Mode::kOff;
+  if (splits && wanted.prompt.output_max > 0) {
+    request.output_tokens = std::min(request.output_tokens, wanted.prompt.output_max);
+  }
+  return request;
+}
+
+Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
+                            std::vector<CostCandidate>& all,
+                            std::vector<CostTerms>* explained) const {
+  Choice choice;
+  if (wanted.may_split) choice.pair = best_pair(wanted, request, all);
+  keep_to_roles(wanted, all);
+  const auto& preferred = wanted.preferred;
+  const bool is_there = preferred && preferred->worker < all.size() &&
+                        all[preferred->worker].usable &&
+                        workers_[preferred->worker]->serial == preferred->serial;
+  if (is_there) {
+    choice.worker = preferred->worker;
+    return choice;
+  }
+  if (wanted.source) {
+    // What it lacks it fetches.
+    const auto named = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens};
+    std::vector<CostCandidate> fed = all;
+    for (CostCandidate& one : fed) one.hit_tokens = std::max<int64_t>(one.hit_tokens, named);
+    choice.worker = choose_by_cost(request, fed, wanted.draw, explained);
+    return choice;
+  }
+  choice.worker = choose_by_cost(request, all, wanted.draw, explained);
+  if (!choice.pair) return choice;
+  const PoolConfig* const pool = find_pool(wanted.pool);
+  choice.splits = pool->split.mode == SplitConfig::Mode::kAlways || !choice.worker ||
+                  choice.pair->terms.total_s < cost_of(request, all[*choice.worker]).total_s;
+  if (choice.splits) choice.worker = choice.pair->prefill;
+  return choice;
+}
+
+// KV-17: it has room for the prompt, and for more than the token that was said with it.
+bool Fleet::may_take_over(const Worker& worker, const Wanted& wanted) {
+  return worker.record.kv_port != 0 && worker.record.block_tokens == wanted.prompt.block_tokens &&
+         worker.record.context_tokens > wanted.prompt.tokens + 1;
+}
+
+// Whole requests, and answers that go on, are for those that decode. Where none of them is there
+// any more, an answer that has begun is not lost for that.
+void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const {
+  const auto takes = [&](size_t i) {
+    if (workers_[i] == nullptr || !cluster::decodes(workers_[i]->role)) return false;
+    return !workers_[i]->next_role && (!wanted.source || may_take_over(*workers_[i], wanted));
+  };
+  bool any = false;
+  for (size_t i = 0; i < all.size() && !any; ++i) any = all[i].usable && takes(i);
+  if (!any && wanted.fingerprint && !wanted.source) return;
+  for (size_t i = 0; i < all.size(); ++i) all[i].usable = all[i].usable && takes(i);
+}
+
+// Equal numbers: the one computes what the other does, and both exchange it.
+std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
+  std::vector<uint32_t> numbers(workers_.size());
+  std::vector<std::string_view> known;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i] == nullptr || workers_[i]->config.pool != wanted.pool) continue;
+    const Worker& worker = *workers_[i];
+    if (worker.record.kv_port == 0 || worker.fingerprint.empty() ||
+        worker.record.block_tokens != wanted.prompt.block_tokens) {
+      continue;
+    }
+    const auto found = std::ranges::find(known, worker.fingerprint);
+    numbers[i] = static_cast<uint32_t>(found - known.begin()) + 1;
+    if (found == known.end()) known.push_back(worker.fingerprint);
+  }
+  return numbers;
+}
+
+std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostRequest& request,
+                                          const std::vector<CostCandidate>& all) const {
+  const PoolConfig* const pool = find_pool(wanted.pool);
+  if (pool == nullptr || pool->split.mode == SplitConfig::Mode::kOff || options_.peer_key.empty() ||
+      !wanted.prompt.is_splittable) {
+    return std::nullopt;
+  }
+  std::vector<CostCandidate> prefill = all;
+  std::vector<CostCandidate> decode = all;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].usable) continue;
+    const Worker& worker = *workers_[i];
+    const bool changes = worker.next_role.has_value();
+    prefill[i].usable = !changes && cluster::computes_prompts(worker.role);
+    decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
+  }
+  const auto measured = fetch_token_s_.find(wanted.pool);
+  const SplitRequest split{
+      .request = request,
+      .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
+      .fetch_token_s =
+          measured == fetch_token_s_.end() ? std::nullopt : std::optional(measured->second),
+      .handoff = pool->split.handoff};
+  const std::vector<uint32_t> exchange = exchanges(wanted);
+  return choose_pair(split, {.prefill = prefill, .decode = decode, .exchange = exchange},
+                     wanted.draw);
+}
+
+// What fetching takes beyond the steps that it is waited for with.
+void Fleet::note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens) {
+  std::lock_guard lock(mutex_);
+  const Worker* const worker = at({.index = from.worker, .serial = from.serial});
+  if (worker == nullptr || fetched_tokens < 1 || !(seconds > 0)) return;
+  const double each_s = std::max(seconds - from.step_s, 0.0) / static_cast<double>(fetched_tokens);
+  const auto known = fetch_token_s_.try_emplace(worker->config.pool, each_s).first;
+  known->second += kNewestShare * (each_s - known->second);
+}
+
+Result<void> Fleet::set_role(std::string_view name, cluster::WorkerRole role) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && worker->shown == name;
+  });
+  if (found == workers_.end()) return Error{ErrorCode::kNotFound, "no worker has this name"};
+  Worker& worker = **found;
+  if (role != cluster::WorkerRole::kBoth && worker.record.kv_port == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the role '{}' needs a KV port, which the worker has not (--kv-port)",
+                             worker_role_name(role)),
+                 "role"};
+  }
+  worker.next_role.reset();
+  if (role != worker.role) worker.next_role = role;
+  return {};
+}
+
+void Fleet::take_role(Worker& worker) {
+  if (!worker.next_role || worker.open > 0) return;
+  worker.role = *std::exchange(worker.next_role, std::nullopt);
+  log_.info(fmt::format("worker {} has the role {} from now on", worker.shown,
+                        worker_role_name(worker.role)));
+}
+
+std::string Fleet::role_trouble(const Worker& worker, int64_t now_ns) const {
+  if (worker.next_role) {
+    return fmt::format("it is drained to become {}", worker_role_name(*worker.next_role));
+  }
+  if (cluster::decodes(worker.role)) return "";
+  const PoolConfig* const pool = find_pool(worker.config.pool);
+  if (pool == nullptr || pool->split.mode == SplitConfig::Mode::kOff) {
+    return "it computes prompts only, and its pool does not split requests ('split')";
+  }
+  const bool any = std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& other) {
+    return other != nullptr && cluster::decodes(other->role) &&
+           serves(*other, worker.config.pool, {}, now_ns);
+  });
+  return any ? "" : "it computes prompts only, and no worker of its pool goes on with answers";
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,64 @@
+// Which two workers a request would be split between, and what that costs, in seconds and by the
+// terms of gateway/cost_router.h: p computes the prompt, says the first token and goes on until the
+// keys and values are at d, which says the rest. No threshold: a prompt is split where that is
+// cheaper than one worker. Pure; the simulator links the same.
+//
+//   first   = p's bias x p's first, with p's hit
+//   over    = distance + d's wait + fetched x seconds for each + u / r + s     until d is warm
+//   m       = over / p's s, at most o - 1                     tokens that p says meanwhile
+//   rest    = m x p's s + (o - 1 - m) x d's s, each with its bias, + distance + d's s for the cut
+//   harm    = p's, of the prompt and of m + 1 tokens; d's, of u tokens and of the others
+//   room    = p's + d's
+//   u: what d computes, as no whole block has it
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "gateway/cost_router.h"
+#include "gateway/split_config.h"
+
+namespace pelton::gateway {
+
+struct SplitRequest {
+  CostRequest request;
+  int64_t block_tokens = 0;  // of the prompt, in whole blocks: these can be fetched
+  // For each token that d fetches, as measured lately; none: as long as computing it there.
+  std::optional<double> fetch_token_s = {};
+  SplitConfig::Handoff handoff = SplitConfig::Handoff::kWarm;
+};
+
+struct SplitTerms {
+  double first_s = 0;
+  double over_s = 0;
+  double rest_s = 0;
+  double harm_s = 0;
+  double room_s = 0;
+  double total_s = 0;
+};
+
+SplitTerms cost_of(const SplitRequest& request, const CostCandidate& prefill,
+                   const CostCandidate& decode);
+
+// By the places of workers: what each of them would be as p and as d. Those of equal `exchange`
+// have what the others compute; 0: nobody's.
+struct SplitSides {
+  std::span<const CostCandidate> prefill;
+  std::span<const CostCandidate> decode;
+  std::span<const uint32_t> exchange;
+};
+
+struct SplitPair {
+  size_t prefill = 0;
+  size_t decode = 0;
+  SplitTerms terms;
+};
+
+// The cheapest of the four best of each side, those of the nearest zone with room. Those within 2 %
+// or a millisecond are equal, and one of them is drawn. None: no two workers may exchange.
+std::optional<SplitPair> choose_pair(const SplitRequest& request, const SplitSides& sides,
+                                     uint64_t draw);
+
+}  // namespace pelton::gateway

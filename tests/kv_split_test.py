@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Requests split between a worker that computes the prompt and one that goes on: the model in the box says what it says alone, the bytes that
+cross are those of the formula, and whoever is killed in between costs no answer.
+
+usage: kv_split_test.py BINARY
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import gateway_fixture
+import kv_peers_test as peers
+from gateway_fixture import BOX, Process, ask, events
+from kv_peers_test import CHAT, COMMON, PEER
+
+FULL = bool(os.environ.get("PELTON_FULL"))
+SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "minItems": 12, "maxItems": 12}},
+          "required": ["words"], "additionalProperties": False}
+WAYS = ({"temperature": 0, "ignore_eos": True}, {"temperature": 1.1, "seed": 7, "top_p": 0.95, "ignore_eos": True},
+        {"temperature": 0, "logprobs": True, "top_logprobs": 2, "ignore_eos": True},
+        {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
+PROMPTS = 200 if FULL else 16
+TOKENS = 96
+
+
+def body(number, **more):
+    draw = random.Random(number)
+    words = " ".join(draw.choice(("apple", "river", "seven", "cloud", "stone", "paper")) for _ in range(200))
+    return {"model": "pelton-box", "messages": [{"role": "user", "content": f"Canary {number}. {words}"}], "max_completion_tokens": TOKENS,
+            **WAYS[number % len(WAYS)], **more}
+
+
+def choices(port, asked):
+    status, text = ask(port, "POST", CHAT, asked)
+    assert status == 200, text
+    return json.dumps(json.loads(text)["choices"])
+
+
+class SplitFleet(peers.PeerFleet):
+    """Workers of these roles, in their order."""
+    roles = ()
+    contexts = {}  # of some of them, in tokens
+
+    def start(self, i):
+        self.admins = getattr(self, "admins", {})
+        self.admins[i] = peers.free_port()
+        common = [str(self.contexts.get(i, word)) if word == "768" else word for word in COMMON]
+        self.workers[i] = Process("serve", BOX, *common, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
+                                  "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i])
+
+    def splits(self, outcome):
+        return self.metric("splits_total", outcome=outcome)
+
+
+class Split(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        alone = Process("serve", BOX, *COMMON, "--kv-cache-memory", "16MiB", "--port", "0")
+        try:
+            cls.alone = [choices(alone.port, body(number)) for number in range(PROMPTS)]
+            cls.exact = [cls.tokens_asked(alone.port, n) for n in EDGES]
+            cls.growing = [cls.tokens_asked(alone.port, n, seed=1) for n in GROWING]
+            cls.several = choices(alone.port, body(0, n=2))
+            cls.short = choices(alone.port, body(0, max_completion_tokens=1))
+        finally:
+            alone.end()
+
+    @staticmethod
+    def tokens_asked(port, count, seed=None):
+        """A prompt of exactly so many tokens; of one seed each begins with the shorter ones."""
+        draw = random.Random(seed or 1000 + count)
+        status, text = ask(port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": [draw.randrange(300, 900) for _ in range(count)],
+                                                             "max_tokens": 40, "temperature": 0, "ignore_eos": True})
+        assert status == 200, text
+        return json.loads(text)["choices"][0]["text"]
+
+    def fleet(self, roles, pool, serve=PEER, contexts=None):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}})
+        fleet = kind(scratch.name, len(roles), serve=serve, pool=f'tokenizer = "{BOX}"\n{pool}')
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def wait(self, what, why):
+        end = time.monotonic() + 20
+        while not what():
+            self.assertLess(time.monotonic(), end, why())
+            time.sleep(0.02)
+
+    def check_clean(self, fleet, i):
+        self.wait(lambda: json.loads(ask(fleet.admins[i], "GET", "/debug/ledger")[1])["clean"],
+                  lambda: f"w{i}: {ask(fleet.admins[i], 'GET', '/debug/ledger')[1]}")
+
+    def check_split(self, handoff):
+        fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            said = list(pool.map(lambda n: choices(fleet.gateway.port, body(n)), range(PROMPTS)))
+        for number in range(PROMPTS):
+            self.assertEqual(said[number], self.alone[number], (handoff, number))
+        log = list(fleet.gateway.log)[-20:]
+        self.assertGreater(fleet.splits("handed_over"), PROMPTS // 2, log)
+        self.assertEqual(fleet.splits("handed_over") + fleet.splits("ended"), PROMPTS, log)
+        self.assertEqual(fleet.metric("migrations_total", kind="split", result="continued"), fleet.splits("handed_over"))
+        self.assertGreater(fleet.figure(1, "pelton_kv_peer_blocks_total", kind="fetched"), 4 * PROMPTS)
+        for i in range(2):
+            self.check_clean(fleet, i)
+        return fleet
+
+    def test_what_is_split_is_said_as_by_one_worker(self):
+        fleet = self.check_split("warm")
+        # Nearly nothing is computed twice.
+        found, recomputed = fleet.metric("split_found_tokens_total"), fleet.metric("split_recomputed_tokens_total")
+        self.assertGreater(found, 200 * fleet.splits("handed_over") // 2)
+        self.assertLess(recomputed, found // 10, list(fleet.workers[1].log)[-10:])
+        # KV-16. Whole on one worker: several answers, one token or none, several prompts.
+        before = sum(fleet.splits(outcome) for outcome in ("handed_over", "ended"))
+        self.assertEqual(choices(fleet.gateway.port, body(0, n=2)), self.several)
+        self.assertEqual(choices(fleet.gateway.port, body(0, max_completion_tokens=1)), self.short)
+        none = {"model": "pelton-box", "prompt": "river " * 50, "max_tokens": 0}
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/v1/completions", none)[0], 200)
+        self.assertEqual(ask(fleet.gateway.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": ["a b c d", "e f g h"] * 2})[0], 200)
+        self.assertEqual(sum(fleet.splits(outcome) for outcome in ("handed_over", "ended")), before)
+        # An operator sees it.
+        self.assertEqual([row["role"] for row in fleet.rows()], ["prefill", "decode"])
+        decision = json.loads(ask(fleet.admin, "POST", "/v1/explain", body(1))[1])
+        self.assertEqual((decision["pair"]["prefill"], decision["pair"]["decode"], decision["pair"]["chosen"]), ("w0", "w1", True))
+
+    def test_what_stops_with_the_first_token(self):
+        self.check_split("first")
+
+    def test_the_bytes_that_cross_are_those_of_the_formula(self):
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n')
+        config = json.loads((pathlib.Path(BOX) / "config.json").read_text())
+        block = next(json.loads(ask(fleet.admin, "GET", "/v1/index?name=w0")[1])["block_tokens"] for _ in range(1))
+        windows = [kind == "sliding_attention" for kind in config["layer_types"]]
+        each = 2 * config["num_key_value_heads"] * config["head_dim"] * 2  # bytes of a token of a layer, in 16 bits
+
+        def formula(n, held):
+            whole = (n - 1) // block * block
+            first = max(0, (whole - config["sliding_window"] + 1) // block * block)
+            return each * sum(whole - max(first, held) if window else whole - held for window in windows)
+        # The last ones with hits on the decoder: what it holds of the one before.
+        asked = [(n, None, 0) for n in EDGES] + [(n, 1, (before - 1) // block * block) for n, before in zip(GROWING, (1, *GROWING))]
+        last = 0
+        for (n, seed, held), alone in zip(asked, self.exact + self.growing):
+            self.assertEqual(self.tokens_asked(fleet.gateway.port, n, seed), alone, n)
+            now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
+            self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+            last = now
+
+    def test_whoever_is_killed_costs_no_answer(self):
+        """KV-20, FT-30."""
+        fleet = self.fleet(("prefill", "decode", "both"), 'split = "always"\n')
+        rounds = 12 if FULL else 1
+        for number in range(rounds):
+            for killed in (0, 1):
+                with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                    answers = [pool.submit(choices, fleet.gateway.port, body(one)) for one in range(8)]
+                    time.sleep(0.08 + 0.02 * number)
+                    fleet.kill(killed)
+                    self.assertEqual([one.result() for one in answers], self.alone[:8], (number, killed))
+                fleet.start(killed)
+                self.wait(lambda: fleet.ready() == 3, fleet.rows)
+        for i in range(3):
+            self.check_clean(fleet, i)
+
+    def test_auto_splits_where_decoders_are_busy(self):
+        """Two rows fill the worker that decodes: a third request's prompt is computed by the other one, which goes on talking until one is free."""
+        fleet = self.fleet(("prefill", "decode"), 'split = "auto"\n')
+        self.assertEqual(choices(fleet.gateway.port, body(1)), self.alone[1])
+        self.assertEqual(fleet.splits("handed_over") + fleet.splits("ended"), 0)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(lambda n: choices(fleet.gateway.port, body(n)), range(8)))
+        self.assertEqual(said, self.alone[:8])
+        self.assertGreater(fleet.splits("handed_over") + fleet.splits("ended"), 0)
+        for i in range(2):
+            self.check_clean(fleet, i)
+
+    def test_a_prompt_that_does_not_fit_the_decoder_is_not_split(self):
+        """KV-17: a decoder of too small a context, beside one that does everything."""
+        fleet = self.fleet(("prefill", "decode", "both"), 'split = "always"\n', contexts={1: 256})
+        for number in range(4):
+            self.assertEqual(choices(fleet.gateway.port, body(number)), self.alone[number])
+        self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+        self.assertGreater(fleet.splits("handed_over"), 0)
+        self.assertGreater(fleet.figure(2, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+
+    def test_a_decoder_that_is_stopped_leaves_the_first_worker_talking(self):
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\n')
+        fleet.workers[1].process.send_signal(signal.SIGSTOP)
+        try:
+            said = [choices(fleet.gateway.port, body(number)) for number in range(2)]
+        finally:
+            fleet.workers[1].process.send_signal(signal.SIGCONT)
+        self.assertEqual(said, self.alone[:2])
+        self.assertEqual(fleet.splits("handed_over"), 0)
+        self.assertEqual(sum(fleet.splits(outcome) for outcome in ("ended", "no_decoder", "failed")), 2)
+        for i in range(2):
+            self.check_clean(fleet, i)
+
+    def test_roles(self):
+        fleet = self.fleet(("prefill", "prefill"), 'split = "always"\n')
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/health")[0], 503)
+        for row in fleet.rows():
+            self.assertIn("no worker of its pool goes on with answers", row["reason"])
+        run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "fleet", "role", "w1", "decode", "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.wait(lambda: fleet.rows()[1]["role"] == "decode", fleet.rows)
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/health")[0], 200)
+        self.assertEqual(choices(fleet.gateway.port, body(0)), self.alone[0])
+        self.assertEqual(fleet.splits("handed_over") + fleet.splits("ended"), 1)
+        # Under load: what it has ends first.
+        stream = events(fleet.gateway.port, CHAT, body(0, stream=True))
+        self.assertEqual(stream[-1], "[DONE]")
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w1/role?role=cook")[0], 400)
+        self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/nobody/role?role=both")[0], 404)
+
+    def test_flags_that_make_no_sense_are_refused(self):
+        run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "serve", BOX, *COMMON, "--port", "0", "--fleet-port", "0", "--fleet-role",
+                                              "decode"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("--kv-port", run.stderr)
+
+
+# Prompts whose ends lie at blocks' edges and beside them, shorter and longer than the window.
+EDGES = (66, 95, 96, 97, 159, 160, 161, 255, 256, 257, 385)
+GROWING = (193, 321, 353)
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = sys.argv[1]
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
