@@ -46,6 +46,7 @@ std::vector<std::string> serve_words(const cli::Arguments& arguments, const Play
     const bool is_other =
         flag.name == "--max-num-seqs" || flag.name == "--seed" || flag.name == "--replicas";
     const bool is_known = std::ranges::find(known, flag.name, &Flag::name) != known.end();
+    if (!arguments.knows(flag.name)) continue;
     const cli::Arguments::Source source = arguments.source(flag.name);
     const bool is_asked =
         source != cli::Arguments::Source::kDefault && source != cli::Arguments::Source::kNobody;
