@@ -1,6 +1,7 @@
 // Random pools whose replicas start, fail, vanish and are taken back, under random loads, policies
 // and gateways: what must hold at each decision is computed here anew, from the facts alone.
-// A failing seed is printed: PELTON_SEED=N replays it. PELTON_FULL: 10^6 decisions and more.
+// A failing seed is printed: PELTON_SEED=N replays it. PELTON_FULL: a million decisions;
+// PELTON_STREAMS=N: of so many pools, each 200.
 #include <algorithm>
 #include <cstdlib>
 #include <random>
@@ -307,7 +308,8 @@ TEST(PoolScalerFacts, RandomPoolsKeepBoundsBudgetDirectionAndSurvivors) {
   if (const char* one = std::getenv("PELTON_SEED"); one != nullptr) {
     return play(std::strtoull(one, nullptr, 10), happened);
   }
-  const int streams = std::getenv("PELTON_FULL") != nullptr ? 1'000'000 : 1'000;
+  int streams = std::getenv("PELTON_FULL") != nullptr ? 5'000 : 1'000;
+  if (const char* asked = std::getenv("PELTON_STREAMS")) streams = std::atoi(asked);
   const uint64_t first = std::random_device{}();
   for (int i = 0; i < streams && !testing::Test::HasFatalFailure(); ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
