@@ -167,6 +167,11 @@ Result<void> run(const cli::Arguments& arguments) {
   if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
     log.info("limits of keys are this gateway's own: others are found by [etcd] only");
   }
+  std::unique_ptr<gateway::RequestLog> requests;  // null: none is kept
+  if (arguments.has("--record-requests")) {
+    TRY_ASSIGN(requests, gateway::RequestLog::open(arguments.text("--record-requests"), {}, log));
+    options.requests = requests.get();
+  }
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
   DemandCount demand_count;
@@ -252,6 +257,13 @@ cli::Verb gateway_verb() {
                          "autoscale --replay; at 64 MiB it becomes FILE.1",
                  .may_be_empty = false,
                  .only_with = {{"--with-autoscaler"}}},
+                {.name = "--record-requests",
+                 .value = "FILE",
+                 .help = "keep when requests came, how long they were and what became of them, no "
+                         "text, for pelton simulate --requests; at 256 MiB it becomes FILE.1",
+                 .may_be_empty = false,
+                 .only_with = {{"--config"}},
+                 .not_with = {{"--check"}, {"--print-config"}}},
                 {.name = "--open",
                  .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,
@@ -266,7 +278,8 @@ cli::Verb gateway_verb() {
       .exclusive = {{"--config", "--new-key"}, {"--check", "--print-config"}},
       .examples = {"pelton gateway --new-key fleet.key",
                    "pelton gateway --config gateway.toml --check",
-                   "pelton gateway --config gateway.toml"},
+                   "pelton gateway --config gateway.toml",
+                   "pelton gateway --config gateway.toml --record-requests requests.jsonl"},
       .run = run,
   };
   for (Flag& flag : console_flags("operators")) {
