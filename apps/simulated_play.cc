@@ -202,6 +202,7 @@ Result<Play> read_play(const cli::Arguments& arguments, const std::string& model
     return play;
   }
   TRY_ASSIGN(play.workload, workload::make_workload(play.spec, workload::ids_vocabulary(kVocab)));
+  if (play.spec.count == 0) play.spec.count = std::ssize(play.workload.conversations);
   return play;
 }
 

@@ -298,10 +298,12 @@ class Requests(unittest.TestCase):
         record = self.folder / "requests.jsonl"
         fleet = self.fleet(2, pool=f'tokenizer = "{BOX}"\n', record=("--record-requests", record))
         shared = "The secretive miller counts his sacks by the river. " * 30
+        usage = []
         for turn in range(6):
             body = {"model": "pelton-box", "messages": [{"role": "user", "content": f"{shared}check {turn} 20 please"}]}
             status, text = ask(fleet.gateway.port, "POST", CHAT, body)
             self.assertEqual(status, 200, text)
+            usage.append(json.loads(text)["usage"])
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, {"model": "pelton-box", "messages": "none"})[0], 400)
         leaver = Socket(fleet.gateway.port)  # of another protocol: it is counted as well
         leaver.response(input="check 9 5 please")
@@ -316,16 +318,16 @@ class Requests(unittest.TestCase):
         names = [line["hash_ids"] for line in chats]
         blocks = len(names[0]) - 2  # the last ones hold what differs
         self.assertGreater(blocks, 3)
-        for line in chats:
-            self.assertEqual((line["pool"], line["status"], line["output_length"]), ("box", 200, 20 + 3))
+        for line, said in zip(chats, usage):
+            self.assertEqual((line["pool"], line["status"]), ("box", 200))
+            self.assertEqual((line["input_length"], line["output_length"]), (said["prompt_tokens"], said["completion_tokens"]))
+            self.assertEqual(line.get("cached_tokens", 0), said["prompt_tokens_details"]["cached_tokens"])
             self.assertEqual(line["block_tokens"], 64)
             self.assertEqual(line["hash_ids"][:blocks], names[0][:blocks])
             self.assertGreater(line["duration_ms"], 0)
             self.assertGreaterEqual(line["duration_ms"], line["first_token_ms"])
             self.assertAlmostEqual(line["timestamp"] / 1000, time.time(), delta=60)
         self.assertEqual({line["status"] for line in lines}, {200, 400})
-        # It is gone on with by the next gateway, under another salt.
-        self.assertEqual(fleet.gateway.process.poll(), None)
         run = subprocess.run([gateway_fixture.BINARY, "simulate", "gpt-oss-20b", "--gpu", "h100", "--requests", record, "--json", "-"],
                              capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
