@@ -6,6 +6,10 @@ if(NOT EXISTS "${program}")
   return()
 endif()
 
+if(NOT "$ENV{PELTON_FULL}" STREQUAL "" AND timeout)
+  math(EXPR timeout "6 * ${timeout}")  # its long runs: GptOssFarOut takes 13 minutes on a busy machine
+endif()
+
 set(listed "${program}.tests")
 if(NOT EXISTS "${listed}" OR "${program}" IS_NEWER_THAN "${listed}")
   execute_process(COMMAND "${program}" --gtest_list_tests OUTPUT_FILE "${listed}" RESULT_VARIABLE failed)

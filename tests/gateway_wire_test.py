@@ -302,13 +302,15 @@ class Wire(unittest.TestCase):
         """One wrong count is not what its client has used."""
         def liar(run, send, cut):
             first_two(send)
-            send(frame(FINISHED, {**END, "output_tokens": 2147483647}, MORE) + frame(BYTES, "data: [DONE]\n\n", LAST))
+            send(frame(FINISHED, {**END, "output_tokens": 2147483647, "prompt_tokens": 2147483647}, MORE) + frame(BYTES, "data: [DONE]\n\n", LAST))
         self.workers(liar)
         events(self.gateway.port, CHAT, {**BODY_OF, "stream": True})
         page = ask(self.admin, "GET", "/metrics")[1]
         said = [float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith("vllm:generation_tokens_total")]
         self.assertEqual(len(said), 1, page)
         self.assertLess(said[0], 100)
+        prompts = [float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith("vllm:prompt_tokens_total")]
+        self.assertEqual(prompts, [float(1 << 20)])
 
     def test_what_comes_behind_an_answer_is_nobodys(self):
         def chatty(run, send, cut):

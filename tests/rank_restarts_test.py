@@ -55,8 +55,11 @@ class Restarts(Hosts):
                 self.assertNotIn("[DONE]", stream.result(30))
         self.assertTrue(self.listening(served, 2), served.log)
         self.assertEqual(served.choices(ASK), first)
-        with urllib.request.urlopen(f"http://127.0.0.1:{admin}/debug/ledger", timeout=20) as answer:
-            self.assertTrue(json.load(answer)["clean"])
+
+        def clean():
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/debug/ledger", timeout=20) as answer:
+                return json.load(answer)["clean"]
+        self.assertTrue(wait_for(clean))
         # The leader itself, too.
         os.kill(self.leader(served), signal.SIGKILL)
         self.assertTrue(self.listening(served, 3), served.log)

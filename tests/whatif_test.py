@@ -152,6 +152,20 @@ class ScaledFleet(unittest.TestCase):
         self.assertEqual((keys["min"], keys["max"]), (int(best["settings"]["min"]), 5))
         again = json.loads(pelton("simulate", *words[2:-4], "--scale-config", out, "--json", "-"))["fleet"]["figures"]
         self.assertEqual(again, best["figures"])
+        # And replicas are served as they were played: every flag that serve knows, given here.
+        served = tomllib.loads(out.read_text())["pool"][0]["launch"]["serve"]
+        self.assertEqual(served, ["gpt-oss-20b", "--max-num-seqs", "8"])
+        flagged = self.folder / "flagged.toml"
+        pelton(*words, "--vary", "max=5", "--late-share", 1, "--max-num-batched-tokens", 1024, "--kv-cache-dtype", "fp8",
+               "--no-enable-prefix-caching", "--block-size", 32, "--out", flagged)
+        self.assertIn("sound", pelton("autoscale", "--config", flagged, "--check"))
+        served = tomllib.loads(flagged.read_text())["pool"][0]["launch"]["serve"]
+        self.assertEqual(served[:3], ["gpt-oss-20b", "--max-num-seqs", "8"])
+        rest = served[3:]
+        for name, value in (("--max-num-batched-tokens", "1024"), ("--kv-cache-dtype", "fp8"), ("--block-size", "32")):
+            self.assertEqual(rest[rest.index(name) + 1], value)
+        self.assertIn("--no-enable-prefix-caching", rest)
+        self.assertEqual(len(rest), 7, rest)
         # From a file of one's own the rest stays as it was.
         out.write_text(out.read_text().replace('name = "main"', 'name = "ours"'))
         other = self.folder / "other.toml"

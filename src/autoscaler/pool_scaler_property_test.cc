@@ -51,7 +51,7 @@ PoolPolicy a_policy(Dice& dice) {
   return asked;
 }
 
-// Requests in three gateways, replicas that do as they are told or fail to.
+// Requests in three gateways, replicas that obey or fail to.
 class RandomPool {
  public:
   explicit RandomPool(uint64_t seed)
@@ -284,7 +284,7 @@ void play(uint64_t seed, Happened& happened) {
     const PoolDecision decision = scaler.decide(facts, pool.now_ns());
     checker.check(facts, decision, pool.now_ns(), happened);
     if (testing::Test::HasFatalFailure()) return;
-    // Whichever gateway and replica is told of first.
+    // Whichever gateway and replica is reported first.
     PoolFacts other = facts;
     for (size_t k = other.gateways.size(); k > 1; --k) {
       std::swap(other.gateways[k - 1],

@@ -67,23 +67,18 @@ class Clairvoyant {
   // greatest, over prices of a late request, of what all costs at that price less the price of
   // late_max. Fast enough for an hour of thousands of requests.
   double fewest_at_least(int64_t late_max) const {
+    // Concave in the price, so with one maximum; dear ones first, as few wait then.
+    constexpr double kDearest = 6;
+    constexpr double kCheapest = -6;
+    constexpr double kStep = 0.5;
     double best = 0;
-    const auto at = [&](double exponent) {
+    double last = -std::numeric_limits<double>::infinity();
+    for (double exponent = kDearest; exponent >= kCheapest; exponent -= kStep) {
       const double price = std::exp2(exponent);
       const double bound = cost_at(price) - price * static_cast<double>(late_max);
+      if (bound < last) break;
+      last = bound;
       best = std::max(best, bound);
-      return bound;
-    };
-    // Concave in the price, so with one maximum over its logarithm.
-    double low = -4;  // below, serving nobody is the cheapest
-    double high = 7;
-    while (high - low > 0.5) {
-      const double third = (high - low) / 3;
-      if (at(low + third) < at(high - third)) {
-        low += third;
-      } else {
-        high -= third;
-      }
     }
     return best;
   }

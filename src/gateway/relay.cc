@@ -375,6 +375,8 @@ void Relay::note_end(const std::string& choice_end, size_t said) {
   Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
   // Whatever it claims: no more than it has said.
+  end->prompt_tokens = static_cast<int>(std::min<int64_t>(end->prompt_tokens, kClaimedTokensMax));
+  end->cached_tokens = std::min(end->cached_tokens, end->prompt_tokens);
   end->output_tokens =
       std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
   services_.fleet.note_output(request_.pool, end->output_tokens);

@@ -218,6 +218,9 @@ class Relay final : public WorkerListener,
   std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;
   net::HttpClient::CallId call_ = 0;
+  // Whatever a worker claims, of a prompt or an answer: as long as today's longest contexts. One
+  // wrong count must not take a key's tokens for days.
+  static constexpr int64_t kClaimedTokensMax = int64_t{1} << 20;
   int64_t prompt_tokens_ = 0;  // of the longest one, as workers say
   int64_t cached_tokens_ = 0;  // of the last one that has ended
   int64_t ended_tokens_ = 0;   // of choices that have ended, as their worker counts

@@ -100,7 +100,8 @@ void Relay::on_foreign_end() {
   if (usage != nullptr && usage->is_object()) {
     const auto count = [&](std::string_view name, std::string_view other) {
       const auto first = usage->integer(name);
-      return std::max<int64_t>(first ? *first : usage->integer(other).value_or(0), 0);
+      const int64_t claimed = first ? *first : usage->integer(other).value_or(0);
+      return std::clamp<int64_t>(claimed, 0, kClaimedTokensMax);
     };
     prompt_tokens_ = count("prompt_tokens", "input_tokens");
     foreign_said_ = count("completion_tokens", "output_tokens");
