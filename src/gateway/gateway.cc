@@ -442,9 +442,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .retries_max = config.retries_max,
       .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
       .requests = requests_};
-  PromptNamer::Naming naming = naming_of(*settings, *pool, named_for(*relayed));
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
-  namer_.name_beside(relayed->http, std::move(naming), exchange,
+  namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
                      [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
                        if (!reserve(*relayed, exchange)) return;

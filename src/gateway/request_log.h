@@ -2,7 +2,7 @@
 // is over, which `pelton simulate --requests` and `bench serve` play again. When it came, which
 // pool took it, how long prompt and answer were, what its prompt shares with others', what became
 // of it; no text, no token, no client. Names of prompts' blocks are keyed digests under a salt that
-// is drawn at each start and never written: who has the file cannot tell whether a prompt that he
+// is drawn at each start and never written: who has the file cannot check whether a prompt that he
 // guesses is in it.
 //
 //   {"timestamp":1790000000123,"pool":"box","input_length":300,"output_length":41,
