@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "eval/evaluator.h"
 #include "eval/generated_tasks.h"
+#include "eval/sandbox.h"
 #include "eval/task_file.h"
 #include "report/condition.h"
 
@@ -87,6 +88,27 @@ Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
         "num-tasks"};
   }
   return tasks;
+}
+
+// What a model writes is run only where that was asked for, and where it can do no harm.
+Result<void> check_programs(const cli::Arguments& arguments, const std::vector<eval::Task>& tasks) {
+  const auto program = std::ranges::find_if(tasks, [](const eval::Task& task) {
+    return std::holds_alternative<eval::ExpectProgram>(task.expected);
+  });
+  if (program == tasks.end()) {
+    if (!arguments.has("--run-code")) return {};
+    return Error{ErrorCode::kInvalidArgument,
+                 "--run-code has no effect: --tasks names no set whose answers are programs",
+                 "run-code"};
+  }
+  if (!arguments.has("--run-code")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the answers to '{}' are programs, which are judged by running them: "
+                             "--run-code allows that, in a sandbox",
+                             program->set),
+                 "run-code"};
+  }
+  return eval::check_sandbox();
 }
 
 Result<Json> read_sampling(const cli::Arguments& arguments) {
@@ -195,6 +217,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<report::Condition> conditions,
              read_conditions_on_figures(arguments));
   TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
+  TRY(check_programs(arguments, tasks));
   std::optional<eval::Evaluation> against;
   if (arguments.has("--against")) {
     TRY_ASSIGN(against, read_result(arguments.text("--against")));
@@ -232,9 +255,10 @@ std::string about() {
     text += fmt::format("  {:<11} {}\n", name, eval::describe_set(name));
   }
   return text +
-         "FILE.jsonl: tasks of yours, or published sets in the shape of GSM8K, MMLU, ARC, IFEval "
-         "or\n"
-         "BFCL (docs/evaluation.md). An evaluation with --out that was interrupted goes on where "
+         "FILE.jsonl: tasks of yours, or published sets in the shape of GSM8K, MMLU, ARC, IFEval, "
+         "BFCL,\n"
+         "HumanEval or MBPP (docs/evaluation.md). An evaluation with --out that was interrupted "
+         "goes on where "
          "it "
          "was.\n$OPENAI_API_KEY is sent to --base-url as the key.";
 }
@@ -271,13 +295,20 @@ cli::Verb eval_verb() {
                 text_flag("--extra-body", "JSON", "further members of each request"),
                 count_flag("--max-concurrency", "N", "tasks asked at once", "8", 1, 1024),
                 text_flag("--against", "RESULT", "compare with this result, task by task"),
+                {.name = "--run-code",
+                 .help = "run answers that are Python programs, in a sandbox without network, to "
+                         "see whether they pass their tests",
+                 .kind = Flag::Kind::kSwitch},
                 text_flag("--out", "RESULT", "keep the result in this file"),
                 text_flag("--html", "FILE", "write a page with scores and wrong answers"),
-                std::move(fail_if), std::move(serve_flag)},
+                std::move(fail_if),
+                std::move(serve_flag)},
       .exclusive = {{"MODEL", "--base-url"}},
       .examples = {"pelton eval models/pelton-box --tasks arithmetic,tools --num-tasks 20",
                    "pelton eval --base-url http://127.0.0.1:8000 --tasks ./gsm8k.jsonl --limit 200 "
                    "--out before.json",
+                   "pelton eval --base-url http://127.0.0.1:8000 --tasks ./humaneval.jsonl "
+                   "--run-code",
                    "pelton eval ./model --serve-flag=--weights --serve-flag=int8 --against "
                    "before.json --fail-if 'drop>0.01'"},
       .run = run,

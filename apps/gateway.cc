@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -126,6 +127,7 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
 
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
 Result<void> check_alone(const gateway::GatewayConfig& config) {
+  TRY(GatewayScaling::check(config));
   const auto refused = [](std::string_view key, std::string_view why) {
     return Error{
         ErrorCode::kBadConfig,
@@ -142,6 +144,13 @@ Result<void> check_alone(const gateway::GatewayConfig& config) {
   return {};
 }
 
+// Null: none is kept.
+Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments& arguments,
+                                                           base::Log& log) {
+  if (!arguments.has("--record-requests")) return std::unique_ptr<gateway::RequestLog>();
+  return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
   if (!arguments.has("--config")) {
@@ -156,9 +165,6 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   TRY(check_chains(arguments));
   const bool scales = arguments.has("--with-autoscaler");
-  const bool has_chat = has_console(arguments);
-  const std::string& facts_file = arguments.text("--record-facts");
-  if (scales) TRY(GatewayScaling::check(config));
   if (scales) TRY(check_alone(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -167,6 +173,8 @@ Result<void> run(const cli::Arguments& arguments) {
   if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
     log.info("limits of keys are this gateway's own: others are found by [etcd] only");
   }
+  TRY_ASSIGN(const std::unique_ptr<gateway::RequestLog> requests, open_requests(arguments, log));
+  options.requests = requests.get();
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
   DemandCount demand_count;
@@ -178,7 +186,8 @@ Result<void> run(const cli::Arguments& arguments) {
   GatewayReload reload(file, rules, config, std::move(texts), gateway, clock, log);
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
-    TRY_ASSIGN(scaling, GatewayScaling::make(config, facts_file, gateway, demand, clock, log));
+    TRY_ASSIGN(scaling, GatewayScaling::make(config, arguments.text("--record-facts"), gateway,
+                                             demand, clock, log));
   }
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
@@ -189,7 +198,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
-                            console.get(), has_chat, log));
+                            console.get(), has_console(arguments), log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
@@ -211,6 +220,23 @@ Result<void> run(const cli::Arguments& arguments) {
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
   return {};
+}
+
+// What it keeps of what it hears.
+std::vector<Flag> record_flags() {
+  return {{.name = "--record-facts",
+           .value = "FILE",
+           .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
+                   "autoscale --replay; at 64 MiB it becomes FILE.1",
+           .may_be_empty = false,
+           .only_with = {{"--with-autoscaler"}}},
+          {.name = "--record-requests",
+           .value = "FILE",
+           .help = "keep when requests came, how long they were and what became of them, no "
+                   "text, for pelton simulate --requests; at 256 MiB it becomes FILE.1",
+           .may_be_empty = false,
+           .only_with = {{"--config"}},
+           .not_with = {{"--check"}, {"--print-config"}}}};
 }
 
 }  // namespace
@@ -246,12 +272,6 @@ cli::Verb gateway_verb() {
                      "say (docs/scaling.md)",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}}},
-                {.name = "--record-facts",
-                 .value = "FILE",
-                 .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
-                         "autoscale --replay; at 64 MiB it becomes FILE.1",
-                 .may_be_empty = false,
-                 .only_with = {{"--with-autoscaler"}}},
                 {.name = "--open",
                  .help = "listen beyond this machine though nobody is asked for a key",
                  .kind = Flag::Kind::kSwitch,
@@ -266,9 +286,11 @@ cli::Verb gateway_verb() {
       .exclusive = {{"--config", "--new-key"}, {"--check", "--print-config"}},
       .examples = {"pelton gateway --new-key fleet.key",
                    "pelton gateway --config gateway.toml --check",
-                   "pelton gateway --config gateway.toml"},
+                   "pelton gateway --config gateway.toml",
+                   "pelton gateway --config gateway.toml --record-requests requests.jsonl"},
       .run = run,
   };
+  for (Flag& flag : record_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : console_flags("operators")) {
     flag.only_with = {{"--config"}};
     verb.flags.push_back(std::move(flag));

@@ -427,6 +427,16 @@ std::vector<cli::Flag> scenario_flags() {
            .help = "requests come when they came by an autoscaler's --record-facts, which is "
                    "decided again first",
            .not_with = {{"--request-rate"}, {"--num-prompts"}}},
+          {.name = "--requests",
+           .value = "FILE",
+           .help = "the load that pelton gateway --record-requests wrote, or a trace of Mooncake's "
+                   "shape: when requests came, their lengths, what their prompts share",
+           .not_with = {{"--workload"},
+                        {"--facts"},
+                        {"--request-rate"},
+                        {"--input-len"},
+                        {"--output-len"},
+                        {"--random-range-ratio"}}},
           {.name = "--scenario",
            .value = "NAME",
            .help = "one of --list, or a file: model, load, fleet and faults; flags go before what "

@@ -139,6 +139,12 @@ Result<workload::WorkloadSpec> workload_of(const cli::Arguments& arguments, uint
   if (scenario != nullptr && scenario->workload) {
     TRY_ASSIGN(otherwise, workload::parse_spec(*scenario->workload, scenario->name));
   }
+  if (arguments.knows("--requests") && arguments.has("--requests")) {
+    const std::string& file = arguments.text("--requests");
+    otherwise = workload::WorkloadSpec{
+        .name = file, .dataset = workload::WorkloadSpec::Dataset::kTrace, .count = 0};
+    otherwise->file = file;
+  }
   TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments, otherwise));
   if (arguments.has("--max-concurrency")) {
     spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));
@@ -196,6 +202,7 @@ Result<Play> read_play(const cli::Arguments& arguments, const std::string& model
     return play;
   }
   TRY_ASSIGN(play.workload, workload::make_workload(play.spec, workload::ids_vocabulary(kVocab)));
+  if (play.spec.count == 0) play.spec.count = std::ssize(play.workload.conversations);
   return play;
 }
 

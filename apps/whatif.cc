@@ -1,4 +1,5 @@
 // pelton whatif: an autoscaler's recorded facts, played with its knobs and with others.
+#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include "apps/autoscale_flags.h"
 #include "apps/input.h"
 #include "apps/verbs.h"
+#include "base/duration.h"
 #include "base/file.h"
 #include "base/json_writer.h"
 #include "base/terminal_text.h"
@@ -95,10 +97,24 @@ Result<void> report(const cli::Arguments& arguments, const simulator::RecordedHo
                                 arguments.number("--late-seconds")));
 }
 
+// 0: all of it.
+Result<double> read_last_s(const cli::Arguments& arguments) {
+  if (!arguments.has("--last")) return 0.0;
+  const std::string& text = arguments.text("--last");
+  double seconds = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (failure != std::errc{} || end != text.data() + text.size()) {
+    seconds = static_cast<double>(base::parse_duration_ns(text).value_or(0)) * 1e-9;
+  }
+  if (seconds >= 1 && seconds <= 1e9) return seconds;
+  return Error{ErrorCode::kInvalidArgument,
+               "--last wants a time of at least a second, as 1h, 90m or 3600", "last"};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const std::string& file = arguments.text("--facts");
   TRY_ASSIGN(const std::string text, base::read_file(file, kFactsBytesMax));
-  const double last_s = arguments.has("--last") ? arguments.number("--last") : 0;
+  TRY_ASSIGN(const double last_s, read_last_s(arguments));
   TRY_ASSIGN(const simulator::RecordedHour hour,
              simulator::read_recorded_hour(text, file, arguments.text("--pool"), last_s));
   gateway::ScalingConfig scaling{.policy = hour.policy, .hold = {}, .launch = {}};
@@ -142,11 +158,9 @@ cli::Verb whatif_verb() {
                              "scale_down_delay=120",
                      .many = true},
                     {.name = "--last",
-                     .value = "S",
-                     .help = "only the last seconds of the file",
-                     .kind = Flag::Kind::kNumber,
-                     .least = 1,
-                     .most = 1e9},
+                     .value = "TIME",
+                     .help = "only the end of the file, as 1h, 90m or, in seconds, 3600",
+                     .may_be_empty = false},
                     {.name = "--late-seconds",
                      .value = "S",
                      .help = "a request is late whose first token comes later",
@@ -163,7 +177,7 @@ cli::Verb whatif_verb() {
                      .value = "FILE",
                      .help = "also write the figures and steps; - is stdout"}},
           .examples = {"pelton whatif --facts facts.jsonl --set scale_down_delay=120",
-                       "pelton whatif --facts facts.jsonl --last 3600 --set max=4 --set backlog=60 "
+                       "pelton whatif --facts facts.jsonl --last 1h --set max=4 --set backlog=60 "
                        "--html whatif.html"},
           .run = run};
 }

@@ -2,13 +2,16 @@
 
 usage: eval_test.py BINARY
 """
+import http.server
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -122,6 +125,51 @@ class Eval(unittest.TestCase):
             with open(out, "rb") as first, open(again, "rb") as second:
                 self.assertEqual(first.read(), second.read())
             self.assertIn("score<1", pelton(*words, "--fail-if", "score<1", code=1))
+
+    def test_programs_are_run_where_that_was_asked_for(self):
+        """A server that answers with programs: right ones, wrong ones, and such as leave, fork or fill the disk."""
+        answers = ["def f(x):\n    return 2 * x", "def f(x):\n    return 3 * x", "import os\nos._exit(0)", "raise SystemExit(0)",
+                   "import os\nwhile True: os.fork()", "for i in range(99): open(str(i), 'wb').write(bytes(4 << 20))\ndef f(x): return 2 * x"]
+
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.say({"data": [{"id": "m"}]})
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0]["content"]
+                code = answers[int(re.search(r"Task (\d)", asked)[1])]
+                self.say({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": f"Here:\n```python\n{code}\n```"}}]})
+
+            def say(self, value):
+                data = json.dumps(value).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        with tempfile.TemporaryDirectory() as folder:
+            tasks, out = os.path.join(folder, "programs.jsonl"), os.path.join(folder, "a.json")
+            with open(tasks, "w", encoding="utf-8") as file:
+                for number in range(len(answers)):
+                    file.write(json.dumps({"task_id": f"t/{number}", "text": f"Task {number}: double it.", "test_list": ["assert f(4) == 8"]}) + "\n")
+            words = ["eval", "--base-url", f"http://127.0.0.1:{server.server_port}", "--tasks", tasks]
+            self.assertIn("--run-code", pelton(*words, code=2))
+            self.assertIn("--run-code", pelton("eval", BOX, "--tasks", "arithmetic", "--run-code", code=2))
+            done = subprocess.run([BINARY, *words, "--run-code", "--out", out], capture_output=True, text=True, timeout=100, check=False)
+            if done.returncode != 0:  # where no sandbox can be made nothing is asked
+                self.assertRegex(done.stderr, "the sandbox that programs run in cannot be made here: .+: ")
+                self.assertFalse(os.path.exists(out))
+                return
+            with open(out, encoding="utf-8") as file:
+                outcomes = json.load(file)["outcomes"]
+            self.assertEqual([one["right"] for one in outcomes], [True] + [False] * 5)
 
     def test_what_is_wrong_is_said_before_anything_is_asked(self):
         self.assertIn("arithmetic", pelton("eval", BOX, "--tasks", "poems", code=4))

@@ -116,6 +116,8 @@ class Flags(unittest.TestCase):
         cls.calibration = f / "calibration.json"
         cls.run_binary("calibrate", BOX, "--step-log", f / "steps.jsonl", "--out", cls.calibration)
         cls.hour = f / "hour.jsonl"
+        cls.requests = f / "came.jsonl"
+        cls.requests.write_text('{"timestamp":1,"input_length":20,"output_length":5}\n' * 3)
         cls.run_binary("simulate", BOX, "--num-prompts", "20", "--autoscale", "concurrency", "--request-rate", "1", "--record-facts", cls.hour)
         cls.server = subprocess.Popen([BINARY, "serve", cls.model, "--port", "0", "--executor",
                                        f"modelled:{f}/script.json"], stdout=subprocess.PIPE,
@@ -258,7 +260,8 @@ class Flags(unittest.TestCase):
                    ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,
                    ("autoscale recommend", "--scale-config"): self.folder / "scaled.toml", ("autoscale recommend", "--pool"): "box", ("autoscale recommend", "--facts"): self.hour,
                    ("autoscale recommend", "--vary"): "max=3,5",
-                   ("gateway", "--record-facts"): self.folder / "facts", ("autoscale", "--config"): self.folder / "scaled.toml",
+                   ("gateway", "--record-facts"): self.folder / "facts", ("gateway", "--record-requests"): self.folder / "requests",
+                   ("simulate", "--requests"): self.requests, ("tune", "--requests"): self.requests, ("autoscale recommend", "--requests"): self.requests, ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
                    ("eval", "--model"): "model", ("serve", "--lora-modules"): "x=model", ("synth", "--lora"): "attention", ("bench latency", "--lora-modules"): "x=model", ("eval", "--against"): self.folder / "before.json",

@@ -79,7 +79,7 @@ class Process:
 class Fleet:
     """Workers at fixed fleet ports, which may be killed and started again, and one gateway."""
 
-    def __init__(self, folder, workers, script=None, gateway=(), serve=(), pool=""):
+    def __init__(self, folder, workers, script=None, gateway=(), serve=(), pool="", record=()):
         self.folder = pathlib.Path(folder)
         self.script = self.folder / "script.json"
         self.script.write_text(json.dumps(script or SCRIPT))
@@ -93,7 +93,7 @@ class Fleet:
                              f'fleet_key_file = "{self.key}"\n', *gateway, '[[pool]]\nname = "box"\nmodel = "pelton-box"\n', pool])
         self.config = self.folder / "gateway.toml"
         self.configure(self.ports)
-        self.gateway = Process("gateway", "--config", self.config)
+        self.gateway = Process("gateway", "--config", self.config, *record)
         self.wait_for(workers)
 
     def launch(self, workers):

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,7 +18,7 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import Fleet, ask, chat, events, letters
+from gateway_fixture import BOX, Fleet, Socket, ask, chat, events, letters
 from ports import free_port
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "chaos"))
@@ -291,6 +292,62 @@ class Requests(unittest.TestCase):
         for limit in ("requests", "tokens", "concurrent"):
             line = next(line for line in text.splitlines() if line.startswith(f'pelton_gateway_limited_total{{limit="{limit}"}}'))
             self.assertGreater(float(line.split()[-1]), 0, limit)
+
+    def test_requests_are_recorded_as_numbers_and_played_again(self):
+        """What came is written without a word of it; simulator and load generator read it."""
+        record = self.folder / "requests.jsonl"
+        fleet = self.fleet(2, pool=f'tokenizer = "{BOX}"\n', record=("--record-requests", record))
+        shared = "The secretive miller counts his sacks by the river. " * 30
+        usage = []
+        for turn in range(6):
+            body = {"model": "pelton-box", "messages": [{"role": "user", "content": f"{shared}check {turn} 20 please"}]}
+            status, text = ask(fleet.gateway.port, "POST", CHAT, body)
+            self.assertEqual(status, 200, text)
+            usage.append(json.loads(text)["usage"])
+        self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, {"model": "pelton-box", "messages": "none"})[0], 400)
+        leaver = Socket(fleet.gateway.port)  # of another protocol: it is counted as well
+        leaver.response(input="check 9 5 please")
+        leaver.close()
+        self.wait(lambda: record.read_text().count("\n") == 8)
+        text = record.read_text()
+        for word in ("secretive", "miller", "check", "none"):
+            self.assertNotIn(word, text)
+        lines = [json.loads(line) for line in text.splitlines()]
+        chats = [line for line in lines if line["outcome"] == "ok" and line.get("hash_ids") and line["input_length"] > 300]
+        self.assertEqual(len(chats), 6)
+        names = [line["hash_ids"] for line in chats]
+        blocks = len(names[0]) - 2  # the last ones hold what differs
+        self.assertGreater(blocks, 3)
+        for line, said in zip(chats, usage):
+            self.assertEqual((line["pool"], line["status"]), ("box", 200))
+            self.assertEqual((line["input_length"], line["output_length"]), (said["prompt_tokens"], said["completion_tokens"]))
+            self.assertEqual(line.get("cached_tokens", 0), said["prompt_tokens_details"]["cached_tokens"])
+            self.assertEqual(line["block_tokens"], 64)
+            self.assertEqual(line["hash_ids"][:blocks], names[0][:blocks])
+            self.assertGreater(line["duration_ms"], 0)
+            self.assertGreaterEqual(line["duration_ms"], line["first_token_ms"])
+            self.assertAlmostEqual(line["timestamp"] / 1000, time.time(), delta=60)
+        self.assertEqual({line["status"] for line in lines}, {200, 400})
+        run = subprocess.run([gateway_fixture.BINARY, "simulate", "gpt-oss-20b", "--gpu", "h100", "--requests", record, "--json", "-"],
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        played = json.loads(run.stdout)
+        self.assertEqual((played["num_prompts"], played["completed"]), (8, 8))
+        self.assertEqual(played["total_input_tokens"], sum(max(line["input_length"], 1) for line in lines))
+        self.assertEqual(played["total_output_tokens"], sum(max(line["output_length"], 1) for line in lines))
+        run = subprocess.run([gateway_fixture.BINARY, "bench", "serve", "--base-url", f"http://127.0.0.1:{fleet.gateway.port}",
+                              "--tokenizer", BOX, "--dataset-name", "trace", "--dataset-path", record, "--trace-speed", "10",
+                              "--result-filename", self.folder / "bench.json", "--save-result"],
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(json.loads((self.folder / "bench.json").read_text())["num_prompts"], 8)
+        for bad, why in (("{\"timestamp\": 1}", "input_length"), ('{"timestamp":1,"input_length":-1,"output_length":1}', "lengths"), ("", "no requests")):
+            wrong = self.folder / "wrong.jsonl"
+            wrong.write_text(bad)
+            run = subprocess.run([gateway_fixture.BINARY, "simulate", "gpt-oss-20b", "--gpu", "h100", "--requests", wrong],
+                                 capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(run.returncode, 2, run.stdout)
+            self.assertIn(why, run.stderr)
 
 
 if __name__ == "__main__":

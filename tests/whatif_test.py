@@ -72,6 +72,9 @@ class ScaledFleet(unittest.TestCase):
         self.assertGreater(other["held_mean_s"], played["held_mean_s"])
         self.assertIn("What if: pool simulated", (self.folder / "whatif.html").read_text())
         self.assertIn("late: first token after 2 s", pelton("whatif", "--facts", self.facts))
+        self.assertEqual(pelton("whatif", "--facts", self.facts, "--last", "1m"), pelton("whatif", "--facts", self.facts, "--last", 60))
+        for wrong in ("soon", "-1h", "0", "1h2", "nan"):
+            self.assertIn("--last", pelton("whatif", "--facts", self.facts, f"--last={wrong}", code=2))
 
     def test_facts_are_a_load(self):
         result = json.loads(pelton(*FLEET, "--autoscale", "concurrency", "--facts", self.facts, "--json", "-"))

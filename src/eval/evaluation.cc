@@ -33,6 +33,9 @@ struct ExpectationText {
   }
   Json operator()(const ExpectJson& one) const { return one.value; }
   Json operator()(const ExpectSchema& one) const { return one.schema; }
+  Json operator()(const ExpectProgram& one) const {
+    return Json::Array{one.prompt, one.entry, one.tests};
+  }
   Json operator()(const ExpectCalls& one) const {
     Json::Array calls;
     for (const ExpectCalls::Call& call : one.calls) {

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/output_file.h"
 #include "eval/judge.h"
+#include "eval/program_judge.h"
 
 namespace pelton::eval {
 namespace {
@@ -238,14 +239,20 @@ class Asking {
     return std::move(state->response);
   }
 
-  static Outcome judged(const Task& task, const ReadAnswer& read) {
+  Outcome judged(const Task& task, const ReadAnswer& read) const {
     Outcome outcome{.set = task.set,
                     .id = task.id,
-                    .is_right = is_right(task.expected, read.answer),
                     .finish_reason = read.finish_reason,
                     .answer = read.answer.content,
                     .prompt_tokens = read.prompt_tokens,
                     .completion_tokens = read.completion_tokens};
+    if (const auto* program = std::get_if<ExpectProgram>(&task.expected)) {
+      const Result<bool> passes = passes_tests(*program, read.answer, options_.sandbox);
+      if (!passes.ok()) return {.set = task.set, .id = task.id, .error = passes.error().message};
+      outcome.is_right = *passes;
+    } else {
+      outcome.is_right = is_right(task.expected, read.answer);
+    }
     for (const Answer::Call& call : read.answer.calls) {
       outcome.answer +=
           fmt::format("{}{}({})", outcome.answer.empty() ? "" : "\n", call.name, call.arguments);

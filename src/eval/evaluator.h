@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "eval/evaluation.h"
+#include "eval/sandbox.h"
 #include "eval/task.h"
 #include "net/http_client.h"
 
@@ -28,6 +29,7 @@ struct EvaluatorOptions {
   // Outcomes as they come, a line each; empty: none are kept. One that belongs to another setting
   // is an error.
   std::string journal;
+  SandboxLimits sandbox;                                      // of programs that answers are
   std::function<bool()> stopped;                              // asked often
   std::function<void(int64_t done, int64_t total)> progress;  // on the caller's thread
 };

@@ -189,8 +189,8 @@ bool stands_alone(std::string_view text, size_t at) {
 }  // namespace
 
 std::string_view kind_name(const Expectation& expected) {
-  constexpr std::string_view kNames[] = {"a number",   "a choice",   "a text",      "a JSON value",
-                                         "a document", "tool calls", "instructions"};
+  constexpr std::string_view kNames[] = {"a number",   "a choice",   "a text",       "a JSON value",
+                                         "a document", "tool calls", "instructions", "a program"};
   return kNames[expected.index()];
 }
 
@@ -198,6 +198,7 @@ bool is_right(const Expectation& expected, const Answer& answer) {
   struct Judge {
     const Answer& answer;
     bool operator()(const ExpectCalls& calls) const { return same_calls(calls, answer); }
+    bool operator()(const ExpectProgram&) const { return false; }
     bool operator()(const ExpectNumber& number) const { return same_number(number, answer); }
     bool operator()(const ExpectText& text) const { return same_text(text, answer); }
     bool operator()(const ExpectJson& json) const { return same_json(json, answer); }

@@ -9,6 +9,7 @@
 
 namespace pelton::eval {
 
+// A program is right where it has been run: none is here.
 bool is_right(const Expectation& expected, const Answer& answer);
 
 // The last number in a text, in its shortest decimal form: "It is $1,234.50." -> "1234.5". Empty:
@@ -20,7 +21,8 @@ std::optional<std::string> last_number(std::string_view text);
 // none, or it is unclear.
 char chosen_letter(std::string_view text, int count);
 
-// A document in a text: the text itself, or what stands between the first code fence's lines.
+// A document, or a program, in a text: the text itself, or what stands between the first code
+// fence's lines.
 std::string_view json_in(std::string_view text);
 
 }  // namespace pelton::eval

@@ -51,8 +51,14 @@ struct ExpectInstructions {
   };
   std::vector<Instruction> instructions;
 };
+// A program in Python that passes tests (eval/program_judge.h runs it).
+struct ExpectProgram {
+  std::string prompt;  // that the answer may go on from, or define again; empty: there is none
+  std::string entry;   // the function that the prompt begins; empty: it begins none
+  std::string tests;   // behind the answer's program
+};
 using Expectation = std::variant<ExpectNumber, ExpectChoice, ExpectText, ExpectJson, ExpectSchema,
-                                 ExpectCalls, ExpectInstructions>;
+                                 ExpectCalls, ExpectInstructions, ExpectProgram>;
 
 struct Task {
   std::string set;  // the set that it belongs to: "arithmetic", or its file's name

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "eval/instruction_checks.h"
 #include "eval/judge.h"
@@ -210,7 +211,8 @@ Result<Expectation> calls_expected(const Json& value) {
 
 Result<Expectation> expectation_of(const Json& expect) {
   if (!expect.is_object() || expect.as_object().size() != 1) {
-    return wrong("`expect` wants an object with one of number, choice, text, json, schema, calls");
+    return wrong(
+        "`expect` wants an object with one of number, choice, text, json, schema, calls, tests");
   }
   const auto& [kind, value] = expect.as_object().front();
   if (kind == "number") {
@@ -234,13 +236,20 @@ Result<Expectation> expectation_of(const Json& expect) {
   }
   if (kind == "json") return Expectation(ExpectJson{value});
   if (kind == "calls") return calls_expected(value);
+  if (kind == "tests") {
+    if (!value.is_string() || value.as_string().empty()) {
+      return wrong("`expect.tests` wants lines of Python");
+    }
+    return Expectation(ExpectProgram{.prompt = {}, .entry = {}, .tests = value.as_string()});
+  }
   if (kind == "schema") {
     const auto grammar = grammar::compile_json_schema(value, {});
     if (!grammar.ok()) return wrong("`expect.schema`: " + grammar.error().message);
     return Expectation(ExpectSchema{value});
   }
   return wrong(fmt::format(
-      "`expect` has no kind '{}'; those are number, choice, text, json, schema, calls", kind));
+      "`expect` has no kind '{}'; those are number, choice, text, json, schema, calls, tests",
+      kind));
 }
 
 Result<Task> own_task(const Json& line) {
@@ -265,15 +274,54 @@ Result<Task> own_task(const Json& line) {
   return task;
 }
 
+bool is_name(std::string_view text) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !text.empty() && std::ranges::all_of(text, fits);
+}
+
+// As HumanEval: a function whose head and purpose are given.
+Result<Task> function_task(const Json& line) {
+  const std::optional<std::string> prompt = line.string("prompt");
+  const std::optional<std::string> test = line.string("test");
+  const std::string entry = line.string("entry_point").value_or("");
+  if (!prompt || !test) return wrong("`prompt` and `test` want texts");
+  if (!is_name(entry)) return wrong("`entry_point` wants a function's name");
+  Task task;
+  task.request = asking(fmt::format(
+      "Write this Python function. Answer with the whole function in one code block.\n\n"
+      "```python\n{}\n```",
+      *prompt));
+  task.expected = ExpectProgram{
+      .prompt = *prompt, .entry = entry, .tests = fmt::format("{}\ncheck({})", *test, entry)};
+  return task;
+}
+
+// As MBPP: what is wanted in words, with the lines that the answer must pass.
+Result<Task> asserted_task(const Json& line) {
+  const std::optional<std::string> text =
+      line.find("text") != nullptr ? line.string("text") : line.string("prompt");
+  if (!text) return wrong("`text` or `prompt` wants a text");
+  TRY_ASSIGN(const std::vector<std::string> tests, strings_of(line.find("test_list"), "test_list"));
+  if (tests.empty()) return wrong("`test_list` is empty");
+  Task task;
+  task.request =
+      asking(fmt::format("{}\n\nAnswer with a Python program in one code block that passes:\n\n{}",
+                         *text, fmt::join(tests, "\n")));
+  const std::string setup = line.string("test_setup_code").value_or("");
+  task.expected = ExpectProgram{
+      .prompt = {}, .entry = {}, .tests = fmt::format("{}\n{}", setup, fmt::join(tests, "\n"))};
+  return task;
+}
+
 Result<Task> task_of(const Json& line) {
   if (line.find("expect") != nullptr) return own_task(line);
   if (line.find("instruction_id_list") != nullptr) return instructions_task(line);
   const Json* question = line.find("question");
   if (question == nullptr) {
-    if (line.find("test") != nullptr && line.find("prompt") != nullptr) {
-      return Error{ErrorCode::kUnsupported,
-                   "tasks whose answer is a program to be run are not judged"};
-    }
+    if (line.find("test_list") != nullptr) return asserted_task(line);
+    if (line.find("test") != nullptr && line.find("prompt") != nullptr) return function_task(line);
     return wrong(
         "none of the shapes that are read: `expect`, `question` or `instruction_id_list` is "
         "missing");

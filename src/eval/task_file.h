@@ -3,10 +3,13 @@
 //
 //   {"messages": [...] | "prompt": "...", "expect": {"number": 42}}      our own; `expect` has one
 //   of
-//       number, choice (a letter), text (or several), json, schema, calls [{name, arguments}]
+//       number, choice (a letter), text (or several), json, schema, calls [{name, arguments}],
+//       tests (lines of Python behind the answer's program)
 //   {"question": "...", "answer": "... #### 42"}                          as GSM8K
 //   {"question": "...", "choices": ["..."], "answer": 2 | "C"}            as MMLU
 //   {"question": "...", "choices": {"text": [...], "label": [...]}, "answerKey": "C"}   as ARC
+//   {"prompt": "...", "test": "...", "entry_point": "f"}                  as HumanEval
+//   {"text" | "prompt": "...", "test_list": ["assert ..."]}               as MBPP
 //   {"prompt": "...", "instruction_id_list": [...], "kwargs": [...]}      as IFEval
 //   {"question": [[messages]], "function": [...], "ground_truth": [...]}  as BFCL, with the answers
 //       of its second file in the line

@@ -46,6 +46,23 @@ TEST(TaskFile, published_shapes_are_read) {
   EXPECT_EQ(std::get<ExpectChoice>(arc.expected).letter, 'B');
   EXPECT_EQ(arc.id, "Mercury_1");
 
+  const Task humaneval = parsed(
+      R"({"task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f", "test": "def check(g): pass"})");
+  EXPECT_EQ(std::get<ExpectProgram>(humaneval.expected).tests, "def check(g): pass\ncheck(f)");
+  EXPECT_EQ(humaneval.id, "HumanEval/0");
+  const Task mbpp = parsed(
+      R"({"task_id": 2, "text": "Add.", "test_setup_code": "x = 1", "test_list": ["assert x", "assert add(1, 2) == 3"]})");
+  EXPECT_EQ(std::get<ExpectProgram>(mbpp.expected).tests, "x = 1\nassert x\nassert add(1, 2) == 3");
+  EXPECT_THAT(question(mbpp), HasSubstr("assert add(1, 2) == 3"));
+  EXPECT_EQ(
+      std::get<ExpectProgram>(
+          parsed(R"({"prompt": "Add.", "expect": {"tests": "assert add(1, 2) == 3"}})").expected)
+          .tests,
+      "assert add(1, 2) == 3");
+  EXPECT_THAT(error_of(R"({"prompt": "P", "test": "t", "entry_point": "f; import os"})"),
+              HasSubstr("entry_point"));
+  EXPECT_THAT(error_of(R"({"text": "P", "test_list": []})"), HasSubstr("test_list"));
+
   const Task ifeval = parsed(
       R"({"key": 1000, "prompt": "P", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]})");
   EXPECT_EQ(std::get<ExpectInstructions>(ifeval.expected).instructions.size(), 1);
@@ -78,8 +95,7 @@ TEST(TaskFile, own_shape_has_each_kind) {
 TEST(TaskFile, what_is_wrong_is_said) {
   EXPECT_THAT(error_of("[]"), HasSubstr("object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("none of the shapes"));
-  EXPECT_THAT(error_of(R"({"prompt": "p", "test": "def check(): ...", "entry_point": "f"})"),
-              HasSubstr("program"));
+  EXPECT_THAT(error_of(R"({"prompt": "p", "test": "def check(): ..."})"), HasSubstr("entry_point"));
   EXPECT_THAT(error_of(R"({"question": "Q", "choices": ["x", "y"], "answer": 2})"),
               HasSubstr("choice"));
   EXPECT_THAT(error_of(R"({"question": "Q", "choices": ["x"], "answer": 0})"),

@@ -162,6 +162,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
           std::move(options.keys),
           knows_salts_ ? std::move(options.salt_secret) : fmt::format("{:016x}", random_seed()),
           clock),
+      requests_(options.requests),
       quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
       fleet_({.gateway = name_,
               .trust = trust_,
@@ -439,10 +440,10 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .homes = homes_,
       .gateway = name_,
       .retries_max = config.retries_max,
-      .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9)};
-  PromptNamer::Naming naming = naming_of(*settings, *pool, named_for(*relayed));
+      .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
+      .requests = requests_};
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
-  namer_.name_beside(relayed->http, std::move(naming), exchange,
+  namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
                      [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
                        if (!reserve(*relayed, exchange)) return;

@@ -64,6 +64,7 @@ class Gateway {
     std::string version;
     // A request has come to a pool that has no replica for it; any thread.
     std::function<void()> on_demand;
+    RequestLog* requests = nullptr;  // outlives it; null: none is kept
   };
 
   // `clock` and `log` outlive it.
@@ -229,6 +230,7 @@ class Gateway {
   access::AccessControl access_control_;
   access::RefusalCounts refusals_;
   RelayCounters counters_;
+  RequestLog* const requests_;
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
   ResponseHomes homes_;

@@ -25,6 +25,7 @@
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
+#include "gateway/request_log.h"
 #include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/said_tokens.h"
@@ -49,6 +50,7 @@ class Relay final : public WorkerListener,
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
+    RequestLog* requests = nullptr;  // null: there is none
   };
   struct Request {
     net::HttpRequest http;
@@ -175,6 +177,7 @@ class Relay final : public WorkerListener,
   void note_said(int64_t now_ns);
   void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
   void change_pool(std::string pool);
+  void record_request(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
   void note_end(const std::string& choice_end, size_t said);

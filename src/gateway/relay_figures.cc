@@ -64,6 +64,7 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
        .outcome = GatewayFigures::kOutcomes[static_cast<size_t>(outcome)]});
   const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
   note_pool_served(outcome, tokens);
+  if (services_.requests != nullptr) record_request(outcome, status, tokens);
   if (!request_.arm) return;
   size_t longest = 0;
   for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
@@ -71,6 +72,23 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
                           .tokens = tokens,
                           .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
                           .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
+}
+
+void Relay::record_request(ArmFigures::Outcome outcome, int status, int64_t tokens) {
+  const int64_t arrived_ns = request_.received_ns != 0 ? request_.received_ns : started_ns_;
+  GroupedNames grouped = grouped_names(request_.prompt.names, request_.prompt.block_tokens);
+  services_.requests->note(
+      {.arrived_unix_ms = request_.created_ms,
+       .pool = request_.pool,
+       .input_tokens = prompt_tokens_ > 0 ? prompt_tokens_ : request_.prompt.tokens,
+       .output_tokens = std::max(tokens, ended_tokens_),
+       .cached_tokens = cached_tokens_,
+       .names = std::move(grouped.names),
+       .block_tokens = grouped.block_tokens,
+       .status = status,
+       .outcome = GatewayFigures::kOutcomes[static_cast<size_t>(outcome)],
+       .first_token_s = answer_ns_ > 0 ? seconds(answer_ns_ - arrived_ns) : 0.0,
+       .duration_s = seconds(services_.clock.now_ns() - arrived_ns)});
 }
 
 // Of an answer of which something was said; workers count no others.

@@ -67,7 +67,8 @@ Result<std::vector<Conversation>> hub_rows_conversations(std::string_view text,
                                                          const Vocabulary& vocabulary);
 
 // What came when. JSON lines as Mooncake publishes them, {"timestamp": MS, "input_length": N,
-// "output_length": N, "hash_ids": [id of each 512 tokens, …]}, where equal ids become equal text;
+// "output_length": N, "hash_ids": [id of each 512 tokens, …]}, where equal ids become equal text
+// (of each "block_tokens" where a line says so, as the lines of a gateway's request log do);
 // or BurstGPT's CSV with columns "Timestamp" (seconds), "Request tokens", "Response tokens".
 struct TraceOptions {
   int64_t count = 0;  // 0: all

@@ -12,17 +12,19 @@
 namespace pelton::workload {
 namespace {
 
-constexpr int kBlockTokens = 512;  // of a Mooncake trace's hash_ids
+constexpr int kBlockTokens = 512;  // of a Mooncake trace's hash_ids, and where a line says nothing
 constexpr uint64_t kBlockStream = 0x626C6F63;
 constexpr uint64_t kTailStream = 0x7461696C;
 constexpr uint64_t kChoiceStream = 0x6275;
 constexpr int64_t kLengthMax = 10'000'000;
+constexpr int64_t kBlockTokensMax = 1'000'000;
 
 struct Came {
   double at_s = 0;
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;
   std::vector<int64_t> blocks;
+  int block_tokens = kBlockTokens;
 };
 
 Error bad(const std::string& where, std::string why) {
@@ -48,6 +50,13 @@ Result<Came> parse_json_line(std::string_view line, const std::string& where) {
     return bad(where, "needs the numbers \"timestamp\", \"input_length\" and \"output_length\"");
   }
   Came came{.at_s = *ms / 1000, .input_tokens = *input, .output_tokens = *output, .blocks = {}};
+  if (json->find("block_tokens") != nullptr) {
+    const std::optional<int64_t> tokens = json->integer("block_tokens");
+    if (!tokens || *tokens < 1 || *tokens > kBlockTokensMax) {
+      return bad(where, fmt::format("\"block_tokens\" must be from 1 to {}", kBlockTokensMax));
+    }
+    came.block_tokens = static_cast<int>(*tokens);
+  }
   if (const Json* ids = json->find("hash_ids"); ids != nullptr && ids->is_array()) {
     for (const Json& id : ids->as_array()) {
       if (!id.is_integer()) return bad(where, "\"hash_ids\" must be whole numbers");
@@ -157,7 +166,7 @@ Turn make_turn(const Came& came, uint64_t number, const Vocabulary& vocabulary, 
   for (const int64_t block : came.blocks) {
     if (left == 0) break;
     Draws draws(seed, kBlockStream ^ static_cast<uint64_t>(block) << 8);
-    const int tokens = std::min(left, kBlockTokens);
+    const int tokens = std::min(left, came.block_tokens);
     vocabulary.append(text, tokens, draws);
     left -= tokens;
   }

@@ -413,6 +413,38 @@ TEST(Trace, BurstGpt) {
   }
 }
 
+// As a gateway's request log has it: members beside those of a trace, blocks of its own width.
+TEST(Trace, RequestLog) {
+  const std::string line =
+      R"({"timestamp":%,"pool":"box","input_length":200,"output_length":9,"cached_tokens":128,)"
+      R"("block_tokens":64,"hash_ids":[11,12,@],"status":200,"outcome":"ok","duration_ms":3.5})"
+      "\n";
+  const auto with = [&](const std::string& at, const std::string& id) {
+    std::string text = line;
+    text.replace(text.find('%'), 1, at);
+    text.replace(text.find('@'), 1, id);
+    return text;
+  };
+  // Written when they are over: not in the order in which they came.
+  const auto made = trace_conversations(with("1790000002000", "13") + with("1790000000500", "14"),
+                                        "f", {}, ids_vocabulary(1000));
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 2u);
+  EXPECT_EQ((*made)[0].at_s, 0);
+  EXPECT_EQ((*made)[1].at_s, 1.5);
+  const auto& first = (*made)[0].turns[0].ids;
+  const auto& second = (*made)[1].turns[0].ids;
+  ASSERT_EQ(first.size(), 200u);
+  ASSERT_EQ(second.size(), 200u);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 128, second.begin()));
+  EXPECT_FALSE(std::equal(first.begin() + 128, first.begin() + 192, second.begin() + 128));
+  for (const char* bad : {"0", "-64", "\"64\"", "1e9"}) {
+    std::string text = with("1", "13");
+    text.replace(text.find("64,"), 2, bad);
+    EXPECT_FALSE(trace_conversations(text, "f", {}, Vocabulary()).ok()) << bad;
+  }
+}
+
 TEST(Trace, IsBoundedInTokens) {
   std::string text;
   for (int i = 0; i < 16; ++i) {
