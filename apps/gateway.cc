@@ -165,6 +165,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   TRY(check_chains(arguments));
   const bool scales = arguments.has("--with-autoscaler");
+  const bool has_chat = has_console(arguments);
   if (scales) TRY(check_alone(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -198,7 +199,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   TRY_ASSIGN(Listeners listeners,
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
-                            console.get(), has_console(arguments), log));
+                            console.get(), has_chat, log));
   if (scales) scaling->start();
   std::string lines = fmt::format("listening on http://{}\n",
                                   net::format_host_port(config.host, listeners.http->port()));
