@@ -151,6 +151,22 @@ Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments&
   return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
 }
 
+// On stdout: where it listens.
+void announce(const Listeners& listeners, const gateway::GatewayConfig& config, base::Log& log) {
+  std::string lines = fmt::format("listening on http://{}\n",
+                                  net::format_host_port(config.host, listeners.http->port()));
+  if (listeners.grpc != nullptr) {
+    lines += fmt::format("grpc on {}\n",
+                         net::format_host_port(config.grpc_host, listeners.grpc->port()));
+  }
+  if (listeners.admin != nullptr) {
+    lines += fmt::format("admin on http://{}\n",
+                         net::format_host_port(config.admin_host, listeners.admin->port()));
+  }
+  const Result<void> written = write_output(lines);
+  if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
   if (!arguments.has("--config")) {
@@ -201,18 +217,7 @@ Result<void> run(const cli::Arguments& arguments) {
              open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
                             console.get(), has_chat, log));
   if (scales) scaling->start();
-  std::string lines = fmt::format("listening on http://{}\n",
-                                  net::format_host_port(config.host, listeners.http->port()));
-  if (listeners.grpc != nullptr) {
-    lines += fmt::format("grpc on {}\n",
-                         net::format_host_port(config.grpc_host, listeners.grpc->port()));
-  }
-  if (listeners.admin != nullptr) {
-    lines += fmt::format("admin on http://{}\n",
-                         net::format_host_port(config.admin_host, listeners.admin->port()));
-  }
-  const Result<void> written = write_output(lines);
-  if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
+  announce(listeners, config, log);
 
   while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
   gateway.drain();
