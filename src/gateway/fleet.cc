@@ -211,7 +211,9 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
 std::vector<Fleet::Listening> Fleet::take_leaving(Worker& worker, int64_t now_ns) {
   const bool says_so =
       worker.health.state(now_ns) == WorkerState::kDraining && worker.health.load().draining;
-  if (worker.is_foreign || (!says_so && !worker.config.draining)) return {};
+  if (worker.is_foreign || !(says_so || worker.config.draining || worker.gives_up_answers)) {
+    return {};
+  }
   const size_t count = std::min(kLeavingMax, worker.listening.size());
   const auto end = worker.listening.begin() + static_cast<std::ptrdiff_t>(count);
   std::vector<Listening> taken(worker.listening.begin(), end);
@@ -570,8 +572,10 @@ bool Fleet::command(std::string_view name, Command command) {
   cluster::WorkerHealth& health = (*found)->health;
   switch (command) {
     case Command::kDrain:
+    case Command::kMove:
     case Command::kUndrain:
-      health.set_draining(command == Command::kDrain);
+      health.set_draining(command != Command::kUndrain);
+      (*found)->gives_up_answers = command == Command::kMove;
       break;
     case Command::kEject:
       health.eject(cluster::WorkerHealth::Cause::kOperator, clock_.now_ns());

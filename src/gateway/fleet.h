@@ -168,7 +168,8 @@ class Fleet {
   };
   void note_hit(const Assignment& assignment, const Hit& hit);
 
-  enum class Command { kDrain, kUndrain, kEject, kRestore };
+  // kMove: drained, and its answers go on elsewhere.
+  enum class Command { kDrain, kMove, kUndrain, kEject, kRestore };
   // False: no worker of that name.
   bool command(std::string_view name, Command command);
   // Until it starts anew, and from when it has no request of this gateway's any more: before, it
@@ -276,9 +277,10 @@ class Fleet {
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;
-    bool leaves = false;           // taken out: nothing new for it
-    int open = 0;                  // attempts without an outcome
-    int64_t doubted_until_ns = 0;  // its reports left some of these out
+    bool leaves = false;            // taken out: nothing new for it
+    bool gives_up_answers = false;  // an operator wants them to go on elsewhere
+    int open = 0;                   // attempts without an outcome
+    int64_t doubted_until_ns = 0;   // its reports left some of these out
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
     cluster::WorkerRole role{};                    // its record's, or an operator's
