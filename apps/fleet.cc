@@ -236,16 +236,18 @@ cli::Verb role_verb() {
 }
 
 cli::Verb command_verb(std::string word, std::string summary) {
-  return {.name = "fleet " + word,
-          .summary = std::move(summary),
-          .about = "Of this gateway alone: each of several is told for itself (--admin).",
-          .positionals = {name_positional()},
-          .flags = {admin_flag()},
-          .examples = {fmt::format("pelton fleet {} gpu-7", word)},
-          .run = [word](const cli::Arguments& arguments) -> Result<void> {
-            TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
-            return {};
-          }};
+  return {
+      .name = "fleet " + word,
+      .summary = std::move(summary),
+      .about =
+          "Of this gateway alone: where there are several, each has a word of its own (--admin).",
+      .positionals = {name_positional()},
+      .flags = {admin_flag()},
+      .examples = {fmt::format("pelton fleet {} gpu-7", word)},
+      .run = [word](const cli::Arguments& arguments) -> Result<void> {
+        TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
+        return {};
+      }};
 }
 
 }  // namespace

@@ -240,33 +240,6 @@ class Gateway(unittest.TestCase):
         found = [usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values()]
         self.assertGreaterEqual(sum(cached > 400 for cached in found), moved, "found there, and not computed")
 
-    def test_an_operator_moves_a_workers_answers(self):
-        fleet = self.fleet(2)
-        raised = []
-
-        def stream(number):
-            try:
-                check_stream(fleet.gateway.port, number, 900, number)
-            except Exception as error:
-                raised.append(repr(error)[:600])
-        clients = [threading.Thread(target=stream, args=(number,)) for number in range(8)]
-        for one in clients:
-            one.start()
-        while not all(row["running"] for row in fleet.rows()) or sum(row["running"] for row in fleet.rows()) < 8:
-            time.sleep(0.02)
-        subprocess.run([gateway_fixture.BINARY, "fleet", "move", "w0", "--admin", f"http://127.0.0.1:{fleet.admin}"], check=True, timeout=20)
-        while fleet.metric("requests_open") == 8 and next(row for row in fleet.rows() if row["name"] == "w0")["running"] > 0:
-            time.sleep(0.02)
-        self.assertEqual(fleet.metric("requests_open"), 8, "they go on, at the other one")
-        for one in clients:
-            one.join()
-        self.assertEqual(raised, [])
-        self.assertGreater(fleet.metric("drain_moves_total"), 0)
-        row = next(row for row in fleet.rows() if row["name"] == "w0")
-        self.assertEqual((row["state"], row["reason"]), ("draining", "by an operator"))
-        ask(fleet.admin, "POST", "/v1/workers/w0/undrain")
-        fleet.wait_for(2)
-
     def test_the_last_worker_of_a_pool_ends_its_streams_itself(self):
         """FT-22: nobody is there to go on; they have --drain-seconds."""
         fleet = self.fleet(1)

@@ -396,6 +396,23 @@ void Gateway::open_socket(net::HttpRequest request,
       });
 }
 
+Relay::Services Gateway::relay_services(const GatewayConfig& config) {
+  return {.fleet = fleet_,
+          .client = client_,
+          .clock = clock_,
+          .log = log_,
+          .counters = counters_,
+          .quarantine = quarantine_,
+          .retry_budget = retry_budget_,
+          .homes = homes_,
+          .running = running_,
+          .gateway = name_,
+          .retries_max = config.retries_max,
+          .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
+          .requests = requests_,
+          .ends = &ends_};
+}
+
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                     Caller caller, Comments comments) {
   const int64_t received_ns = clock_.now_ns();
@@ -447,21 +464,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
-  const Relay::Services services{
-      .fleet = fleet_,
-      .client = client_,
-      .clock = clock_,
-      .log = log_,
-      .counters = counters_,
-      .quarantine = quarantine_,
-      .retry_budget = retry_budget_,
-      .homes = homes_,
-      .running = running_,
-      .gateway = name_,
-      .retries_max = config.retries_max,
-      .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
-      .requests = requests_,
-      .ends = &ends_};
+  const Relay::Services services = relay_services(config);
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
                      [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {

@@ -183,6 +183,7 @@ class Gateway {
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
+  Relay::Services relay_services(const GatewayConfig& config);
   Home home_of(const std::string& id) const;
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
