@@ -22,6 +22,7 @@
 #include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
+#include "gateway/foreign_pair.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
 #include "net/json_response.h"
@@ -131,6 +132,11 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
   const double weight = weight_of(config, asker);
   if (weight > 0) principal.weight = weight;
   return principal;
+}
+
+Error client_transfer(const std::string& field) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("'{}' is between workers and their gateway only", field), field};
 }
 
 // GW-03.
@@ -402,6 +408,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
+  // Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
+  if (std::ranges::any_of(config.pools, &PoolConfig::is_foreign)) {
+    const std::string field = transfer_field_of(request.body);
+    if (!field.empty()) return refuse(api::api_error(client_transfer(field)));
+  }
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
