@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -190,12 +191,18 @@ Result<int> ask(const Side& side, const std::vector<TokenId>& prompt, const std:
   }
 }
 
-// Of `page`, the line that begins so.
-double sample(std::string_view page, std::string_view line) {
-  const size_t at = page.find(std::string("\n") + std::string(line) + " ");
-  return at == std::string_view::npos
-             ? 0
-             : std::strtod(std::string(page.substr(at + line.size() + 2, 40)).c_str(), nullptr);
+// Of all engines, the samples of this family that have the label.
+double sum_of(std::string_view page, std::string_view family, std::string_view label) {
+  double sum = 0;
+  for (size_t at = 0; at < page.size();) {
+    const size_t end = std::min(page.find('\n', at), page.size());
+    const std::string_view line = page.substr(at, end - at);
+    at = end + 1;
+    const bool is_one = line.starts_with(family) && line.substr(family.size()).starts_with('{') &&
+                        line.find(label) != std::string_view::npos;
+    if (is_one) sum += std::strtod(std::string(line.substr(line.rfind(' ') + 1)).c_str(), nullptr);
+  }
+  return sum;
 }
 
 Result<Counted> count(const Side& side) {
@@ -203,9 +210,22 @@ Result<Counted> count(const Side& side) {
   call.target = "/fleet/v1/metrics";
   call.whole_time_max = kRecordMax;
   TRY_ASSIGN(const net::HttpResponse page, net::http_fetch(std::move(call)));
-  return Counted{.bytes = sample(page.body, "pelton_kv_peer_bytes_total{kind=\"fetched\"}"),
-                 .seconds = sample(page.body, "pelton_kv_peer_fetch_seconds_total"),
-                 .blocks = sample(page.body, "pelton_kv_peer_blocks_total{kind=\"fetched\"}")};
+  constexpr std::string_view kFetched = "kind=\"fetched\"";
+  return Counted{.bytes = sum_of(page.body, "pelton_kv_peer_bytes_total", kFetched),
+                 .seconds = sum_of(page.body, "pelton_kv_peer_fetch_seconds_total", ""),
+                 .blocks = sum_of(page.body, "pelton_kv_peer_blocks_total", kFetched)};
+}
+
+// What the worker shows may be a moment old.
+Result<Counted> count_more(const Side& side, const Counted& before) {
+  constexpr int kLooks = 40;
+  constexpr std::chrono::milliseconds kBetween{25};
+  Counted counted = before;
+  for (int i = 0; i < kLooks && counted.blocks == before.blocks; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kBetween);
+    TRY_ASSIGN(counted, count(side));
+  }
+  return counted;
 }
 
 Result<void> expect_answer(Result<int> status, std::string_view flag) {
@@ -242,7 +262,7 @@ Result<Run> run_once(const Bench& bench, uint64_t number) {
                          .ahead = true}),
                     "--to"));
   const std::chrono::duration<double> ready = Clock::now() - begun;
-  TRY_ASSIGN(const Counted after, count(bench.to));
+  TRY_ASSIGN(const Counted after, count_more(bench.to, before));
   if (after.blocks == before.blocks) {
     return Error{ErrorCode::kIo,
                  "--to has fetched nothing: its log says why, or its host memory has no room "

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/digest.h"
+#include "base/random.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {

@@ -265,6 +265,46 @@ class BlockExchangeTest : public testing::Test {
   }
   kv::PeerFetched run(const PeerTicket& ticket) { return run(fetch(ticket.seal(kKeys.front()))); }
 
+  // Who greets as this fleet's do, takes one Want, and then says this.
+  kv::PeerFetched fetch_from_source_that(
+      const std::vector<std::function<std::string(uint32_t)>>& says) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof place;
+    EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&place), size), 0);
+    EXPECT_EQ(::listen(listener, 1), 0);
+    EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&place), &size), 0);
+    std::thread source([&] {
+      const auto until = PeerChannel::Clock::now() + 5s;
+      const int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      auto channel = *PeerChannel::accept(socket, kKeys, until);
+      (void)channel->receive(until).ok();
+      channel->set_record_max(1 << 20);
+      (void)channel->send(encode(PeerWelcome{}), until).ok();
+      const auto came = channel->receive(until);
+      if (!came.ok() || !*came) return;
+      const auto message = decode_peer_message(**came);
+      const uint32_t transfer = std::get<PeerWant>(*message).transfer;
+      for (const auto& one : says) (void)channel->send(one(transfer), until).ok();
+      (void)channel->receive(until).ok();  // until the receiver leaves
+    });
+    kv::PeerFetch wanted = fetch(ticket().seal(kKeys.front()));
+    wanted.port = ntohs(place.sin_port);
+    const kv::PeerFetched fetched = run(std::move(wanted));
+    target_->cancel(id_);
+    close_idle();
+    source.join();
+    ::close(listener);
+    return fetched;
+  }
+  // Channels that are kept for later go.
+  void close_idle() {
+    target_.reset();
+    target_ = *BlockExchange::open(options_of(), target_memory_);
+  }
+
   // As a receiver does, up to the answer.
   void ask_and_stop(bool leaves) {
     const auto until = PeerChannel::Clock::now() + 5s;
@@ -578,6 +618,82 @@ TEST_F(BlockExchangeTest, ASourceThatSaysNothingIsGivenUp) {
   const kv::PeerFetched fetched = run(std::move(wanted));
   EXPECT_NE(fetched.outcome, Outcome::kDone);
   EXPECT_TRUE(fetched.blocks.empty());
+}
+
+// A source of this fleet's that says what none says: the receiver believes what it asked for, once,
+// of the right size and sum, after an answer. By what is sent in place of the blocks.
+TEST_F(BlockExchangeTest, Kv06Kv23WhatASourceSaysIsChecked) {
+  const auto block = [](int group, int name, int content_of) {
+    return [=](uint32_t transfer) {
+      std::string message = begin_data(transfer, group, name_of(name), kBlockBytes[group]);
+      message.replace(PeerData::kHeaderBytes, kBlockBytes[group], content(group, content_of));
+      finish_data(message);
+      return message;
+    };
+  };
+  const auto other = [&](int name, int content_of) {  // its sum is of the block that it should be
+    return [=](uint32_t transfer) {
+      std::string message = block(0, name, name)(transfer);
+      message.replace(PeerData::kHeaderBytes, kBlockBytes[0], content(0, content_of));
+      return message;
+    };
+  };
+  using Says = std::function<std::string(uint32_t transfer)>;
+  const auto have = [](uint32_t transfer) {
+    return encode(
+        PeerHave{.transfer = transfer, .prefix_blocks = kBlocks, .blocks = kBlocks, .refused = {}});
+  };
+  const auto short_block = [](uint32_t transfer) {
+    std::string message = begin_data(transfer, 0, name_of(0), 12);
+    finish_data(message);
+    return message;
+  };
+  const auto no_group = [&](uint32_t transfer) {
+    std::string message = begin_data(transfer, 2, name_of(0), kBlockBytes[0]);
+    finish_data(message);
+    return message;
+  };
+  const auto want = [](uint32_t transfer) { return encode(PeerCredit{transfer, 5}); };
+  const std::vector<std::pair<std::string, std::vector<Says>>> cases = {
+      {"twice", {have, block(0, 0, 0), block(0, 0, 0)}},
+      {"not asked for", {have, block(0, kBlocks + 3, 1)}},
+      {"of another size", {have, short_block}},
+      {"of no group", {have, no_group}},
+      {"before the answer", {block(0, 0, 0)}},
+      {"another's content", {have, other(0, 1)}},
+      {"no source's message", {have, want}}};
+  for (const auto& [what, says] : cases) {
+    SCOPED_TRACE(what);
+    const kv::PeerFetched fetched = fetch_from_source_that(says);
+    EXPECT_EQ(fetched.outcome, Outcome::kCorrupt) << fetched.why;
+    expect_right(fetched);
+    EXPECT_LE(fetched.blocks.size(), 1u);
+  }
+  // Of a transfer that is over: dropped, and what was asked for is taken.
+  const auto late = [&](uint32_t transfer) { return block(0, 3, 3)(transfer + 7); };
+  const auto done = [](uint32_t transfer) { return encode(PeerDone{.transfer = transfer}); };
+  const kv::PeerFetched fetched = fetch_from_source_that({have, late, block(0, 0, 0), done});
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  EXPECT_EQ(fetched.blocks.size(), 1u);
+  expect_right(fetched);
+}
+
+// Numbers of transfers are each connection's own.
+TEST_F(BlockExchangeTest, Kv15TheSameNumberOfATransferTwiceAtOnce) {
+  Memory other_memory;
+  auto other = *BlockExchange::open(options_of(), other_memory);
+  PeerTicket for_other = ticket();
+  for_other.target = other->place().id;
+  target_->fetch(fetch(ticket().seal(kKeys.front())));  // the first of each
+  other->fetch(fetch(for_other.seal(kKeys.front())));
+  const kv::PeerFetched fetched = outcome();
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  expect_right(fetched);
+  std::vector<kv::PeerFetched> others;
+  EXPECT_TRUE(eventually([&] { return !(others = other->take_fetched()).empty(); }));
+  EXPECT_EQ(others.front().outcome, Outcome::kDone) << others.front().why;
+  EXPECT_EQ(other_memory.written.size(), size_t{kBlocks} + 2);
+  EXPECT_TRUE(nothing_is_pinned());
 }
 
 TEST_F(BlockExchangeTest, Kv20WhatComesAfterCancellationIsDropped) {
