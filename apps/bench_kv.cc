@@ -274,12 +274,12 @@ Result<Run> run_once(const Bench& bench, uint64_t number) {
              .ready_s = ready.count()};
 }
 
-struct Spread {
+struct Percentiles {
   double low = 0;
   double middle = 0;
   double high = 0;
 };
-Spread spread(const std::vector<Run>& runs, double Run::*what) {
+Percentiles percentiles_of(const std::vector<Run>& runs, double Run::*what) {
   std::vector<double> all;
   for (const Run& run : runs) all.push_back(run.*what);
   std::ranges::sort(all);
@@ -287,8 +287,8 @@ Spread spread(const std::vector<Run>& runs, double Run::*what) {
 }
 
 std::string to_text(const Bench& bench, const std::vector<Run>& runs) {
-  const Spread rate = spread(runs, &Run::rate);
-  const Spread ready = spread(runs, &Run::ready_s);
+  const Percentiles rate = percentiles_of(runs, &Run::rate);
+  const Percentiles ready = percentiles_of(runs, &Run::ready_s);
   std::string out = fmt::format(
       "{} blocks of {} tokens, {} bytes, {} runs: median, lowest, highest\n", bench.blocks,
       bench.from.record.block_tokens, static_cast<int64_t>(runs.front().bytes), runs.size());

@@ -137,8 +137,8 @@ class Faults(split.Split):
         fleet = self.fleet(("prefill", "decode", "decode"), 'split = "always"\n')
         for full in ((1,), (1, 2)):
             stop = threading.Event()
-            holders = [threading.Thread(target=self.hold, args=(fleet.workers[i].port, stop)) for i in full for _ in range(2)]
-            for one in holders:
+            busy = [threading.Thread(target=self.hold, args=(fleet.workers[i].port, stop)) for i in full for _ in range(2)]
+            for one in busy:
                 one.start()
             time.sleep(0.2)
             try:
@@ -146,7 +146,7 @@ class Faults(split.Split):
                     said = list(pool.map(lambda number: choices(fleet.gateway.port, body(number)), range(4)))
             finally:
                 stop.set()
-                for one in holders:
+                for one in busy:
                     one.join()
             self.assertEqual(said, self.alone[:4], full)
         for i in range(3):

@@ -211,7 +211,7 @@ class Peers(unittest.TestCase):
             self.assertEqual((said, cached > 64), (self.alone[0], True))
             if i == 0:
                 self.assertEqual(self.answer(fleet.gateway.port, 0, "key-a"), (self.alone[0], 0, 0))
-        # A worker that does not answer is told of, and those that do have done it.
+        # A worker that does not answer is reported, and those that do have done it.
         fleet.workers[0].process.send_signal(signal.SIGSTOP)
         try:
             run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "fleet", "erase", "--admin", f"http://127.0.0.1:{fleet.admin}"],

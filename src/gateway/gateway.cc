@@ -134,9 +134,13 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
   return principal;
 }
 
-Error client_transfer(const std::string& field) {
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is between workers and their gateway only", field), field};
+// Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
+std::optional<Error> client_transfer(const GatewayConfig& config, const net::HttpRequest& request) {
+  if (std::ranges::none_of(config.pools, &PoolConfig::is_foreign)) return std::nullopt;
+  const std::string field = transfer_field_of(request.body);
+  if (field.empty()) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' is between workers and their gateway only", field), field};
 }
 
 // GW-03.
@@ -408,10 +412,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
-  // Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
-  if (std::ranges::any_of(config.pools, &PoolConfig::is_foreign)) {
-    const std::string field = transfer_field_of(request.body);
-    if (!field.empty()) return refuse(api::api_error(client_transfer(field)));
+  if (const auto error = client_transfer(config, request)) {
+    return refuse(api::api_error(*error));
   }
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),

@@ -538,7 +538,7 @@ TEST_F(BlockExchangeTest, Ft31Kv18EitherSideEndsOrIsStoppedAtEachTenth) {
     SCOPED_TRACE(round);
     const size_t where = all / 10 * static_cast<size_t>(round % 10) + 17;
     const bool stops = round % 2 == 1;
-    const bool leaves = round % 4 >= 2;  // the receiver: its source is told nothing
+    const bool leaves = round % 4 >= 2;  // the receiver: its source hears nothing
     std::atomic<bool> is_over{false};
     Proxy proxy(source_->place().port, [&](size_t at, std::string& piece) {
       if (at + piece.size() <= where) return true;
