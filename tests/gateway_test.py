@@ -786,6 +786,13 @@ class Gateway(unittest.TestCase):
         done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"{file}:2: [gateway] has no key 'listn'", done.stderr)
+        for line, said in (('listen = ""', f"{file}:2: [gateway]: 'listen' must be ADDRESS:PORT"),
+                           ('keys_file = "/nowhere/keys"', "'keys_file': /nowhere/keys"),
+                           ('fleet_key_file = "/nowhere/key"', "'fleet_key_file': /nowhere/key")):
+            file.write_text(f'[gateway]\n{line}\n[[pool]]\nname = "p"\nmodel = "m"\n[[worker]]\npool = "p"\nurl = "http://127.0.0.1:9"\n')
+            done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3, line)
+            self.assertIn(said, done.stderr)
 
 
 if __name__ == "__main__":

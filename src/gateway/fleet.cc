@@ -463,6 +463,18 @@ std::string Fleet::adapter_digest(std::string_view pool, std::string_view name) 
   return "";
 }
 
+std::string Fleet::pool_of(const Assignment& assignment) const {
+  std::lock_guard lock(mutex_);
+  if (assignment.worker >= workers_.size()) return "";
+  const Worker* const worker = workers_[assignment.worker].get();
+  return worker != nullptr && worker->serial == assignment.serial ? worker->config.pool : "";
+}
+
+bool Fleet::has_pool(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  return find_pool(pool) != nullptr;
+}
+
 bool Fleet::is_gone(std::string_view host, int port) const {
   std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {

@@ -84,6 +84,7 @@ class Fleet {
     cluster::WorkerRole role{};
     int bootstrap_port = 0;
     std::string fingerprint;  // of what it computes with; empty: it does not say
+    int beat_ms = 0;          // as its record says
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
     bool is_counted = false;   // of its prompt's tokens more is known than the body's length
@@ -217,6 +218,11 @@ class Fleet {
     std::optional<cluster::WorkerRole> next_role;  // that it is drained for
   };
   std::vector<Row> rows() const;
+  // Time in which this process ran (gateway/awake_clock.h).
+  int64_t awake_ns() const { return clock_.now_ns(); }
+  // The pool that the worker is in now; empty: it has gone.
+  std::string pool_of(const Assignment& assignment) const;
+  bool has_pool(std::string_view pool) const;
   // Names of blocks that workers are known to hold, and those that made room for others.
   struct IndexSize {
     size_t names = 0;
@@ -386,6 +392,7 @@ class Fleet {
   std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
+  std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;
   static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);
   static bool holds_fingerprint(const Worker& worker, int64_t now_ns);
   void choose_fingerprint(const PoolConfig& pool, std::string& held, int64_t now_ns);

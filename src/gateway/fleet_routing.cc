@@ -277,6 +277,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .role = worker.role,
       .bootstrap_port = worker.config.bootstrap_port,
       .fingerprint = worker.fingerprint,
+      .beat_ms = worker.record.beat_ms,
       .dispatch = ++dispatched_,
       .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
       .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,
