@@ -220,6 +220,28 @@ Result<void> set_role(const cli::Arguments& arguments) {
   return {};
 }
 
+Result<void> erase(const cli::Arguments& arguments) {
+  std::string path = "/v1/reset_prefix_cache";
+  if (arguments.has("--tenant")) {
+    path += "?tenant=" + net::percent_encode(arguments.text("--tenant"));
+  }
+  TRY(ask(arguments, "POST", path));
+  return {};
+}
+
+cli::Verb erase_verb() {
+  return {.name = "fleet erase",
+          .summary = "Makes all workers forget what they have computed, or one tenant's.",
+          .about =
+              "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
+              "peer; a disk forgets everybody's. Fails where a worker does not answer: what it\n"
+              "keeps on a disk under a key file is erased by pelton kv erase. What is computed\n"
+              "just then may be found afterwards.",
+          .flags = {admin_flag(), {.name = "--tenant", .value = "NAME", .help = "this one's only"}},
+          .examples = {"pelton fleet erase --tenant acme"},
+          .run = erase};
+}
+
 cli::Verb role_verb() {
   return {.name = "fleet role",
           .summary = "Makes a worker compute prompts, go on with answers, or both.",
@@ -308,6 +330,7 @@ std::vector<cli::Verb> fleet_verbs() {
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
   verbs.push_back(role_verb());
+  verbs.push_back(erase_verb());
   verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(

@@ -95,6 +95,7 @@ class Engine::Loop {
   int abandon(const Error& error);
   Ledger ledger() const;
   void reset_prefix_cache();
+  void erase_tenant(std::string tenant);
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
   const kv::PeerTransfers::Place* peer_place() const {
@@ -152,6 +153,9 @@ class Engine::Loop {
   EngineStats stats_;  // guarded by stats_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
   std::atomic<bool> is_reset_asked_{false};
+  std::atomic<bool> is_erase_asked_{false};
+  std::mutex erase_mutex_;
+  std::vector<std::string> erased_tenants_;  // under it: to be
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
@@ -305,8 +309,9 @@ void Engine::Loop::exchange_with_peers() {
   for (const kv::PeerAsk& ask : peers->take_asks()) {
     // Nothing is lent while sequences lack blocks: each ask would be ahead of them again.
     const bool lacks = core_.scheduler().lacks_blocks();
-    peers->offer(lacks ? nothing_of(ask) : core_.offer(ask));
+    peers->offer(lacks ? nothing_of(ask) : core_.offer(ask, now_ns));
   }
+  for (kv::PeerOffer& offer : core_.further_offers(now_ns)) peers->offer(std::move(offer));
   for (kv::PeerFetch& fetch : core_.take_peer_fetches()) peers->fetch(std::move(fetch));
   for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
 }
@@ -316,8 +321,26 @@ void Engine::Loop::reset_prefix_cache() {
   inbox_.wake();
 }
 
+void Engine::Loop::erase_tenant(std::string tenant) {
+  {
+    std::lock_guard lock(erase_mutex_);
+    erased_tenants_.push_back(std::move(tenant));
+  }
+  is_erase_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
 // Before requests are received: those that come after it was asked find nothing.
 void Engine::Loop::reset_if_asked() {
+  if (is_erase_asked_.exchange(false, std::memory_order_acq_rel)) {
+    std::vector<std::string> tenants;
+    {
+      std::lock_guard lock(erase_mutex_);
+      tenants.swap(erased_tenants_);
+    }
+    for (const std::string& tenant : tenants) core_.erase_tenant(tenant);
+    if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  }
   if (!is_reset_asked_.exchange(false, std::memory_order_acq_rel)) return;
   core_.reset_prefix_cache();
   if (executor_.disk() != nullptr) executor_.disk()->forget_all();
@@ -591,6 +614,10 @@ Ledger Engine::ledger() const {
 
 void Engine::reset_prefix_cache() {
   loop_->reset_prefix_cache();
+}
+
+void Engine::erase_tenant(std::string tenant) {
+  loop_->erase_tenant(std::move(tenant));
 }
 
 const kv::EventLog& Engine::kv_events() const {

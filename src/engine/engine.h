@@ -132,6 +132,8 @@ class Engine {
   // Requests that come from now on find nothing that was computed before, in no tier; but for what
   // is pinned. Any thread; does not wait.
   void reset_prefix_cache();
+  // The same of this tenant's requests; a disk forgets everybody's.
+  void erase_tenant(std::string tenant);
 
   // What the prefix cache has stored and removed. Any thread.
   const kv::EventLog& kv_events() const;

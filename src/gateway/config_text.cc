@@ -1,5 +1,6 @@
 #include "gateway/config_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -124,9 +125,11 @@ void put_pool(std::string& out, const PoolConfig& pool) {
     if (pool.kv_replay_port != 0) put(out, "kv_replay_port", std::to_string(pool.kv_replay_port));
   }
   put_text(out, "tokenizer", pool.tokenizer);
-  if (!pool.is_foreign()) {
+  const bool may_split =
+      !pool.is_foreign() || pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang;
+  if (may_split) {
     put_text(out, "split", split_mode_name(pool.split.mode));
-    if (pool.split.mode != SplitConfig::Mode::kOff) {
+    if (pool.split.mode != SplitConfig::Mode::kOff && !pool.is_foreign()) {
       put_text(out, "handoff", handoff_name(pool.split.handoff));
     }
   }
@@ -248,6 +251,14 @@ std::string config_text(const GatewayConfig& config) {
         out, "url",
         (worker.tls ? "https://" : "http://") + net::format_host_port(worker.host, worker.port));
     put_text(out, "zone", worker.zone);
+    const auto pool = std::ranges::find(config.pools, worker.pool, &PoolConfig::name);
+    const bool is_paired = pool != config.pools.end() && pool->is_foreign() &&
+                           pool->split.mode != SplitConfig::Mode::kOff;
+    if (!is_paired) continue;
+    put_text(out, "role", cluster::worker_role_name(worker.role));
+    if (pool->kind == WorkerKind::kSglang) {
+      put(out, "bootstrap_port", std::to_string(worker.bootstrap_port));
+    }
   }
   return out;
 }

@@ -22,6 +22,7 @@
 #include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
+#include "gateway/foreign_pair.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
 #include "net/json_response.h"
@@ -131,6 +132,15 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
   const double weight = weight_of(config, asker);
   if (weight > 0) principal.weight = weight;
   return principal;
+}
+
+// Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
+std::optional<Error> client_transfer(const GatewayConfig& config, const net::HttpRequest& request) {
+  if (std::ranges::none_of(config.pools, &PoolConfig::is_foreign)) return std::nullopt;
+  const std::string field = transfer_field_of(request.body);
+  if (field.empty()) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' is between workers and their gateway only", field), field};
 }
 
 api::ApiError lists_are_workers_own() {
@@ -396,23 +406,6 @@ void Gateway::open_socket(net::HttpRequest request,
       });
 }
 
-Relay::Services Gateway::relay_services(const GatewayConfig& config) {
-  return {.fleet = fleet_,
-          .client = client_,
-          .clock = clock_,
-          .log = log_,
-          .counters = counters_,
-          .quarantine = quarantine_,
-          .retry_budget = retry_budget_,
-          .homes = homes_,
-          .running = running_,
-          .gateway = name_,
-          .retries_max = config.retries_max,
-          .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
-          .requests = requests_,
-          .ends = &ends_};
-}
-
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                     Caller caller, Comments comments) {
   const int64_t received_ns = clock_.now_ns();
@@ -437,6 +430,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
+  if (const auto error = client_transfer(config, request)) {
+    return refuse(api::api_error(*error));
+  }
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
@@ -464,15 +460,31 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
-  const Relay::Services services = relay_services(config);
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
-                     [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
+                     [this, relayed, exchange, settings, shadow](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
                        if (!reserve(*relayed, exchange)) return;
                        offer_shadow(settings->config, shadow, *relayed);
-                       Relay::start(std::move(*relayed), exchange, services);
+                       Relay::start(std::move(*relayed), exchange, services(settings->config));
                      });
+}
+
+Relay::Services Gateway::services(const GatewayConfig& config) {
+  return {.fleet = fleet_,
+          .client = client_,
+          .clock = clock_,
+          .log = log_,
+          .counters = counters_,
+          .quarantine = quarantine_,
+          .retry_budget = retry_budget_,
+          .homes = homes_,
+          .running = running_,
+          .gateway = name_,
+          .retries_max = config.retries_max,
+          .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
+          .requests = requests_,
+          .ends = &ends_};
 }
 
 void Gateway::offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,

@@ -183,8 +183,8 @@ class Gateway {
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
-  Relay::Services relay_services(const GatewayConfig& config);
   Home home_of(const std::string& id) const;
+  Relay::Services services(const GatewayConfig& config);
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
   // Within its key's limits; false: it has been refused.

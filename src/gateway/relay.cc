@@ -173,8 +173,14 @@ void Relay::send_to(Fleet::Assignment assignment) {
         "chatcmpl-" + request_.request_id,
         {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
   }
+  services_.fleet.listen(assignment_, weak_from_this(), attempt_);
+  if (assignment_.is_foreign && begin_pair()) return;
+  start_call();
+  fetch_ahead();
+}
+
+void Relay::start_call() {
   const int number = attempt_;
-  services_.fleet.listen(assignment_, weak_from_this(), number);
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   const auto status = std::make_shared<std::atomic<int>>(0);
@@ -509,6 +515,7 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   drop_warm_up(Fleet::Outcome::kNeither);
+  drop_ahead();
   end_split(SplitCounters::Outcome::kEnded);
   services_.fleet.note_outcome(assignment_, outcome);
   if (outcome == Fleet::Outcome::kServed) {
@@ -584,6 +591,7 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   // Who has been at it goes on with it.
   if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
   drop_warm_up(Fleet::Outcome::kNeither);
+  if (assignment_.is_foreign) drop_ahead();
   move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||

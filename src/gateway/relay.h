@@ -20,6 +20,7 @@
 #include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
+#include "gateway/foreign_pair.h"
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/pool_gate.h"
@@ -117,6 +118,11 @@ class Relay final : public WorkerListener,
   void attempt();
   std::optional<Fleet::Assignment> assign();
   void send_to(Fleet::Assignment assignment);
+  void start_call();
+  // Of two servers of another kind (relay_pair.cc); true: it is called later, or not at all.
+  bool begin_pair();
+  void ask_prefill(std::string body);
+  void on_prefilled(int number, const std::string& answer);
   // The worker is being stopped and still talks: on with it at another one, where there is one
   // (relay_move.cc). That one computes what has been said while this one goes on; then it is cut.
   void leave_worker();
@@ -127,6 +133,10 @@ class Relay final : public WorkerListener,
   void fail_warm_up(int number, Fleet::Outcome outcome);
   // Another one is to go on, now that its prompt is computed (relay_split.cc).
   void consider_split();
+  // And has what was computed of it already.
+  void fetch_ahead();
+  void end_ahead(int number);
+  void drop_ahead();
   std::optional<Fleet::Wanted::Preferred> split_source() const;
   void retry_split();
   void end_split(SplitCounters::Outcome outcome);
@@ -284,7 +294,19 @@ class Relay final : public WorkerListener,
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before
-  bool splits_ = false;           // another one is to go on with it
+  // The worker that fetches the prompt's keys and values while they are computed; of another kind,
+  // the one that computes it.
+  struct Ahead {
+    int number = 0;
+    Fleet::Assignment target;
+    net::HttpClient::CallId call = 0;
+    bool is_over = false;  // what it could fetch it has
+  };
+  std::optional<Ahead> ahead_;
+  int aheads_ = 0;           // begun
+  std::string pair_fields_;  // the body that names what another server has; empty: none has it
+  bool has_paired_ = false;
+  bool splits_ = false;  // another one is to go on with it
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;

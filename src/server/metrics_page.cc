@@ -161,6 +161,7 @@ void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
               "Prompts of which another worker was said to have the beginning, by what came of "
               "that.");
   sample("begun", peers.fetches);
+  sample("ahead", peers.ahead);
   sample("joined", peers.joined);
   sample("slower_than_computing", peers.declined);
   sample("late", peers.late);
@@ -168,6 +169,8 @@ void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
   sample("refused", peers.refused);
   sample("corrupt", peers.corrupt);
   sample("failed", peers.failed);
+  text.counter("pelton_kv_peer_fetch_seconds_total", "What fetching these blocks took.",
+               static_cast<double>(peers.fetch_ns) * 1e-9);
   text.counter("pelton_kv_peer_refused_total",
                "Connections and tickets of peers that this worker refused.",
                static_cast<double>(stats.served.refused));
