@@ -314,6 +314,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
                                   const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  warn_of_root(log);
   const cli::Interrupt interrupt;
   if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone) {
     Deciding deciding(config, arguments, clock, log);

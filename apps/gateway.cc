@@ -141,8 +141,13 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
                                                 const ComputedPages& computed, bool has_chains,
                                                 const base::Clock& clock, base::Log& log) {
   if (config.admin_port < 0) return nullptr;
-  FleetConsole::Parts parts{
-      .gateway = &gateway, .states = nullptr, .computed = &computed, .clock = clock, .log = log};
+  FleetConsole::Parts parts{.gateway = &gateway,
+                            .states = nullptr,
+                            .reload = &reload,
+                            .computed = &computed,
+                            .has_chains = has_chains,
+                            .clock = clock,
+                            .log = log};
   if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
   return std::make_unique<FleetConsole>(std::move(parts));
 }
@@ -217,6 +222,7 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  warn_of_root(log);
   if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
     log.info("limits of keys are this gateway's own: others are found by [etcd] only");
   }

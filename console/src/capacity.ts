@@ -89,12 +89,13 @@ export class Capacity {
     { name: w.columns.demand, text: (row) => digits(row.rate), right: true },
     { name: w.columns.answer, text: (row) => digits(row.answer_kb), right: true },
   ]);
+  private readonly given = [this.panel(w.entries, this.entries), this.panel(w.variants, this.variants), this.panel(w.demands, this.demands)];
   private readonly planned = [this.panel(w.placements, this.placements), this.panel(w.models, this.models), this.panel(w.losses, this.losses)];
   private asked = 0;
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), h("p", { class: "quiet" }, w.note),
     h("div", { class: "panel" }, h("div", { class: "tools" }, h("label", { class: "field inline" }, h("span", {}, w.without), this.without), this.state),
       this.wrong, this.shortfalls, this.facts),
-    ...this.planned, this.panel(w.entries, this.entries), this.panel(w.variants, this.variants), this.panel(w.demands, this.demands));
+    ...this.planned, ...this.given);
 
   private panel(title: string, table: Table<Row>): HTMLElement {
     return h("div", { class: "panel" }, h("h2", {}, title), table.element);
@@ -108,9 +109,16 @@ export class Capacity {
       const plan = await get_computed("v1/capacity" + (this.without.value ? "?without=" + encodeURIComponent(this.without.value) : ""));
       if (mine === this.asked) this.draw(plan);
     } catch (error) {
-      if (mine === this.asked) this.wrong.textContent = error instanceof ApiError && error.status > 0 ? plain(error.message) : words.offline;
+      if (mine === this.asked) this.fail(error instanceof ApiError && error.status > 0 ? plain(error.message) : words.offline);
     }
     if (mine === this.asked) this.state.textContent = "";
+  }
+
+  // What stands there is of another question.
+  private fail(why: string): void {
+    this.wrong.textContent = why;
+    this.facts.replaceChildren();
+    for (const one of [this.shortfalls, ...this.planned, ...this.given]) one.hidden = true;
   }
 
   private draw(plan: Row): void {
@@ -120,6 +128,7 @@ export class Capacity {
     this.entries.draw(rows(plan.entries, (row) => row.name));
     this.variants.draw(rows(plan.variants, (row) => row.name));
     this.demands.draw(rows(plan.demands, (row) => JSON.stringify([row.model, row.residency, row.rate])));
+    for (const panel of this.given) panel.hidden = false;
     for (const panel of this.planned) panel.hidden = !plan.possible;
     this.shortfalls.replaceChildren(...(plan.shortfalls ?? []).map((one: Row) => h("li", {}, say(w.shortfall, {
       model: plain(one.model), of: [one.residency && say(w.residency_of, { tags: plain(one.residency) }), one.without && say(w.without_of, { place: plain(one.without) })].filter(Boolean).join(" "),
