@@ -108,7 +108,7 @@ ComputedPages::~ComputedPages() {
   if (last.joinable()) last.join();
 }
 
-Result<std::vector<std::string>> ComputedPages::words_of(const net::HttpRequest& request) const {
+Result<std::vector<std::string>> ComputedPages::arguments_of(const net::HttpRequest& request) const {
   std::vector<std::string> words = {parts_.program};
   if (request.path == kWhatIf) {
     words.insert(words.end(), {"whatif", "--facts=" + parts_.facts_file, "--json=-"});
@@ -145,7 +145,7 @@ bool ComputedPages::handle(const net::HttpRequest& request,
   if (!is_what_if && !has_capacity()) {
     return refuse(refusal(404, "no_capacity", "no machines are known here: --capacity FILE"));
   }
-  Result<std::vector<std::string>> words = words_of(request);
+  Result<std::vector<std::string>> words = arguments_of(request);
   if (!words.ok()) return refuse(refusal(api::api_error(words.error())));
   start(*std::move(words), is_what_if ? kWhatIfTimeMax : kCapacityTimeMax, exchange);
   return true;

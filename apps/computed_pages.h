@@ -51,7 +51,7 @@ class ComputedPages {
  private:
   using GivenUp = std::shared_ptr<std::atomic<bool>>;
 
-  Result<std::vector<std::string>> words_of(const net::HttpRequest& request) const;
+  Result<std::vector<std::string>> arguments_of(const net::HttpRequest& request) const;
   void start(std::vector<std::string> words, std::chrono::seconds time_max,
              const std::shared_ptr<net::Exchange>& exchange);
 
