@@ -55,7 +55,7 @@ export class Capacity {
     { name: w.columns.entry, text: (row) => plain(row.name), short: true },
     { name: w.columns.where, text: place, short: true },
     { name: w.columns.machine, text: (row) => plain(row.machine) + (row.gpus > 1 ? ` × ${row.gpus} GPU` : ""), short: true },
-    { name: w.columns.kind, text: (row) => (row.away ? w.away : w.kinds[row.kind as keyof typeof w.kinds] ?? plain(row.kind)), mark: (row) => (row.away ? "down" : "") },
+    { name: w.columns.kind, text: (row) => (row.away ? w.away : w.kinds[row.kind as keyof typeof w.kinds] ?? plain(row.kind)), short: true },
     { name: w.columns.price, text: (row) => digits(row.price_per_hour), right: true },
     { name: w.columns.machines, text: (row) => say(w.of, { some: grouped(row.machines), all: grouped(row.quota) }), right: true },
     { name: w.columns.per_hour, text: (row) => row.per_hour.toFixed(2), right: true },
@@ -75,7 +75,7 @@ export class Capacity {
     { name: w.columns.without, text: (row) => plain(row.without), short: true },
     { name: w.columns.at_once, text: (row) => percent(row.share_at_once), right: true },
     { name: w.columns.model, text: (row) => plain(row.model) },
-    { name: w.columns.restored, text: (row) => (row.restores ? say(w.restored, { after: seconds(row.restored_in_s), cost: money(row.restored_per_hour, this.currency) }) : say(w.missing, { missing: digits(row.missing) })) },
+    { name: w.columns.restored, text: (row) => (row.restores && row.restored_in_s === 0 ? say(w.all_there, { cost: money(row.restored_per_hour, this.currency) }) : row.restores ? say(w.restored, { after: seconds(row.restored_in_s), cost: money(row.restored_per_hour, this.currency) }) : say(w.missing, { missing: digits(row.missing) })) },
   ]);
   private readonly variants = new Table<Row>(w.variants, [
     { name: w.columns.variant, text: (row) => plain(row.name), short: true },

@@ -10,8 +10,8 @@ import { say, words } from "./words";
 const w = words.what_if;
 const kSpans = ["10m", "1h", "6h", ""] as const;
 
-const time = (seconds: number | null) => (seconds === null ? words.live.nothing : milliseconds(seconds * 1000));
-const known = (value: number | null) => (value === null ? words.live.nothing : grouped(value));
+const time = (seconds: number | null) => (seconds === null ? w.unknown : milliseconds(seconds * 1000));
+const known = (value: number | null) => (value === null ? w.unknown : grouped(value));
 
 export class WhatIf {
   private readonly pool = h("select", {});
@@ -28,10 +28,10 @@ export class WhatIf {
     { name: w.columns.started, text: (row) => `${grouped(row.figures.started)} (${grouped(row.figures.failed_starts)})`, right: true },
     { name: w.columns.direction, text: (row) => grouped(row.figures.direction_changes), right: true, wide: true },
     { name: w.columns.requests, text: (row) => grouped(row.figures.requests), right: true },
-    { name: w.columns.late, text: (row) => (row.name === "recorded" ? words.live.nothing : known(row.figures.late)), right: true },
+    { name: w.columns.late, text: (row) => (row.name === "recorded" ? w.unknown : known(row.figures.late)), right: true },
     { name: w.columns.held, text: (row) => time(row.figures.held_mean_s), right: true },
     { name: w.columns.first, text: (row) => `${time(row.figures.ttft_p50_s)}, ${time(row.figures.ttft_p99_s)}`, right: true },
-    { name: w.columns.cost, text: (row) => (row.figures.cost === null ? words.live.nothing : row.figures.cost.toFixed(2)), right: true },
+    { name: w.columns.cost, text: (row) => (row.figures.cost === null ? w.unknown : row.figures.cost.toFixed(2)), right: true },
   ]);
   private readonly result = h("div", {}, this.about, this.runs.element);
   readonly element = h("div", { class: "panel" }, h("h2", {}, w.title), h("form", { class: "ask", onsubmit: (event: Event) => {

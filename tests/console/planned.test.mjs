@@ -232,9 +232,10 @@ test("what if: what the page shows is what the route said, and a wrong knob is n
   const { runs, decisions } = await answer.json();
   assert.deepEqual(runs.map((run) => run.name), ["recorded", "played", "scale_down_delay=120, max=2"]);
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length >= 3);
+  const known = (seconds) => (seconds === null ? "not known" : time(seconds));
   const shown = await table(page, "What was recorded, and what was played");
   assert.deepEqual(shown.map((row) => row.slice(1)), runs.map(({ name, figures: of }) => [of.replica_hours.toFixed(3), String(of.most), `${of.started} (${of.failed_starts})`, String(of.direction_changes),
-    String(of.requests), name === "recorded" ? "nothing yet" : String(of.late), time(of.held_mean_s), `${time(of.ttft_p50_s)}, ${time(of.ttft_p99_s)}`, of.cost === null ? "nothing yet" : of.cost.toFixed(2)]));
+    String(of.requests), name === "recorded" ? "not known" : String(of.late), known(of.held_mean_s), `${known(of.ttft_p50_s)}, ${known(of.ttft_p99_s)}`, of.cost === null ? "not known" : of.cost.toFixed(2)]));
   assert.ok(plain(await page.locator("main").innerText()).includes(`${decisions} decisions in`));
   await page.getByLabel("Other knobs").fill(`maxx=3 ${kHostile}`);
   await page.getByRole("button", { name: "Play" }).click();
