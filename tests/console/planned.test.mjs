@@ -319,6 +319,33 @@ test("Health and Splits of random metrics", async () => {
   await clean(opened);
 });
 
+test("metrics that are no numbers, and a clock that is days off, leave pages that can be read", async () => {
+  for (const name of ["health", "splits", "chain_figures"]) {
+    const opened = await page_of(name);
+    const { page } = opened;
+    await page.waitForFunction(() => document.querySelectorAll("tbody tr").length > 0);
+    for (const value of ["NaN", "+Inf", "-Inf", "1e308"]) {
+      const text = (await (await fetch(gateway.admin + "/metrics")).text()).replace(/^(pelton_[a-z_]+(?:\{.*\})?) \S+$/gm, `$1 ${value}`);
+      await page.unroute("**/metrics");
+      await page.route("**/metrics", (route) => route.fulfill({ body: text, contentType: "text/plain" }));
+      for (let i = 0; i < 2; ++i) await page.waitForResponse(/metrics/);
+      await page.waitForTimeout(100);
+      assert.doesNotMatch(await page.locator("main").innerText(), /NaN|undefined|Infinity/, `${name} ${value}`);
+    }
+    await clean(opened);
+  }
+  const opened = await page_of("fleet");
+  const { page } = opened;
+  await shows(page, "scripted-");
+  await page.evaluate(() => { Date.now = () => 0; });
+  await page.evaluate(() => { location.hash = "#scaling"; });
+  await shows(page, "Every term");
+  await page.waitForTimeout(1500);
+  assert.doesNotMatch(await page.locator("main").innerText(), /NaN|undefined|Invalid/);
+  assert.ok(await page.locator("path.curve").count() > 0);
+  await clean(opened);
+});
+
 test("by the keyboard alone: another configuration is tried, asked about once more, applied", async () => {
   const opened = await page_of("configuration");
   const { page } = opened;
