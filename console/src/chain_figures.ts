@@ -49,6 +49,6 @@ export class ChainFigures {
     const of = (name: string) => metrics.value(kStep + name, { chain, step });
     const all = metrics.value(kStep + "seconds_sum", { chain });
     return { chain, step, done, skipped: of("skipped_total"), retries: of("retries_total"), mean: metrics.mean(kStep + "seconds", { chain, step }),
-      share: all > 0 ? of("seconds_sum") / all : null, prompt: of("prompt_tokens_total"), output: of("output_tokens_total") };
+      share: all > 0 && Number.isFinite(all) ? of("seconds_sum") / all : null, prompt: of("prompt_tokens_total"), output: of("output_tokens_total") };
   }
 }

@@ -223,7 +223,7 @@ test("Capacity of random files", async () => {
 test("what if: what the page shows is what the route said, and a wrong knob is named", async () => {
   const opened = await page_of("scaling");
   const { page } = opened;
-  await page.waitForFunction(() => document.querySelector("form.ask select").options.length > 0);
+  await page.waitForFunction(() => (document.querySelector("form.ask select")?.options.length ?? 0) > 0);
   for (let i = 0; i < 300 && (fs.readFileSync(at("facts.jsonl"), "utf8").match(/"decision"/g) ?? []).length < 4; ++i) await page.waitForTimeout(100);
   await page.getByLabel("Other knobs").fill("scale_down_delay=120 max=2");
   const [answer] = await Promise.all([page.waitForResponse(/v1\/whatif/), page.getByRole("button", { name: "Play" }).click()]);
@@ -259,7 +259,7 @@ test("whoever comes second waits for the first", async () => {
 async function random_metrics(page, of) {
   const text = (await (await fetch(gateway.admin + "/metrics")).text()).split("\n").map((line) => {
     const match = of.test(line) && /^([a-z_]+(?:\{.*\})?) \S+$/.exec(line);
-    return match ? `${match[1]} ${/seconds/.test(match[1]) ? (random() * 40).toFixed(4) : below(10000000)}` : line;
+    return match ? `${match[1]} ${/seconds_sum/.test(match[1]) ? (random() * 40).toFixed(4) : below(10000000)}` : line;
   }).join("\n");
   await page.unroute("**/metrics");
   await page.route("**/metrics", (route) => route.fulfill({ body: text, contentType: "text/plain" }));
