@@ -49,7 +49,7 @@ export class Capacity {
     { name: w.columns.at, text: (row) => plain(row.capacity), short: true },
     { name: w.columns.replicas, text: (row) => grouped(row.replicas), right: true },
     { name: w.columns.running, text: (row) => grouped(row.running), right: true },
-    { name: w.columns.why, text: runner_up },
+    { name: w.columns.why, text: runner_up, long: true },
   ]);
   private readonly entries = new Table<Row>(w.entries, [
     { name: w.columns.entry, text: (row) => plain(row.name), short: true },

@@ -64,7 +64,7 @@ export class Scaling {
     { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
     { name: w.columns.change, text: (row) => (row.before === null || row.before === row.desired ? grouped(row.desired) : `${grouped(row.before)} → ${grouped(row.desired)}`), right: true },
     { name: w.columns.reason, text: (row) => plain(row.reason) },
-    { name: w.columns.text, text: (row) => plain(row.text) },
+    { name: w.columns.text, text: (row) => plain(row.text), long: true },
   ]);
   private readonly nothing = h("p", { class: "quiet" }, w.no_decisions);
   readonly element: HTMLElement;
