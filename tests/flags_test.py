@@ -262,7 +262,7 @@ class Flags(unittest.TestCase):
                    ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,
                    ("autoscale recommend", "--scale-config"): self.folder / "scaled.toml", ("autoscale recommend", "--pool"): "box", ("autoscale recommend", "--facts"): self.hour,
                    ("autoscale recommend", "--vary"): "max=3,5",
-                   ("gateway", "--record-facts"): self.folder / "facts", ("gateway", "--record-requests"): self.folder / "requests",
+                   ("gateway", "--record-facts"): self.folder / "facts", ("gateway", "--capacity"): ROOT / "deploy" / "capacity.toml", ("gateway", "--record-requests"): self.folder / "requests",
                    ("simulate", "--requests"): self.requests, ("tune", "--requests"): self.requests, ("autoscale recommend", "--requests"): self.requests, ("autoscale", "--config"): self.folder / "scaled.toml",
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",

@@ -101,6 +101,10 @@ class Gateway {
   // the file that take a new start: they stay as they are.
   std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys,
                                        ModelTexts texts);
+  // Those keys, were it read.
+  std::vector<std::string_view> takes_new_start(GatewayConfig config) const {
+    return keep_what_is_fixed(this->config()->config, config);
+  }
   // The file is wrong: all stays as it was.
   void note_bad_reload() { ++counters_.reloads_refused; }
 

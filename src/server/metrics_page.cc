@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "chain_http/chain_service.h"
 #include "server/health.h"
 #include "server/services.h"
 #include "telemetry/process_usage.h"
@@ -553,6 +554,7 @@ std::string metrics_page(const Services& services) {
   text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
   write_reports(text, services.reporter.options());
   write_server(text, services);
+  if (services.chains != nullptr) services.chains->figures().add_metrics(text);
   if (services.options.response_store != nullptr) {
     write_store(text, *services.options.response_store);
   }

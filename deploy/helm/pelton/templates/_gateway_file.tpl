@@ -17,6 +17,12 @@ dns = {{ printf "%s-%s:9101" (include "pelton.fullname" $) $pool.name | toJson }
 {{- with $pool.tokenizer }}
 tokenizer = {{ . | toJson }}
 {{- end }}
+{{- with $pool.split }}
+split = {{ .mode | toJson }}
+{{- with get . "handoff" }}
+handoff = {{ . | toJson }}
+{{- end }}
+{{- end }}
 {{- include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
 {{- end }}
 {{- range $route := .Values.routes }}
