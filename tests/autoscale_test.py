@@ -38,7 +38,7 @@ def alive(pid):
 class Scaled:
     """A gateway that scales one pool of the model in the box, from zero to `most` replicas."""
 
-    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None):
+    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None, window=6):
         self.folder = pathlib.Path(folder)
         self.state = self.folder / "replicas"
         script = self.folder / "script.json"
@@ -65,7 +65,7 @@ model = "pelton-box"
 
 [pool.scale]
 max = {most}
-window = 6
+window = {window}
 idle_to_zero = 1
 {scale}
 
