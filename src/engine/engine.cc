@@ -335,7 +335,7 @@ void Engine::Loop::release_kv_memory() {
   inbox_.wake();
 }
 
-// With nothing to do. Peers that read blocks are told first that these are gone.
+// With nothing to do. Blocks that peers read are revoked first.
 void Engine::Loop::release_if_asked() {
   if (!is_release_asked_.exchange(false, std::memory_order_acq_rel)) return;
   core_.reset_prefix_cache();

@@ -584,8 +584,7 @@ void Fleet::release_memory(std::string_view name) {
   net::HttpCallEvents events;
   events.on_done = [this, shown = (*found)->shown](const Result<void>& result) {
     if (result.ok()) return;
-    log_.warning(
-        fmt::format("{} was not told to give back memory: {}", shown, result.error().message));
+    log_.warning(fmt::format("{} keeps its memory: {}", shown, result.error().message));
   };
   client_.start(std::move(call), std::move(events));
 }
