@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,8 +47,7 @@ SiteLauncher::Options quick() {
 class Rig {
  public:
   virtual ~Rig() = default;
-  // `epoch`: of whoever leads; 0: nobody else is there.
-  virtual Result<std::unique_ptr<Launcher>> open(const char* script, uint64_t epoch) = 0;
+  virtual Result<std::unique_ptr<Launcher>> open(const char* script) = 0;
   virtual int starts() = 0;
   // Of those that were given time, how many have ended by themselves; none: what ends a pod says
   // its own description, and what a job the batch system.
@@ -62,7 +60,7 @@ class Rig {
 
 class LocalRig final : public Rig {
  public:
-  Result<std::unique_ptr<Launcher>> open(const char* script, uint64_t /*epoch*/) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     ::setenv("STARTS", folder_.file("starts").c_str(), 1);
     TRY_ASSIGN(std::unique_ptr<LocalLauncher> launcher,
                LocalLauncher::open({.folder = folder_.file("state"),
@@ -83,7 +81,7 @@ class LocalRig final : public Rig {
 
 class SimulatedRig final : public Rig {
  public:
-  Result<std::unique_ptr<Launcher>> open(const char* script, uint64_t /*epoch*/) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     ::setenv("STARTS", folder_.file("starts").c_str(), 1);
     TRY_ASSIGN(std::unique_ptr<LocalLauncher> processes,
                LocalLauncher::open({.folder = folder_.file("state"),
@@ -110,7 +108,7 @@ class KubernetesRig final : public Rig {
       : kind_(kind), api_(kind != KubernetesSite::Kind::kDeployment, log) {
     EXPECT_TRUE(base::write_file(folder_.file("token"), "first\n").ok());
   }
-  Result<std::unique_ptr<Launcher>> open(const char* script, uint64_t epoch) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     {
       std::lock_guard lock(api_.mutex);
       api_.new_pods_fail = script == kFails;
@@ -119,8 +117,7 @@ class KubernetesRig final : public Rig {
         KubernetesSite::Options{
             .api = {.api = api_.url(), .token_file = folder_.file("token")},
             .workloads =
-                {{.pool = "a", .name_space = "ml", .kind = kind_, .name = "w", .port = 4711}},
-            .epoch = epoch},
+                {{.pool = "a", .name_space = "ml", .kind = kind_, .name = "w", .port = 4711}}},
         clock, log);
     TRY_ASSIGN(std::unique_ptr<SiteLauncher> launcher,
                SiteLauncher::open(std::move(site), quick(), clock, log));
@@ -146,9 +143,9 @@ class KubernetesRig final : public Rig {
 
 class SlurmRig final : public Rig {
  public:
-  Result<std::unique_ptr<Launcher>> open(const char* script, uint64_t epoch) override {
+  Result<std::unique_ptr<Launcher>> open(const char* script) override {
     ::setenv("STARTS", folder_.file("starts").c_str(), 1);
-    SlurmSite::Options options{.folder = folder_.file("state"), .epoch = epoch};
+    SlurmSite::Options options{.folder = folder_.file("state")};
     options.pools["a"] = {.words = {"/bin/sh", "-c", script}, .sbatch = {"--partition=main"}};
     TRY_ASSIGN(std::unique_ptr<SlurmSite> site, SlurmSite::open(std::move(options), clock, log));
     TRY_ASSIGN(std::unique_ptr<SiteLauncher> launcher,
@@ -175,8 +172,8 @@ class LauncherConformance : public testing::TestWithParam<Made> {
     rig_->kill_all();
     launcher_.reset();
   }
-  void open(const char* script = kServes, uint64_t epoch = 0) {
-    auto opened = rig_->open(script, epoch);
+  void open(const char* script = kServes) {
+    auto opened = rig_->open(script);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     launcher_ = *std::move(opened);
   }
@@ -236,42 +233,6 @@ TEST_P(LauncherConformance, WhoHasLostTheLeadIsRefusedAtEveryPlace) {
   wait(0, has_port);
   wait(1, has_port);
   EXPECT_EQ(rig_->starts(), 2);
-}
-
-// Two are there at once, as when one was stopped for longer than its lease and has not noticed:
-// whatever the old one still orders, starts as well as stops, does nothing.
-TEST_P(LauncherConformance, TheOldOnesOrdersDoNothingOnceAnotherLeads) {
-  constexpr uint64_t kOld = uint64_t{2} << kTokenNumberBits;
-  constexpr uint64_t kNew = uint64_t{3} << kTokenNumberBits;
-  open(kServes, 2);
-  ASSERT_TRUE(launcher_->start(order(0, kOld + 1)).ok());
-  wait(0, has_port);
-  Result<std::unique_ptr<Launcher>> opened = rig_->open(kServes, 3);
-  if (!opened.ok()) {  // there is one at a time: a lock is its fence
-    EXPECT_THAT(opened.error().message, HasSubstr("another process starts replicas"));
-    EXPECT_TRUE(launcher_->start(order(1, kOld + 2)).ok());
-    return;
-  }
-  const std::unique_ptr<Launcher> old = std::exchange(launcher_, *std::move(opened));
-  EXPECT_EQ(wait(0, has_port).order, order(0, kOld + 1)) << "the new one has it";
-  ASSERT_TRUE(launcher_->start(order(1, kNew + 1)).ok());
-  wait(1, has_port);
-  (void)old->start(order(2, kOld + 2));  // at once, or when it is carried out
-  (void)old->start(order(1, kOld + 3));
-  old->stop(order(0, kOld + 1), std::chrono::milliseconds(0));
-  old->stop(order(1, kNew + 1), std::chrono::milliseconds(0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_EQ(rig_->starts(), 2);
-  for (const LaunchedReplica& one : launcher_->list()) {
-    EXPECT_LT(one.order.ordinal, 2);
-    EXPECT_EQ(one.state, State::kRunning) << one.order.ordinal << ": " << one.ended;
-  }
-  EXPECT_EQ(wait(1, has_port).order, order(1, kNew + 1));
-  // The new one's do.
-  launcher_->stop(order(0, kOld + 1), std::chrono::milliseconds(0));
-  wait(0, has_ended);
-  ASSERT_TRUE(launcher_->start(order(0, kNew + 2)).ok());
-  EXPECT_EQ(wait(0, has_port).order.token, kNew + 2);
 }
 
 TEST_P(LauncherConformance, TheNextLauncherFindsWhatRunsAndStopsIt) {

@@ -102,7 +102,6 @@ void SimulatedProvider::bring() {
     const bool comes = one.ended.empty() && one.comes_ns <= now_ns;
     const Result<void> started = comes ? processes_->start(one.order) : Result<void>();
     if (!started.ok()) one.ended = started.error().message;
-    if (comes && started.ok()) ordered_ns_[one.order] = one.ordered_ns;
     it = comes && started.ok() ? coming_.erase(it) : std::next(it);
   }
 }
@@ -121,10 +120,6 @@ std::vector<LaunchedReplica> SimulatedProvider::list() {
   for (LaunchedReplica& one : processes_->list()) {
     // Its place is another one's already.
     if (coming_.contains({one.order.pool, one.order.ordinal})) continue;
-    // Its start began with its order, not with its process.
-    const auto ordered = ordered_ns_.find(one.order);
-    if (ordered != ordered_ns_.end()) one.ordered_ns = ordered->second;
-    if (one.state == State::kEnded) ordered_ns_.erase(one.order);
     take_back(one);
     all.push_back(std::move(one));
   }

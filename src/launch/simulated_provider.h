@@ -77,7 +77,6 @@ class SimulatedProvider final : public Launcher {
   uint64_t draws_ = 0;
   uint64_t newest_token_ = 0;
   std::map<Place, Coming> coming_;
-  std::map<ReplicaOrder, int64_t> ordered_ns_;  // of those that have come
   std::map<ReplicaOrder, int64_t> serves_since_ns_;
 };
 

@@ -58,15 +58,6 @@ class SimulatedProviderTest : public testing::Test {
   std::unique_ptr<SimulatedProvider> provider_;
 };
 
-TEST_F(SimulatedProviderTest, AStartBeginsWithItsOrder) {
-  open({.lead_s = 40});
-  ASSERT_TRUE(provider_->start(order(0, 1)).ok());
-  EXPECT_EQ(at(0).ordered_ns, kSecond);
-  clock_.advance_ns(41 * kSecond);
-  wait([&] { return at(0).port != 0; });
-  EXPECT_EQ(at(0).ordered_ns, kSecond) << "not with the process, 40 s later";
-}
-
 TEST_F(SimulatedProviderTest, AMachineComesAfterItsLeadTime) {
   open({.lead_s = 60});
   ASSERT_TRUE(provider_->start(order(0, 1)).ok());

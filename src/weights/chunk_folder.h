@@ -46,10 +46,6 @@ class ChunkFolder {
   State state(int chunk) const { return states_[static_cast<size_t>(chunk)]; }
   void set_state(int chunk, State state) { states_[static_cast<size_t>(chunk)] = state; }
   bool whole() const;
-  // Bytes that have come for its chunks, whole or not, right or not: the sign that somebody who
-  // waits for them looks at.
-  void note_received(size_t bytes) const { received_ += static_cast<int64_t>(bytes); }
-  int64_t received() const { return received_; }
 
   // Of a chunk that is there; as many bytes as fit and are left. Also once the folder has another
   // name. Errors: kIo.
@@ -75,7 +71,6 @@ class ChunkFolder {
   const std::vector<Chunk> chunks_;
   std::unordered_multimap<std::string_view, int> index_;  // by digest
   std::vector<std::atomic<State>> states_;
-  mutable std::atomic<int64_t> received_ = 0;
   int descriptor_ = -1;  // of the folder, whatever it is called by now
 };
 

@@ -54,7 +54,6 @@ bool Download::on_body(std::string_view bytes) {
   }
   if (bytes_.empty()) bytes_.reserve(static_cast<size_t>(wanted()));
   bytes_ += bytes;
-  folder_.note_received(bytes.size());
   return true;
 }
 

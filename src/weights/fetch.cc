@@ -18,8 +18,6 @@ constexpr int kRedirectsMax = 5;
 constexpr int kAbsentMax = 16;
 constexpr int kPeerFailuresMax = 3;
 constexpr int kCheckersMax = 4;
-// Where others say that something comes: so much longer, but not for ever, as they may only say it.
-constexpr int kTimesReceiving = 12;
 constexpr std::chrono::milliseconds kWait{10};
 constexpr std::chrono::milliseconds kPollEach{150};
 constexpr std::chrono::milliseconds kPollFailedEach{1'000};
@@ -278,11 +276,7 @@ void Fetch::plan() {
   const int64_t now = clock_.now_ns();
   if (now < plan_at_ns_) return;
   plan_at_ns_ = now + ns(kPlanEach);
-  const bool others_receive =
-      std::any_of(sources_.begin(), sources_.end(),
-                  [&](const auto& source) { return source->receives(now, ns(options_.patience)); });
-  const int64_t patience = (others_receive ? kTimesReceiving : 1) * ns(options_.patience);
-  has_waited_ = has_waited_ || now - active_ns_ > patience;
+  has_waited_ = has_waited_ || now - active_ns_ > ns(options_.patience);
   ready_.clear();
   for (auto chunk = order_.rbegin(); chunk != order_.rend(); ++chunk) {
     if (is_missing(*chunk) && is_origins(*chunk, now)) ready_.push_back(*chunk);

@@ -354,38 +354,6 @@ TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
   expect_copy();
 }
 
-// The origin is slow, so no chunk is whole for longer than anybody has patience; but it comes.
-TEST_F(ShareTest, WhoReceivesIsWaitedForLonger) {
-  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
-  const int64_t began_ns = clock_.now_ns();
-  std::atomic<int64_t> received = 0;
-  FakeServer peer([&](const FakeRequest& request) {
-    if (request.target.ends_with("/have")) {
-      Have have = have_of(**whole, "receives");
-      have.received = received += 1 << 20;
-      if (clock_.now_ns() - began_ns < 1'500'000'000) {
-        have.coming.assign(have.there.size(), true);
-        have.there.assign(have.there.size(), false);
-      }
-      return FakeAnswer{.status = 200, .body = have.to_json()};
-    }
-    const std::string digest = request.target.substr(request.target.rfind('/') + 1);
-    const int chunk = (*whole)->find(digest);
-    std::string bytes(static_cast<size_t>((*whole)->chunks()[static_cast<size_t>(chunk)].bytes), 0);
-    EXPECT_TRUE((*whole)->read(chunk, 0, bytes).ok());
-    return FakeAnswer{.status = 200, .body = bytes};
-  });
-  const auto origin = serve();
-  MirrorOptions wanted = options(url(*origin), {peer.url()});
-  wanted.fetch.id = "me";
-  wanted.fetch.gather = std::chrono::milliseconds(1);
-  wanted.fetch.patience = std::chrono::milliseconds(500);
-  const Result<MirrorReport> report = fetch(wanted);
-  ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_EQ(report->fetch.bytes_from_origin, 0) << "it has all of it from who received it";
-  expect_copy();
-}
-
 // The origin goes while a slow peer has been passed over: the peer is asked again.
 TEST_F(ShareTest, WithoutItsOriginASlowPeerIsAskedAgain) {
   const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);

@@ -64,8 +64,7 @@ std::string Have::to_json() const {
   writer.begin_object().key("id").string(id).key("manifest").string(manifest);
   writer.key("chunks").integer(static_cast<int64_t>(there.size()));
   writer.key("have").string(all ? std::string(kAll) : hex_of(there));
-  writer.key("coming").string(hex_of(coming)).key("received").integer(received);
-  writer.key("peers").begin_array();
+  writer.key("coming").string(hex_of(coming)).key("peers").begin_array();
   for (const std::string& peer : peers) writer.string(peer);
   writer.end_array().end_object();
   return out;
@@ -77,7 +76,6 @@ Have have_of(const ChunkFolder& folder, std::string id) {
             .manifest = folder.digest(),
             .there = std::vector<bool>(count),
             .coming = std::vector<bool>(count),
-            .received = folder.received(),
             .peers = {}};
   for (size_t i = 0; i < count; ++i) {
     const ChunkFolder::State state = folder.state(static_cast<int>(i));
@@ -97,7 +95,6 @@ Result<Have> parse_have(std::string_view text, size_t chunks) {
             .manifest = json->string("manifest").value_or(""),
             .there = {},
             .coming = {},
-            .received = json->integer("received").value_or(0),
             .peers = {}};
   if (have.id.empty() || have.id.size() > kIdCharsMax) return bad("id", "is no name");
   if (!hub::is_sha256(have.manifest)) return bad("manifest", "is no digest");

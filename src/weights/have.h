@@ -2,7 +2,7 @@
 // share the work. A value; what is read may come from anybody.
 //
 //   {"id":"8d7c…","manifest":"<64 hex digits>","chunks":9,"have":"ff01","coming":"0000",
-//    "received":9437184,"peers":["10.0.0.7:9000"]}
+//    "peers":["10.0.0.7:9000"]}
 // `have`: a bit for each chunk, chunk 0 is the lowest of the first byte; "all": a node that has
 // everything.
 #pragma once
@@ -24,7 +24,6 @@ struct Have {
   std::string manifest;  // its digest
   std::vector<bool> there;
   std::vector<bool> coming;        // that it is fetching from the origin
-  int64_t received = 0;            // bytes, of chunks that are not whole too; earlier nodes: 0
   std::vector<std::string> peers;  // others that fetch the same: addresses with ports
 
   std::string to_json() const;

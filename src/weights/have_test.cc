@@ -28,10 +28,6 @@ TEST(Have, BitsAreChunksFromTheLowestOn) {
   EXPECT_TRUE(have->coming[7]);
   EXPECT_EQ(have->peers, std::vector<std::string>{"10.0.0.7:9000"});
   EXPECT_EQ(parse_have(have->to_json(), 9)->there, have->there);
-  EXPECT_EQ(have->received, 0) << "one of an earlier version";
-  Have receives = *have;
-  receives.received = 5'000'000'000;
-  EXPECT_EQ(parse_have(receives.to_json(), 9)->received, 5'000'000'000);
   EXPECT_EQ(parse_have(text("all"), 9)->there, std::vector<bool>(9, true));
 }
 

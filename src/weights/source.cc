@@ -21,10 +21,6 @@ void Source::update(const Have& have, int64_t now_ns) {
   const auto count = static_cast<size_t>(std::count(have.there.begin(), have.there.end(), true));
   if (count > there_count) grew_ns = now_ns;
   there_count = count;
-  constexpr int64_t kPart = 256 << 10;
-  if (have.received - received < kPart) return;
-  received = have.received;
-  received_ns = now_ns;
 }
 
 void Source::offer_all() {

@@ -2,7 +2,6 @@
 // now, and why not. Owned by a fetch; its thread.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -37,10 +36,8 @@ struct Source {
   std::vector<bool> coming;       // what it fetches from the origin
   std::vector<bool> passed_over;  // what it has and was too slow with
   size_t there_count = 0;
-  int64_t grew_ns = 0;      // when that last became more
-  int64_t received = 0;     // bytes, as last counted
-  int64_t received_ns = 0;  // when a part of a chunk worth the name had come since
-  std::deque<int> offers;   // chunks of a peer that were missing here; some may be there by now
+  int64_t grew_ns = 0;     // when that last became more
+  std::deque<int> offers;  // chunks of a peer that were missing here; some may be there by now
   int64_t poll_at_ns = 0;
   bool polling = false;
   int poll_failures = 0;  // in a row
@@ -57,11 +54,7 @@ struct Source {
   // A node that fetches the same, is heard of and gets on: it may be left to fetch chunks for both.
   bool cooperates(int64_t now_ns, int64_t patience_ns) const {
     return !origin && dropped.empty() && kind == Kind::kNode && poll_failures == 0 && !has_all() &&
-           now_ns - std::max(grew_ns, received_ns) < patience_ns;
-  }
-  // Of a slow origin a chunk may take longer than anybody has patience: its parts count.
-  bool receives(int64_t now_ns, int64_t patience_ns) const {
-    return !origin && dropped.empty() && received_ns > 0 && now_ns - received_ns < patience_ns;
+           now_ns - grew_ns < patience_ns;
   }
   // Takes in what it says now.
   void update(const Have& have, int64_t now_ns);
