@@ -238,6 +238,7 @@ cli::Verb role_verb() {
 cli::Verb command_verb(std::string word, std::string summary) {
   return {.name = "fleet " + word,
           .summary = std::move(summary),
+          .about = "Of this gateway alone: each of several is told for itself (--admin).",
           .positionals = {name_positional()},
           .flags = {admin_flag()},
           .examples = {fmt::format("pelton fleet {} gpu-7", word)},
@@ -307,6 +308,8 @@ std::vector<cli::Verb> fleet_verbs() {
   verbs.push_back(role_verb());
   verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
+  verbs.push_back(
+      command_verb("move", "Sends a worker no new requests; running ones go on elsewhere."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));
   verbs.push_back(command_verb("restore", "Ends a worker's ejection."));

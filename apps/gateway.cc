@@ -1,8 +1,13 @@
 // pelton gateway: one address before many workers, until SIGTERM or Ctrl-C.
 #include "gateway/gateway.h"
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,7 +36,7 @@ namespace {
 
 using cli::Flag;
 
-constexpr std::chrono::seconds kDrainTime{25};
+constexpr std::chrono::seconds kLastTime{2};
 constexpr std::chrono::seconds kStopTime{10};  // for replicas, which have nothing to do then
 
 // Closed before the gateway goes.
@@ -151,6 +156,28 @@ Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments&
   return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
 }
 
+// What is under way may end by itself for 'drain_seconds'; what has not then ends with an error
+// that says so, for which there is kLastTime.
+void stop_serving(gateway::Gateway& gateway, Listeners& listeners) {
+  using std::chrono::steady_clock;
+  gateway.drain();
+  const std::chrono::milliseconds drain = gateway.drain_time();
+  const auto end = steady_clock::now() + drain + kLastTime;
+  std::jthread last([&gateway, drain](const std::stop_token& stopped) {
+    std::mutex mutex;
+    std::condition_variable_any over;
+    std::unique_lock lock(mutex);
+    over.wait_for(lock, stopped, drain, [] { return false; });
+    if (!stopped.stop_requested()) gateway.interrupt();
+  });
+  const auto left = [&end] {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
+    return std::max(left, std::chrono::milliseconds(0));
+  };
+  if (listeners.grpc != nullptr) listeners.grpc->close(left());
+  listeners.http->stop(left());
+}
+
 // On stdout: where it listens.
 void announce(const Listeners& listeners, const gateway::GatewayConfig& config, base::Log& log) {
   std::string lines = fmt::format("listening on http://{}\n",
@@ -220,9 +247,7 @@ Result<void> run(const cli::Arguments& arguments) {
   announce(listeners, config, log);
 
   while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
-  gateway.drain();
-  if (listeners.grpc != nullptr) listeners.grpc->close(kDrainTime);
-  listeners.http->stop(kDrainTime);
+  stop_serving(gateway, listeners);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
   return {};

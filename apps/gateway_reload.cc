@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -92,13 +93,19 @@ Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolC
   return std::shared_ptr<const gateway::ModelText>(std::move(text));
 }
 
+// An error of a file says by which key of the configuration it is read.
+Error of_key(std::string_view key, const Error& error) {
+  return Error{ErrorCode::kBadConfig, fmt::format("'{}': {}", key, error.message),
+               std::string(key)};
+}
+
 // Its first line, as keys and passwords stand in files.
 Result<std::string> read_secret(const std::string& file, std::string_view field) {
   Result<std::string> text = base::read_file(file, kSecretBytesMax);
-  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, std::string(field)};
+  if (!text.ok()) return of_key(field, text.error());
   text->resize(std::min(text->find_first_of("\r\n"), text->size()));
   if (text->empty()) {
-    return Error{ErrorCode::kBadConfig, file + ": is empty", std::string(field)};
+    return of_key(field, Error{ErrorCode::kBadConfig, file + ": is empty", {}});
   }
   return text;
 }
@@ -116,7 +123,9 @@ Result<void> read_foreign_access(gateway::GatewayConfig& config) {
           return worker.pool == pool.name && worker.tls;
         });
     if (!has_tls) continue;
-    TRY_ASSIGN(pool.trust, net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}}));
+    auto trust = net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}});
+    if (!trust.ok()) return of_key("ca_file", trust.error());
+    pool.trust = *std::move(trust);
   }
   return {};
 }
@@ -135,16 +144,17 @@ Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etc
     TRY_ASSIGN(options.password, read_secret(etcd.password_file, "password_file"));
   }
   options.tls = etcd.tls;
-  const auto read = [](const std::string& file, std::string& into) -> Result<void> {
+  const auto read = [](std::string_view key, const std::string& file,
+                       std::string& into) -> Result<void> {
     if (file.empty()) return {};
     Result<std::string> text = base::read_file(file, kPemBytesMax);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+    if (!text.ok()) return of_key(key, text.error());
     into = *std::move(text);
     return {};
   };
-  TRY(read(etcd.ca_file, options.ca));
-  TRY(read(etcd.certificate_file, options.certificate));
-  TRY(read(etcd.key_file, options.key));
+  TRY(read("ca_file", etcd.ca_file, options.ca));
+  TRY(read("certificate_file", etcd.certificate_file, options.certificate));
+  TRY(read("key_file", etcd.key_file, options.key));
   return options;
 }
 
@@ -153,7 +163,7 @@ namespace {
 Result<std::string> key_file(const std::string& file) {
   constexpr size_t kBytesMax = size_t{1} << 24;
   Result<std::string> text = base::read_file(file, kBytesMax);
-  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+  if (!text.ok()) return of_key("keys_file", text.error());
   return text;
 }
 
@@ -179,20 +189,22 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
   TRY(read_foreign_access(options.config));
   TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));
   if (!options.config.fleet_key_file.empty()) {
-    TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
-    options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
-    options.block_seed = cluster::block_seed(key);
-    options.salt_secret = cluster::salt_secret(key);
-    options.peer_key = key.derive(kv_transfer::kPeerLabel).front();
-    options.limit_secret = key.derive("limits").front();
+    const auto key = cluster::FleetKey::read(options.config.fleet_key_file);
+    if (!key.ok()) return of_key("fleet_key_file", key.error());
+    options.trust = net::TlsTrust::of_shared_keys(key->derive(cluster::kConnectionLabel));
+    options.block_seed = cluster::block_seed(*key);
+    options.salt_secret = cluster::salt_secret(*key);
+    options.peer_key = key->derive(kv_transfer::kPeerLabel).front();
+    options.limit_secret = key->derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(
       options.config.pools,
       [](const gateway::PoolConfig& pool) { return !pool.kubernetes_service.empty(); });
   const gateway::KubernetesConfig& api = options.config.kubernetes;
   if (has_services && api.api.starts_with("https://") && !api.ca_file.empty()) {
-    TRY_ASSIGN(options.kubernetes_trust,
-               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
+    auto trust = net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}});
+    if (!trust.ok()) return of_key("ca_file", trust.error());
+    options.kubernetes_trust = *std::move(trust);
   }
   for (const gateway::PoolConfig& pool : options.config.pools) {
     if (pool.tokenizer.empty()) continue;
@@ -307,9 +319,17 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
   if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
     return refusal(changed_meanwhile());
   }
-  // Tried as a file of its own, so that what the gateway reads next is what has been tried.
-  const std::string fresh = file_ + ".new";
+  // Tried as a file of its own, so that what the gateway reads next is what has been tried. It
+  // takes the place of what a link leads to, with its mode.
+  std::error_code unresolved;
+  const std::filesystem::path whole = std::filesystem::canonical(file_, unresolved);
+  const std::string file = unresolved ? file_ : whole.string();
+  const std::string fresh = file + ".new";
   Result<void> done = base::write_file(fresh, request.body);
+  struct stat status {};
+  if (done.ok() && ::stat(file.c_str(), &status) == 0) {
+    ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
+  }
   if (done.ok()) done = try_reload(fresh);
   note("an operator's", done);
   if (!done.ok()) {
@@ -317,7 +337,8 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
     gateway_.note_bad_reload();
     return refusal(bad_config(done.error()));
   }
-  if (::rename(fresh.c_str(), file_.c_str()) != 0) {
+  if (::rename(fresh.c_str(), file.c_str()) != 0) {
+    ::unlink(fresh.c_str());
     return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
   }
   read_ = seen_ = stamps();

@@ -220,7 +220,7 @@ class Flags(unittest.TestCase):
             "fleet role": [["fleet", "role", "w", "both"]],
             "fleet init": [["fleet", "init", "one", "--out", "{new}"]],
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
-            **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "undrain", "eject", "restore")},
+            **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "move", "undrain", "eject", "restore")},
             **{f"kv {word}": [["kv", word, f / "batch"], ["kv", word, f / "nowhere", "--tenant", "a"]] for word in ("ls", "erase")},
             "kv check": [["kv", "check", f / "batch", "--kv-disk-key-file", f / "words"]],
             "weights serve": [["weights", "serve", f / "nowhere"]],  # would serve until it is ended

@@ -240,6 +240,33 @@ class Gateway(unittest.TestCase):
         found = [usage["prompt_tokens_details"]["cached_tokens"] for _, usage in answers.values()]
         self.assertGreaterEqual(sum(cached > 400 for cached in found), moved, "found there, and not computed")
 
+    def test_an_operator_moves_a_workers_answers(self):
+        fleet = self.fleet(2)
+        raised = []
+
+        def stream(number):
+            try:
+                check_stream(fleet.gateway.port, number, 900, number)
+            except Exception as error:
+                raised.append(repr(error)[:600])
+        clients = [threading.Thread(target=stream, args=(number,)) for number in range(8)]
+        for one in clients:
+            one.start()
+        while not all(row["running"] for row in fleet.rows()) or sum(row["running"] for row in fleet.rows()) < 8:
+            time.sleep(0.02)
+        subprocess.run([gateway_fixture.BINARY, "fleet", "move", "w0", "--admin", f"http://127.0.0.1:{fleet.admin}"], check=True, timeout=20)
+        while fleet.metric("requests_open") == 8 and next(row for row in fleet.rows() if row["name"] == "w0")["running"] > 0:
+            time.sleep(0.02)
+        self.assertEqual(fleet.metric("requests_open"), 8, "they go on, at the other one")
+        for one in clients:
+            one.join()
+        self.assertEqual(raised, [])
+        self.assertGreater(fleet.metric("drain_moves_total"), 0)
+        row = next(row for row in fleet.rows() if row["name"] == "w0")
+        self.assertEqual((row["state"], row["reason"]), ("draining", "by an operator"))
+        ask(fleet.admin, "POST", "/v1/workers/w0/undrain")
+        fleet.wait_for(2)
+
     def test_the_last_worker_of_a_pool_ends_its_streams_itself(self):
         """FT-22: nobody is there to go on; they have --drain-seconds."""
         fleet = self.fleet(1)
@@ -410,7 +437,7 @@ class Gateway(unittest.TestCase):
         bodies = [{"model": "pelton-box", "prompt": text, "max_tokens": 160, "seed": seed, "ignore_eos": True,
                    **({"temperature": 0} if seed % 3 == 0 else {"temperature": 1, "frequency_penalty": 0.4,
                                                                "repetition_penalty": 1.1, "logprobs": 2})}
-                  for seed, text in enumerate(prompts * (63 if FULL else 2))]
+                  for seed, text in enumerate(prompts * (63 if FULL else 5))]
         bodies += [{**one, "structured_outputs": {"regex": "[a-z ]{100,150}"}, "ignore_eos": False} for one in bodies[:4]]
 
         def texts(fleet, between=lambda _: None):
@@ -786,6 +813,13 @@ class Gateway(unittest.TestCase):
         done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"{file}:2: [gateway] has no key 'listn'", done.stderr)
+        for line, said in (('listen = ""', f"{file}:2: [gateway]: 'listen' must be ADDRESS:PORT"),
+                           ('keys_file = "/nowhere/keys"', "'keys_file': /nowhere/keys"),
+                           ('fleet_key_file = "/nowhere/key"', "'fleet_key_file': /nowhere/key")):
+            file.write_text(f'[gateway]\n{line}\n[[pool]]\nname = "p"\nmodel = "m"\n[[worker]]\npool = "p"\nurl = "http://127.0.0.1:9"\n')
+            done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3, line)
+            self.assertIn(said, done.stderr)
 
 
 if __name__ == "__main__":

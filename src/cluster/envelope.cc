@@ -294,6 +294,7 @@ std::string encode(const WorkerRecord& record) {
   for (const int window : record.windows) w.integer(window);
   w.end_array().key("block_name").string(record.block_name);
   w.key("date").string(record.date);
+  if (record.beat_ms > 0) w.key("beat_ms").integer(record.beat_ms);
   if (record.kv_port != 0) {
     w.key("kv_port").integer(record.kv_port).key("kv_id").string(record.kv_id);
   }
@@ -330,6 +331,7 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_counts("windows", record.windows, 1 << 30);
   fields.read("block_name", record.block_name);
   fields.read("date", record.date);
+  fields.read_count("beat_ms", record.beat_ms, 60'000);
   fields.read_count("kv_port", record.kv_port, 65535);
   fields.read("kv_id", record.kv_id);
   std::string role(worker_role_name(record.role));

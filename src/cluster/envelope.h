@@ -94,6 +94,9 @@ struct WorkerRecord {
   std::string kv_id;
   WorkerRole role = WorkerRole::kBoth;  // another one only with a KV port, once it has a model
   std::string date;                     // of its prompts; empty: the calendar's
+  // An answer says something at least so often (kBeat), that a connection which stands still is
+  // known from one that has nothing to say. 0: it need not.
+  int beat_ms = 0;
   // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;

@@ -22,8 +22,9 @@ namespace pelton::gateway {
 namespace {
 
 constexpr std::string_view kWorkers = "/v1/workers";
-constexpr std::array<std::pair<std::string_view, Fleet::Command>, 4> kCommands = {
+constexpr std::array<std::pair<std::string_view, Fleet::Command>, 5> kCommands = {
     {{"drain", Fleet::Command::kDrain},
+     {"move", Fleet::Command::kMove},
      {"undrain", Fleet::Command::kUndrain},
      {"eject", Fleet::Command::kEject},
      {"restore", Fleet::Command::kRestore}}};

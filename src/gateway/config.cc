@@ -219,7 +219,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
                          "workers_file", "fleet_key_file", "retries", "retry_budget",
-                         "resume_budget", "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
+                         "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
+                         "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
   if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
@@ -241,6 +242,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("retries", {0, 8}, config.retries_max));
   TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
   TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
+  TRY(table.read("drain_seconds", {0, 3600}, config.drain_s));
   TRY(table.read("index_bytes", {kIndexBytesMin, kIndexBytesMax}, config.index_bytes));
   return check_listeners(table, config, rules);
 }

@@ -163,6 +163,7 @@ struct GatewayConfig {
   double retry_budget = 0.1;   // of requests, how many may be tried again where workers refuse
   int retries_max = 2;         // further workers that are tried before the client's first byte
   int64_t index_bytes = int64_t{32} << 20;    // for what workers hold of prompts
+  double drain_s = 25;                        // for what is under way when it is stopped
   double resume_budget_s = 10;                // how long a request waits for a worker to go on
   std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
   std::vector<std::string> allowed_cidr_texts;  // as they are written

@@ -205,6 +205,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "retries", fmt::format("{}", config.retries_max));
   put(out, "retry_budget", fmt::format("{}", config.retry_budget));
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
+  put(out, "drain_seconds", fmt::format("{}", config.drain_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
   put_text(out, "zone", config.zones.own);

@@ -212,7 +212,9 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
 std::vector<Fleet::Listening> Fleet::take_leaving(Worker& worker, int64_t now_ns) {
   const bool says_so =
       worker.health.state(now_ns) == WorkerState::kDraining && worker.health.load().draining;
-  if (worker.is_foreign || (!says_so && !worker.config.draining)) return {};
+  if (worker.is_foreign || !(says_so || worker.config.draining || worker.gives_up_answers)) {
+    return {};
+  }
   const size_t count = std::min(kLeavingMax, worker.listening.size());
   const auto end = worker.listening.begin() + static_cast<std::ptrdiff_t>(count);
   std::vector<Listening> taken(worker.listening.begin(), end);
@@ -464,6 +466,18 @@ std::string Fleet::adapter_digest(std::string_view pool, std::string_view name) 
   return "";
 }
 
+std::string Fleet::pool_of(const Assignment& assignment) const {
+  std::lock_guard lock(mutex_);
+  if (assignment.worker >= workers_.size()) return "";
+  const Worker* const worker = workers_[assignment.worker].get();
+  return worker != nullptr && worker->serial == assignment.serial ? worker->config.pool : "";
+}
+
+bool Fleet::has_pool(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  return find_pool(pool) != nullptr;
+}
+
 bool Fleet::is_gone(std::string_view host, int port) const {
   std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
@@ -559,8 +573,10 @@ bool Fleet::command(std::string_view name, Command command) {
   cluster::WorkerHealth& health = (*found)->health;
   switch (command) {
     case Command::kDrain:
+    case Command::kMove:
     case Command::kUndrain:
-      health.set_draining(command == Command::kDrain);
+      health.set_draining(command != Command::kUndrain);
+      (*found)->gives_up_answers = command == Command::kMove;
       break;
     case Command::kEject:
       health.eject(cluster::WorkerHealth::Cause::kOperator, clock_.now_ns());

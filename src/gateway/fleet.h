@@ -80,6 +80,7 @@ class Fleet {
     bool tls = false;
     std::string api_key;      // that a foreign one asks for; empty: none
     std::string fingerprint;  // of what it computes with; empty: it does not say
+    int beat_ms = 0;          // as its record says
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
     bool is_counted = false;   // of its prompt's tokens more is known than the body's length
@@ -167,7 +168,8 @@ class Fleet {
   };
   void note_hit(const Assignment& assignment, const Hit& hit);
 
-  enum class Command { kDrain, kUndrain, kEject, kRestore };
+  // kMove: drained, and its answers go on elsewhere.
+  enum class Command { kDrain, kMove, kUndrain, kEject, kRestore };
   // False: no worker of that name.
   bool command(std::string_view name, Command command);
   // It stands by: what its KV cache takes is of no use. Does not wait for it.
@@ -198,6 +200,11 @@ class Fleet {
     std::optional<cluster::WorkerRole> next_role;  // that it is drained for
   };
   std::vector<Row> rows() const;
+  // Time in which this process ran (gateway/awake_clock.h).
+  int64_t awake_ns() const { return clock_.now_ns(); }
+  // The pool that the worker is in now; empty: it has gone.
+  std::string pool_of(const Assignment& assignment) const;
+  bool has_pool(std::string_view pool) const;
   // Names of blocks that workers are known to hold, and those that made room for others.
   struct IndexSize {
     size_t names = 0;
@@ -272,9 +279,10 @@ class Fleet {
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;
-    bool leaves = false;           // taken out: nothing new for it
-    int open = 0;                  // attempts without an outcome
-    int64_t doubted_until_ns = 0;  // its reports left some of these out
+    bool leaves = false;            // taken out: nothing new for it
+    bool gives_up_answers = false;  // an operator wants them to go on elsewhere
+    int open = 0;                   // attempts without an outcome
+    int64_t doubted_until_ns = 0;   // its reports left some of these out
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
     cluster::WorkerRole role{};                    // its record's, or an operator's
@@ -367,6 +375,7 @@ class Fleet {
   std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
+  std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;
   static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);
   static bool holds_fingerprint(const Worker& worker, int64_t now_ns);
   void choose_fingerprint(const PoolConfig& pool, std::string& held, int64_t now_ns);

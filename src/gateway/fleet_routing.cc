@@ -272,6 +272,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
       .api_key = worker.api_key,
       .fingerprint = worker.fingerprint,
+      .beat_ms = worker.record.beat_ms,
       .dispatch = ++dispatched_,
       .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
       .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,

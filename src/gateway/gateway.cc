@@ -133,6 +133,17 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
   return principal;
 }
 
+api::ApiError lists_are_workers_own() {
+  return {
+      .status = 501,
+      .message =
+          "each worker keeps files and batches of its own, and none has the list of all; one is "
+          "found by its id",
+      .type = "invalid_request_error",
+      .param = {},
+      .code = "not_supported"};
+}
+
 // GW-03.
 api::ApiError loop_detected() {
   return {.status = 508,
@@ -293,6 +304,10 @@ Gateway::Config Gateway::config() const {
   return config_;
 }
 
+std::chrono::milliseconds Gateway::drain_time() const {
+  return std::chrono::milliseconds(static_cast<int64_t>(config()->config.drain_s * 1e3));
+}
+
 uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
@@ -391,15 +406,18 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = caller.settings;
   const GatewayConfig& config = settings->config;
-  const std::optional<std::string> response = asked_response(request);
-  const auto home = response ? homes_.find(*response) : std::nullopt;
+  const std::optional<std::string> id = asked_by_id(request);
+  const auto home = id ? home_of(*id) : std::nullopt;
   const Asker asker = Asker::of(config, *caller.principal);
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
-  if (!routed && response) routed = route_of_response(config, asker, home);
+  if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
+  if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
+    return refuse(lists_are_workers_own());
+  }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   const auto relayed = std::make_shared<Relay::Request>(
@@ -420,9 +438,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
-  relayed->speaks_of_response = response.has_value();
-  (response ? relayed->other_pools : relayed->fallback) =
-      std::move(response ? routed->other_pools : routed->fallback);
+  relayed->speaks_of_id = id.has_value();
+  (id ? relayed->other_pools : relayed->fallback) =
+      std::move(id ? routed->other_pools : routed->fallback);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
@@ -438,10 +456,12 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       .quarantine = quarantine_,
       .retry_budget = retry_budget_,
       .homes = homes_,
+      .running = running_,
       .gateway = name_,
       .retries_max = config.retries_max,
       .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
-      .requests = requests_};
+      .requests = requests_,
+      .ends = &ends_};
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
                      [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
@@ -546,10 +566,15 @@ void Gateway::refuse_limited(const Relay::Request& request, const api::ApiError&
   exchange.send(std::move(answer));
 }
 
-// A request by a response's id names no model: of several pools it is the one that made it, where
+Gateway::Home Gateway::home_of(const std::string& id) const {
+  auto home = homes_.find(id);
+  return home ? home : running_.find(id);
+}
+
+// A request by an id names no model: of several pools it is the one that made it, where
 // that is known, and otherwise one after the other.
-std::optional<Gateway::Routed> Gateway::route_of_response(const GatewayConfig& config,
-                                                          const Asker& asker, const Home& home) {
+std::optional<Gateway::Routed> Gateway::route_by_id(const GatewayConfig& config, const Asker& asker,
+                                                    const Home& home) {
   std::optional<Routed> routed;
   std::vector<std::string> other_pools;
   for (const PoolConfig& pool : config.pools) {

@@ -46,11 +46,14 @@ class Relay final : public WorkerListener,
     RelayCounters& counters;
     Quarantine& quarantine;
     RetryBudget& retry_budget;
-    ResponseHomes& homes;
+    ResponseHomes& homes;    // of what is stored
+    ResponseHomes& running;  // of conversations' answers under way
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
     RequestLog* requests = nullptr;  // null: there is none
+    // The gateway is about to end: what is under way ends with an error that says so.
+    const std::atomic<bool>* ends = nullptr;  // null: nobody waits for it
   };
   struct Request {
     net::HttpRequest http;
@@ -71,8 +74,8 @@ class Relay final : public WorkerListener,
     net::HttpHeaders limits = {};  // what is left of them, for the answer
     // Its model is an adapter's name, which a worker may have unloaded meanwhile.
     bool names_adapter = false;
-    // It speaks of a stored response, which one worker has: where that may be.
-    bool speaks_of_response = false;
+    // It speaks of what one worker has, by its id: where that may be.
+    bool speaks_of_id = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
     std::vector<std::string> other_pools = {};
     std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
@@ -102,12 +105,13 @@ class Relay final : public WorkerListener,
     kUnreached,   // no connection
     kLost,        // reset
     kUnreadable,  // broken framing, half a JSON text: it lives, and answers wrongly
+    kSilent,      // its connection stands still while its watch does not
     kDown,        // the fleet says so: all its requests are lost at once, through one fault
     kBusy,        // the worker said no for now: full, draining
     kAnother,     // another start of the worker answers; its own watch will say so at once
     kRefused,     // it said no
     kError,       // it says that it cannot go on
-    kUnknown,     // it has not made the response that is spoken of, or lacks the adapter
+    kUnknown,     // it has not what is spoken of by its id, or lacks the adapter
   };
 
   void attempt();
@@ -129,7 +133,13 @@ class Relay final : public WorkerListener,
   void note_split_warm();
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
+  // Does the attempt that runs, and the worker that warms up, still say something?
+  // (relay_watch.cc)
+  void watch_attempt();
+  void look_at_attempt(int number);
+  void interrupt();
   void wait_for_worker();
+  bool follow_worker();
   bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
@@ -166,6 +176,7 @@ class Relay final : public WorkerListener,
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
   void note_response(std::string_view bytes);
+  void note_home(const std::string& id);
   void note_progress();
   void note_served();
   // Of its figures (relay_figures.cc).
@@ -227,6 +238,8 @@ class Relay final : public WorkerListener,
   bool progressed_ = false;    // the running attempt has said something new
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;
+  bool heard_ = false;    // from the running attempt, since it was looked at
+  int64_t heard_ns_ = 0;  // when that was, of Fleet::awake_ns(); within kLookTime
   int64_t attempted_ns_ = 0;
   int64_t first_ns_ = 0;   // when the running attempt said something first
   int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
@@ -249,6 +262,7 @@ class Relay final : public WorkerListener,
   std::string whole_;             // of an answer that is not streamed
   std::string error_event_;       // the last worker's error as the client's protocol writes it
   std::optional<net::HttpResponse> refusal_;  // the last worker's
+  int64_t events_ = 0;                        // of the Responses API's: the next one's number
   std::string response_id_;  // of the response that is being made; empty: none is, or not yet
   bool over_ = false;
 
@@ -262,6 +276,8 @@ class Relay final : public WorkerListener,
     size_t said = 0;         // tokens that it was sent
     bool is_split = false;
     int64_t begun_ns = 0;
+    bool heard = false;  // as the attempt's
+    int64_t heard_ns = 0;
     int64_t found_tokens = 0;  // by it, of the prompt, where it was split
   };
   std::optional<WarmUp> warm_up_;

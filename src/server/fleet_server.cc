@@ -340,6 +340,7 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
     forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
   }
   forwarded.observer = answer;
+  answer->begin_beats();
   server_.handle_forwarded(std::move(inner), answer, std::move(forwarded));
 }
 
@@ -382,7 +383,8 @@ cluster::WorkerRecord FleetServer::record() const {
                                .version = server_.services().options.version,
                                .zone = options_.zone,
                                .region = options_.region,
-                               .role = options_.role};
+                               .role = options_.role,
+                               .beat_ms = static_cast<int>(FleetExchange::kBeatTime.count())};
   const auto models = server_.services().catalogue.serving();
   for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);
