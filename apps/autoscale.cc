@@ -31,6 +31,7 @@
 #include "launch/scaler_pages.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "net/json_response.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -147,6 +148,28 @@ std::unique_ptr<net::HttpServer> make_listener(const gateway::GatewayConfig& con
         exchange->send(launch::scaler_answer(request, scaler.states()));
       },
       log);
+}
+
+// Of one that does not lead, in a pod of its own: probes see that it is well, and whoever asks for
+// decisions that it makes none. Null where it does not listen, or another process does there.
+std::unique_ptr<net::HttpServer> listen_on_standby(const gateway::GatewayConfig& config,
+                                                   base::Log& log) {
+  const bool has_own_address =
+      config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kKubernetes;
+  if (!has_own_address || config.autoscaler.port <= 0) return nullptr;
+  auto listener = std::make_unique<net::HttpServer>(
+      net::HttpServer::Options{.address = config.autoscaler.host,
+                               .port = config.autoscaler.port,
+                               .connections_max = 64,
+                               .descriptors_spared = 0},
+      [](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (request.path == "/health") return exchange->send(launch::scaler_answer(request, {}));
+        exchange->send(net::error_response(
+            {.status = 503, .code = "stands_by", .message = "another autoscaler leads"}));
+      },
+      log);
+  if (listener->start().ok()) return listener;
+  return nullptr;
 }
 
 // An autoscaler at work: where it decides, and for how long.
@@ -325,8 +348,10 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   const std::chrono::seconds lease(config.autoscaler.lease_s);
   TRY_ASSIGN(std::unique_ptr<launch::LeadStore> store, open_lead_store(config, lease, shared));
   launch::Lead lead(std::move(store), lease, shared, log);
+  std::unique_ptr<net::HttpServer> standby;
   for (bool is_first = true; !lead.try_to_lead(); is_first = false) {
     if (is_first) log.info("stands by: another autoscaler leads, or nobody says who does");
+    if (standby == nullptr) standby = listen_on_standby(config, log);
     const auto until = std::chrono::steady_clock::now() + lead.look_again();
     constexpr std::chrono::milliseconds kSlice{100};
     while (std::chrono::steady_clock::now() < until && !interrupt.pending()) {
@@ -334,6 +359,8 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
     }
     if (interrupt.pending()) return {};
   }
+  if (standby != nullptr) standby->stop(std::chrono::milliseconds(0));
+  standby.reset();
   Deciding deciding(config, arguments, shared, log);
   TRY(deciding.begin(&lead));
   return deciding.go_on(interrupt);

@@ -219,6 +219,7 @@ class Chart(unittest.TestCase):
             (of("autoscaler", "mode", value="act") | {"keda": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
             (of("autoscaler", "mode", value="act") | {"hpa": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
             (of("autoscaler", "mode", value="write"), "is not one of"),
+            (of("autoscaler", "replicaCount", value=2), "several are for autoscaler.enabled with autoscaler.mode: act"),
             (of("pools", 0, "scale", "min", value=0) | {"hpa": {"enabled": True}}, "does not go to zero"),
             (of("pools", 0, "scale", "min", value=9), "scale.min is more than scale.max"),
             (of("pools", 1, "name", value="main"), "two pools are called main"), (of("pools", value=[]), "pools is empty"),
@@ -248,6 +249,20 @@ class Chart(unittest.TestCase):
         for values, reason in cases:
             with self.subTest(reason):
                 self.assertRegex(self.refusal(values) or "it is installed", reason if "|" in reason else re.escape(reason))
+
+    def test_of_several_autoscalers_one_leads(self):
+        values = copy.deepcopy(manifests.overlay_values("autoscaled"))
+        values["autoscaler"]["replicaCount"] = 2
+        objects = self.objects(values)
+        (scaler,) = [one for one in objects if one["kind"] == "Deployment" and one["metadata"]["name"] == "pelton-autoscaler"]
+        self.assertEqual((scaler["spec"]["replicas"], scaler["spec"]["strategy"]["rollingUpdate"]), (2, {"maxSurge": 0, "maxUnavailable": 1}))
+        (role,) = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"] == "pelton-autoscaler"]
+        rights = [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]]
+        self.assertIn((["configmaps"], None, ["create", "list", "get", "patch"]), rights)
+        self.assertTrue(any(kinds == ["leases"] and "pelton-autoscaler" in (names or []) for kinds, names, _ in rights), rights)
+        (file,) = [one["data"]["gateway.toml"] for one in objects if one["kind"] == "ConfigMap" and "gateway.toml" in one.get("data", {})]
+        table = tomllib.loads(file)["autoscaler"]
+        self.assertEqual((table["lead"], table["lease"].split("/")[1]), ("kubernetes", "pelton-autoscaler"))
 
     def test_a_pools_own_values_win_also_where_they_are_nothing(self):
         values = manifests.merged(manifests.overlay_values("fleet"), {"worker": {"drainDelaySeconds": 7, "cache": {"create": True}}})

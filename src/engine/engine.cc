@@ -96,6 +96,7 @@ class Engine::Loop {
   Ledger ledger() const;
   void reset_prefix_cache();
   void erase_tenant(std::string tenant);
+  void release_kv_memory();
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
   const kv::PeerTransfers::Place* peer_place() const {
@@ -138,6 +139,7 @@ class Engine::Loop {
   UpdateBatch* batch_of(const std::shared_ptr<Outbox>& outbox);
   void publish_stats();
   void publish_ledger();
+  void release_if_asked();
   void check_when_idle();
   void stop();
 
@@ -156,6 +158,7 @@ class Engine::Loop {
   std::atomic<bool> is_erase_asked_{false};
   std::mutex erase_mutex_;
   std::vector<std::string> erased_tenants_;  // under it: to be
+  std::atomic<bool> is_release_asked_{false};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
@@ -166,6 +169,7 @@ class Engine::Loop {
   int64_t cancels_seen_ = 0;
   bool all_deferred_ = false;
   int64_t integrity_checks_ = 0;
+  int64_t kv_releases_ = 0;
   std::optional<int64_t> checked_ns_;
   std::vector<std::unique_ptr<UpdateBatch>> batches_;  // few: a thread's each
 
@@ -235,7 +239,10 @@ void Engine::Loop::run() {
   pthread_setname_np(pthread_self(), "pelton-engine");
   for (;;) {
     const bool nothing_to_do = core_.idle();
-    if (nothing_to_do) check_when_idle();
+    if (nothing_to_do) {
+      release_if_asked();
+      check_when_idle();
+    }
     publish_ledger();
     if (nothing_to_do) {
       busy_since_ns_.store(0, std::memory_order_relaxed);
@@ -346,6 +353,34 @@ void Engine::Loop::reset_if_asked() {
   if (executor_.disk() != nullptr) executor_.disk()->forget_all();
 }
 
+void Engine::Loop::release_kv_memory() {
+  is_release_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
+// With nothing to do. Blocks that peers read are revoked first.
+void Engine::Loop::release_if_asked() {
+  if (!is_release_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  core_.reset_prefix_cache();
+  if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  if (kv::PeerTransfers* const peers = executor_.peers(); peers != nullptr) {
+    peers->revoke_all();
+    core_.end_all_offers();
+  }
+  const Ledger ledger = core_.scheduler().ledger();
+  for (const kv::PerGroup<Ledger::Blocks>& tier : ledger.blocks) {
+    for (const Ledger::Blocks& counted : tier) {
+      if (counted.free != counted.total) {
+        return log_.info("its KV cache's memory is kept: some blocks are pinned");
+      }
+    }
+  }
+  const int64_t bytes = executor_.release_kv_memory();
+  ++kv_releases_;
+  publish_stats();
+  log_.info(fmt::format("its KV cache's memory is given back: {} MiB at most", bytes >> 20));
+}
+
 void Engine::Loop::collect() {
   StepResult result = executor_.collect();
   announce_updates();
@@ -379,8 +414,10 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
       if (batch != nullptr) ++batch->readers;
     }
   }
+  if (arrivals.empty()) return;
   // A reader may have left before its request came this far; look again.
-  if (!arrivals.empty()) cancels_seen_ = -1;
+  cancels_seen_ = -1;
+  is_release_asked_ = false;  // it is needed
 }
 
 void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
@@ -512,6 +549,7 @@ void Engine::Loop::publish_stats() {
   stats.scheduler = counters;
   stats.disk = scheduler.disk().counters();
   stats.peers = scheduler.peer_tier().counters();
+  stats.kv_releases = kv_releases_;
   stats.has_peers = scheduler.peer_tier().on();
   if (executor_.peers() != nullptr) stats.served = executor_.peers()->served();
   stats.drafts = scheduler.draft_report();
@@ -618,6 +656,10 @@ void Engine::reset_prefix_cache() {
 
 void Engine::erase_tenant(std::string tenant) {
   loop_->erase_tenant(std::move(tenant));
+}
+
+void Engine::release_kv_memory() {
+  loop_->release_kv_memory();
 }
 
 const kv::EventLog& Engine::kv_events() const {

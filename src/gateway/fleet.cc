@@ -32,6 +32,7 @@ constexpr int64_t kProbeAgainNs = 1'000'000'000;
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kWatchQuiet{3'000};
 constexpr std::chrono::milliseconds kProbeTime{2'000};
+constexpr std::chrono::milliseconds kReleaseTime{2'000};
 
 // What is amiss with the worker's list of models, as it answers clients; empty: it has what its
 // record says.
@@ -585,6 +586,23 @@ bool Fleet::command(std::string_view name, Command command) {
       break;
   }
   return true;
+}
+
+// One of an earlier version, or another kind, does not know how: it keeps its memory.
+void Fleet::release_memory(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && !worker->is_foreign && worker->shown == name;
+  });
+  if (found == workers_.end()) return;
+  net::HttpCall call = call_to(**found, "POST", "/fleet/v1/release");
+  call.whole_time_max = kReleaseTime;
+  net::HttpCallEvents events;
+  events.on_done = [this, shown = (*found)->shown](const Result<void>& result) {
+    if (result.ok()) return;
+    log_.warning(fmt::format("{} keeps its memory: {}", shown, result.error().message));
+  };
+  client_.start(std::move(call), std::move(events));
 }
 
 std::vector<Fleet::Row> Fleet::rows() const {

@@ -186,6 +186,8 @@ class Fleet {
   enum class Command { kDrain, kMove, kUndrain, kEject, kRestore };
   // False: no worker of that name.
   bool command(std::string_view name, Command command);
+  // It stands by: what its KV cache takes is of no use. Does not wait for it.
+  void release_memory(std::string_view name);
   // Until it starts anew, and from when it has no request of this gateway's any more: before, it
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);

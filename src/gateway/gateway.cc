@@ -754,6 +754,13 @@ void Gateway::set_draining(std::string_view host, int port, bool draining) {
   }
 }
 
+void Gateway::release_memory(std::string_view host, int port) {
+  const std::string address = net::format_host_port(host, port);
+  for (const Fleet::Row& row : fleet_.rows()) {
+    if (row.url == address) fleet_.release_memory(row.name);
+  }
+}
+
 void Gateway::retire(std::string_view pool, uint64_t retirement) {
   const std::shared_ptr<PoolGate> gate = gate_of(pool);
   if (gate == nullptr) return;

@@ -115,6 +115,8 @@ class Gateway {
   // Besides those of the file and those that were found.
   void set_launched(std::vector<WorkerConfig> workers);
   void set_draining(std::string_view host, int port, bool draining);
+  // That one stands by, and gives back what its KV cache takes.
+  void release_memory(std::string_view host, int port);
   void retire(std::string_view pool, uint64_t retirement);
   void announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement);
 

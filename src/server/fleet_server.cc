@@ -298,7 +298,17 @@ void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Ex
     request.path = "/reset_prefix_cache";
     return server_.handle_as(std::move(request), exchange, {.is_admin = true});
   }
+  if (request.path == "/fleet/v1/release" && request.method == "POST") {
+    release();
+    return exchange->send({.status = 202});
+  }
   exchange->send(error_reply(api::not_found(request.method, request.path)));
+}
+
+void FleetServer::release() {
+  for (const std::shared_ptr<const ServedModel>& model : server_.services().catalogue.serving()) {
+    model->engine.release_kv_memory();
+  }
 }
 
 void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange) {

@@ -51,6 +51,9 @@
 {{- if and .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "keda.enabled and hpa.enabled: two would write the replicas of the same Deployments" -}}
 {{- end -}}
+{{- if and (gt (int .Values.autoscaler.replicaCount) 1) (not (include "pelton.acts" .)) -}}
+{{- fail "autoscaler.replicaCount: several are for autoscaler.enabled with autoscaler.mode: act; whoever advises is one" -}}
+{{- end -}}
 {{- if and (or .Values.keda.enabled .Values.hpa.enabled) (include "pelton.acts" .) -}}
 {{- fail "autoscaler.mode is act, beside keda or hpa: two would write the replicas of the same Deployments" -}}
 {{- end -}}

@@ -88,6 +88,10 @@ keys_file = "/etc/pelton/keys/keys"
 [autoscaler]
 state_dir = "/var/lib/pelton"
 listen = "0.0.0.0:8092"
+{{- if include "pelton.elects" . }}
+lead = "kubernetes"
+lease = {{ printf "%s/%s-autoscaler" .Release.Namespace (include "pelton.fullname" .) | toJson }}
+{{- end }}
 gateways = [
 {{- $set := printf "%s-gateway" (include "pelton.fullname" .) }}
 {{- range until (int .Values.gateway.replicaCount) }}

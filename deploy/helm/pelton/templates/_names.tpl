@@ -16,6 +16,11 @@ pelton/role: {{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* Not empty: several autoscalers, of which one leads. */}}
+{{- define "pelton.elects" -}}
+{{- if and (include "pelton.acts" .) (gt (int .Values.autoscaler.replicaCount) 1) }}yes{{ end -}}
+{{- end }}
+
 {{- /* Not empty: the autoscaler writes the workers' replicas, and says where they are. */}}
 {{- define "pelton.acts" -}}
 {{- if and .Values.autoscaler.enabled (eq .Values.autoscaler.mode "act") }}yes{{ end -}}
