@@ -183,6 +183,19 @@ void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
   }
 }
 
+void put_etcd(std::string& out, const EtcdConfig& etcd) {
+  if (etcd.endpoints.empty()) return;
+  out += "\n[etcd]\n";
+  put(out, "endpoints", list(etcd.endpoints));
+  put_text(out, "prefix", etcd.prefix);
+  put_text(out, "user", etcd.user);
+  put_text(out, "password_file", etcd.password_file);
+  put(out, "tls", etcd.tls ? "true" : "false");
+  put_text(out, "ca_file", etcd.ca_file);
+  put_text(out, "certificate_file", etcd.certificate_file);
+  put_text(out, "key_file", etcd.key_file);
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -219,17 +232,7 @@ std::string config_text(const GatewayConfig& config) {
   if (!config.zones.distance_ms.empty()) out += "\n[zones]\n";
   for (const auto& [zone, ms] : config.zones.distance_ms) put_number(out, quoted(zone), ms);
   put_autoscaler(out, config.autoscaler);
-  if (!config.etcd.endpoints.empty()) {
-    out += "\n[etcd]\n";
-    put(out, "endpoints", list(config.etcd.endpoints));
-    put_text(out, "prefix", config.etcd.prefix);
-    put_text(out, "user", config.etcd.user);
-    put_text(out, "password_file", config.etcd.password_file);
-    put(out, "tls", config.etcd.tls ? "true" : "false");
-    put_text(out, "ca_file", config.etcd.ca_file);
-    put_text(out, "certificate_file", config.etcd.certificate_file);
-    put_text(out, "key_file", config.etcd.key_file);
-  }
+  put_etcd(out, config.etcd);
   out += "\n[kubernetes]\n";
   put(out, "api", quoted(config.kubernetes.api));
   put(out, "token_file", quoted(config.kubernetes.token_file));

@@ -23,6 +23,7 @@
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
 #include "gateway/foreign_pair.h"
+#include "gateway/gateway_errors.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
 #include "net/json_response.h"
@@ -96,16 +97,6 @@ std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
   return left_ns;
 }
 
-// TN-14: whose region has no pool is sent to no other one.
-api::ApiError no_worker_in_region() {
-  return {.status = 503,
-          .message = "no worker of the region that this key is tied to is there for this model",
-          .type = "server_error",
-          .param = {},
-          .code = "no_worker",
-          .retry_after_s = 1};
-}
-
 Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
                               const net::HttpRequest& request) {
   if (is_multipart(request) && is_limited_to_models(config, asker)) {
@@ -141,28 +132,6 @@ std::optional<Error> client_transfer(const GatewayConfig& config, const net::Htt
   if (field.empty()) return std::nullopt;
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("'{}' is between workers and their gateway only", field), field};
-}
-
-api::ApiError lists_are_workers_own() {
-  return {
-      .status = 501,
-      .message =
-          "each worker keeps files and batches of its own, and none has the list of all; one is "
-          "found by its id",
-      .type = "invalid_request_error",
-      .param = {},
-      .code = "not_supported"};
-}
-
-// GW-03.
-api::ApiError loop_detected() {
-  return {.status = 508,
-          .message =
-              "the request has come through this gateway before, or through too many: one "
-              "of its workers sends it back",
-          .type = "server_error",
-          .param = {},
-          .code = "loop_detected"};
 }
 
 }  // namespace
