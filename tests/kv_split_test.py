@@ -171,14 +171,20 @@ class Split(unittest.TestCase):
             return each * sum(whole - max(first, held) if window else whole - held for window in windows)
         # The last ones with hits on the decoder: what it holds of the one before.
         asked = [(n, None, 0) for n in EDGES] + [(n, 1, (before - 1) // block * block) for n, before in zip(GROWING, (1, *GROWING))]
-        last = 0
+        last = late = exact = 0
         for (n, seed, held), alone in zip(asked, self.exact + self.growing):
             self.assertEqual(self.tokens_asked(fleet.gateway.port, n, seed), alone, n)
             end, now = time.monotonic() + 3, last
             while now - last != formula(n, held) and time.monotonic() < end:
                 now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
-            self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+            # On a machine that does other things as well a transfer may be given up: then no more than that has come.
+            was_late, late = late, fleet.figure(1, "pelton_kv_peer_fetches_total", kind="late")
+            if late == was_late:
+                self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+                exact += 1
+            self.assertLessEqual(now - last, formula(n, held), n)
             last = now
+        self.assertGreater(exact, len(asked) // 2)
 
     def test_whoever_is_killed_costs_no_answer(self):
         """KV-20, FT-30."""

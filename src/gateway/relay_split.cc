@@ -67,9 +67,9 @@ void Relay::end_split(SplitCounters::Outcome outcome) {
 // Which worker goes on is chosen again when there is something to go on with: this one, if it still
 // takes requests then.
 void Relay::fetch_ahead() {
-  if (assignment_.is_foreign) return;
+  // What has been begun goes on while the second one is asked to go on.
+  if (assignment_.is_foreign || !splits_ || !assignment_.decoder) return;
   drop_ahead();
-  if (!splits_ || !assignment_.decoder) return;
   const std::vector<size_t> excluded = {assignment_.worker};
   std::optional<Fleet::Assignment> target = services_.fleet.assign(
       {.pool = request_.pool,
