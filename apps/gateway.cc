@@ -244,6 +244,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(check_chains(arguments));
   if (arguments.has("--capacity")) TRY(capacity::read_needs(arguments.text("--capacity")));
   const bool scales = arguments.has("--with-autoscaler");
+  const bool has_chat = has_console(arguments);
   if (scales) TRY(check_alone(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -286,7 +287,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                   .chains = chains.get(),
                                                   .scaling = scaling.get(),
                                                   .console = console.get(),
-                                                  .has_chat = has_console(arguments)},
+                                                  .has_chat = has_chat},
                                                  log));
   if (scales) scaling->start();
   announce(listeners, config, log);

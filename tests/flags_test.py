@@ -61,7 +61,7 @@ VALUES = {
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
     "--max-num-queued-tokens": "10K", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
     "--memory-utilization": "0.8", "--metadata": "k=v", "--metric-percentiles": "50", "--min-p": "0.1", "--model": "model",
-    "--num-prompts": "2", "--num-warmups": "1", "--output-len": "4", "--percentile-metrics": "ttft",
+    "--blocks": "2", "--num-prompts": "2", "--num-warmups": "1", "--output-len": "4", "--percentile-metrics": "ttft",
     "--port": "1", "--positions": "0:2", "--prefix-repetition-num-prefixes": "1",
     "--prefix-repetition-output-len": "4", "--prefix-repetition-prefix-len": "4", "--prefix-repetition-suffix-len": "4",
     "--presence-penalty": "0.1", "--preset": "conversation", "--price": "3", "--prompt": "Hello",

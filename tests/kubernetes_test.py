@@ -148,7 +148,7 @@ class Files(unittest.TestCase):
             self.expect_pods_are_confined_and_end_in_time(name, installed(name), with_limits=True)
 
     def expect_pods_are_confined_and_end_in_time(self, name, objects, with_limits):
-        drain = int(re.search(r"kDrainTime\{(\d+)\}", (ROOT / "apps/gateway.cc").read_text()).group(1))
+        drain = int(re.search(r"double drain_s = (\d+);", (ROOT / "src/gateway/config.h").read_text()).group(1)) + 2
         for workload in workloads(objects):
             pod, container = workload["spec"]["template"]["spec"], container_of(workload)
             with self.subTest(f"{name} {workload['metadata']['name']}"):
