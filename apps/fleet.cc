@@ -39,8 +39,11 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
   TRY_ASSIGN(Json json, Json::parse(response.body));
   if (response.status == 200) return json;
   const Json* error = json.find("error");
-  const std::string words =
+  std::string words =
       error == nullptr ? "" : error->string("message").value_or("no reason was given");
+  if (const Json* failed = json.find("failed"); failed != nullptr && failed->is_array()) {
+    words = "not done at " + failed->dump();
+  }
   if (error != nullptr && error->string("code") == std::optional<std::string>("worker_not_found")) {
     return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet ls` lists them", "NAME"};
   }

@@ -361,6 +361,13 @@ void Engine::Loop::release_kv_memory() {
 // With nothing to do. Blocks that peers read are revoked first.
 void Engine::Loop::release_if_asked() {
   if (!is_release_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  const Ledger before = core_.scheduler().ledger();
+  for (const kv::PerGroup<Ledger::Blocks>& tier : before.blocks) {
+    const auto is_pinned = [](const Ledger::Blocks& counted) { return counted.pinned > 0; };
+    if (std::ranges::any_of(tier, is_pinned)) {
+      return log_.info("its KV cache and its memory are kept: some blocks are pinned");
+    }
+  }
   core_.reset_prefix_cache();
   if (executor_.disk() != nullptr) executor_.disk()->forget_all();
   if (kv::PeerTransfers* const peers = executor_.peers(); peers != nullptr) {
@@ -371,7 +378,7 @@ void Engine::Loop::release_if_asked() {
   for (const kv::PerGroup<Ledger::Blocks>& tier : ledger.blocks) {
     for (const Ledger::Blocks& counted : tier) {
       if (counted.free != counted.total) {
-        return log_.info("its KV cache's memory is kept: some blocks are pinned");
+        return log_.info("its KV cache's memory is kept: some blocks are in use");
       }
     }
   }

@@ -372,6 +372,9 @@ void Fleet::on_watch_done(const Place& place, const Result<void>& result) {
   const bool refused = code == ErrorCode::kUnavailable;
   // Cancelled it was for a reason that is known.
   if (code != ErrorCode::kCancelled) worker->trouble = result.error().message;
+  if (options_.trust != nullptr && worker->trouble.starts_with("no TLS with")) {
+    worker->trouble += "; its fleet key may be another one";
+  }
   worker->watch.reset();
   // At once after a reset: only a refusal means that the worker is gone.
   const bool at_once = worker->recorded && code != ErrorCode::kCancelled;

@@ -14,6 +14,9 @@ namespace {
 constexpr std::array<std::string_view, 4> kTransferFields = {"kv_transfer_params", "bootstrap_host",
                                                              "bootstrap_port", "bootstrap_room"};
 
+// Whose members the server takes for fields of its own.
+constexpr std::array<std::string_view, 3> kPassedOn = {"vllm_xargs", "extra_args", "extra_body"};
+
 // Stops at the first of them; nothing is kept of a large body.
 class TransferVisitor final : public base::JsonVisitor {
  public:
@@ -22,9 +25,13 @@ class TransferVisitor final : public base::JsonVisitor {
   bool end_object() override { return closes(); }
   bool end_array() override { return closes(); }
   bool key(std::string_view name) override {
-    if (depth_ > 1) return value();
     const bool is_one = std::ranges::find(kTransferFields, name) != kTransferFields.end();
+    if (depth_ > 1) {
+      if (is_one && passes_on_) found = name;
+      return !(is_one && passes_on_) && value();
+    }
     asked_ = is_one ? std::string(name) : "";
+    passes_on_ = std::ranges::find(kPassedOn, name) != kPassedOn.end();
     return true;
   }
   bool string(std::string_view /*value*/) override { return value(); }
@@ -49,7 +56,8 @@ class TransferVisitor final : public base::JsonVisitor {
   }
 
   int depth_ = 0;
-  std::string asked_;  // the top level's key, if it is one of them
+  std::string asked_;       // the top level's key, if it is one of them
+  bool passes_on_ = false;  // it is one of kPassedOn
 };
 
 Json without(const Json& object, std::string_view key) {
