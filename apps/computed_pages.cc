@@ -108,7 +108,8 @@ ComputedPages::~ComputedPages() {
   if (last.joinable()) last.join();
 }
 
-Result<std::vector<std::string>> ComputedPages::arguments_of(const net::HttpRequest& request) const {
+Result<std::vector<std::string>> ComputedPages::arguments_of(
+    const net::HttpRequest& request) const {
   std::vector<std::string> words = {parts_.program};
   if (request.path == kWhatIf) {
     words.insert(words.end(), {"whatif", "--facts=" + parts_.facts_file, "--json=-"});
