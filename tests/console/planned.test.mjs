@@ -205,7 +205,7 @@ test("Capacity of random files", async () => {
   const { page } = opened;
   await shows(page, "Per hour");
   let possible = 0;
-  const rounds = process.env.PELTON_FULL === "1" ? 100 : 12;
+  const rounds = process.env.PELTON_FULL === "1" ? 30 : 6;
   for (let i = 0; i < rounds; ++i) {
     fs.writeFileSync(at("capacity.toml"), some_capacity(i % 3 === 0));
     await page.evaluate(() => document.querySelector("#without").dispatchEvent(new Event("change")));
@@ -447,8 +447,9 @@ test("looked at", async () => {
   assert.deepEqual(pages, ["fleet", "scaling", "capacity", "requests", "routing", "splits", "chain_figures", "health", "configuration"]);
   const settled = { fleet: "scripted", scaling: "Every term", capacity: "Per hour", requests: "By pool", routing: "Explain", splits: "Share meant", chain_figures: "pieces", health: "Connection refused",
     configuration: "[gateway]" };
+  const every = process.env.PELTON_FULL === "1" || process.env.PICTURES;
   for (const [width, viewport] of Object.entries({ 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } })) {
-    for (const colorScheme of ["light", "dark"]) {
+    for (const colorScheme of every ? ["light", "dark"] : [width === "390" ? "light" : "dark"]) {
       for (const name of pages) {
         const opened = await page_of(name, { viewport, colorScheme });
         const { page } = opened;
