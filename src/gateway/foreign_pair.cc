@@ -15,7 +15,8 @@ constexpr std::array<std::string_view, 4> kTransferFields = {"kv_transfer_params
                                                              "bootstrap_port", "bootstrap_room"};
 
 // Whose members the server takes for fields of its own.
-constexpr std::array<std::string_view, 3> kPassedOn = {"vllm_xargs", "extra_args", "extra_body"};
+constexpr std::array<std::string_view, 4> kPassedOn = {"vllm_xargs", "extra_args", "extra_body",
+                                                       "sampling_params"};
 
 // Stops at the first of them; nothing is kept of a large body.
 class TransferVisitor final : public base::JsonVisitor {

@@ -14,6 +14,9 @@ constexpr std::chrono::milliseconds kLookTime{500};
 constexpr int64_t kSilenceMinNs = 4'000'000'000;
 constexpr int64_t kBeats = 8;  // that are missed
 
+// A worker says nothing before the whole request has come.
+constexpr int64_t kSentByteNs = 1'000;
+
 int64_t silence_max_ns(int beat_ms) {
   return std::max(kSilenceMinNs, kBeats * beat_ms * 1'000'000);
 }
@@ -22,7 +25,7 @@ int64_t silence_max_ns(int beat_ms) {
 
 void Relay::watch_attempt() {
   heard_ = false;
-  heard_ns_ = services_.fleet.awake_ns();
+  heard_ns_ = services_.fleet.awake_ns() + std::ssize(request_.http.body) * kSentByteNs;
   exchange_->post_after(kLookTime, [weak = weak_from_this(), number = attempt_] {
     if (const auto self = weak.lock()) self->look_at_attempt(number);
   });
