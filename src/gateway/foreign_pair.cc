@@ -83,7 +83,7 @@ std::string transfer_field_of(std::string_view body) {
 }
 
 bool can_pair(WorkerKind kind, std::string_view path, std::string_view body) {
-  if (kind != WorkerKind::kVllm && kind != WorkerKind::kSglang) return false;
+  if (!answers_in_pairs(kind)) return false;
   const bool is_chat = path == "/v1/chat/completions";
   if (!is_chat && path != "/v1/completions") return false;
   const Result<Json> json = Json::parse(body);

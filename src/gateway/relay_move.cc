@@ -43,13 +43,12 @@ void Relay::leave_worker() {
 
 void Relay::start_warm_up(Fleet::Assignment target) {
   const int number = -++warm_ups_;
-  warm_up_ = WarmUp{
-      .number = number,
-      .target = std::move(target),
-      .said = said_count(),
-      .is_split = splits_,
-      .begun_ns = services_.clock.now_ns(),
-      .heard_ns = services_.fleet.awake_ns() + std::ssize(request_.http.body) * int64_t{1'000}};
+  warm_up_ = WarmUp{.number = number,
+                    .target = std::move(target),
+                    .said = said_count(),
+                    .is_split = splits_,
+                    .begun_ns = services_.clock.now_ns(),
+                    .heard_ns = silent_from_ns()};
   services_.fleet.listen(warm_up_->target, weak_from_this(), number);
   services_.log.info(fmt::format("request {} attempt {} warms up worker {}:{} for {}:{}, which {}",
                                  request_.request_id, attempt_, warm_up_->target.host,
