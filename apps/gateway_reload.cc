@@ -60,6 +60,13 @@ api::ApiError bad_config(const Error& error) {
           .code = "bad_config"};
 }
 
+Error keys_gone() {
+  return Error{ErrorCode::kBadConfig,
+               "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "
+               "started anew",
+               "keys_file"};
+}
+
 api::ApiError from_a_page() {
   return {.status = 403,
           .message =
@@ -262,7 +269,10 @@ void GatewayReload::reload(std::string_view why) {
 }
 
 net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
-  if (request.method == "PUT" && request.path == "/v1/config") return replace(request);
+  if (request.method == "PUT" && request.path == "/v1/config") {
+    if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+    return replace(request, "an operator");
+  }
   if (request.method != "GET" && request.method != "HEAD") {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
     refused.headers.add("Allow", request.path == "/v1/config" ? "GET, HEAD, PUT" : "GET, HEAD");
@@ -311,14 +321,43 @@ net::HttpResponse GatewayReload::state() const {
   return net::json_response(std::move(body));
 }
 
-net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
-  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+// Of a text that is nobody's yet: read as a file beside the one that there is.
+net::HttpResponse GatewayReload::try_out(const std::string& text) {
+  const std::string fresh = file_ + ".try";
+  const Result<void> written = base::write_file(fresh, text);
+  if (!written.ok()) return refusal(api::api_error(written.error()));
+  Result<gateway::GatewayConfig> config = gateway::read_gateway_config(fresh, rules_);
+  ::unlink(fresh.c_str());
+  if (!config.ok()) return refusal(bad_config(config.error()));
+  if (!keys_file_.empty() && config->keys_file.empty()) return refusal(bad_config(keys_gone()));
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("file").string(gateway::config_text(*config));
+  const std::vector<std::string_view> kept = gateway_.takes_new_start(*config);
+  const Result<gateway::Gateway::Options> options = gateway_options(*std::move(config), texts_);
+  if (!options.ok()) return refusal(bad_config(options.error()));
+  w.key("takes_new_start").begin_array();
+  for (const std::string_view key : kept) w.string(key);
+  w.end_array().end_object();
+  return net::json_response(std::move(body));
+}
+
+net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
+  const std::string dry_run = net::query_value(request.query, "dry_run").value_or("false");
+  if (dry_run != "true" && dry_run != "false") {
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "'dry_run' is true or false", "dry_run"}));
+  }
+  if (request.body.size() > kConfigBytesMax) {
+    return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", {}}));
+  }
   std::lock_guard lock(mutex_);
   const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
   const std::string_view wanted = request.headers.get("If-Match");
   if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
     return refusal(changed_meanwhile());
   }
+  if (dry_run == "true") return try_out(request.body);
   // Tried as a file of its own, so that what the gateway reads next is what has been tried. It
   // takes the place of what a link leads to, with its mode.
   std::error_code unresolved;
@@ -331,7 +370,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
     ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
   }
   if (done.ok()) done = try_reload(fresh);
-  note("an operator's", done);
+  note(fmt::format("{}'s", who), done);
   if (!done.ok()) {
     ::unlink(fresh.c_str());
     gateway_.note_bad_reload();
@@ -342,7 +381,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
     return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
   }
   read_ = seen_ = stamps();
-  log_.info("an operator has replaced the configuration");
+  log_.info(fmt::format("{} has replaced the configuration", who));
   net::HttpResponse response = net::json_response("{}");
   response.headers.add("ETag", etag_of(request.body));
   return response;
@@ -352,10 +391,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
 Result<void> GatewayReload::try_reload(const std::string& file) {
   TRY_ASSIGN(gateway::GatewayConfig config, gateway::read_gateway_config(file, rules_));
   if (!keys_file_.empty() && config.keys_file.empty()) {
-    return Error{ErrorCode::kBadConfig,
-                 "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "
-                 "started anew",
-                 "keys_file"};
+    return keys_gone();
   }
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config), texts_));
   if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {

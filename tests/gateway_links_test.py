@@ -243,6 +243,22 @@ class Links(unittest.TestCase):
         self.assertEqual(numbers, list(range(len(numbers))))
         self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 0)
 
+    def test_an_operator_moves_a_workers_answers(self):
+        fleet = self.fleet(2)
+        streams = self.streams(fleet.gateway.port, range(8), 900)
+        while not all(row["running"] for row in fleet.rows()) or sum(row["running"] for row in fleet.rows()) < 8:
+            time.sleep(0.02)
+        subprocess.run([gateway_fixture.BINARY, "fleet", "move", "w-0", "--admin", f"http://127.0.0.1:{fleet.admin}"], check=True, timeout=20)
+        while fleet.metric("requests_open") == 8 and next(row for row in fleet.rows() if row["name"] == "w-0")["running"] > 0:
+            time.sleep(0.02)
+        self.assertEqual(fleet.metric("requests_open"), 8, "they go on, at the other one")
+        self.join(streams)
+        self.assertGreater(fleet.metric("drain_moves_total"), 0)
+        row = next(row for row in fleet.rows() if row["name"] == "w-0")
+        self.assertEqual((row["state"], row["reason"]), ("draining", "by an operator"))
+        ask(fleet.admin, "POST", "/v1/workers/w-0/undrain")
+        fleet.wait_for(2)
+
     def test_a_pool_that_is_renamed_keeps_its_answers(self):
         fleet = self.fleet(2)
         streams = self.streams(fleet.gateway.port, range(100, 106), 900)

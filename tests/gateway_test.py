@@ -410,7 +410,7 @@ class Gateway(unittest.TestCase):
         bodies = [{"model": "pelton-box", "prompt": text, "max_tokens": 160, "seed": seed, "ignore_eos": True,
                    **({"temperature": 0} if seed % 3 == 0 else {"temperature": 1, "frequency_penalty": 0.4,
                                                                "repetition_penalty": 1.1, "logprobs": 2})}
-                  for seed, text in enumerate(prompts * (63 if FULL else 2))]
+                  for seed, text in enumerate(prompts * (63 if FULL else 5))]
         bodies += [{**one, "structured_outputs": {"regex": "[a-z ]{100,150}"}, "ignore_eos": False} for one in bodies[:4]]
 
         def texts(fleet, between=lambda _: None):

@@ -48,6 +48,7 @@ struct RunEnvelope {
     int port = 0;
     int tokens = 0;      // that it is expected to have
     std::string ticket;  // which it asks for
+    bool ahead = false;  // it is computed there now, and fetching it is all that is wanted
   };
   Peer peer = {};
 };
@@ -92,6 +93,7 @@ struct WorkerRecord {
   // Where other workers fetch blocks from it, and what it is called there; 0: they cannot.
   int kv_port = 0;
   std::string kv_id;
+  bool kv_ahead = false;                // and send what they are just computing
   WorkerRole role = WorkerRole::kBoth;  // another one only with a KV port, once it has a model
   std::string date;                     // of its prompts; empty: the calendar's
   // An answer says something at least so often (kBeat), that a connection which stands still is

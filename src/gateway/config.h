@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cluster/worker_role.h"
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
 #include "gateway/scaling_config.h"
@@ -72,6 +73,10 @@ struct WorkerConfig {
   std::string zone;
   bool tls = false;       // https://, of a foreign one
   bool draining = false;  // whoever found it says that it is being stopped
+  // Of a foreign one, whose pool is split: what it is for, and where SGLang's that compute prompts
+  // are met.
+  cluster::WorkerRole role{};
+  int bootstrap_port = 8998;
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };

@@ -26,6 +26,7 @@
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
 #include "gateway/fleet_sampler.h"
+#include "gateway/id_homes.h"
 #include "gateway/kubernetes_source.h"
 #include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
@@ -33,7 +34,6 @@
 #include "gateway/quarantine.h"
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
-#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/route_table.h"
 #include "gateway/shadow_traffic.h"
@@ -101,6 +101,10 @@ class Gateway {
   // the file that take a new start: they stay as they are.
   std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys,
                                        ModelTexts texts);
+  // Those keys, were it read.
+  std::vector<std::string_view> takes_new_start(GatewayConfig config) const {
+    return keep_what_is_fixed(this->config()->config, config);
+  }
   // The file is wrong: all stays as it was.
   void note_bad_reload() { ++counters_.reloads_refused; }
 
@@ -111,6 +115,8 @@ class Gateway {
   // Besides those of the file and those that were found.
   void set_launched(std::vector<WorkerConfig> workers);
   void set_draining(std::string_view host, int port, bool draining);
+  // That one stands by, and gives back what its KV cache takes.
+  void release_memory(std::string_view host, int port);
   void retire(std::string_view pool, uint64_t retirement);
   void announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement);
 
@@ -177,13 +183,14 @@ class Gateway {
     std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
     std::vector<std::string> fallback = {};     // that are asked where its own takes nothing more
   };
-  using Home = std::optional<ResponseHomes::Home>;
+  using Home = std::optional<IdHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string model, const Asker& asker, const Home& home);
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
   Home home_of(const std::string& id) const;
+  Relay::Services services(const GatewayConfig& config);
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
   // Within its key's limits; false: it has been refused.
@@ -237,8 +244,8 @@ class Gateway {
   RequestLog* const requests_;
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
-  ResponseHomes homes_;
-  ResponseHomes running_;
+  IdHomes homes_;
+  IdHomes running_;
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ends_ = false;

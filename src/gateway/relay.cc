@@ -38,7 +38,8 @@ bool is_unknown_id(const net::HttpResponse& answer) {
 }
 
 bool keeps_what_is_stored(std::string_view path) {
-  return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
+  const bool is_bytes = path.ends_with("/content");  // a client's own
+  return !is_bytes && (path.starts_with("/v1/files") || path.starts_with("/v1/batches"));
 }
 
 // The worker has the adapter no more, or another version than the answer began with; another one
@@ -173,8 +174,14 @@ void Relay::send_to(Fleet::Assignment assignment) {
         "chatcmpl-" + request_.request_id,
         {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
   }
+  services_.fleet.listen(assignment_, weak_from_this(), attempt_);
+  if (assignment_.is_foreign && begin_pair()) return;
+  start_call();
+  fetch_ahead();
+}
+
+void Relay::start_call() {
   const int number = attempt_;
-  services_.fleet.listen(assignment_, weak_from_this(), number);
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   const auto status = std::make_shared<std::atomic<int>>(0);
@@ -511,6 +518,7 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   drop_warm_up(Fleet::Outcome::kNeither);
+  drop_ahead();
   end_split(SplitCounters::Outcome::kEnded);
   services_.fleet.note_outcome(assignment_, outcome);
   if (outcome == Fleet::Outcome::kServed) {
@@ -586,6 +594,7 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   // Who has been at it goes on with it.
   if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
   drop_warm_up(Fleet::Outcome::kNeither);
+  if (assignment_.is_foreign) drop_ahead();
   move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||

@@ -21,13 +21,14 @@
 #include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
+#include "gateway/foreign_pair.h"
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
+#include "gateway/id_homes.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/request_log.h"
-#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/said_tokens.h"
 #include "net/http_client.h"
@@ -47,8 +48,8 @@ class Relay final : public WorkerListener,
     RelayCounters& counters;
     Quarantine& quarantine;
     RetryBudget& retry_budget;
-    ResponseHomes& homes;    // of what is stored
-    ResponseHomes& running;  // of conversations' answers under way
+    IdHomes& homes;    // of what is stored
+    IdHomes& running;  // of conversations' answers under way
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
@@ -118,6 +119,11 @@ class Relay final : public WorkerListener,
   void attempt();
   std::optional<Fleet::Assignment> assign();
   void send_to(Fleet::Assignment assignment);
+  void start_call();
+  // Of two servers of another kind (relay_pair.cc); true: it is called later, or not at all.
+  bool begin_pair();
+  void ask_prefill(std::string body);
+  void on_prefilled(int number, const std::string& answer);
   // The worker is being stopped and still talks: on with it at another one, where there is one
   // (relay_move.cc). That one computes what has been said while this one goes on; then it is cut.
   void leave_worker();
@@ -128,6 +134,10 @@ class Relay final : public WorkerListener,
   void fail_warm_up(int number, Fleet::Outcome outcome);
   // Another one is to go on, now that its prompt is computed (relay_split.cc).
   void consider_split();
+  // And has what was computed of it already.
+  void fetch_ahead();
+  void end_ahead(int number);
+  void drop_ahead();
   std::optional<Fleet::Wanted::Preferred> split_source() const;
   void retry_split();
   void end_split(SplitCounters::Outcome outcome);
@@ -137,6 +147,7 @@ class Relay final : public WorkerListener,
   // Does the attempt that runs, and the worker that warms up, still say something?
   // (relay_watch.cc)
   void watch_attempt();
+  int64_t silent_from_ns() const;  // for a request that is being sent now
   void look_at_attempt(int number);
   void interrupt();
   void wait_for_worker();
@@ -286,7 +297,19 @@ class Relay final : public WorkerListener,
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before
-  bool splits_ = false;           // another one is to go on with it
+  // The worker that fetches the prompt's keys and values while they are computed; of another kind,
+  // the one that computes it.
+  struct Ahead {
+    int number = 0;
+    Fleet::Assignment target;
+    net::HttpClient::CallId call = 0;
+    bool is_over = false;  // what it could fetch it has
+  };
+  std::optional<Ahead> ahead_;
+  int aheads_ = 0;           // begun
+  std::string pair_fields_;  // the body that names what another server has; empty: none has it
+  bool has_paired_ = false;
+  bool splits_ = false;  // another one is to go on with it
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;

@@ -70,7 +70,7 @@ void FleetExchange::begin_beats() {
   });
 }
 
-// A gateway that does not read what has been said is told nothing more.
+// A gateway that does not read what has been said hears nothing more.
 void FleetExchange::beat() {
   if (over_ || ended_ || beneath_->closed()) return;
   if (!std::exchange(spoke_, false) && beneath_->queued_bytes() == 0) {
