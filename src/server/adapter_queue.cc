@@ -84,13 +84,7 @@ void AdapterRegistry::run() {
     }
     if (room == Room::kWait) {
       if (blocked_since_ns == 0) blocked_since_ns = now_ns;
-      const int64_t left_ns = blocked_since_ns + options_.patience_ns - now_ns;
-      if (left_ns > 0) {
-        shared_->changed.wait_for(lock, std::chrono::nanoseconds(left_ns));
-      } else {
-        locked_ask_to_leave();
-        shared_->changed.wait(lock);
-      }
+      locked_wait_for_room(lock, blocked_since_ns + options_.patience_ns - now_ns);
       continue;
     }
     blocked_since_ns = 0;
@@ -107,6 +101,16 @@ void AdapterRegistry::run() {
 void AdapterRegistry::locked_wait_idle(std::unique_lock<std::mutex>& lock) {
   if (folders_.empty()) return shared_->changed.wait(lock);
   shared_->changed.wait_for(lock, std::chrono::nanoseconds(options_.sweep_ns));
+}
+
+// Those that keep it stay until they end by themselves, or until patience does.
+void AdapterRegistry::locked_wait_for_room(std::unique_lock<std::mutex>& lock, int64_t left_ns) {
+  if (left_ns > 0) {
+    shared_->changed.wait_for(lock, std::chrono::nanoseconds(left_ns));
+    return;
+  }
+  locked_ask_to_leave();
+  shared_->changed.wait(lock);
 }
 
 void AdapterRegistry::locked_begin_load(const std::shared_ptr<Named>& named) {

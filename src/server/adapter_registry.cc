@@ -34,7 +34,7 @@ bool is_adapter_folder(const std::string& path) {
   return is_there || unknown_state;  // what cannot be looked at may be there
 }
 
-// Whoever asks by name is told nothing of where its files are.
+// Whoever asks by name learns nothing of where its files are.
 Error without_path(Error error, const std::string& path) {
   const auto replace = [&](const std::string& what, std::string_view with) {
     for (size_t at = 0; (at = error.message.find(what, at)) != std::string::npos;) {

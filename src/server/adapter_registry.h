@@ -285,6 +285,7 @@ class AdapterRegistry {
   void locked_forget(const Named& named);
   void sweep(std::unique_lock<std::mutex>& lock);
   void locked_wait_idle(std::unique_lock<std::mutex>& lock);
+  void locked_wait_for_room(std::unique_lock<std::mutex>& lock, int64_t left_ns);
   // None: it has to wait for room, and to be loaded once more.
   std::optional<Result<void>> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
                                           std::vector<std::shared_ptr<Version>>& gone);
