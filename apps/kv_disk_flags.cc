@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/secret_file.h"
 #include "base/digest.h"
 
@@ -12,6 +14,7 @@ using cli::Flag;
 
 constexpr std::string_view kAll = "all";
 constexpr std::string_view kEvict = "evict";
+constexpr int64_t kDiskBytesMin = 1 << 20;
 
 Error refused(std::string message, std::string field) {
   return Error{ErrorCode::kInvalidArgument, std::move(message), std::move(field)};
@@ -42,7 +45,7 @@ std::vector<Flag> kv_disk_flags() {
            .value = "BYTES",
            .help = "what it takes there, as 200GiB; reserved at the start",
            .kind = Flag::Kind::kSize,
-           .least = 1 << 20,
+           .least = 0,
            .only_with = {{"--kv-disk"}}},
           {.name = "--kv-disk-write",
            .value = "WHEN",
@@ -82,6 +85,10 @@ Result<void> read_kv_disk_flags(const cli::Arguments& arguments,
   kv_transfer::DiskOptions& disk = options.executor.disk;
   disk.folder = arguments.text("--kv-disk");
   disk.bytes = arguments.integer("--kv-disk-size");
+  if (disk.bytes < kDiskBytesMin) {
+    return Error{ErrorCode::kBadConfig, fmt::format("--kv-disk-size {}: 1MiB at least", disk.bytes),
+                 "kv-disk-size"};
+  }
   TRY_ASSIGN(disk.secret, kv_disk_secret(arguments));
   if (!disk.secret.empty() && !options.engine.hash_seed) {
     options.engine.hash_seed = kv_transfer::name_seed(disk.secret);

@@ -4,9 +4,12 @@ keys and values, fail, expire and forget; and nothing of that from a client.
 
 usage: gateway_pairs_test.py BINARY
 """
+import collections
+import http.client
 import http.server
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,14 +26,17 @@ CHAT = "/v1/chat/completions"
 ASKED = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None, "remote_host": None,
          "remote_port": None}
 MEETING = {"bootstrap_host", "bootstrap_port", "bootstrap_room"}
+MET = collections.defaultdict(threading.Event)  # by room: its prompt is computed
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Says WORDS. What it was asked, and under which id, is kept; `fails`: what it does instead of computing a prompt for others."""
+    """Says WORDS. What it was asked, and under which id, is kept; `fails`: what it does instead of computing a prompt for others; `meets`: it waits
+    for the prompt, as SGLang's decoders do, and says a word each `pace` seconds."""
     daemon_threads = True
 
     def __init__(self):
         self.asked, self.fails, self.expires, self.given = [], None, None, []
+        self.meets, self.pace, self.ended = False, 0, threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -55,6 +61,21 @@ class Server(http.server.ThreadingHTTPServer):
                 server.asked.append((self.path, self.headers["x-request-id"], body))
                 if server.fails == "status":
                     return self.whole(500, {"error": {"message": "no"}})
+                if isinstance(server.fails, int):
+                    return self.whole(server.fails, {"error": {"message": "no", "code": server.fails}})
+                if server.fails == "hang":
+                    self.connection.settimeout(30)
+                    if self.connection.recv(1) == b"":
+                        server.ended.set()
+                    return None
+                room = body.get("bootstrap_room")
+                if room is not None and not server.meets:
+                    MET[room].set()
+                    if server.fails == "late":
+                        time.sleep(0.3)
+                        return self.whole(500, {"error": {"message": "no"}})
+                if server.meets and not MET[room].wait(5):
+                    return self.whole(500, {"error": {"message": "nobody came"}})
                 if server.fails == "cut":
                     self.close_connection = True
                     return self.connection.close()
@@ -74,6 +95,7 @@ class Server(http.server.ThreadingHTTPServer):
                 for word in WORDS:
                     choice = {"index": 0, "delta": {"content": word}} if is_chat else {"index": 0, "text": word}
                     self.wfile.write(f"data: {json.dumps({'id': 'a', 'choices': [choice]})}\n\n".encode())
+                    time.sleep(server.pace)
                 return self.wfile.write(b"data: [DONE]\n\n")
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -112,7 +134,7 @@ class Pairs(unittest.TestCase):
         self.admin = free_port()
         self.config = pathlib.Path(scratch.name) / "gateway.toml"
         self.config.write_text(
-            f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nresume_budget = 2\n'
+            f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nresume_budget = 2\ndrain_seconds = 1\n'
             f'[[pool]]\nname = "p"\nmodel = "m"\nkind = "{kind}"\nsplit = "always"\ncontinue = false\n' +
             "".join(f'[[worker]]\npool = "p"\nurl = "http://127.0.0.1:{one.server_port}"\nrole = "{role}"\n{more if role == "prefill" else ""}'
                     for one, role in zip(self.servers, roles)))
@@ -209,18 +231,88 @@ class Pairs(unittest.TestCase):
             self.assertEqual({key: value for key, value in one.items() if key not in MEETING}, {"model": "m"} | body)
         self.assertEqual(len(rooms), len(self.BODIES))
 
+    def refused(self, path, body):
+        status, text = ask(self.gateway.port, "POST", path, {"model": "m", **body})
+        return status, json.loads(text)["error"].get("code")
+
+    def check_unblamed(self, count):
+        self.assertEqual(len(self.ready()), count)
+        self.assertEqual([row["failures"] for row in self.ready()], [0] * count)
+
     def test_sglang_another_pair_where_the_first_one_fails(self):
-        first, second, third = self.start("sglang", ("prefill", "decode", "prefill"))
-        first.fails = third.fails = "status"
-        threading.Timer(0.4, lambda: setattr(third, "fails", None)).start()
-        path, body = self.BODIES[0]
-        try:
-            self.said(path, body)
-        except (AssertionError, json.JSONDecodeError):
-            pass  # its answer may have begun before the other one's failure was known: one error
-        third.fails = first.fails = None
-        self.assertEqual(self.said(path, body), "".join(WORDS))
-        self.assertTrue(all(MEETING <= set(one[2]) for one in second.take()), "none without a meeting")
+        first, second, third = self.start("sglang", ("prefill", "decode", "prefill"), "bootstrap_port = 8123\n")
+        first.fails, second.meets = "status", True
+        for number in range(8):  # whichever of them is asked first
+            path, body = self.BODIES[number % len(self.BODIES)]
+            self.assertEqual(self.said(path, body), "".join(WORDS))
+        failed, rooms = first.take(), [one[2]["bootstrap_room"] for one in second.take()]
+        self.assertGreater(len(failed), 0, "it was never asked")
+        self.assertEqual(self.splits("failed"), len(failed))
+        self.assertEqual(len(third.take()), 8)
+        self.assertEqual(len(set(rooms)), 8 + len(failed), "one meeting for each pair")
+
+    def test_sglang_a_late_failure_cuts_no_answer(self):
+        first, second = self.start("sglang", ("prefill", "decode"), "bootstrap_port = 8123\n")
+        first.fails, second.meets, second.pace = "late", True, 0.12
+        for path, body in self.BODIES:
+            self.assertEqual(self.said(path, body), "".join(WORDS))
+        self.assertEqual(len(second.take()), len(self.BODIES), "asked once each")
+
+    def test_what_is_wrong_with_a_request_is_no_servers_fault(self):
+        for kind, more in (("vllm", ""), ("sglang", "bootstrap_port = 8123\n")):
+            first, second = self.start(kind, ("prefill", "decode"), more)
+            first.fails, second.meets = 400, kind == "sglang"
+            for number in range(8):  # more than eject a server
+                path, body = self.BODIES[number % len(self.BODIES)]
+                self.assertEqual(self.refused(path, body), (400, 400), kind)
+            self.check_unblamed(2)
+            first.fails = 429
+            for number in range(8):
+                path, body = self.BODIES[number % len(self.BODIES)]
+                if kind == "vllm":  # computed where it is said
+                    self.assertEqual(self.said(path, body), "".join(WORDS))
+                else:
+                    self.assertEqual(self.refused(path, body), (429, 429))
+            self.check_unblamed(2)
+            first.fails = None
+            self.assertEqual(self.said(*self.BODIES[0]), "".join(WORDS))
+
+    def test_who_is_full_is_passed_over(self):
+        for kind, more in (("vllm", ""), ("sglang", "bootstrap_port = 8123\n")):
+            first, second, third = self.start(kind, ("prefill", "decode", "prefill"), more)
+            first.fails, second.meets = 429, kind == "sglang"
+            for number in range(8):
+                path, body = self.BODIES[number % len(self.BODIES)]
+                self.assertEqual(self.said(path, body), "".join(WORDS), kind)
+            self.assertGreater(len(first.take()), 0, "it was never asked")
+            self.assertEqual(len(third.take()), 8)
+            self.check_unblamed(3)
+
+    def test_vllm_a_first_one_that_hangs(self):
+        """It ends with its client, and with the gateway, as the second one does."""
+        first, _ = self.start("vllm", ("prefill", "decode"))
+        first.fails = "hang"
+        path, body = self.BODIES[1]
+
+        def begin():
+            first.ended.clear()
+            link = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=30)
+            link.request("POST", path, json.dumps({"model": "m", **body}), {"Content-Type": "application/json"})
+            end = time.monotonic() + 10
+            while not first.asked:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            first.take()
+            return link
+        begin().close()
+        self.assertTrue(first.ended.wait(10), "its client has left")
+        link = begin()
+        self.gateway.process.send_signal(signal.SIGTERM)
+        answer = link.getresponse()
+        self.assertEqual((answer.status, json.loads(answer.read())["error"]["code"]), (503, "gateway_stopped"))
+        link.close()
+        self.assertTrue(first.ended.wait(10), "the gateway ends")
+        self.assertEqual(self.gateway.process.wait(10), 0)
 
     def test_clients_say_nothing_of_it(self):
         """KV-10, KV-13."""

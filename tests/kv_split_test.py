@@ -156,7 +156,10 @@ class Split(unittest.TestCase):
         self.assertEqual((decision["pair"]["prefill"], decision["pair"]["decode"], decision["pair"]["chosen"]), ("w0", "w1", True))
 
     def test_what_stops_with_the_first_token(self):
-        self.check_split("first")
+        fleet = self.check_split("first")
+        found, recomputed = fleet.metric("split_found_tokens_total"), fleet.metric("split_recomputed_tokens_total")
+        self.assertGreater(found + recomputed, 200 * fleet.splits("handed_over"))
+        self.assertGreater(found, 0)
 
     def test_the_bytes_that_cross_are_those_of_the_formula(self):
         fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n')

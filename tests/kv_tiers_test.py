@@ -291,7 +291,8 @@ class Tiers(unittest.TestCase):
         size = ("--kv-disk-size", "4MiB")
         refused(2, "--swap-space", "--kv-disk", str(self.disk), *size)
         refused(2, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk))
-        refused(2, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk), "--kv-disk-size", "0")
+        for size_text in ("0", "1023KiB"):
+            refused(3, "--kv-disk-size", *HOST, "--kv-disk", str(self.disk), "--kv-disk-size", size_text)
         refused(3, "No such file", *HOST, "--kv-disk", str(self.folder / "none"), *size)
         refused(3, "not a directory", *HOST, "--kv-disk", str(self.key), *size)
         refused(3, "are free in", *self.disk_flags(size="1000TiB"))

@@ -32,8 +32,8 @@ bool is_background(const request::GenerationRequest& request) {
 }
 
 // What is only fetched is nothing to be computed.
-int64_t tokens_of(const request::GenerationRequest& request) {
-  return request.peer && request.peer->ahead ? 0 : static_cast<int64_t>(request.prompt.size());
+bool only_fetches(const request::GenerationRequest& request) {
+  return request.peer && request.peer->ahead;
 }
 
 }  // namespace
@@ -42,12 +42,14 @@ AdmissionQueue::Ticket AdmissionQueue::ticket(const request::GenerationRequest& 
   return {.tenant = request.tenant,
           .kind = kind_of(request),
           .is_background = is_background(request),
-          .prompt_tokens = static_cast<int>(tokens_of(request))};
+          .prompt_tokens = static_cast<int>(request.prompt.size()),
+          .only_fetches = only_fetches(request)};
 }
 
 Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answers,
                                    int64_t now_ns) {
-  const int64_t tokens = tokens_of(request);
+  if (only_fetches(request)) return {};
+  const auto tokens = static_cast<int64_t>(request.prompt.size());
   const bool behind = is_background(request);
   TRY(check_bounds({.tenant = request.tenant,
                     .weight = request.weight,
@@ -191,6 +193,7 @@ void AdmissionQueue::note_places(Places places, int64_t now_ns) {
 }
 
 void AdmissionQueue::leave(const Ticket& ticket) {
+  if (ticket.only_fetches) return;
   Queue& queue = queue_of(ticket.kind);
   const auto tenant = queue.tenants.find(ticket.tenant);
   CHECK(tenant != queue.tenants.end(), "a request leaves the line twice");

@@ -43,7 +43,8 @@ class AdmissionQueue {
     std::string tenant;
     Kind kind = Kind::kSampled;
     bool is_background = false;
-    int prompt_tokens = 0;  // for the first of several answers only
+    int prompt_tokens = 0;      // for the first of several answers only
+    bool only_fetches = false;  // in no line: nobody comes behind it, and it takes no place
   };
   // Of the first of a request's answers.
   static Ticket ticket(const request::GenerationRequest& request);

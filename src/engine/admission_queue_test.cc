@@ -34,6 +34,20 @@ TEST_F(AdmissionQueueTest, what_waits_in_the_background_takes_no_place_of_others
   EXPECT_EQ(queue_.requests(), 8);
 }
 
+// What is fetched ahead of its time takes no place, and finds none taken.
+TEST_F(AdmissionQueueTest, what_is_only_fetched_is_in_no_line) {
+  request::GenerationRequest request;
+  request.prompt.resize(1000);
+  request.peer = request::PrefixPeer{.ahead = true};
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(queue_.enter(request, 1, 0).ok());
+  EXPECT_EQ(queue_.requests(), 0);
+  EXPECT_EQ(queue_.tokens(), 0);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(enters(0));
+  EXPECT_TRUE(queue_.enter(request, 1, 0).ok());
+  queue_.note_never_scheduled(AdmissionQueue::ticket(request));
+  EXPECT_EQ(queue_.requests(), 4);
+}
+
 TEST_F(AdmissionQueueTest, the_background_has_what_others_leave) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(enters(0));
   EXPECT_TRUE(enters(1));

@@ -361,6 +361,9 @@ void Engine::Loop::release_kv_memory() {
 // With nothing to do. Blocks that peers read are revoked first.
 void Engine::Loop::release_if_asked() {
   if (!is_release_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  if (!executor_.releases_kv_memory()) {
+    return log_.info("its KV cache and its memory are kept: it is not given back here");
+  }
   const Ledger before = core_.scheduler().ledger();
   for (const kv::PerGroup<Ledger::Blocks>& tier : before.blocks) {
     const auto is_pinned = [](const Ledger::Blocks& counted) { return counted.pinned > 0; };

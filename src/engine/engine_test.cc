@@ -649,8 +649,10 @@ class ReleasedExecutor final : public Executor {
     ++released;
     return 1;
   }
+  bool releases_kv_memory() const override { return releases; }
 
   std::atomic<int> released = 0;
+  std::atomic<bool> releases = true;
 
  private:
   ModelledExecutor inner_{{.capacity = kSmall, .next_token = checksum_tokens(1000)}};
@@ -695,6 +697,19 @@ TEST_F(ReleaseTest, MemoryThatIsGivenBackHoldsNothingAndAnswersStayTheSame) {
     EXPECT_EQ(again.end.cached_tokens, 0);
     EXPECT_EQ(again.tokens, first.tokens);
   }
+}
+
+// On a GPU, or of several ranks, its memory stays: so what is cached there stays as well.
+TEST_F(ReleaseTest, WhatGivesNothingBackKeepsItsCache) {
+  executor_.releases = false;
+  run(24, 5, 3);
+  engine_.release_kv_memory();
+  // It has been heard once what came behind it is answered and the engine idle again.
+  run(8, 1, 4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_GT(run(24, 5, 3).end.cached_tokens, 0);
+  EXPECT_EQ(executor_.released, 0);
+  EXPECT_EQ(engine_.stats().kv_releases, 0);
 }
 
 // What runs keeps its blocks, and whoever comes before it is idle keeps all of them.

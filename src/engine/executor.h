@@ -77,6 +77,8 @@ class Executor {
   // that is needed: their memory may go back to whoever gave it, until blocks are written again.
   // How much at most, in bytes; 0: none.
   virtual int64_t release_kv_memory() { return 0; }
+  // False: nothing goes back, so that what is cached there is better kept.
+  virtual bool releases_kv_memory() const { return false; }
 
   // The disk of the furthest tier, where some group has blocks on it; otherwise null.
   virtual kv::BlockTransfers* disk() { return nullptr; }

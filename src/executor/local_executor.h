@@ -109,6 +109,7 @@ class LocalExecutor final : public engine::Executor {
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
   int64_t release_kv_memory() override { return model_->release_kv_memory(); }
+  bool releases_kv_memory() const override { return model_->releases_kv_memory(); }
   kv::BlockTransfers* disk() override { return disk_.get(); }
   kv::PeerTransfers* peers() override { return peers_.get(); }
   // What there is of Options::disk; null: none.

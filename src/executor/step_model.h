@@ -45,6 +45,7 @@ class StepModel {
   // back to the operating system, and comes again as blocks are written. How much at most, in
   // bytes; 0: none.
   virtual int64_t release_kv_memory() { return 0; }
+  virtual bool releases_kv_memory() const { return false; }
 
   // The blocks of the host's memory, good as long as this model; null where there are none, or
   // where they are not to be read beside the steps.

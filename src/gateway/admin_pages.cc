@@ -15,6 +15,7 @@
 #include "gateway/fleet_metrics.h"
 #include "gateway/limits_page.h"
 #include "net/json_response.h"
+#include "net/query_check.h"
 #include "net/url.h"
 #include "telemetry/prometheus_text.h"
 
@@ -247,12 +248,7 @@ net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSour
   return net::json_response(limits_body(source.access, source.limit_shares, tenant));
 }
 
-net::HttpResponse erase_answer(const net::HttpRequest& request, Fleet& fleet) {
-  if (request.method != "POST") {
-    return refusal(api::method_not_allowed(request.method, request.path));
-  }
-  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
-  const Fleet::Erased erased = fleet.erase(net::query_value(request.query, "tenant"));
+net::HttpResponse erased_answer(const Fleet::Erased& erased) {
   std::string body;
   base::JsonWriter w(body);
   w.begin_object().key("workers").integer(erased.workers).key("failed").begin_array();
@@ -289,6 +285,20 @@ std::optional<Fleet::Command> command_of(std::string_view word) {
   return found == kCommands.end() ? std::nullopt : std::optional(found->second);
 }
 
+void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                  Fleet& fleet) {
+  if (request.method != "POST") {
+    return exchange->send(refusal(api::method_not_allowed(request.method, request.path)));
+  }
+  if (!request.headers.get("Origin").empty()) return exchange->send(refusal(from_a_page()));
+  // Of what it does not know more would be erased than was asked for.
+  const Result<void> known = net::check_query(request.query, {"tenant"});
+  if (!known.ok()) return exchange->send(refusal(api::api_error(known.error())));
+  fleet.erase(net::query_value(request.query, "tenant"), [exchange](const Fleet::Erased& erased) {
+    exchange->post([exchange, answer = erased_answer(erased)] { exchange->send(answer); });
+  });
+}
+
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::string_view path = request.path;
   const bool reads = request.method == "GET" || request.method == "HEAD";
@@ -305,7 +315,6 @@ net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSourc
     response.headers.add("Content-Type", std::string(telemetry::kPrometheusContentType));
     return response;
   }
-  if (path == "/v1/reset_prefix_cache") return erase_answer(request, source.fleet);
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {
     return worker_answer(request, path.substr(kWorkers.size() + 1), source.fleet);
   }

@@ -52,5 +52,8 @@ struct AdminSource {
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;
 };
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source);
+// Workers answer in their own time: nobody else's admin request waits for them.
+void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                  Fleet& fleet);
 
 }  // namespace pelton::gateway

@@ -192,12 +192,13 @@ class Fleet {
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
   // No worker of ours finds anything any more of what was computed for this tenant (none: for
-  // anybody), in any tier. Waits for their answers, some seconds at most.
+  // anybody), in any tier. `done`: once all have answered, some seconds later at most; on a thread
+  // of the client's, or here where there is none.
   struct Erased {
     int workers = 0;                  // that have done it
     std::vector<std::string> failed;  // that have not said so
   };
-  Erased erase(const std::optional<std::string>& tenant);
+  void erase(const std::optional<std::string>& tenant, std::function<void(const Erased&)> done);
 
   struct Row {
     std::string name;

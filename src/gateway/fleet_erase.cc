@@ -1,5 +1,5 @@
 // The part of gateway::Fleet that has workers forget what they have computed.
-#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -14,15 +14,15 @@ constexpr std::chrono::milliseconds kAnswerMax{4'000};
 // Of the calls that are made together.
 struct Waited {
   std::mutex mutex;
-  std::condition_variable changed;
   size_t open = 0;
-  int done = 0;
-  std::vector<std::string> failed;
+  Fleet::Erased erased;
+  std::function<void(const Fleet::Erased&)> done;
 };
 
 }  // namespace
 
-Fleet::Erased Fleet::erase(const std::optional<std::string>& tenant) {
+void Fleet::erase(const std::optional<std::string>& tenant,
+                  std::function<void(const Erased&)> done) {
   std::string target = "/fleet/v1/reset_prefix_cache";
   if (tenant) target += "?tenant=" + net::percent_encode(*tenant);
   std::vector<std::pair<std::string, net::HttpCall>> calls;
@@ -33,8 +33,10 @@ Fleet::Erased Fleet::erase(const std::optional<std::string>& tenant) {
       calls.emplace_back(worker->shown, call_to(*worker, "POST", target));
     }
   }
+  if (calls.empty()) return done({});
   const auto waited = std::make_shared<Waited>();
   waited->open = calls.size();
+  waited->done = std::move(done);
   for (auto& [name, call] : calls) {
     call.whole_time_max = kAnswerMax;
     call.repeatable = true;
@@ -43,18 +45,17 @@ Fleet::Erased Fleet::erase(const std::optional<std::string>& tenant) {
     events.on_head = [status](int got, const net::HttpHeaders&) { *status = got; };
     events.on_body = [](std::string_view) {};
     events.on_done = [waited, status, name = name](const Result<void>& result) {
-      std::lock_guard lock(waited->mutex);
       const bool is_done = result.ok() && *status == 200;
-      if (is_done) ++waited->done;
-      if (!is_done) waited->failed.push_back(name);
-      --waited->open;
-      waited->changed.notify_all();
+      {
+        std::lock_guard lock(waited->mutex);
+        if (is_done) ++waited->erased.workers;
+        if (!is_done) waited->erased.failed.push_back(name);
+        if (--waited->open > 0) return;
+      }
+      waited->done(waited->erased);
     };
     client_.start(std::move(call), std::move(events));
   }
-  std::unique_lock lock(waited->mutex);
-  waited->changed.wait(lock, [&] { return waited->open == 0; });
-  return {.workers = waited->done, .failed = waited->failed};
 }
 
 }  // namespace pelton::gateway

@@ -754,6 +754,7 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   if (request.method == "GET" && request.path == "/v1/routes") {
     return exchange->send(net::json_response(routes_body()));
   }
+  if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
   exchange->send(admin_answer(request, {.fleet = fleet_,

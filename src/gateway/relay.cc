@@ -231,7 +231,10 @@ void Relay::wait_for_worker() {
   if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
-  if (!waits_for_trial_) tried_.clear();
+  if (!waits_for_trial_) {
+    tried_.clear();
+    prefills_tried_.clear();
+  }
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
@@ -248,6 +251,7 @@ bool Relay::follow_worker() {
 
 void Relay::change_pool(std::string pool) {
   request_.pool = std::move(pool);
+  prefills_tried_.clear();
   if (request_.served == nullptr) return;
   request_.served = services_.counters.served.find(request_.pool, request_.model);
 }
@@ -573,6 +577,7 @@ void Relay::on_worker_lost(int attempt) {
   const auto self = shared_from_this();
   exchange_->post([self, attempt] {
     if (attempt < 0) return self->fail_warm_up(attempt, Fleet::Outcome::kNeither);
+    if (attempt >= kAheadNumbers) return self->lose_prefill(attempt - kAheadNumbers);
     if (self->over_ || !self->running_ || attempt != self->attempt_) return;
     self->services_.client.cancel(self->call_);
     self->end_attempt(Failure::kDown, "the worker is down");

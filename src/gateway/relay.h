@@ -123,7 +123,15 @@ class Relay final : public WorkerListener,
   // Of two servers of another kind (relay_pair.cc); true: it is called later, or not at all.
   bool begin_pair();
   void ask_prefill(std::string body);
-  void on_prefilled(int number, const std::string& answer);
+  uint64_t drawn() const;
+  bool assign_prefill();  // false: there is none
+  void lose_prefill(int number);
+  void on_prefilled(int number, const net::HttpResponse& answer);
+  void go_on_vllm(const net::HttpResponse& answer);
+  void go_on_sglang(const net::HttpResponse& answer, bool goes_on);
+  net::HttpResponse as_answer(const net::HttpResponse& answer);
+  void note_refusal(const net::HttpResponse& answer);
+  void send_prefills(const net::HttpResponse& answer);
   // The worker is being stopped and still talks: on with it at another one, where there is one
   // (relay_move.cc). That one computes what has been said while this one goes on; then it is cut.
   void leave_worker();
@@ -142,6 +150,7 @@ class Relay final : public WorkerListener,
   void retry_split();
   void end_split(SplitCounters::Outcome outcome);
   void note_split_warm();
+  int64_t note_split_found(int64_t tokens);
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
   // Does the attempt that runs, and the worker that warms up, still say something?
@@ -306,10 +315,15 @@ class Relay final : public WorkerListener,
     bool is_over = false;  // what it could fetch it has
   };
   std::optional<Ahead> ahead_;
-  int aheads_ = 0;           // begun
+  // By which the fleet speaks of it: above those of attempts.
+  static constexpr int kAheadNumbers = 1 << 30;
+  int aheads_ = 0;                      // begun
+  std::vector<size_t> prefills_tried_;  // of another kind
+  int watched_ = -1;                    // the attempt that is looked after
   std::string pair_fields_;  // the body that names what another server has; empty: none has it
   bool has_paired_ = false;
-  bool splits_ = false;  // another one is to go on with it
+  bool splits_ = false;        // another one is to go on with it
+  bool counts_found_ = false;  // the end of what runs says what the second one has found
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;

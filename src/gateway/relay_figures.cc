@@ -145,6 +145,7 @@ void Relay::note_end(const std::string& choice_end, size_t said) {
   end->output_tokens =
       std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
   services_.fleet.note_output(request_.pool, end->output_tokens);
+  if (std::exchange(counts_found_, false)) note_split_found(end->cached_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
   if (request_.served) {
     ended_tokens_ += end->output_tokens;

@@ -49,6 +49,7 @@ void Relay::consider_split() {
   }
   const bool at_once =
       services_.fleet.split_of(request_.pool).handoff == SplitConfig::Handoff::kFirst;
+  counts_found_ = at_once;
   at_once ? hand_over(*std::move(next), GatewayFigures::Move::kSplit)
           : start_warm_up(*std::move(next));
 }
@@ -112,11 +113,16 @@ void Relay::drop_ahead() {
 }
 
 // What the second one has computed of blocks that the first one has is work done twice.
-void Relay::note_split_warm() {
+int64_t Relay::note_split_found(int64_t tokens) {
   const int64_t named = std::ssize(request_.prompt.names) * int64_t{request_.prompt.block_tokens};
-  const int64_t found = std::min(warm_up_->found_tokens, named);
+  const int64_t found = std::min(tokens, named);
   services_.counters.splits.found_tokens += found;
   services_.counters.splits.recomputed_tokens += named - found;
+  return found;
+}
+
+void Relay::note_split_warm() {
+  const int64_t found = note_split_found(warm_up_->found_tokens);
   const int64_t fetched = found - std::min(warm_up_->target.hit_tokens, found);
   services_.fleet.note_hand_over(
       warm_up_->target, static_cast<double>(services_.clock.now_ns() - warm_up_->begun_ns) * 1e-9,

@@ -31,6 +31,7 @@ int64_t Relay::silent_from_ns() const {
 void Relay::watch_attempt() {
   heard_ = false;
   heard_ns_ = silent_from_ns();
+  if (std::exchange(watched_, attempt_) == attempt_) return;
   exchange_->post_after(kLookTime, [weak = weak_from_this(), number = attempt_] {
     if (const auto self = weak.lock()) self->look_at_attempt(number);
   });
@@ -64,6 +65,7 @@ void Relay::interrupt() {
   if (running_) {
     services_.client.cancel(call_);
     drop_warm_up(Fleet::Outcome::kNeither);
+    drop_ahead();
     end_split(SplitCounters::Outcome::kEnded);
     services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
     if (std::exchange(is_trial_, false)) services_.quarantine.end_trial(assignment_.incarnation);

@@ -24,6 +24,9 @@ namespace {
 
 // Between two looks whether somebody is to stop.
 constexpr auto kSlice = 20ms;
+constexpr auto kRoomMax = 500ms;  // until one that is silent has gone: some slices
+// A prompt may be computed for so long; while nothing of it comes its transfer ends by itself.
+constexpr auto kAheadMax = 1h;
 constexpr auto kGreetingMax = 2s;
 constexpr auto kConnectMax = 1s;
 constexpr size_t kWantBytesMax = size_t{2} << 20;
@@ -208,15 +211,46 @@ void BlockExchange::accept_peers() {
       std::this_thread::sleep_for(kSlice);  // no descriptor is left: it stays readable
       continue;
     }
-    std::lock_guard lock(mutex_);
-    if (connections_.size() >= kConnectionsMax) {
+    if (!make_room()) {
       ::close(socket);
       ++refused_;
       continue;
     }
+    std::lock_guard lock(mutex_);
     Connection& one = connections_.emplace_back();
     one.thread = std::thread([this, &one, socket] { serve(one, socket); });
   }
+}
+
+// One that is kept for a next transfer costs its peer a handshake; who is not let in computes.
+bool BlockExchange::make_room() {
+  const auto is_free = [this] { return connections_.size() < options_.connections_max; };
+  {
+    std::lock_guard lock(mutex_);
+    if (is_free()) return true;
+    Connection* oldest = nullptr;
+    for (Connection& one : connections_) {
+      if (one.is_over) oldest = &one;
+      if (!one.idle_since || (oldest != nullptr && oldest->is_over)) continue;
+      if (oldest == nullptr || *one.idle_since < *oldest->idle_since) oldest = &one;
+    }
+    if (oldest == nullptr) return false;
+    oldest->makes_room = true;
+  }
+  for (const auto until = Clock::now() + kRoomMax; !stopping_ && Clock::now() < until;) {
+    reap();
+    {
+      std::lock_guard lock(mutex_);
+      if (is_free()) return true;
+    }
+    std::this_thread::sleep_for(kSlice / 4);
+  }
+  return false;
+}
+
+void BlockExchange::note_idle(Connection& connection, bool is_idle) {
+  std::lock_guard lock(mutex_);
+  connection.idle_since = is_idle ? std::optional(Clock::now()) : std::nullopt;
 }
 
 void BlockExchange::reap() {
@@ -244,7 +278,9 @@ void BlockExchange::serve(Connection& connection, int socket) {
   }
   std::string peer;
   if (channel != nullptr && greet_peer(*channel, peer).ok()) {
+    note_idle(connection, true);
     for (auto silent_until = Clock::now() + options_.idle_max; !stopping_;) {
+      if (connection.makes_room) break;
       const auto came = channel->receive(Clock::now() + kSlice * 5);
       if (!came.ok() || (!*came && Clock::now() > silent_until)) break;
       if (!*came) continue;
@@ -254,7 +290,10 @@ void BlockExchange::serve(Connection& connection, int socket) {
       if (std::holds_alternative<PeerCredit>(*message)) continue;
       if (std::holds_alternative<PeerCancel>(*message)) continue;
       const auto* const want = std::get_if<PeerWant>(&*message);
-      if (want == nullptr || !answer(*channel, peer, *want).ok()) break;
+      if (want == nullptr) break;
+      note_idle(connection, false);
+      if (!answer(*channel, peer, *want).ok()) break;
+      note_idle(connection, true);
       silent_until = Clock::now() + options_.idle_max;
     }
   } else {
@@ -320,7 +359,7 @@ Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer
   if (offered == nullptr) {
     sent = send(PeerHave{.transfer = want.transfer, .refused = {}});
   } else {
-    sent = send_parts(channel, *offered, sending, until);
+    sent = send_parts(channel, *offered, sending, want.ahead ? Clock::now() + kAheadMax : until);
   }
   end_offer(id);
   TRY(std::move(sent));
@@ -577,6 +616,8 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch, Clock::time
     const Result<bool> goes_on = take_message(state, **came);
     if (!goes_on.ok()) return failed(goes_on.error());
     if (!*goes_on) break;
+    // What comes while it is computed may take long, as long as it comes.
+    if (fetch.ahead) until = Clock::now() + std::chrono::nanoseconds(fetch.limit_ns);
     if (state.uncredited < kCreditBytes) continue;
     const PeerCredit credit{.transfer = state.transfer, .bytes = state.uncredited};
     state.uncredited = 0;

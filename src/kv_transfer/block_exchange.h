@@ -46,9 +46,10 @@ struct ExchangeOptions {
 
 class BlockExchange final : public kv::PeerTransfers {
  public:
-  // Fetches that run at once, and peers that may be connected.
+  // Fetches that run at once, and connections of peers: sixteen of those, each with all of its
+  // fetches. Beyond that the one that has been silent longest makes room.
   static constexpr int kFetchThreads = 16;
-  static constexpr size_t kConnectionsMax = 64;
+  static constexpr size_t kConnectionsMax = 256;
 
   struct Options {
     ExchangeOptions exchange;
@@ -57,6 +58,7 @@ class BlockExchange final : public kv::PeerTransfers {
     // A source lets go of blocks that nobody has taken for so long; and of a silent connection.
     std::chrono::milliseconds pin_max{5'000};
     std::chrono::milliseconds idle_max{60'000};
+    size_t connections_max = kConnectionsMax;
     // That a source sends without credit.
     int64_t uncredited_max = kPeerWindowBytes;
   };
@@ -83,6 +85,9 @@ class BlockExchange final : public kv::PeerTransfers {
   struct Connection {
     std::unique_ptr<PeerChannel> channel;  // set under mutex_, by its thread
     bool is_over = false;                  // under mutex_
+    // Since when it has no transfer; none: it has one, or has not greeted. Under mutex_.
+    std::optional<Clock::time_point> idle_since;
+    std::atomic<bool> makes_room{false};
     std::thread thread;
   };
   struct Offered {
@@ -103,6 +108,8 @@ class BlockExchange final : public kv::PeerTransfers {
   void news();
   void accept_peers();
   void reap();
+  bool make_room();
+  void note_idle(Connection& connection, bool is_idle);
   void serve(Connection& connection, int socket);
   Result<void> greet_peer(PeerChannel& channel, std::string& peer);
   Result<void> answer(PeerChannel& channel, const std::string& peer, const PeerWant& want);

@@ -747,6 +747,38 @@ TEST_F(BlockExchangeTest, ManyAtOnce) {
   EXPECT_TRUE(nothing_is_pinned());
 }
 
+// Connections that are kept for a next transfer keep nobody out.
+TEST_F(BlockExchangeTest, WhoIsSilentMakesRoomForOthers) {
+  BlockExchange::Options few = options_of();
+  few.connections_max = 2;
+  open(few, options_of());
+  std::vector<std::unique_ptr<BlockExchange>> connected;
+  for (int i = 0; i < 5; ++i) {
+    const kv::PeerFetched fetched = run(ticket());
+    EXPECT_EQ(fetched.outcome, Outcome::kDone) << i << ": " << fetched.why;
+    connected.push_back(std::exchange(target_, *BlockExchange::open(options_of(), target_memory_)));
+  }
+  EXPECT_EQ(source_->served().refused, 0);
+}
+
+// A long prompt: its limit is for silence.
+TEST_F(BlockExchangeTest, WhatIsComputedForLongerThanItsLimitComesAllTheSame) {
+  there_ = 1;
+  kv::PeerFetch ahead = fetch(ticket().seal(kKeys.front()));
+  ahead.ahead = true;
+  ahead.limit_ns = 400'000'000;
+  target_->fetch(std::move(ahead));
+  for (int count = 2; count <= kBlocks; ++count) {
+    std::this_thread::sleep_for(80ms);
+    there_ = count;
+  }
+  const kv::PeerFetched fetched = outcome();
+  EXPECT_EQ(fetched.outcome, Outcome::kDone) << fetched.why;
+  EXPECT_EQ(fetched.bytes, int64_t{kBlocks} * 5000 + 2 * 700);
+  expect_right(fetched);
+  EXPECT_TRUE(nothing_is_pinned());
+}
+
 // Bytes that are no protocol, and lengths that no message has (KV-02, KV-03).
 TEST_F(BlockExchangeTest, Kv02Kv03WhoeverSaysSomethingElseIsCutOff) {
   const std::string greeting = "PLTNKV01" + std::string(16, 'n');

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "net/query_check.h"
 #include "net/url.h"
 #include "server/endpoints.h"
 #include "server/reply.h"
@@ -175,6 +176,9 @@ void is_sleeping(Call call, Services& services) {
 
 // As vLLM's and SGLang's: of all models, and whether they run or not. "?tenant=NAME": of one's.
 void reset_prefix_cache(Call call, Services& services) {
+  // Of what it does not know more would be erased than was asked for.
+  const Result<void> known = net::check_query(call.request.query, {"tenant"});
+  if (!known.ok()) return call.send(api::api_error(known.error()));
   const std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     tenant ? model->engine.erase_tenant(*tenant) : model->engine.reset_prefix_cache();

@@ -1,0 +1,15 @@
+// What a path's query may say: a parameter that is not known is refused where leaving it out would
+// do more than was asked for. Pure.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace pelton::net {
+
+// Errors: kInvalidArgument, with the first parameter that is none of these.
+Result<void> check_query(std::string_view query, std::initializer_list<std::string_view> known);
+
+}  // namespace pelton::net
