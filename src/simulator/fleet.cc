@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "cost_model/slices.h"
+#include "simulator/replica_costs.h"
 #include "workload/offered_load.h"
 
 namespace pelton::simulator {
@@ -28,40 +29,6 @@ int kv_events_max(const engine::ExecutorCapacity& capacity) {
   return std::max(1024, 4 * blocks * capacity.groups.size());
 }
 
-// A step's line through three points, and what a token of a prompt takes in a full step.
-cluster::RoutedGroups routed_groups(const engine::ExecutorCapacity& capacity) {
-  std::vector<int> windows;
-  for (const kv::GroupCapacity& group : capacity.groups) {
-    windows.push_back(group.spec.sliding_window);
-  }
-  return cluster::routed_groups(windows, capacity.block_tokens);
-}
-
-cluster::StepCosts step_costs(const cost_model::StepTimeModel& times,
-                              const engine::ExecutorCapacity& capacity) {
-  cost_model::Windows windows;
-  for (const kv::GroupCapacity& group : capacity.groups) {
-    windows.push_back(group.spec.sliding_window);
-  }
-  constexpr int64_t kRows = 64;
-  constexpr int64_t kShort = 1000;
-  constexpr int64_t kLong = 4000;
-  const auto decodes_s = [&](int64_t rows, int64_t context) {
-    return times.seconds(cost_model::StepLoad::decodes(rows, context, windows));
-  };
-  cluster::StepCosts costs;
-  costs.context_token_s = std::max(
-      0.0, (decodes_s(kRows, kLong) - decodes_s(kRows, kShort)) / (kRows * (kLong - kShort)));
-  costs.row_s = std::max(0.0, (decodes_s(kRows, kShort) - decodes_s(1, kShort)) / (kRows - 1) -
-                                  costs.context_token_s * kShort);
-  costs.fixed_s =
-      std::max(0.0, decodes_s(1, kShort) - costs.row_s - costs.context_token_s * kShort);
-  cost_model::StepLoad prompt;
-  prompt.add_row(0, capacity.batch_tokens_max, false, windows);
-  costs.prefill_token_s = times.seconds(prompt) / capacity.batch_tokens_max;
-  return costs;
-}
-
 // Of one gateway: room for every block of every replica, at most what a real one has and what all
 // of them together may take here.
 size_t index_bytes(const SimulationOptions& options) {
@@ -76,20 +43,28 @@ size_t index_bytes(const SimulationOptions& options) {
                    kOfAllGateways / static_cast<size_t>(options.gateways)});
 }
 
-autoscaler::ReplicaModel model_of(const cluster::StepCosts& costs,
-                                  const engine::ExecutorCapacity& capacity) {
-  return {.fixed_s = costs.fixed_s,
-          .prefill_token_s = costs.prefill_token_s,
-          .row_s = costs.row_s,
-          .context_token_s = costs.context_token_s,
-          .slots = capacity.sequences_max,
-          .step_tokens = capacity.batch_tokens_max};
-}
-
 }  // namespace
 
 int replicas_max(const SimulationOptions& options) {
   return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+}
+
+std::vector<TokenId> prompt_of(const workload::Turn& turn, std::vector<TokenId> history,
+                               int vocab_size) {
+  std::vector<TokenId> prompt = std::move(history);
+  if (!turn.ids.empty()) {
+    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
+    return prompt;
+  }
+  // Of a text only the length is known: equal texts are equal tokens.
+  const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
+  const uint64_t seed = base::fnv1a64(text);
+  const auto vocab = static_cast<uint64_t>(vocab_size);
+  for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
+    prompt.push_back(
+        static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
+  }
+  return prompt;
 }
 
 Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -124,7 +99,8 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   control_.emplace(PoolControl::Options{
       .asked = *options.autoscaling,
       .slots = options.replica.capacity.sequences_max,
-      .service_s_assumed = service_s_assumed(),
+      .service_s_assumed = service_s_assumed(workload::offered_load(workload),
+                                             step_costs(times, options.replica.capacity)),
       .model = model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
       .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
@@ -240,24 +216,6 @@ void Fleet::send_due(int64_t now_ns) {
   }
 }
 
-std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
-  const workload::Turn& turn = workload_.conversations[request.conversation].turns[request.turn];
-  std::vector<TokenId> prompt = histories_[request.conversation];
-  if (!turn.ids.empty()) {
-    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
-  } else {
-    // Of a text only the length is known: equal texts are equal tokens.
-    const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
-    const uint64_t seed = base::fnv1a64(text);
-    const auto vocab = static_cast<uint64_t>(options_.replica.capacity.vocab_size);
-    for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
-      prompt.push_back(
-          static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
-    }
-  }
-  return prompt;
-}
-
 // The identity of the one that a conversation asks; 0: the model itself.
 int64_t Fleet::adapter_of(size_t conversation) const {
   if (adapters_.empty()) return 0;
@@ -276,7 +234,8 @@ double Fleet::drawn(const std::vector<double>& residuals) {
 void Fleet::send(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
   report::RequestRecord& record = records_[static_cast<size_t>(request)];
-  sent.prompt = prompt_of(sent);
+  sent.prompt = prompt_of(workload_.conversations[sent.conversation].turns[sent.turn],
+                          histories_[sent.conversation], options_.replica.capacity.vocab_size);
   record.start_ns = now_ns;
   record.input_tokens = static_cast<int64_t>(sent.prompt.size());
   record.tokens_told = true;
@@ -415,15 +374,6 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
   if (!taken.ok()) return fail(now_ns, request, taken.error().message);
   schedule(index);
-}
-
-// Of a request of the load's mean length, alone: what the autoscaler assumes until it has seen
-// some.
-double Fleet::service_s_assumed() const {
-  const workload::OfferedLoad load = workload::offered_load(workload_);
-  const cluster::StepCosts costs = step_costs(times_, options_.replica.capacity);
-  const double step_s = costs.fixed_s + costs.row_s + costs.context_token_s * load.prompt_tokens;
-  return load.prompt_tokens * costs.prefill_token_s + load.output_tokens * step_s;
 }
 
 // One pending event a replica: an older one is known by its version and passed over.

@@ -23,6 +23,9 @@ inline int64_t nanoseconds(double seconds) {
 }
 
 int replicas_max(const SimulationOptions& options);
+// A turn's tokens behind those of the turns before it.
+std::vector<TokenId> prompt_of(const workload::Turn& turn, std::vector<TokenId> history,
+                               int vocab_size);
 
 struct Event {
   enum class Kind {
@@ -132,9 +135,7 @@ class Fleet {
   void send_held(int64_t now_ns);
   void retire_if_empty(int64_t now_ns, size_t replica);
   bool only_scaling_left() const;
-  double service_s_assumed() const;
   double drawn(const std::vector<double>& residuals);
-  std::vector<TokenId> prompt_of(const Request& request) const;
   int64_t adapter_of(size_t conversation) const;
   int output_of(const workload::Turn& turn) const {
     return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;

@@ -26,9 +26,8 @@ double predicted_share(const SimulationResult& result) {
          static_cast<double>(result.predictions.size());
 }
 
-Result<SimulationResult> simulate(const SimulationOptions& options,
-                                  const workload::Workload& workload,
-                                  const cost_model::StepTimeModel& times) {
+Result<void> check_simulation(const SimulationOptions& options,
+                              const workload::Workload& workload) {
   const auto bad = [](const std::string& field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, what, field};
   };
@@ -79,6 +78,13 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   if (!(clients.back_off_s >= 0 && clients.back_off_s <= kDay_s)) {
     return bad("back_off", "back_off must be 0 to 86400 seconds");
   }
+  return {};
+}
+
+Result<SimulationResult> simulate(const SimulationOptions& options,
+                                  const workload::Workload& workload,
+                                  const cost_model::StepTimeModel& times) {
+  TRY(check_simulation(options, workload));
   return Fleet(options, workload, times).run();
 }
 

@@ -107,12 +107,15 @@ struct SimulationResult {
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;
   std::vector<Prediction> predictions;
+  // At the fluid fidelity, share of the time in which the KV cache was too small.
+  double kv_overflow_share = 0;
 };
 
 // Share of them within a quarter of what was measured.
 double predicted_share(const SimulationResult& result);
 
 // Errors: kInvalidArgument.
+Result<void> check_simulation(const SimulationOptions& options, const workload::Workload& workload);
 Result<SimulationResult> simulate(const SimulationOptions& options,
                                   const workload::Workload& workload,
                                   const cost_model::StepTimeModel& times);
