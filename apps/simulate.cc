@@ -9,6 +9,7 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
 #include "apps/input.h"
+#include "apps/simulate_fluid.h"
 #include "apps/simulated_adapters.h"
 #include "apps/simulated_play.h"
 #include "apps/speculation_flags.h"
@@ -24,6 +25,7 @@
 #include "simulator/fleet_figures.h"
 #include "simulator/fleet_page.h"
 #include "simulator/fleet_text.h"
+#include "simulator/fluid_fleet.h"
 #include "simulator/published_tables.h"
 #include "simulator/scenario.h"
 #include "simulator/simulation.h"
@@ -126,10 +128,23 @@ std::string with_fleet(std::string json, const simulator::PlayedFleet& fleet) {
   return json + "}}\n";
 }
 
+// Of a run, beside its result.
+struct Told {
+  double took_s = 0;
+  std::string checked;             // of --check-fluid
+  std::vector<std::string> notes;  // of its fidelity
+};
+
+std::string fidelity_text(const Told& told) {
+  std::string text;
+  for (const std::string& note : told.notes) text += base::wrapped_text(note, output_columns(), 0);
+  return text + told.checked;
+}
+
 Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice& choice,
                            const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
                            const SimulationOptions& options, const SimulationResult& result,
-                           double took_s, const simulator::Scenario* scenario) {
+                           const Told& told, const simulator::Scenario* scenario) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -168,6 +183,8 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
                               .notes = notes_of(scenario, preamble(arguments, choice)),
                               .plots = {}};
     if (scenario != nullptr) page.title = scenario->title;
+    for (const std::string& note : told.notes) page.notes.push_back(note);
+    if (!told.checked.empty()) page.notes.push_back(told.checked);
     TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1})));
   }
   if (arguments.has("--json")) {
@@ -181,12 +198,14 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
       report::result_text(info, summary, shown) +
       simulator::fleet_text(options, result,
                             load_text_of(choice, options, load, simulator::cached_share(result)),
-                            took_s) +
-      scaled + (scenario != nullptr ? compared_text(*scenario, json) : ""));
+                            told.took_s) +
+      scaled + fidelity_text(told) + (scenario != nullptr ? compared_text(*scenario, json) : ""));
 }
 
 Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
                       const simulator::Scenario* scenario) {
+  if (arguments.has("--days")) return run_year(arguments, model, scenario);
+  if (arguments.has("--seeds")) return run_seeds(arguments, model, scenario);
   TRY_ASSIGN(Play play, read_play(arguments, model, scenario));
   std::string facts;
   if (arguments.has("--record-facts")) {
@@ -198,12 +217,16 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   const base::SystemClock clock;
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-  const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
+  Told told{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  if (play.is_fluid) told.notes = simulator::fluid_notes(play.options, result);
+  if (arguments.has("--check-fluid")) {
+    TRY_ASSIGN(told.checked, check_fluid_text(arguments, play, result));
+  }
   if (arguments.has("--record-facts")) {
     TRY(base::write_file(arguments.text("--record-facts"), facts));
   }
   return report_result(arguments, play.choice, play.spec, workload::offered_load(play.workload),
-                       play.options, result, took_s, scenario);
+                       play.options, result, told, scenario);
 }
 
 // One run for each value, all of the same seed.
@@ -540,7 +563,8 @@ cli::Verb simulate_verb() {
   }
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
-        autoscale_flags(), gateway_flags(), simulated_adapter_flags(), scenario_flags()}) {
+        autoscale_flags(), gateway_flags(), simulated_adapter_flags(), scenario_flags(),
+        fluid_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

@@ -216,10 +216,13 @@ cli::Verb tune_verb() {
                    "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200"},
       .run = run};
   for (Flag& flag : simulate_verb().flags) {
-    const bool is_other = flag.name == "--json" || flag.name == "--html" ||
-                          flag.name == "--goodput" || flag.name == "--metric-percentiles" ||
-                          flag.name == "--late-seconds" || flag.name == "--scenario" ||
-                          flag.name == "--list" || flag.name == "--record-facts";
+    const bool is_other =
+        flag.name == "--json" || flag.name == "--html" || flag.name == "--goodput" ||
+        flag.name == "--metric-percentiles" || flag.name == "--late-seconds" ||
+        flag.name == "--scenario" || flag.name == "--list" || flag.name == "--check-fluid" ||
+        flag.name == "--seeds" || flag.name == "--days" || flag.name == "--pools" ||
+        flag.name == "--fluid-tick" || flag.name == "--failure-zones" || flag.name == "--without" ||
+        flag.name == "--record-facts";
     if (!is_other) verb.flags.push_back(std::move(flag));
   }
   return verb;

@@ -145,6 +145,11 @@ SimulationResult Fleet::run() {
   for (size_t i = 0; i < records_.size(); ++i) {
     if (requests_[i].done) {
       result_.records.push_back(std::move(records_[i]));
+      const Request& request = requests_[i];
+      result_.journeys.push_back(
+          {.sent_s = request.sent_ns < 0 ? -1 : static_cast<double>(request.sent_ns) * 1e-9,
+           .replica = request.replica,
+           .retries = request.retries});
     } else {
       ++result_.unfinished;
     }

@@ -33,6 +33,8 @@ class FluidFleet {
     size_t conversation = 0;
     size_t turn = 0;
     bool done = false;
+    double sent_s = -1;
+    int retries = 0;
     std::vector<TokenId> prompt;
   };
   struct Due {
@@ -169,6 +171,8 @@ void FluidFleet::take(const FluidOutcome& outcome) {
   const auto index = static_cast<size_t>(outcome.parcel.request);
   Asked& asked = asked_[index];
   if (std::exchange(asked.done, true)) return;
+  asked.sent_s = outcome.parcel.sent_s;
+  asked.retries = outcome.parcel.retries;
   fill_record(outcome, records_[index]);
   if (outcome.kind == FluidOutcome::Kind::kLeft) ++left_;
   const double at_s = static_cast<double>(records_[index].end_ns) * 1e-9;
@@ -243,6 +247,7 @@ SimulationResult FluidFleet::result() {
   for (size_t i = 0; i < records_.size(); ++i) {
     if (asked_[i].done) {
       result.records.push_back(std::move(records_[i]));
+      result.journeys.push_back({.sent_s = asked_[i].sent_s, .retries = asked_[i].retries});
     } else {
       ++result.unfinished;
     }

@@ -109,5 +109,52 @@ TEST(FluidFleet, IsAsTheStepsAre) {
   }
 }
 
+// One seed is one run, each request ends once, and no time goes back.
+TEST(FluidFleet, RequestsEndOnceAlsoUnderFaults) {
+  SimulationOptions options = fleet_of(4, 16);
+  options.faults = {
+      {.kind = Fault::Kind::kCrash, .replica = 1, .at_s = 20, .until_s = 60},
+      {.kind = Fault::Kind::kSlow, .replica = 0, .at_s = 50, .until_s = 90, .factor = 3}};
+  options.clients.patience_s = 8;
+  const workload::Workload load = load_of(
+      R"({"input_tokens":300,"output_tokens":150,"range_ratio":0.5,"count":600,"rate":6,"turns":2,"think_s":1})");
+  const cost_model::StepTimeModel times = times_of("l4", "gpt-oss-20b");
+  const SimulationResult one = *simulate_fluid(options, load, times);
+  const SimulationResult same = *simulate_fluid(options, load, times);
+  ASSERT_EQ(one.records.size(), same.records.size());
+  int failed = 0;
+  for (size_t i = 0; i < one.records.size(); ++i) {
+    const report::RequestRecord& record = one.records[i];
+    EXPECT_EQ(record.end_ns, same.records[i].end_ns);
+    EXPECT_GE(record.start_ns, record.due_ns);
+    if (record.first_byte_ns >= 0) {
+      EXPECT_GE(record.first_byte_ns, record.start_ns);
+    }
+    EXPECT_GE(record.end_ns, record.first_byte_ns);
+    failed += record.ok ? 0 : 1;
+  }
+  EXPECT_GT(failed, 0) << "a replica died";
+  EXPECT_EQ(one.unfinished, 0);
+}
+
+TEST(FluidFleet, WhatIsNotModelledIsRefusedByName) {
+  const workload::Workload load =
+      load_of(R"({"input_tokens":30,"output_tokens":10,"count":4,"rate":1})");
+  const auto refused = [&](const SimulationOptions& options) {
+    const auto result = simulate_fluid(options, load, times_of("l4", "gpt-oss-20b"));
+    return result.ok() ? std::string() : result.error().message;
+  };
+  SimulationOptions options = fleet_of(2, 8);
+  EXPECT_EQ(refused(options), "");
+  options.gateways = 2;
+  EXPECT_THAT(refused(options), HasSubstr("--gateways"));
+  options = fleet_of(2, 8);
+  options.faults = {{.kind = Fault::Kind::kStepError, .replica = 0, .at_s = 1}};
+  EXPECT_THAT(refused(options), HasSubstr("step_error"));
+  options = fleet_of(2, 8);
+  options.replica.capacity.draft_tokens_max = 3;
+  EXPECT_THAT(refused(options), HasSubstr("--speculative-tokens"));
+}
+
 }  // namespace
 }  // namespace pelton::simulator

@@ -147,7 +147,8 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file) 
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   const ConfigTable table(tree, "the scenario", file);
   TRY(table.expect_only({"title", "source", "published", "assumed", "model", "table", "efficiency",
-                         "faults", "compare", "flags", "workload", "scale", "sweep"}));
+                         "faults", "fault_rates", "compare", "flags", "workload", "scale",
+                         "sweep"}));
   Scenario scenario{.name = file};
   TRY(table.read("title", scenario.title));
   TRY(table.read("source", scenario.source));
@@ -170,6 +171,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file) 
   TRY(read_flags(tree, file, scenario));
   TRY(read_json(tree, "workload", TomlNode::Kind::kTable, file, scenario.workload));
   TRY(read_json(tree, "faults", TomlNode::Kind::kList, file, scenario.faults));
+  TRY(read_json(tree, "fault_rates", TomlNode::Kind::kList, file, scenario.fault_rates));
   if (scenario.table.empty() == scenario.model.empty()) {
     return cli::bad_toml(file, 1, "a scenario needs a 'model' or a 'table', one of them");
   }

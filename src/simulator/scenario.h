@@ -10,6 +10,7 @@
 //   table = "p4de.24xlarge"             plays that instance's published table, and nothing else
 //   efficiency = {bandwidth = 1, compute = 1}   instead of what is assumed of the hardware
 //   faults = [{kind = "crash", ...}]    as --faults
+//   fault_rates = [{cause = "zone", of = "zone", mtbf_s = 3e7}]   of a year (fluid_year.h)
 //   compare = {figure = "output_throughput", value = 1.5e6}   a published one, beside what is
 //   played [flags]                             names of flags without their dashes [workload] as a
 //   workload's file (docs/formats/workload.md) [scale]                             as [pool.scale]
@@ -51,6 +52,7 @@ struct Scenario {
   std::vector<std::pair<std::string, std::string>> flags;  // "--gpu", "h100"
   std::optional<Json> workload;
   std::optional<Json> faults;
+  std::optional<Json> fault_rates;
   std::optional<gateway::ScalingConfig> scaling;
   std::optional<SweptFlag> sweep;
   std::optional<ComparedFigure> compared;

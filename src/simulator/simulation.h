@@ -94,8 +94,16 @@ struct Prediction {
   double measured_s = 0;
 };
 
+// What a request went through, beside its record.
+struct Journey {
+  double sent_s = -1;  // to its last replica; -1: to none
+  int replica = -1;    // which; -1: none, or at the fluid fidelity any
+  int retries = 0;     // whose replica died
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
+  std::vector<Journey> journeys;               // theirs
   double duration_s = 0;                       // until the last answer's end, or the cut
   int64_t events = 0;
   int64_t redispatched = 0;
