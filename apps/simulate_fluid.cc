@@ -302,6 +302,11 @@ Result<std::string> check_fluid_text(const cli::Arguments& arguments, const Play
 
 Result<void> run_year(const cli::Arguments& arguments, const std::string& model,
                       const simulator::Scenario* scenario) {
+  if (arguments.source("--fidelity") == cli::Arguments::Source::kWord &&
+      arguments.text("--fidelity") == "steps") {
+    return Error{ErrorCode::kInvalidArgument, "--days is played at the fluid fidelity only",
+                 "fidelity"};
+  }
   Years years;
   YearOptions options;
   const base::SystemClock clock;

@@ -12,7 +12,7 @@
 
 namespace pelton::simulator {
 
-// As simulate() (simulation.h), some thousand requests a millisecond. Errors: also what this
+// As simulate() (simulation.h). Errors: also what this
 // fidelity does not model, by its flag.
 Result<SimulationResult> simulate_fluid(const SimulationOptions& options,
                                         const workload::Workload& workload,

@@ -61,7 +61,6 @@ struct YearResult {
   double requests = 0;
   double availability = 1;         // share of the requests that were neither late nor lost
   std::vector<CauseShare> causes;  // the largest first
-  double needed_hours = 0;  // by the load's mean in each tick, were replicas to be had at once
 };
 
 // Errors: kInvalidArgument: also what is not modelled.
