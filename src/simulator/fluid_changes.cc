@@ -225,6 +225,7 @@ int FluidPool::kill(int count, double back_after_s) {
                  .until_s = now_s_ + back_after_s});
     alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(place));
   }
+  if (control_ && killed > 0) decide();
   return killed;
 }
 

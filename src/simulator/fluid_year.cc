@@ -115,6 +115,7 @@ class PoolYear {
   const int number_;
   Tally& tally_;
   std::unique_ptr<FluidPool> pool_;
+  double service_s_ = 1;
   double replica_rate_ = 1;  // requests a second that one bears, with all slots busy
   size_t cause_ = 0;         // of what is late now
   double cause_until_s_ = 0;
@@ -131,14 +132,13 @@ PoolYear::PoolYear(const YearOptions& options, const SimulationOptions& fleet,
     output += one.share * one.output;
   }
   const cluster::StepCosts costs = step_costs(times, fleet.replica.capacity);
-  const double service_s =
-      service_s_assumed({.prompt_tokens = prompt, .output_tokens = output}, costs);
+  service_s_ = service_s_assumed({.prompt_tokens = prompt, .output_tokens = output}, costs);
   const double slots = fleet.replica.capacity.sequences_max;
   const double full_step_s =
       costs.fixed_s + slots * (costs.row_s + costs.context_token_s * (prompt + output / 2));
   replica_rate_ = slots / (output * full_step_s + slots * prompt * costs.prefill_token_s);
   pool_ =
-      std::make_unique<FluidPool>(fleet, times, service_s, model_of(costs, fleet.replica.capacity),
+      std::make_unique<FluidPool>(fleet, times, service_s_, model_of(costs, fleet.replica.capacity),
                                   [this](const FluidOutcome& outcome) { take(outcome); });
   cause_ = options.faults.size();
 }
@@ -175,9 +175,16 @@ void PoolYear::add_requests(double from_s, double span_s, uint64_t tick) {
   tally_.requests += came;
   const auto part = std::min(static_cast<size_t>(from_s / tally_.timeline.part_s), kParts - 1);
   tally_.timeline.requests[part] += came;
-  for (const RequestClass& one : options_.classes) {
-    pool_->add({.amount = came * one.share,
-                .came_s = pool_->now_s(),
+  // In portions that are short beside a request's time in service, the classes by turns.
+  const size_t classes = options_.classes.size();
+  const double portions_s = std::max(service_s_ / 4, span_s / 64);
+  const size_t turns = std::max<size_t>(
+      1, static_cast<size_t>(std::ceil(span_s / portions_s / static_cast<double>(classes))));
+  const auto count = static_cast<double>(turns * classes);
+  for (size_t k = 0; k < turns * classes; ++k) {
+    const RequestClass& one = options_.classes[k % classes];
+    pool_->add({.amount = came * one.share / static_cast<double>(turns),
+                .came_s = pool_->now_s() + span_s * (static_cast<double>(k) + 0.5) / count,
                 .prompt = one.prompt,
                 .computed = one.computed,
                 .output = one.output});
