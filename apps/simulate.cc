@@ -137,7 +137,8 @@ struct Told {
 
 std::string fidelity_text(const Told& told) {
   std::string text;
-  for (const std::string& note : told.notes) text += base::wrapped_text(note, output_columns(), 0);
+  for (const std::string& note : told.notes)
+    text += base::wrapped_text(note, output_columns(), 0) + "\n";
   return text + told.checked;
 }
 

@@ -115,18 +115,16 @@ Result<std::vector<Point>> search(const cli::Arguments& arguments, const std::ve
   for (const Variation& one : axes) options.axes.push_back(one.values.size());
   options.share_least = std::clamp(kPromptsLeast / prompts, options.share_least, 1.0);
   std::map<size_t, Point> whole;
-  TRY_ASSIGN(const planner::HalvingResult found,
-             planner::search_halving(options, [&](size_t number, double share) -> Result<double> {
-               const Settings settings = combination(axes, number);
-               TRY_ASSIGN(const cli::Arguments shorter,
-                          cli::with_values(
-                              flags, arguments,
-                              {{"num-prompts", std::to_string(std::llround(prompts * share))}}));
-               TRY_ASSIGN(Point point, play_point(shorter, flags, settings, objectives));
-               const double score = score_of(point);
-               if (share >= 1) whole.insert_or_assign(number, std::move(point));
-               return score;
-             }));
+  const auto play = [&](size_t number, double share) -> Result<double> {
+    const std::string length = std::to_string(std::llround(prompts * share));
+    TRY_ASSIGN(const cli::Arguments shorter,
+               cli::with_values(flags, arguments, {{"num-prompts", length}}));
+    TRY_ASSIGN(Point point, play_point(shorter, flags, combination(axes, number), objectives));
+    const double score = score_of(point);
+    if (share >= 1) whole.insert_or_assign(number, std::move(point));
+    return score;
+  };
+  TRY_ASSIGN(const planner::HalvingResult found, planner::search_halving(options, play));
   text =
       fmt::format("{} of {} combinations played whole, {:.1f} % of the work of all\n", whole.size(),
                   found.combinations, 100 * found.work / static_cast<double>(found.combinations));
@@ -262,7 +260,7 @@ cli::Verb tune_verb() {
           "seed,\n"
           "and takes the one with the most tokens a second for each replica whose 90th percentiles "
           "keep\n"
-          "the objectives. A plain sweep: as many runs as there are combinations.",
+          "the objectives. As many runs as there are combinations, or with --search halving fewer.",
       .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
       .flags = {{.name = "--vary",
                  .value = "FLAG=V,V",

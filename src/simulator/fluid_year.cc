@@ -108,7 +108,6 @@ class PoolYear {
   void strike(const FaultRate& rate, size_t index, double at_s);
   void take(const FluidOutcome& outcome);
   void note_bad(double amount, double came_s);
-  double capacity_per_s() const;
 
   const YearOptions& options_;
   const SimulationOptions& fleet_;

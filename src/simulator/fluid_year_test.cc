@@ -2,6 +2,7 @@
 // is missing from it.
 #include "simulator/fluid_year.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -35,9 +36,10 @@ YearOptions a_year(int replicas) {
                   .replicas = replicas,
                   .tick_s = 60};
   year.fleet.autoscaling->policy.concurrency_target = 16;
-  year.arrivals = {.rate = 2.0 * replicas};
+  year.arrivals = {.rate = 0.8 * replicas};
   year.classes = {{.prompt = 200, .computed = 200, .output = 150}};
-  year.duration_s = 60 * kDay_s;
+  year.duration_s = 10 * kDay_s;
+  year.tick_s = 30;
   year.late_s = 5;
   year.zones = 2;
   return year;
@@ -51,20 +53,20 @@ const CauseShare* find(const YearResult& result, const std::string& cause) {
 // Nobody is late in a fleet that is large enough, and as much is served as came.
 TEST(FluidYear, WithoutFaultsEverybodyIsServed) {
   const YearResult result = *simulate_year(a_year(4), l4_times());
-  EXPECT_GT(result.requests, 0.99 * 8 * 60 * kDay_s);
+  EXPECT_GT(result.requests, 0.99 * 3.2 * 10 * kDay_s);
   EXPECT_EQ(result.availability, 1);
-  EXPECT_NEAR(result.figures.output_tokens_per_s, 8 * 150, 8 * 150 * 0.01);
-  EXPECT_NEAR(result.figures.replica_hours, 4 * 24 * 60, 1);
+  EXPECT_NEAR(result.figures.output_tokens_per_s, 3.2 * 150, 3.2 * 150 * 0.01);
+  EXPECT_NEAR(result.figures.replica_hours, 4 * 24 * 10, 1);
 }
 
 // What a death of one of ten replicas costs, by hand: its share of what is being answered.
 TEST(FluidYear, AReplicasDeathLosesWhatItAnswered) {
   YearOptions year = a_year(10);
-  year.faults = {{.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = 5 * kDay_s}};
+  year.faults = {{.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = kDay_s / 1.2}};
   const YearResult result = *simulate_year(year, l4_times());
   const CauseShare* const replica = find(result, "replica");
   ASSERT_NE(replica, nullptr);
-  EXPECT_NEAR(static_cast<double>(replica->incidents), 120, 45);  // 10 of them, 60 days, each 5
+  EXPECT_NEAR(static_cast<double>(replica->incidents), 120, 45);  // 10 of them, 10 days, 1.2 a day
   EXPECT_GT(result.figures.lost, 0);
   const double each =
       static_cast<double>(result.figures.lost) / static_cast<double>(replica->incidents);
@@ -77,8 +79,8 @@ TEST(FluidYear, AReplicasDeathLosesWhatItAnswered) {
 TEST(FluidYear, WithoutTheLargestTermAvailabilityRisesByIt) {
   YearOptions year = a_year(10);
   year.faults = {
-      {.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = 20 * kDay_s},
-      {.cause = "zone", .scope = FaultRate::Scope::kZone, .mtbf_s = 20 * kDay_s, .down_s = 600}};
+      {.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = 8 * kDay_s},
+      {.cause = "zone", .scope = FaultRate::Scope::kZone, .mtbf_s = kDay_s, .down_s = 600}};
   double with = 0;
   double without = 0;
   double term = 0;
@@ -94,7 +96,7 @@ TEST(FluidYear, WithoutTheLargestTermAvailabilityRisesByIt) {
     without += simulate_year(other, l4_times())->availability / kSeeds;
   }
   ASSERT_GT(term, 0);
-  EXPECT_NEAR(without, with + term, 0.1 * term);
+  EXPECT_NEAR(without, with + term, 0.15 * term);
 }
 
 TEST(FluidYear, OneSeedIsOneYear) {
