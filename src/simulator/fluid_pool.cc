@@ -80,6 +80,11 @@ void FluidPool::advance(double to_s) {
   while (now_s_ < to_s) {
     while (next_change_s() <= now_s_) change();
     const double until_s = std::min(to_s, next_change_s());
+    if (now_s_ > inflow_since_s_) {
+      prompts_inflow_ = prompts_sent_ / (now_s_ - inflow_since_s_);
+      prompts_sent_ = 0;
+      inflow_since_s_ = now_s_;
+    }
     drop_impatient(now_s_);
     set_flow(until_s - now_s_);
     flow_to(until_s);
@@ -95,25 +100,33 @@ void FluidPool::set_flow(double span_s) {
   flow_.context = rows <= kLeast ? 1 : std::max(context_ / rows, 1.0);
   flow_.step_s = surface_.decode_s(flow_.rows_each, flow_.context) / speed_;
   flow_.prompt_tokens_max = surface_.prompt_tokens_max(flow_.rows_each);
-  const double full_s =
-      surface_.with_prompt_s(flow_.rows_each, flow_.context, {.tokens = flow_.prompt_tokens_max}) /
-      speed_;
-  flow_.prompt_rate = ready_ > 0 || serving() > 0 ? replicas * flow_.prompt_tokens_max / full_s : 0;
-  flow_.steps_per_s = serving() > 0 ? (1 - prompt_share(span_s)) / flow_.step_s : 0;
+  flow_.steps_per_s = 0;
+  flow_.prompt_rate = 0;
+  if (serving() == 0) return;
+  flow_.steps_per_s = (1 - prompt_share(span_s)) / flow_.step_s;
 }
 
-// Of the time until then, what prompts add to steps.
-double FluidPool::prompt_share(double span_s) const {
-  if (prompts_ <= 0 || span_s <= 0) return 0;
+// Of the time until then, what prompts add to steps; and at which rate they are computed.
+double FluidPool::prompt_share(double span_s) {
   const double replicas = std::max(serving(), 1);
-  const double chunk =
-      std::min(flow_.prompt_tokens_max, std::max(prompt_mean_, prompts_ / replicas));
+  const double mean = std::max(prompt_mean_, 1.0);
+  // Of requests that are known each one's tokens are charged while they are computed; of amounts
+  // those of the span on average.
+  const double inflow = knows_requests_ ? 0 : prompts_inflow_;
+  if (prompts_ + inflow <= 0 || span_s <= 0) return 0;
+  const double chunk = std::min(flow_.prompt_tokens_max, std::max(mean, prompts_ / replicas));
   const double with_s =
       surface_.with_prompt_s(flow_.rows_each, flow_.context, {.tokens = std::max(chunk, 1.0)}) /
       speed_;
-  const double token_s = std::max(with_s - flow_.step_s, 0.0) / std::max(chunk, 1.0);
-  const double computed = std::min(prompts_, flow_.prompt_rate * span_s);
-  return std::min(computed / span_s / replicas * token_s, 0.999);
+  const double extra = std::clamp((with_s - flow_.step_s) / with_s, 0.0, 0.999);
+  if (knows_requests_) {
+    const double busy = std::clamp(prompts_ / mean, 1.0, replicas);
+    flow_.prompt_rate = busy * chunk / with_s;
+    return busy / replicas * extra;
+  }
+  flow_.prompt_rate = replicas * chunk / with_s;
+  const double used = (prompts_ / span_s + inflow) / flow_.prompt_rate;
+  return std::min(used, 1.0) * extra;
 }
 
 void FluidPool::flow_to(double to_s) {
@@ -124,10 +137,16 @@ void FluidPool::flow_to(double to_s) {
     if (!row_ends_.empty() && flow_.steps_per_s > 0) {
       end_s = now_s_ + std::max(row_ends_.top().at - steps_, 0.0) / flow_.steps_per_s;
     }
-    const double next_s = std::min({arrival_s, first_s, end_s});
+    double computed_s = kNever;
+    if (knows_requests_ && prompts_ > 0 && flow_.prompt_rate > 0) {
+      computed_s = now_s_ + std::max(prompts_ / flow_.prompt_rate, 1e-7);
+    }
+    const double next_s = std::min({arrival_s, first_s, end_s, computed_s});
     if (next_s > to_s) return pass(to_s);
     pass(std::max(next_s, now_s_));
-    if (next_s == end_s) {
+    if (next_s == computed_s) {
+      if (prompts_ < 0.5) prompts_ = backlog_ = 0;
+    } else if (next_s == end_s) {
       end_row(row_ends_.pop());
     } else if (next_s == first_s) {
       begin_row(first_tokens_.pop());
@@ -207,6 +226,9 @@ void FluidPool::send_held(double at_s) {
     if (!is_alone) sent = std::min(sent, kv_left / std::max(first.prompt, 1.0));
     // A request that is known goes whole.
     if (first.request >= 0 && sent < first.amount - kLeast) return;
+    // Nor is an amount split into ever smaller ones.
+    const double least = slots_ * std::max(ready_, 1) / 64;
+    if (first.request < 0 && sent < std::min(first.amount, least) - kLeast) return;
     if (sent <= kLeast) return;
     FluidParcel parcel = first;
     parcel.amount = std::min(sent, first.amount);
@@ -229,6 +251,7 @@ void FluidPool::send(FluidParcel parcel, double at_s) {
   prompt_mean_ = prompt_mean_ <= 0 ? parcel.computed
                                    : prompt_mean_ + kNewest * (parcel.computed - prompt_mean_);
   prompts_ += parcel.amount * parcel.computed;
+  prompts_sent_ += parcel.amount * parcel.computed;
   prompt_tokens_ += parcel.amount * parcel.prompt;
   cached_tokens_ += parcel.amount * (parcel.prompt - parcel.computed);
   const std::optional<double>& patience_s = options_.clients.patience_s;
@@ -257,9 +280,13 @@ double FluidPool::first_after_s(const FluidParcel& parcel, double draw) const {
   if (!is_busy) rows = 0;
   const double waiting = parcel.request >= 0 ? prompts_ : backlog_;
   const double mean = std::max(prompt_mean_, 1.0);
-  const double ahead = deals_blindly(options_.dispatch)
-                           ? waiting / replicas
-                           : std::max(waiting - (replicas - 1) * mean, 0.0) / replicas;
+  // What exceeds a prompt at each of the other replicas is before it. Only a router by cost sees
+  // who computes a prompt; counts tell half of it.
+  const double even = waiting / replicas;
+  const double excess = std::max(waiting - (replicas - 1) * mean, 0.0) / replicas;
+  double blind = options_.dispatch == Dispatcher::Policy::kCost ? 0 : 0.5;
+  if (deals_blindly(options_.dispatch)) blind = 1;
+  const double ahead = blind * even + (1 - blind) * excess;
   double after_s = 0;
   if (is_busy) {
     const double step_s = flow_.step_s;

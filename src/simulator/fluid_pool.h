@@ -139,7 +139,7 @@ class FluidPool {
     double prompt_rate = 0;        // tokens a second that all replicas compute, while any wait
   };
   void set_flow(double span_s);
-  double prompt_share(double span_s) const;
+  double prompt_share(double span_s);
   void flow_to(double to_s);
   void pass(double to_s);
   void receive(FluidParcel parcel);
@@ -181,7 +181,10 @@ class FluidPool {
   double firsts_ = 0;   // at a replica, without a first token
   double context_ = 0;  // tokens, of all rows
   double firsts_context_ = 0;
-  double prompts_ = 0;      // tokens to be computed, of all that were sent
+  double prompts_ = 0;         // tokens to be computed, of all that were sent
+  double prompts_sent_ = 0;    // tokens, since inflow_since_s_
+  double prompts_inflow_ = 0;  // a second, before that
+  double inflow_since_s_ = 0;
   double backlog_ = 0;      // of these, when time last passed
   double prompt_mean_ = 0;  // tokens computed of one, lately
   bool knows_requests_ = false;
